@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.model import Evidence
-from envmgr.finding import Finding, Severity
+from envmgr.audit.model import Evidence, Found, Noted, Row
+from envmgr.audit.trace import Traced
+from envmgr.finding import Severity
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
@@ -80,17 +81,11 @@ def compare(values: Values, evidence: Evidence) -> Comparison:
 
 
 def chosen(compared: Compared, values: Values, evidence: Evidence, *, sampled: bool = False) -> Comparison:
-    """As `compare`; with a baseline each node is right that has what it had then, and a new one that has what most had. What was not
-    asked for then, or not drawn (`sampled`), is compared between nodes.
+    """Compare as `compare` does; with a baseline, each node is right that has what it had then, and a new one that has what most had.
+
+    What was not asked for then, or was drawn (`sampled`), is compared between nodes. Yield `Noted` beside it.
     """
-    evidence.notebook.note(compared, values)
     return _compare_with(compared, values, evidence, sampled=sampled)
-
-
-def is_other(compared: Compared, values: Values, evidence: Evidence) -> bool:
-    """Whether `drift` will tell something of it: for who asks which line did it."""
-    found = _compare_with(compared, values, evidence, sampled=False)
-    return bool(found.outliers or found.differ)
 
 
 def is_new(compared: Compared, evidence: Evidence) -> bool:
@@ -132,7 +127,6 @@ def like(values: Values, evidence: Evidence) -> list[dict[str, list[str]]]:
 
 
 def drift(
-    check: str,
     where: str,
     values: Values,
     evidence: Evidence,
@@ -141,31 +135,33 @@ def drift(
     kept: bool = True,
     sampled: bool = False,
     severity: Severity = "warning",
-    hint: str = "",
+    hint: str | Traced = "",
     say: Callable[[str], str] = lambda value: value or "nothing",
     expect: Callable[[str, str], str] | None = None,
     told: Callable[[Outlier], str] | None = None,
-) -> Iterator[Finding]:
+) -> Iterator[Row]:
     """A finding for every value that is not right, and one for those between which nobody can choose.
 
     `say` puts a value into words, `expect(right, value)` what is right for nodes that have `value`; `told` what an outlier
     has, where its words depend on what is right. `what` is compared `where`, if that is not all; it goes into a baseline, and is
     compared with one, where it is asked in every audit (`kept`), or drawn (`sampled`).
     """
-    key = Compared(check, where, what)
+    key = Compared(evidence.check, where, what)
+    if kept:
+        yield Noted(key, values)
     compared = chosen(key, values, evidence, sampled=sampled) if kept else compare(values, evidence)
     for outlier in compared.outliers:
         right = expect(outlier.right, outlier.value) if expect else say(outlier.right)
         found = told(outlier) if told else say(outlier.value)
-        yield Finding(check, severity, where, found, f"{right}, {as_on(outlier.others)}", hint, fold(outlier.nodes))
+        yield Found(severity, where, found, f"{right}, {as_on(outlier.others)}", hint, outlier.nodes)
     if compared.differ:
         words = "; ".join(f"{say(value)} on {fold(nodes)}" for value, nodes in [*compared.differ.items()][:_SHOWN])
         if (more := len(compared.differ) - _SHOWN) > 0:
             words += f"; and {more} other values"
-        between = fold(node for nodes in compared.differ.values() for node in nodes)
+        between = [node for nodes in compared.differ.values() for node in nodes]
         if compared.by_kind:
             severity = "warning" if severity == "error" else "note"
-        yield Finding(check, severity, where, words, alike(compared), hint, between=between)
+        yield Found(severity, where, words, alike(compared), hint, between=between)
 
 
 def as_on(nodes: Sequence[str]) -> str:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.baseline import Compared
-from envmgr.audit.comparing import drift, is_other
+from envmgr.audit.comparing import drift
 from envmgr.audit.folding import short
-from envmgr.audit.model import Evidence
-from envmgr.audit.trace import TraceQuestion, places_in_words
-from envmgr.finding import Finding, Severity
-from envmgr.nodes import fold
+from envmgr.audit.model import Evidence, Found, Row
+from envmgr.audit.trace import Traced, set_by, set_on
+from envmgr.finding import Severity
 from envmgr.probe.model import Fleet, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
 
@@ -30,56 +28,19 @@ _OF_SLURM = re.compile(
 )
 
 
-def exported_questions(
-    context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence
-) -> Iterator[TraceQuestion]:
-    """Who sets what is not alike, and options of Slurm's commands."""
-    if context.name == "bash-login":
-        for variables, nodes in _variables(context_key(context, account), fleet):
-            if names := tuple(name for name in variables if name.startswith(_OPTIONS)):
-                yield TraceQuestion(nodes[0], context, account, names)
-    where = evidence.shell(context, account)
-    for name, of in _exported_values(context, account, fleet).items():
-        if len(of) > 1 or (_is_kept(name) and is_other(Compared("ambient", where, name), of, evidence)):
-            for nodes in of.values():
-                yield TraceQuestion(nodes[0], context, account, (name,))
-
-
 def _is_kept(name: str) -> bool:
     """Whether it goes into a baseline: what programs read. Slurm and logins make others anew each time."""
     return bool(_MEANS.search(name)) and not _OF_SLURM.search(name)
 
 
-def who_sets(
-    name: str, values: Mapping[str, tuple[str, ...]], context: ShellContext, account: ShellAccount, evidence: Evidence
-) -> str:
-    """`FILE:LINE sets it on NODES`, of each group of nodes; nothing of what node-setup's files set."""
-    return "; ".join(
-        places_in_words((evidence.traces.place(nodes, context, account, name), nodes) for nodes in values.values())
-    )
+def set_at_login(
+    name: str, values: Mapping[str, tuple[str, ...]], evidence: Evidence, unknown: str, before: str = ""
+) -> Traced | str:
+    """Return the hint of `set_on` in the ordinary user's login shell; `before` comes first."""
+    return set_on(values, evidence.login_shell(), "user", name, unknown, before)
 
 
-def settings_questions(
-    values: Mapping[str, tuple[Compared | None, Mapping[str, tuple[str, ...]]]], evidence: Evidence
-) -> Iterator[TraceQuestion]:
-    """Who sets variables (name -> what a baseline has of it, None for nothing, and its values) in the ordinary user's login shell, where nodes differ."""
-    context = evidence.login_shell()
-    if context is None:
-        return
-    for name, (compared, of) in values.items():
-        for nodes in of.values() if len(of) > 1 or (compared and is_other(compared, of, evidence)) else ():
-            yield TraceQuestion(nodes[0], context, "user", (name,))
-
-
-def who_set(name: str, values: Mapping[str, tuple[str, ...]], evidence: Evidence) -> str:
-    """As `who_sets`, in the ordinary user's login shell."""
-    context = evidence.login_shell()
-    return who_sets(name, values, context, "user", evidence) if context is not None else ""
-
-
-def options_of_slurm(
-    context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence
-) -> Iterator[Finding]:
+def options_of_slurm(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """SBATCH_PARTITION and the like: sbatch and srun take them for options. Of login shells, which submit."""
     if context.name != "bash-login":
         return
@@ -89,15 +50,14 @@ def options_of_slurm(
             if name.startswith(_OPTIONS):
                 told.setdefault((name, value), []).extend(of_group)
     for (name, value), nodes in told.items():
-        place = evidence.traces.place(nodes, context, account, name)
-        yield Finding(
-            "ambient",
+        known = " sets it: does Slurm still know that?"
+        yield Found(
             "note",
             evidence.shell(context, account),
             f"{name} is {short(value)}",
             "not set: Slurm's commands take it for an option",
-            f"{place or 'a start-up file'} sets it: does Slurm still know that?",
-            fold(nodes),
+            set_by(nodes, context, account, name, known, f"a start-up file{known}"),
+            nodes,
         )
 
 
@@ -117,26 +77,24 @@ def _exported_values(
     return found
 
 
-def exported(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def exported(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     where = evidence.shell(context, account)
     for name, values in _exported_values(context, account, fleet).items():
         if len(values) == 1 and not _is_kept(name):
             continue
-        said = who_sets(name, values, context, account, evidence)
         yield from drift(
-            "ambient",
             where,
             values,
             evidence,
             what=name,
             kept=_is_kept(name),
             severity="warning" if _MEANS.search(name) else "note",
-            hint=said or f"compare start-up files: which one sets {name}?",
+            hint=set_on(values, context, account, name, f"compare start-up files: which one sets {name}?"),
             say=lambda value, name=name: f"{name} is {short(value) or 'not set'}",  # type: ignore[misc]
         )
 
 
-def inherited_by_jobs(evidence: Evidence) -> Iterator[Finding]:
+def inherited_by_jobs(evidence: Evidence) -> Iterator[Row]:
     """What jobs bring along from the submitting shell, of variables that programs read, and the node's own login bash has not."""
     login = next((fleet for c, a, fleet in evidence.contexts() if c.name == "bash-login" and a == "user"), None)
     if login is None:
@@ -151,15 +109,14 @@ def inherited_by_jobs(evidence: Evidence) -> Iterator[Finding]:
                     told.setdefault((name, value), []).extend(of_jobs)
         for (name, value), told_of in told.items():
             if told_of:
-                yield Finding(
-                    "ambient",
+                yield Found(
                     "warning",
                     evidence.shell(context, account),
                     f"{name} is {short(value)}, inherited from the submitting shell",
                     "what login shells of the node have",
                     f"a start-up file of the host where jobs are submitted sets {name}: take it away there, or "
                     f"`unset {name}` in TaskProlog",
-                    fold(told_of),
+                    told_of,
                 )
 
 

@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from envmgr.audit.comparing import Values, compare, drift
 from envmgr.audit.folding import short
-from envmgr.audit.model import Evidence
+from envmgr.audit.model import Evidence, Found, Row
 from envmgr.audit.shared_shell import named_paths
-from envmgr.finding import Finding
 from envmgr.modules.nodesetup import open_hint
-from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, Group
 from envmgr.system.shelltext import assign, script_text
 
@@ -66,7 +64,7 @@ def names(value: str, other: str) -> str:
     return short("; ".join(f"{word} {', '.join(paths)}" for word, paths in (("lacks", lacks), ("has", more)) if paths))
 
 
-def closed(check: str, folder: str, groups: Having, evidence: Evidence) -> Iterator[Finding]:
+def closed(check: str, folder: str, groups: Having, evidence: Evidence) -> Iterator[Row]:
     """Files and folders in it that the user cannot read on some nodes; what nobody may is its site's will."""
     values: dict[str, tuple[str, ...]] = {}
     for group, _, number in groups:
@@ -74,7 +72,6 @@ def closed(check: str, folder: str, groups: Having, evidence: Evidence) -> Itera
         values[value] = (*values.get(value, ()), *group.nodes)
     user = evidence.plan.user
     yield from drift(
-        check,
         folder,
         values,
         evidence,
@@ -95,7 +92,7 @@ def _paths(folder: str, values: Values) -> list[str]:
     return [f"{folder}/{line}" for line in lines[:8]]
 
 
-def absent(check: str, folder: str, groups: Having, evidence: Evidence) -> Iterator[Finding]:
+def absent(check: str, folder: str, groups: Having, evidence: Evidence) -> Iterator[Row]:
     """What modulefiles name by its path and one node has not, or its user cannot enter; what no node has may be made when it is needed."""
     there: dict[str, tuple[str, ...]] = {}
     entered: dict[str, tuple[str, ...]] = {}
@@ -130,7 +127,7 @@ def absent(check: str, folder: str, groups: Having, evidence: Evidence) -> Itera
 
 def _lacking(
     check: str, folder: str, values: Values, evidence: Evidence, what: str, fault: str, hint: Callable[[list[str]], str]
-) -> Iterator[Finding]:
+) -> Iterator[Row]:
     more = {
         of.value: of.right
         for of in compare(values, evidence).outliers
@@ -141,7 +138,6 @@ def _lacking(
         wanted[more.get(value, value)] = (*wanted.get(more.get(value, value), ()), *nodes)
     paths = sorted({line.rpartition(" ")[2] for value in wanted for line in value.splitlines()})
     yield from drift(
-        check,
         folder,
         wanted,
         evidence,
@@ -160,38 +156,35 @@ def _lacking(
     )
 
 
-def not_read(check: str, fleet: Fleet, *, deep: bool) -> Iterator[Finding]:
+def not_read(check: str, fleet: Fleet, *, deep: bool) -> Iterator[Row]:
     """Folders that were not looked at, and those of whose files the names alone were."""
     seconds = _DEEP_SECONDS if deep else _SECONDS
     for folders, nodes in fleet.by_value(f"{check}.unread").items():
-        yield Finding(
-            check,
+        yield Found(
             "warning",
             ", ".join(folders.splitlines()),
             f"not looked at: no end in {seconds} s",
             "an answer",
             "does the file server of that folder answer? a load of any module waits for it, too",
-            fold(nodes),
+            nodes,
         )
     for folders, nodes in fleet.by_value(f"{check}.not_named").items():
-        yield Finding(
-            check,
+        yield Found(
             "note",
             ", ".join(folders.splitlines()),
             f"paths that modulefiles name were not looked at: no end in {2 * seconds} s",
             "an answer",
             "does a file server of software answer? `--deep` takes more time",
-            fold(nodes),
+            nodes,
         )
     for folders, nodes in fleet.by_value(f"{check}.names_only").items():
-        yield Finding(
-            check,
+        yield Found(
             "note",
             ", ".join(folders.splitlines()),
             f"contents not looked at: no end in {2 * seconds} s",
             "modulefiles that can be read",
             "a slow file server, or very many files? `--deep` takes more time for them",
-            fold(nodes),
+            nodes,
         )
 
 

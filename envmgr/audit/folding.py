@@ -7,6 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from envmgr.finding import Finding
+from envmgr.wording import and_more
+
+_MOST = 8  # entries that one finding names
 
 
 def joined(findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -27,7 +30,7 @@ def _places(where: Iterable[str]) -> str:
     names: dict[str, list[str]] = {}
     for name, of_name in accounts.items():
         names.setdefault(", ".join(of_name), []).append(name)
-    return "; ".join(", ".join(of) + (f" ({who})" if who else "") for who, of in names.items())
+    return "; ".join(f"{', '.join(of)} ({who})" if who else and_more(of, _MOST) for who, of in names.items())
 
 
 def elements(path: str) -> list[str]:

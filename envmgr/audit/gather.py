@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from envmgr.audit.ask import Asker, log_part, nodes_to_ask, read_logs, where_nothing_hangs
@@ -25,20 +26,10 @@ from envmgr.audit.expected import (
 )
 from envmgr.audit.gpu_jobs import ask_gpu_jobs
 from envmgr.audit.hardware_kinds import groups_by_kind
-from envmgr.audit.model import (
-    AsksController,
-    AsksWho,
-    AuditPlan,
-    Check,
-    Evidence,
-    LooksAtGpus,
-    ReadsInstalls,
-    ReadsPeers,
-    audit_parts,
-    standing_alone,
-)
+from envmgr.audit.judge import Trace
+from envmgr.audit.model import AuditPlan, Check, Evidence, Want, audit_parts, standing_alone
 from envmgr.audit.shared_shell import expected_effects
-from envmgr.audit.trace import nodes_to_trace, read_traces, trace_part
+from envmgr.audit.trace import TraceQuestion, Traces, nodes_to_trace, read_traces, trace_part
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
@@ -77,6 +68,14 @@ class AuditRequest:
     deadline: float = 600
 
 
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The evidence, and the way to ask once more: which lines of start-up files did what checks find."""
+
+    evidence: Evidence
+    trace: Trace
+
+
 def gather(
     request: AuditRequest,
     checks: Mapping[str, Check],
@@ -84,7 +83,7 @@ def gather(
     lmod: Lmod | None,
     runner: Runner,
     reporter: Reporter,
-) -> Evidence:
+) -> Gathered:
     """Ask the nodes. Ends within `request.deadline` and a few seconds, whatever hangs where.
 
     Raises:
@@ -133,7 +132,8 @@ def gather(
         again = read_published(prefix, runner, asker.left)
         if again is not None and again.record.number != published.record.number:
             evidence = asking.evidence(plan, again, controller)
-    return asking.traced(asking.shown(evidence))
+    evidence = asking.shown(evidence)
+    return Gathered(evidence, partial(asking.trace, evidence))
 
 
 def _stands_alone(controller: Facts, site: Site) -> bool:
@@ -161,7 +161,7 @@ class _Asking:
         asker, site, runner = self.asker, self.asker.site, self.asker.runner
         if published is not None:
             plan = self._with_published(plan, published)
-        if any(isinstance(check, ReadsPeers) for check in self.checks.values()):
+        if self._want("peers"):
             plan = replace(plan, peers=peers_here(self.nodes, plan.day, runner, asker.left))
         parts = audit_parts(self.checks.values(), plan)
         over_ssh = tuple(c for c in plan.contexts if c.way == "ssh")
@@ -218,6 +218,9 @@ class _Asking:
         kinds = {} if evidence.groups else groups_by_kind(evidence)
         return replace(evidence, answers=self._answers(evidence), kinds=kinds)
 
+    def _want(self, what: Want) -> bool:
+        return any(what in check.wants for check in self.checks.values())
+
     def _logs(self, ways: Mapping[str, Fleet], plan: AuditPlan, seconds: float) -> Mapping[str, str]:
         nodes = nodes_to_ask(ways)
         if not nodes or self.asker.left < GATE_SECONDS:
@@ -228,35 +231,28 @@ class _Asking:
     def shown(self, evidence: Evidence) -> Evidence:
         """The same, with what jobs that ask for a GPU are shown on nodes that hide theirs. Nothing is asked where none does."""
         telling = [
-            ProbePart(check.__name__.rpartition(".")[2], check.gpu_probe(evidence.plan))
+            ProbePart(check.part, check.gpu_probe(evidence.plan))
             for check in self.checks.values()
-            if isinstance(check, LooksAtGpus)
+            if check.gpu_probe is not None
         ]
         return replace(evidence, gpu_jobs=ask_gpu_jobs(evidence, telling, self.asker)) if telling else evidence
 
-    def traced(self, evidence: Evidence) -> Evidence:
-        """The same, with which start-up files did what checks find in shells. Nothing is asked where all is well."""
+    def trace(self, evidence: Evidence, questions: Sequence[TraceQuestion]) -> Traces:
+        """Ask which start-up files did what checks find in shells; no node is asked on which a mount hangs."""
         sound = where_nothing_hangs(self.nodes, evidence.fleet)
-        questions = [
-            question
-            for check in self.checks.values()
-            if isinstance(check, AsksWho)
-            for question in check.trace_questions(evidence)
-            if question.node in sound
-        ]
-        if not questions or "ssh" not in self.ways or self.asker.left < GATE_SECONDS:
-            return evidence
+        asked = [question for question in questions if question.node in sound]
+        if not asked or "ssh" not in self.ways or self.asker.left < GATE_SECONDS:
+            return Traces({})
         users: Mapping[ShellAccount, str] = {"root": "root", "user": evidence.plan.user}
         plan = replace(evidence.plan, contexts=())
-        script = join_probes([trace_part(questions, users)], plan, stages=("prefix",))
-        fleet = self.asker.ssh(nodes_to_trace(questions), script, None, label="tracing shells that differ")
-        return replace(evidence, traces=read_traces(fleet))
+        script = join_probes([trace_part(asked, users)], plan, stages=("prefix",))
+        return read_traces(self.asker.ssh(nodes_to_trace(asked), script, None, label="tracing shells that differ"))
 
     def _with_published(self, plan: AuditPlan, published: PublishedGeneration) -> AuditPlan:
         samples = choose_samples(self.modules, published)
         roots = {name: published.specs[name].root for name in samples}
         installs: tuple[ExpectedInstall, ...] = ()
-        if any(isinstance(check, ReadsInstalls) for check in self.checks.values()):
+        if self._want("installs"):
             installs = expected_installs(
                 Prefix(self.asker.site.prefix),
                 published.record.entries,
@@ -274,7 +270,7 @@ class _Asking:
         return {
             name: check.ask_controller(controller, evidence)
             for name, check in self.checks.items()
-            if isinstance(check, AsksController)
+            if check.ask_controller is not None
         }
 
     def _loads_here(self, plan: AuditPlan) -> Mapping[str, str]:

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.comparing import QUORUM
 from envmgr.audit.matrix import observed
-from envmgr.audit.model import Evidence
+from envmgr.audit.model import Evidence, Found, Row
 from envmgr.backends import GpuCodes, all_backends
 from envmgr.catalog.gpu_codes import covers
 from envmgr.catalog.settings import quoted, site_line
-from envmgr.finding import Finding
-from envmgr.nodes import fold
 
 
 def kinds_of(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
@@ -36,7 +34,7 @@ def groups_by_kind(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
     return large | {most: (*large[most], *(n for kind, nodes in kinds.items() if kind not in large for n in nodes))}
 
 
-def outside(evidence: Evidence) -> Iterator[Finding]:
+def outside(evidence: Evidence) -> Iterator[Row]:
     """Nothing where the site says nothing, and of GPUs whose capability is not known."""
     for codes in (each for backend in all_backends() for each in backend.gpu_codes(evidence.site)):
         found: dict[tuple[str, str], list[str]] = {}
@@ -46,14 +44,13 @@ def outside(evidence: Evidence) -> Iterator[Finding]:
                 if covers(codes.vendor, codes.codes, arch) is False:
                     found.setdefault((arch, name), []).extend(nodes)
         for (arch, name), accused in sorted(found.items()):
-            yield Finding(
-                "fitness",
+            yield Found(
                 "warning",
                 codes.field,
                 f"no machine code for {name} ({arch})",
                 f"{arch} among {', '.join(codes.codes)}",
                 f"if its CUDA or ROCm knows that GPU, compile for it, too: {_line(codes, [arch for arch, _ in found])}; then lock and build what asks for it",
-                fold(accused),
+                accused,
             )
 
 

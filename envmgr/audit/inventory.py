@@ -7,12 +7,11 @@ It has the shape of a check, and finds nothing wrong: what nodes tell is read by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.model import AuditPlan, Check
 from envmgr.audit.shared_shell import opened
-from envmgr.finding import Finding
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
@@ -34,13 +33,9 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return {"login": opened(plan.day) + given + script_text(__file__, "sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:  # noqa: ARG001 - nothing is wrong with having modules
-    return iter(())
-
-
 def read_inventory(facts: Facts) -> tuple[FoundModule, ...]:
     rows = (line.split("|") for line in facts.get("inventory.modules", "").splitlines())
     return tuple(FoundModule(name, folder, made, root) for name, folder, made, root in (r for r in rows if len(r) == 4))
 
 
-__all__ = ["FoundModule", "judge", "probe", "read_inventory"]
+CHECK = Check(judge=lambda _: (), probe=probe, module=__name__)

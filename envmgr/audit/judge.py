@@ -2,39 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from envmgr.audit.baseline import Asked
+from envmgr.audit.baseline import Asked, Notebook
 from envmgr.audit.folding import joined, short
-from envmgr.audit.model import Check, Evidence, NeedsModules, TellsCause
+from envmgr.audit.model import Check, Evidence, Found, Noted, Row
+from envmgr.audit.trace import Traced, TraceQuestion, Traces
 from envmgr.finding import Finding
 from envmgr.nodes import expand, fold
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.probe.shell import context_key, looked_key
 
 
-def judge(evidence: Evidence, checks: Mapping[str, Check]) -> tuple[Finding, ...]:
-    """All findings: errors first, then by check, place and nodes."""
-    order = {"error": 0, "warning": 1, "note": 2}
-    findings = [finding for check in checks.values() for finding in check.judge(evidence)]
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """`notebook` has all that was compared, for a baseline."""
+
+    findings: tuple[Finding, ...]
+    notebook: Notebook
+
+
+Trace = Callable[[Sequence[TraceQuestion]], Traces]
+
+
+def no_traces(_: Sequence[TraceQuestion]) -> Traces:
+    """Answer no question: which line did it stays unknown."""
+    return Traces({})
+
+
+def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_traces) -> Judged:
+    """Judge once, ask in one round which lines did it, and return all findings: errors first, then by check, place and nodes."""
+    rows = {name: rows_of(check, evidence) for name, check in checks.items()}
+    notebook = Notebook()
+    for row in (row for of in rows.values() for row in of if isinstance(row, Noted)):
+        notebook.note(row.compared, row.values)
+    questions = [question for of in rows.values() for question in questions_of(of)]
+    traces = trace(questions) if questions else Traces({})
+    findings = [finding for name, of in rows.items() for finding in findings_of(checks[name], of, traces)]
     findings += _not_here(evidence)
-    findings += joined(_gone(evidence, checks))
+    findings += joined(_gone(evidence, notebook, checks))
     findings += joined(_not_looked_at(evidence, checks))
     findings = _without_consequences(findings, evidence, checks)
     nodes: dict[Finding, list[str]] = {}
     for finding in findings:  # one, for nodes whose answers differ in something else
         nodes.setdefault(replace(finding, nodes=""), []).extend(expand(finding.nodes) if finding.nodes else ())
     findings = [replace(finding, nodes=fold(of)) for finding, of in nodes.items()]
-    return tuple(sorted(findings, key=lambda f: (order[f.severity], f.check, f.where, f.nodes, f.found)))
+    order = {"error": 0, "warning": 1, "note": 2}
+    ordered = sorted(findings, key=lambda f: (order[f.severity], f.check, f.where, f.nodes, f.found))
+    return Judged(tuple(ordered), notebook)
+
+
+def rows_of(check: Check, evidence: Evidence) -> tuple[Row, ...]:
+    """Return what one check finds, with hints that are not filled in yet."""
+    return tuple(check.judge(replace(evidence, check=check.name)))
+
+
+def questions_of(rows: Iterable[Row]) -> list[TraceQuestion]:
+    """Return what the hints of these rows want to know."""
+    hints = [row.hint for row in rows if isinstance(row, Found)]
+    return [question for hint in hints if isinstance(hint, Traced) for question in hint.questions]
+
+
+def findings_of(check: Check, rows: Iterable[Row], traces: Traces) -> list[Finding]:
+    """Return the findings of one check, in its order."""
+    found = [_finding(check.name, row, traces) for row in rows if isinstance(row, Found)]
+    return [*joined(found)] if check.joins else found
+
+
+def _finding(check: str, row: Found, traces: Traces) -> Finding:
+    hint = row.hint.words(traces) if isinstance(row.hint, Traced) else row.hint
+    return Finding(
+        check, row.severity, row.where, row.found, row.expected, hint, fold(row.nodes), between=fold(row.between)
+    )
 
 
 def _without_consequences(
     findings: Iterable[Finding], evidence: Evidence, checks: Mapping[str, Check]
 ) -> list[Finding]:
     """Of nodes on which modules cannot work at all the cause alone is told."""
-    dead = frozenset[str]().union(*(c.explained(evidence) for c in checks.values() if isinstance(c, TellsCause)))
-    needy = {name for name, check in checks.items() if isinstance(check, NeedsModules)}
+    dead = frozenset[str]().union(*(c.explained(evidence) for c in checks.values() if c.explained is not None))
+    needy = {name for name, check in checks.items() if "modules" in check.wants}
     found = []
     for finding in findings:
         of = expand(finding.nodes or finding.between) if dead and finding.check in needy else ()
@@ -73,11 +121,11 @@ def _not_here(evidence: Evidence) -> Iterable[Finding]:
 _SAMPLED = ("site-modules", "hierarchy")  # what they look at is drawn, as far as there is time
 
 
-def _gone(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[Finding]:
+def _gone(evidence: Evidence, notebook: Notebook, checks: Mapping[str, Check]) -> Iterable[Finding]:
     """What the baseline has, and nodes have not any more, so that nothing was there to compare."""
     if evidence.baseline is None:
         return
-    for compared, value, nodes in evidence.baseline.gone(evidence.notebook, asked(evidence, checks)):
+    for compared, value, nodes in evidence.baseline.gone(notebook, asked(evidence, checks)):
         if value and compared.check not in _SAMPLED:
             what = f"{compared.what} is gone" if compared.what else "it is gone"
             yield Finding(
@@ -104,10 +152,9 @@ def asked(evidence: Evidence, checks: Mapping[str, Check]) -> Asked:
 def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[Finding]:
     """What a check asked and a node's answer does not tell of: silence is no agreement. A stage that did not end is told once."""
     for name, check in checks.items():
-        part = check.__name__.rpartition(".")[2]
         for stage in check.probe(evidence.plan):
             for where, key, fleet in _places(evidence, stage):
-                wanted = f"{key}{looked_key(part, stage)}"
+                wanted = f"{key}{looked_key(check.part, stage)}"
                 silent = fleet.only(lambda facts, wanted=wanted: wanted not in facts)  # type: ignore[misc]
                 if silent.nodes:
                     hint = f"`envmgr audit --check {name} --nodes {fold(silent.nodes)}` by itself; is the node out of memory or space?"

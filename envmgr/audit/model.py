@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, runtime_checkable
+from typing import Literal
 
-from envmgr.audit.baseline import Baseline, Notebook
+from envmgr.audit.baseline import Baseline, Compared
 from envmgr.audit.controller import Controller
 from envmgr.audit.expected import ExpectedInstall, PublishedGeneration
-from envmgr.audit.trace import TraceQuestion, Traces
+from envmgr.audit.trace import Traced
 from envmgr.catalog.site import Site
-from envmgr.finding import Finding
+from envmgr.finding import Severity
 from envmgr.probe.model import Facts, Fleet, ProbePart, ProbePlan, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.prefix import mount_facts
 from envmgr.probe.shell import looked_key
-from envmgr.system.shelltext import assign
+from envmgr.system.shelltext import assign, script_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,12 +75,11 @@ class Evidence:
     kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     login: frozenset[str] = frozenset()
     reference: str = ""
-    traces: Traces = field(default_factory=lambda: Traces({}))
     logs: Mapping[str, str] = field(default_factory=dict)
     gpu_jobs: Fleet | None = None
     alone: bool = False
     baseline: Baseline | None = None
-    notebook: Notebook = field(default_factory=Notebook)
+    check: str = ""
 
     @property
     def fleet(self) -> Fleet:
@@ -128,99 +127,86 @@ class Evidence:
         return replace(fleet, groups=(*fleet.groups, *self.here.sound.groups))
 
 
-class Check(Protocol):
-    """A module under `checks/`. Its docstring is what `audit --explain` prints; its name begins its facts."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One row of a check's findings: the engine adds the check's name, folds the nodes and fills in the hint.
 
-    __name__: str
-    __doc__: str | None
+    `where` is a file, an entry or a shell. `between` are nodes that differ from each other, where nobody can tell which one is right.
+    """
 
-    def probe(self, plan: AuditPlan) -> Mapping[ProbeStage, str]:
-        """POSIX shell text by stage, as for `ProbePart`; it can use `$generation` (a folder, or empty) and `$samples`, too."""
-
-    def judge(self, evidence: Evidence) -> Iterable[Finding]:
-        """What is wrong. Pure: no I/O."""
-
-
-@runtime_checkable
-class AsksController(Protocol):
-    """A check that has a question to this host, too."""
-
-    def ask_controller(self, controller: Controller, evidence: Evidence) -> Facts:
-        """What is found out here, for `judge`: it comes back as `evidence.answers` of this check. `evidence` has no answers yet.
-
-        Raises:
-            EnvmgrError: the audit cannot go on without an answer.
-        """
+    severity: Severity
+    where: str
+    found: str
+    expected: str = ""
+    hint: str | Traced = ""
+    nodes: Iterable[str] = ()
+    between: Iterable[str] = ()
 
 
-@runtime_checkable
-class ReadsInstalls(Protocol):
-    """A check that needs `AuditPlan.installs`: the manifests are read for it alone."""
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """Values that were compared between nodes: they go into a baseline, whether they differ or not."""
 
-    READS_INSTALLS: bool
-
-
-@runtime_checkable
-class ReadsPeers(Protocol):
-    """A check that needs `AuditPlan.peers`: names are resolved for it alone."""
-
-    READS_PEERS: bool
+    compared: Compared
+    values: Mapping[str, Sequence[str]]
 
 
-@runtime_checkable
-class LoadsModules(Protocol):
-    """A check that loads modules in each context: it comes after those that look at what a shell brings along."""
-
-    LOADS_MODULES: bool
+Row = Found | Noted
+Probe = Callable[[AuditPlan], Mapping[ProbeStage, str]]
+Want = Literal["installs", "peers", "published", "modules"]
 
 
-@runtime_checkable
-class TellsCause(Protocol):
-    """A check that tells why modules cannot work at all on some nodes: what follows from that is not told besides."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """What a module of `checks/` is, in its `CHECK`. Its name is the module's; the module's docstring is what `audit --explain` prints.
 
-    def explained(self, evidence: Evidence) -> frozenset[str]:
-        """Nodes of which it tells that: checks that have NEEDS_MODULES tell nothing of them."""
+    `probe` gives POSIX shell text by stage, as for `ProbePart`; the text can use `$generation` (a folder, or empty) and `$samples`, too.
+    `judge` yields what is wrong; it is pure. `ask_controller` asks this host once nodes have answered, and its facts come back as
+    `evidence.answers` of this check. `gpu_probe` is the part of `probe` that looks at GPUs: it is asked again in jobs that ask for a
+    GPU, on nodes that hide theirs, and the answers come as `evidence.gpu_jobs`. `explained` names nodes on which modules cannot work
+    at all, and this check says why: checks that want `modules` report nothing about them.
+
+    `wants`: `installs` and `peers` are read into the plan only for a check that wants them; `published`: there is nothing to look at
+    where nothing is published; `modules`: its findings follow where Lmod does not run, or users cannot reach the prefix.
+    `loads`: it loads modules in each context, and so comes after those that look at what a shell brings along. `joins`: one finding
+    for places at which it finds the same.
+    """
+
+    judge: Callable[[Evidence], Iterable[Row]]
+    probe: Probe = lambda _: {}
+    ask_controller: Callable[[Controller, Evidence], Facts] | None = None
+    gpu_probe: Probe | None = None
+    explained: Callable[[Evidence], frozenset[str]] | None = None
+    wants: frozenset[Want] = frozenset()
+    loads: bool = False
+    joins: bool = False
+    module: str = ""
+    text: str = ""
+
+    @property
+    def part(self) -> str:
+        """Its part of the probe's script; facts of the check begin with it."""
+        return self.module.rpartition(".")[2]
+
+    @property
+    def name(self) -> str:
+        return self.part.replace("_", "-")
 
 
-@runtime_checkable
-class OfPrefix(Protocol):
-    """A check of what is published, which has nothing to look at where nothing is."""
-
-    OF_PREFIX: bool
-
-
-@runtime_checkable
-class NeedsModules(Protocol):
-    """A check whose findings on a node follow where Lmod does not run, or users cannot reach the prefix."""
-
-    NEEDS_MODULES: bool
-
-
-@runtime_checkable
-class LooksAtGpus(Protocol):
-    """A check that tells of GPUs: it is asked once more, in jobs that ask for one, where nodes hide theirs."""
-
-    def gpu_probe(self, plan: AuditPlan) -> Mapping[ProbeStage, str]:
-        """The part of its `probe` that tells of GPUs; the answers come as `evidence.gpu_jobs`."""
-
-
-@runtime_checkable
-class AsksWho(Protocol):
-    """A check that wants to know which start-up file did it, where it finds something."""
-
-    def trace_questions(self, evidence: Evidence) -> Iterable[TraceQuestion]:
-        """One node of each group that has the same; the answers come as `evidence.traces`."""
+def scripts(module: str, *stages: ProbeStage) -> Probe:
+    """Return a probe that is the same for every plan: `STAGE.sh` beside the module, whose `__file__` is given."""
+    return lambda _: {stage: script_text(module, f"{stage}.sh") for stage in stages}
 
 
 def standing_alone(checks: Mapping[str, Check]) -> dict[str, Check]:
     """Those that have something to look at where nothing is published."""
-    return {name: check for name, check in checks.items() if not isinstance(check, OfPrefix)}
+    return {name: check for name, check in checks.items() if "published" not in check.wants}
 
 
 def audit_parts(checks: Iterable[Check], plan: AuditPlan) -> list[ProbePart]:
     """The parts of an audit's probe: what all checks are given, how the node has the prefix, and each check's own."""
     parts = [mount_facts()]
-    ordered = sorted(checks, key=lambda check: isinstance(check, LoadsModules))
-    parts += [ProbePart(check.__name__.rpartition(".")[2], check.probe(plan)) for check in ordered]
+    ordered = sorted(checks, key=lambda check: check.loads)
+    parts += [ProbePart(check.part, check.probe(plan)) for check in ordered]
     given = assign(generation=plan.generation, samples=" ".join(plan.samples))
     return [ProbePart("audit", {stage: given for part in parts for stage in part.texts}), *parts]

@@ -7,12 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.comparing import Across, across, drift, is_other
+from envmgr.audit.comparing import Across, across, drift
 from envmgr.audit.folding import elements, other_parts, short
-from envmgr.audit.model import Evidence
-from envmgr.audit.trace import TraceQuestion, part_of, places_in_words
-from envmgr.finding import Finding
-from envmgr.nodes import fold
+from envmgr.audit.model import Evidence, Found, Row
+from envmgr.audit.trace import Traced, TraceQuestion, Traces, part_of, places_in_words, set_by
 from envmgr.probe.model import Facts, Fleet, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
 
@@ -41,21 +39,6 @@ def module_command(facts: Facts, key: str) -> str:
     return {"yes": "Lmod", "no": NO_MODULE}.get(said, facts.get(f"{key}tool") or "an unknown `module`")
 
 
-def modulepath_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
-    """Who brings in what only some nodes have, or only some contexts."""
-    for each in _between_contexts(evidence):
-        for context, parts in ((each.usual, each.lacks), (each.context, each.also)):
-            if names := _names(parts):
-                yield TraceQuestion(each.nodes[0], context, each.account, names)
-    for context, account, fleet in evidence.contexts():
-        values = _beside(context, account, fleet, evidence)
-        compared = Compared("contexts", evidence.shell(context, account), "MODULEPATH")
-        if len(values) > 1 or is_other(compared, values, evidence):
-            names = ("MODULEPATH", *_names(_not_everywhere(values, compared, evidence)))
-            for nodes in values.values():
-                yield TraceQuestion(nodes[0], context, account, names)
-
-
 def _names(parts: Sequence[str]) -> tuple[str, ...]:
     return tuple(part_of("MODULEPATH", part) for part in parts[:_PARTS])
 
@@ -77,50 +60,53 @@ def _beside(
 
 def beside_generation(
     context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
-) -> Iterator[Finding]:
-    """What else is in MODULEPATH, node against node."""
+) -> Iterator[Row]:
+    """Yield what else is in MODULEPATH, node against node."""
     values = _beside(context, account, fleet, evidence)
-    parts = _not_everywhere(values, Compared("contexts", where, "MODULEPATH"), evidence)
-    traced = [
-        (
-            _brings(elements(value), parts, nodes, context, account, evidence)
-            or evidence.traces.culprit(nodes, context, account, "MODULEPATH"),
-            nodes,
-        )
-        for value, nodes in values.items()
-    ]
     besides = "" if evidence.alone else " besides the generation"
-    known = {place for place, _ in traced if place}
-    traced += [
-        (place, nodes)
-        for place, nodes in _as_a_whole([n for at, n in traced if not at], context, account, evidence)
-        if place not in known
-    ]
-    places = places_in_words(traced)
-    file, source = evidence.traces.list_file([n for nodes in values.values() for n in nodes], context, account)
-    if source and all(place.startswith(f"{file}:") for place, _ in traced if place):  # nobody else had a part in it
-        places.append(f"Lmod's own file makes it of {source}: compare that, and whether its folders are there")
     yield from drift(
-        "contexts",
         where,
         values,
         evidence,
         what="MODULEPATH",
-        hint="; ".join(places) or "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment",
+        hint=_origins(context, account, values, where, evidence),
         say=lambda value: f"MODULEPATH has {value or 'nothing'}{besides}",
         expect=lambda right, _: f"{right or 'nothing'}{besides}",
         told=lambda of: f"MODULEPATH {_difference(elements(of.value), elements(of.right))}",
     )
 
 
-def _as_a_whole(
-    silent: Sequence[tuple[str, ...]], context: ShellContext, account: ShellAccount, evidence: Evidence
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """What sets the variable on nodes that only lack parts, where nothing of ours does: another line than on the others, or the session."""
-    if evidence.alone:
-        for nodes in silent:
-            if place := evidence.traces.place(nodes, context, account, "MODULEPATH"):
-                yield place, nodes
+def _origins(
+    context: ShellContext, account: ShellAccount, values: Mapping[str, tuple[str, ...]], where: str, evidence: Evidence
+) -> Traced:
+    """Return the hint that names the lines which bring in what only some nodes have."""
+    parts = _not_everywhere(values, Compared("contexts", where, "MODULEPATH"), evidence)
+    asked = ("MODULEPATH", *_names(parts))
+
+    def words(traces: Traces) -> str:
+        traced = [
+            (
+                _brings([p for p in elements(value) if p in parts], nodes, context, account, traces)
+                or traces.culprit(nodes, context, account, "MODULEPATH"),
+                nodes,
+            )
+            for value, nodes in values.items()
+        ]
+        if evidence.alone:  # where only parts are missing: another line than on the others, or the session, sets it
+            known = {place for place, _ in traced if place}
+            silent = [nodes for place, nodes in traced if not place]
+            whole = [(traces.place(nodes, context, account, "MODULEPATH"), nodes) for nodes in silent]
+            traced += [(place, nodes) for place, nodes in whole if place and place not in known]
+        places = places_in_words(traced)
+        file, source = traces.list_file([n for nodes in values.values() for n in nodes], context, account)
+        if source and all(
+            place.startswith(f"{file}:") for place, _ in traced if place
+        ):  # no other file had a part in it
+            compare = "compare that, and whether its folders are there"
+            places.append(f"Lmod's own file makes it of {source}: {compare}")
+        return "; ".join(places) or "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment"
+
+    return Traced(tuple(TraceQuestion(nodes[0], context, account, asked) for nodes in values.values()), words)
 
 
 def _not_everywhere(values: Mapping[str, tuple[str, ...]], compared: Compared, evidence: Evidence) -> list[str]:
@@ -132,17 +118,11 @@ def _not_everywhere(values: Mapping[str, tuple[str, ...]], compared: Compared, e
 
 
 def _brings(
-    found: list[str],
-    parts: list[str],
-    nodes: tuple[str, ...],
-    context: ShellContext,
-    account: ShellAccount,
-    evidence: Evidence,
+    parts: Sequence[str], nodes: tuple[str, ...], context: ShellContext, account: ShellAccount, traces: Traces
 ) -> str:
-    """The line that first brings one of `parts` into the list of these nodes; empty where no trace shows it."""
-    mine = frozenset(found).intersection(parts)
-    names = (part_of("MODULEPATH", part) for part in found if part in mine)
-    return next((place for name in names if (place := evidence.traces.place(nodes, context, account, name))), "")
+    """Return the line that first brings one of `parts` into the list of these nodes; empty where no trace shows it."""
+    names = (part_of("MODULEPATH", part) for part in parts)
+    return next((place for name in names if (place := traces.place(nodes, context, account, name))), "")
 
 
 def _between_contexts(evidence: Evidence) -> list[Across]:
@@ -154,22 +134,22 @@ def _between_contexts(evidence: Evidence) -> list[Across]:
     return list(across(evidence, parts))
 
 
-def in_other_contexts(evidence: Evidence) -> Iterator[Finding]:
-    """What else is in MODULEPATH, each context against the login bash of that account."""
+def in_other_contexts(evidence: Evidence) -> Iterator[Row]:
+    """Yield what else is in MODULEPATH, each context against the login bash of that account."""
     for found in _between_contexts(evidence):
         parts, context = (found.lacks, found.usual) if found.lacks else (found.also, found.context)
-        place = _brings([*parts], [*parts], found.nodes, context, found.account, evidence)
-        hint = f"{place} adds it in {context.name}" if place else f"which start-up file of {context.name} adds it?"
-        words = other_parts(found.also, found.lacks)
-        yield Finding(
-            "contexts",
-            "warning",
-            evidence.shell(found.context, found.account),
-            f"MODULEPATH {short(words)}",
-            f"as in {found.usual.name}",
-            f"{hint}; a line in Lmod's modulespath is for every shell and job",
-            fold(found.nodes),
+        mend = "; a line in Lmod's modulespath is for every shell and job"
+        hint = set_by(
+            found.nodes,
+            context,
+            found.account,
+            _names(parts),
+            f" adds it in {context.name}{mend}",
+            f"which start-up file of {context.name} adds it?{mend}",
         )
+        words = other_parts(found.also, found.lacks)
+        where = evidence.shell(found.context, found.account)
+        yield Found("warning", where, f"MODULEPATH {short(words)}", f"as in {found.usual.name}", hint, found.nodes)
 
 
 def _difference(found: list[str], right: list[str]) -> str:

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from envmgr.audit.comparing import drift
-from envmgr.audit.model import Evidence
+from envmgr.audit.model import Evidence, Found, Row
 from envmgr.audit.modulepath import NO_MODULE, module_command
-from envmgr.finding import Finding
-from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, ShellContext
+from envmgr.audit.trace import Traced, set_by
+from envmgr.probe.model import Facts, Fleet, ShellAccount, ShellContext
 from envmgr.probe.shell import NO_USER, NO_USER_HINT, context_key
 from envmgr.system.shelltext import script_text
 
 
-def by_hand(context: ShellContext, end: str, place: str) -> str:
-    """The hint for a shell that ended as `end` says; `place` is the line that ended it, where a trace shows one."""
+def start_hint(nodes: Sequence[str], context: ShellContext, account: ShellAccount, end: str) -> str | Traced:
+    """Return the hint for a shell that ended as `end` says: the line that ended it, where a trace shows one."""
     if end.startswith(NO_USER):
         return NO_USER_HINT
-    if place:
-        return f"{place} ends the shell, or puts another program in its place: let it do that at a terminal alone, by `case $- in *i*)`"
+    known = " ends the shell, or puts another program in its place: let it do that at a terminal alone, by `case $- in *i*)`"
+    return set_by(nodes, context, account, ":end", known, _try(context))
+
+
+def _try(context: ShellContext) -> str:
     commands = {
         "bash-login": "bash -l",
         "bash": "bash -c true",
@@ -35,12 +37,12 @@ def by_hand(context: ShellContext, end: str, place: str) -> str:
     return f"try `{commands[context.shell]}` as that user on the node"
 
 
-def posix_hint(place: str) -> str:
-    """The hint for a bash in posix mode, in which it reads neither start-up files nor BASH_ENV; `place` sets POSIXLY_CORRECT."""
+def posix_hint(nodes: Sequence[str], context: ShellContext, account: ShellAccount) -> Traced:
+    """Return the hint for a bash in posix mode, in which it reads neither start-up files nor BASH_ENV."""
     mode = "bash is in posix mode there, and reads no file that defines `module`"
-    if place:
-        return f"{place} sets POSIXLY_CORRECT: {mode}; take that line away"
-    return f"{mode}: which start-up file sets POSIXLY_CORRECT, or says `set -o posix`?"
+    known = f" sets POSIXLY_CORRECT: {mode}; take that line away"
+    unknown = f"{mode}: which start-up file sets POSIXLY_CORRECT, or says `set -o posix`?"
+    return set_by(nodes, context, account, "POSIXLY_CORRECT", known, unknown)
 
 
 _MOUNT = "mount -t devpts -o gid=5,mode=620,ptmxmode=0666 devpts /dev/pts"
@@ -67,18 +69,17 @@ def terminal() -> str:
     return script_text(__file__, "terminal.sh")
 
 
-def terminal_findings(evidence: Evidence) -> Iterator[Finding]:
+def terminal_findings(evidence: Evidence) -> Iterator[Row]:
     for said, nodes in evidence.fleet.by_value("terminal").items():
         cause, _, number = said.partition(" ")
         what, mend = _CAUSES[cause]
-        yield Finding(
-            "contexts",
+        yield Found(
             "error",
             "/dev/ptmx",
             f"users can open no pseudo-terminal: {what.format(number)}",
             "terminals for `srun --pty`, ssh sessions, tmux and script",
             mend,
-            fold(nodes),
+            nodes,
         )
 
 
@@ -87,7 +88,7 @@ def without_terminal(evidence: Evidence) -> frozenset[str]:
     return frozenset(node for nodes in evidence.fleet.by_value("terminal").values() for node in nodes)
 
 
-def module_commands(evidence: Evidence) -> Iterator[Finding]:
+def module_commands(evidence: Evidence) -> Iterator[Row]:
     """Nodes that have another than their like; and kinds of shell that have none, or another, where login bash has one."""
     usual: dict[tuple[str, str], str] = {}  # account, node -> what login bash has
     probed = [
@@ -99,21 +100,19 @@ def module_commands(evidence: Evidence) -> Iterator[Finding]:
             usual |= {(account, n): module_command(g.facts, key) for g in fleet.groups for n in g.nodes}
     if usual and set(usual.values()) == {NO_MODULE}:
         lacking = {node for _, node in usual}
-        yield Finding(
-            "contexts",
+        yield Found(
             "error",
             "login shells",
             "there is no `module` command, of Lmod or of Environment Modules",
             "one of them",
             "install one; or is it not for all users? `type module` in a login shell",
-            fold(lacking),
+            lacking,
         )
         return
     for context, account, key, fleet in probed:
         where = evidence.shell(context, account)
         values = fleet.by(lambda facts, key=key: module_command(facts, key))  # type: ignore[misc]
         yield from drift(
-            "contexts",
             where,
             values,
             evidence,
@@ -130,14 +129,13 @@ def module_commands(evidence: Evidence) -> Iterator[Finding]:
             for right, of in other.items():
                 if context.shell == "wrap" or len(values) > 1:  # which reads no start-up file; or told above
                     continue
-                yield Finding(
-                    "contexts",
+                yield Found(
                     "note" if value == NO_MODULE else "warning",
                     where,
                     value,
                     f"{right}, as in bash-login",
                     "which start-up file defines `module`? not all shells read it: see `envmgr audit --explain contexts`",
-                    fold(of),
+                    of,
                 )
 
 

@@ -6,8 +6,8 @@ Source: bash(1), PS4, BASH_XTRACEFD, INVOCATION; tried on bash 5.2, which takes 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from envmgr.modules.nodesetup import CSH_PROFILE, HOME, PROFILE
 from envmgr.nodes import fold
@@ -94,6 +94,61 @@ class Traces:
             return ""
         place = self.place(nodes, context, account, ":left")
         return f"{place} ends a start-up file" if place else "a start-up file ends, or fails,"
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A hint that names the line which did it. `words` makes its text, once the `questions` are answered."""
+
+    questions: tuple[TraceQuestion, ...]
+    words: Callable[[Traces], str] = field(compare=False)
+
+
+def set_by(
+    nodes: Sequence[str],
+    context: ShellContext,
+    account: ShellAccount,
+    names: str | Sequence[str],
+    known: str,
+    unknown: str,
+    *,
+    foreign: bool = False,
+) -> Traced:
+    """Return the hint `FILE:LINE` + `known`, or `unknown` where no trace shows a line for one of `names`.
+
+    `foreign`: a line of node-setup's files counts as none.
+    """
+    asked = (names,) if isinstance(names, str) else tuple(names)
+
+    def words(traces: Traces) -> str:
+        places = (traces.place(nodes, context, account, name) for name in asked)
+        place = next((place for place in places if place and not (foreign and is_ours(place))), "")
+        return f"{place}{known}" if place else unknown
+
+    return Traced((TraceQuestion(nodes[0], context, account, asked),), words)
+
+
+def set_on(
+    values: Mapping[str, Sequence[str]],
+    context: ShellContext | None,
+    account: ShellAccount,
+    name: str,
+    unknown: str,
+    before: str = "",
+) -> Traced | str:
+    """Return the hint `FILE:LINE sets it on NODES; …` for the nodes of each value, or `unknown` where no trace shows a line.
+
+    `before` comes first.
+    """
+    if context is None:
+        return f"{before}{unknown}"
+    shell = context
+
+    def words(traces: Traces) -> str:
+        places = ((traces.place(nodes, shell, account, name), nodes) for nodes in values.values())
+        return before + ("; ".join(places_in_words(places)) or unknown)
+
+    return Traced(tuple(TraceQuestion(nodes[0], shell, account, (name,)) for nodes in values.values()), words)
 
 
 def _traced(context: ShellContext) -> str:

@@ -76,10 +76,10 @@ def adopt(
     except EnvmgrError:
         lmod = None
     checks: dict[str, Check] = {each: get_check(each) for each in _CHECKS}
-    checks["inventory"] = inventory
+    checks["inventory"] = inventory.CHECK
     site = with_user(ctx.site, user, ctx.environ)
     request = AuditRequest(nodes=nodes, via=via or site.transport.via, drawn=False, deadline=site.transport.deadline)
-    evidence = gather(request, checks, site, lmod, ctx.runner, ctx.reporter)
+    evidence = gather(request, checks, site, lmod, ctx.runner, ctx.reporter).evidence
     found = tuple(_modules(evidence, _entries(ctx)))
     answered = evidence.fleet.nodes
     text = site_text(propose(ctx, evidence, name), f"what {fold(answered)} told") if answered else ""

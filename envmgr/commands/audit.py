@@ -12,9 +12,9 @@ from typing import ClassVar
 from envmgr.audit import AuditRequest, Via, gather, judge
 from envmgr.audit.baseline import baseline_text, read_baseline
 from envmgr.audit.checks import all_checks, get_check
-from envmgr.audit.judge import asked
+from envmgr.audit.judge import Judged, asked
 from envmgr.audit.matrix import BY, MatrixRow, matrix, observed
-from envmgr.audit.model import Check, Evidence, OfPrefix, standing_alone
+from envmgr.audit.model import Check, Evidence, standing_alone
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import Audit
 from envmgr.commands import Context
@@ -117,19 +117,20 @@ def audit_nodes(
         reference=reference or "",
         baseline=None if baseline is None else read_baseline(baseline),
         drawn=baseline is None and save_baseline is None,
-        published=any(isinstance(chosen[name], OfPrefix) for name in _names(checks)),
+        published=any("published" in chosen[name].wants for name in _names(checks)),
         deadline=site.transport.deadline,
     )
     if request.via != "ssh":
         _can_send_jobs(site)
-    evidence = gather(request, chosen, site, _lmod(ctx), ctx.runner, ctx.reporter)
+    gathered = gather(request, chosen, site, _lmod(ctx), ctx.runner, ctx.reporter)
+    evidence = gathered.evidence
     if evidence.plan.alone:
         chosen = standing_alone(chosen)  # the others were not asked
-    findings = judge(evidence, chosen)
+    judged = judge(evidence, chosen, gathered.trace)
     if BY in chosen:
         _keep_facts(ctx, evidence, max(2.0, site.transport.deadline - (time.monotonic() - began)))
     if save_baseline is not None:
-        _save(ctx, save_baseline, evidence, chosen)
+        _save(ctx, save_baseline, evidence, judged, chosen)
     published = evidence.published
     return AuditResult(
         generation=published.record.number if published else None,
@@ -141,7 +142,7 @@ def audit_nodes(
         contexts=tuple(dict.fromkeys(_answered(evidence))),
         accounts=_accounts(evidence),
         checks=tuple(chosen),
-        findings=findings,
+        findings=judged.findings,
         matrix=matrix(evidence) if BY in chosen else (),
         finished=time.time(),
         seconds=time.monotonic() - began,
@@ -175,12 +176,12 @@ def _can_send_jobs(site: Site) -> None:
         )
 
 
-def _save(ctx: Context, path: Path, evidence: Evidence, checks: Mapping[str, Check]) -> None:
+def _save(ctx: Context, path: Path, evidence: Evidence, judged: Judged, checks: Mapping[str, Check]) -> None:
     """What was seen; an audit that could not compare leaves an earlier file as it is."""
     if not evidence.fleet.nodes or (evidence.published is None and not evidence.alone):
         ctx.reporter.say(f"warning: {path} is not written: nothing could be compared")
         return
-    atomic_write(path, baseline_text(evidence.notebook, asked(evidence, checks)))
+    atomic_write(path, baseline_text(judged.notebook, asked(evidence, checks)))
     if missing := [reply.node for reply in evidence.fleet.missing]:
         ctx.reporter.say(f"warning: {path} is without {fold(missing)}, of which there was no answer")
 
@@ -203,7 +204,7 @@ def _keep_facts(ctx: Context, evidence: Evidence, seconds: float) -> None:
 
 def explain_check(check: str) -> ExplainResult:
     """What a check does and why. Raises InputError `unknown-check`."""
-    return ExplainResult(check.replace("_", "-"), (get_check(check).__doc__ or "").strip())
+    return ExplainResult(check.replace("_", "-"), get_check(check).text.strip())
 
 
 def _checks(names: Sequence[str]) -> Mapping[str, Check]:

@@ -9,12 +9,12 @@ from envmgr.probe import shell as probe
 from envmgr.probe.model import Facts
 from envmgr.probe.shell import read_lines
 from envmgr.system.shelltext import script_text
-from tests.helpers.evidence import audit_plan, site
+from tests.helpers.evidence import as_check, audit_plan, site
 
 
 def context_facts(check: Check, shell: str, before: str = "", *, plan: AuditPlan | None = None, **env: str) -> Facts:
     """`before` is what start-up files do; the shell's own words on stderr go nowhere."""
-    text = check.probe(plan or audit_plan(site()))["context"]
+    text = as_check(check).probe(plan or audit_plan(site()))["context"]
     library, found = (script_text(probe.__file__ or "", part) for part in ("library.sh", "found.sh"))
     script = f"{before}\nmark=\nwho=/dev/null\nroom=/tmp\njob=\nuser=alice\n{library}{found}whole_path path_brought\n{text}\n"
     given = {"PATH": "/usr/bin:/bin", "HOME": "/", **env}

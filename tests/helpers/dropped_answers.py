@@ -43,14 +43,13 @@ def main() -> None:
     site = load_site(Path(sys.argv[1]), os.environ)
     runner, checks = Runner(), all_checks()
     lmod = find_lmod(site.lmod.dir, os.environ, runner=runner)
-    evidence = gather(AuditRequest(nodes=None, via="ssh"), checks, site, lmod, runner, SilentReporter())
-    healthy = judge(evidence, checks)
+    evidence = gather(AuditRequest(nodes=None, via="ssh"), checks, site, lmod, runner, SilentReporter()).evidence
+    healthy = judge(evidence, checks).findings
     told: dict[str, dict[str, list[str]]] = {}
     for name, check in checks.items():
-        part = check.__name__.rpartition(".")[2]
         for stage in check.probe(evidence.plan):
-            lost = without(evidence, lambda key, part=part: f".{part}." in f".{key}")  # type: ignore[misc]
-            new = [f.severity for f in judge(lost, checks) if f.check == name and f not in healthy]
+            lost = without(evidence, lambda key, part=check.part: f".{part}." in f".{key}")  # type: ignore[misc]
+            new = [f.severity for f in judge(lost, checks).findings if f.check == name and f not in healthy]
             told.setdefault(name, {})[stage] = new
     json.dump({"healthy": [f.found for f in healthy], "told": told}, sys.stdout)
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from envmgr.audit.comparing import drift
 from envmgr.audit.controller import SlurmView
 from envmgr.audit.expected import ExpectedInstall, PublishedGeneration
+from envmgr.audit.judge import findings_of, questions_of, rows_of
 from envmgr.audit.model import AuditPlan, Check, Evidence, audit_parts
+from envmgr.audit.trace import TraceQuestion, Traces
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site, _resolve
 from envmgr.catalog.site_file import SiteFile
@@ -69,8 +74,13 @@ def audit_plan(where: Site, number: int | None = 1, **more: Any) -> AuditPlan:
     )
 
 
-def probe_script(checks: Iterable[Check], plan: AuditPlan) -> str:
-    return join_probes(audit_parts(checks, plan), plan)
+def as_check(check: Check | ModuleType) -> Check:
+    """The check of a module of `audit/checks`."""
+    return check if isinstance(check, Check) else replace(check.CHECK, module=check.__name__, text=check.__doc__ or "")
+
+
+def probe_script(checks: Iterable[Check | ModuleType], plan: AuditPlan) -> str:
+    return join_probes(audit_parts(map(as_check, checks), plan), plan)
 
 
 def evidence(
@@ -114,9 +124,26 @@ def evidence(
     return Evidence(where, plan, nodes, published(entries or {}), {way: fleet}, answers=here, **more)
 
 
-def told(check: Check, given: Evidence) -> list[str]:
+def found(check: Check | ModuleType, given: Evidence, traces: Traces | None = None) -> list[Finding]:
+    """The findings of one check, as they come; without `traces` no trace shows a line."""
+    whole = as_check(check)
+    return findings_of(whole, rows_of(whole, given), traces or Traces({}))
+
+
+def drifts(values: Mapping[str, tuple[str, ...]], given: Evidence, **more: Any) -> list[Finding]:
+    """What `drift` finds of `values` at the place `here`, for a check `x`."""
+    check = Check(judge=lambda evidence: drift("here", values, evidence, **more), module="x")
+    return found(check, given)
+
+
+def wanted_lines(check: Check | ModuleType, given: Evidence) -> list[TraceQuestion]:
+    """What the hints of its findings ask of traced shells."""
+    return questions_of(rows_of(as_check(check), given))
+
+
+def told(check: Check | ModuleType, given: Evidence, traces: Traces | None = None) -> list[str]:
     """Each finding on one line: `severity nodes: where: found | expected | hint`, as it comes."""
-    return [line(finding) for finding in check.judge(given)]
+    return [line(finding) for finding in found(check, given, traces)]
 
 
 def line(f: Finding) -> str:

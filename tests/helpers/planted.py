@@ -16,7 +16,7 @@ from envmgr.probe import shell as probe
 from envmgr.probe.model import Facts
 from envmgr.probe.shell import read_lines
 from envmgr.system.shelltext import quote, script_text
-from tests.helpers.evidence import audit_plan, site
+from tests.helpers.evidence import as_check, audit_plan, site
 
 ALICE, RSW = 4242, 4243
 _CHANGES = re.compile(
@@ -63,7 +63,7 @@ class Machine:
 
     def facts(self, check: Check, context: str = "bash-login") -> Facts:
         """What the check's text tells in alice's own login shell."""
-        text = check.probe(audit_plan(site()))["context"]
+        text = as_check(check).probe(audit_plan(site()))["context"]
         library, found = (script_text(probe.__file__ or "", part) for part in ("library.sh", "found.sh"))
         text_of_all = (
             f"mark=\nwho=/etc/passwd\nroom=/tmp\njob=\nuser=alice\n{library}{found}whole_path path_brought\n{text}\n"

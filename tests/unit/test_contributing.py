@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from envmgr.audit.model import Check, Want
 from tests.helpers.contributing import copy_with
 from tests.helpers.done import Done
 from tests.helpers.places import ROOT
@@ -50,6 +54,15 @@ def test_new_check_is_explained(copy: Path) -> None:
         "Every node runs the kernel that this host runs.\n\nA node that was not started again after an update runs an old "
         "kernel, and drivers built for the new one do not load there.\n"
     )
+
+
+def test_every_field_of_a_check_has_its_row() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text().partition("## Adding a check")[2].partition("## Adding a format")[0]
+    rows = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    filled_in = {"module", "text"}  # by the engine, from the module
+    assert sorted(rows) == sorted({field.name for field in fields(Check)} - filled_in)
+    wants = re.findall(r"`(\w+)`", next(line for line in text.splitlines() if line.startswith("| `wants`")))
+    assert {*wants[1:]} == {*get_args(Want)}
 
 
 def test_new_check_is_among_those_that_are_known(copy: Path) -> None:

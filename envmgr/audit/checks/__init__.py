@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from typing import cast
+from dataclasses import replace
 
 from envmgr.audit.model import Check
 from envmgr.catalog.names import nearest
@@ -23,7 +23,9 @@ def get_check(name: str) -> Check:
         close = nearest(name, [n.replace("_", "-") for n in check_names()])
         known = ", ".join(n.replace("_", "-") for n in check_names())
         raise InputError("unknown-check", f"there is no check `{name}`", hint=did_you_mean(close, f"known: {known}"))
-    return cast("Check", importlib.import_module(f"{__name__}.{module}"))
+    found = importlib.import_module(f"{__name__}.{module}")
+    check: Check = found.CHECK
+    return replace(check, module=found.__name__, text=found.__doc__ or "")
 
 
 def all_checks() -> dict[str, Check]:

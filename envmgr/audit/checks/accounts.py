@@ -10,23 +10,16 @@ too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from envmgr.audit.comparing import compare, drift
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.finding import Finding
+from envmgr.audit.model import Check, Evidence, Found, Row, scripts
 from envmgr.nodes import fold
-from envmgr.probe.model import ProbeStage
-from envmgr.system.shelltext import script_text
 
 _SAME_NUMBERS = "one directory service for all nodes, or the same lines in /etc/passwd"
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"node": script_text(__file__, "node.sh"), "prefix": script_text(__file__, "prefix.sh")}
-
-
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     build_user = evidence.site.build_user
     for name in sorted({build_user, evidence.plan.user} - {None, "root"}):  # type: ignore[type-var]
         yield from _numbers(str(name), evidence)
@@ -35,7 +28,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         yield from _owner(build_user, evidence)
 
 
-def _numbers(name: str, evidence: Evidence) -> Iterator[Finding]:
+def _numbers(name: str, evidence: Evidence) -> Iterator[Row]:
     values = evidence.fleet.by_value(f"accounts.{name}")
     here = evidence.controller.get(f"accounts.{name}", "")
     known = [value for value in values if value not in ("", "hung")]
@@ -43,55 +36,49 @@ def _numbers(name: str, evidence: Evidence) -> Iterator[Finding]:
     where = f"user {name}"
     for value, nodes in values.items():
         if value == "hung":
-            yield Finding(
-                "accounts",
+            yield Found(
                 "error",
                 where,
                 "`id` does not answer",
                 "an answer in 5 s",
                 "is the directory service (sssd, LDAP, NIS) reachable from the node?",
-                fold(nodes),
+                nodes,
             )
         elif value == "" and name == evidence.site.build_user and known:
-            yield Finding(
-                "accounts",
+            yield Found(
                 "note",
                 where,
                 "there is no such user",
                 right or known[0],
                 f"`useradd --system {name}` with these numbers",
-                fold(nodes),
+                nodes,
             )
         elif right and value not in ("", right):
-            yield Finding("accounts", "error", where, value, f"{right}, as on this host", _SAME_NUMBERS, fold(nodes))
+            yield Found("error", where, value, f"{right}, as on this host", _SAME_NUMBERS, nodes)
     if not right:
         numbers = {value: nodes for value, nodes in values.items() if value in known}
         if here not in ("", "hung") and len(known) == 1:  # this host against all nodes: who is right?
             found = f"{known[0]} on {fold(numbers[known[0]])}; {here} on this host"
-            yield Finding(
-                "accounts", "error", where, found, "the same numbers", _SAME_NUMBERS, between=fold(numbers[known[0]])
-            )
-        yield from drift("accounts", where, numbers, evidence, kept=False, severity="error", hint=_SAME_NUMBERS)
+            yield Found("error", where, found, "the same numbers", _SAME_NUMBERS, between=numbers[known[0]])
+        yield from drift(where, numbers, evidence, kept=False, severity="error", hint=_SAME_NUMBERS)
 
 
-def _login(name: str, evidence: Evidence) -> Iterator[Finding]:
+def _login(name: str, evidence: Evidence) -> Iterator[Row]:
     fleet, where = evidence.fleet, f"user {name}"
     for shell, nodes in fleet.by_value("accounts.no_shell").items():
-        yield Finding(
-            "accounts",
+        yield Found(
             "error",
             where,
             f"its login shell {shell} is not there",
             "a shell that can be started",
             f"install it on the node, or `usermod -s /bin/bash {name}` where the accounts come from",
-            fold(nodes),
+            nodes,
         )
     there = fleet.only(lambda facts: "accounts.no_shell" not in facts)
     for key, what, option in (("shell", "login shell", "-s"), ("home", "home", "-d")):
         values = there.by_value(f"accounts.{key}")
         right = next(iter(compare(values, evidence).outliers), None)
         yield from drift(
-            "accounts",
             where,
             values,
             evidence,
@@ -107,7 +94,6 @@ def _login(name: str, evidence: Evidence) -> Iterator[Finding]:
         ",".join(sorted(set(of.right.split()) - set(of.value.split()))) for of in compare(groups, evidence).outliers
     ]
     yield from drift(
-        "accounts",
         where,
         groups,
         evidence,
@@ -120,14 +106,13 @@ def _login(name: str, evidence: Evidence) -> Iterator[Finding]:
     )
     for file, nodes in fleet.by_value("accounts.nologin").items():
         says = next(iter(fleet.by_value("accounts.nologin_says")), "")
-        yield Finding(
-            "accounts",
+        yield Found(
             "error",
             file,
             f"it is there: no user can log in over ssh{f' ({says})' if says else ''}",
             "no such file",
             f"on the node: `rm {file}`, once its maintenance is over; jobs run there all the same, unless it is drained",
-            fold(nodes),
+            nodes,
         )
 
 
@@ -137,7 +122,7 @@ def _of_groups(found: set[str], right: set[str]) -> str:
     return " and ".join(words) + ": files of a group are others' there"
 
 
-def _owner(build_user: str, evidence: Evidence) -> Iterator[Finding]:
+def _owner(build_user: str, evidence: Evidence) -> Iterator[Row]:
     """Only where the build user is known, with the right number."""
     prefix = str(evidence.site.prefix)
     here = evidence.controller.get(f"accounts.{build_user}", "")
@@ -150,12 +135,14 @@ def _owner(build_user: str, evidence: Evidence) -> Iterator[Finding]:
     for owner, nodes in fleet.by_value("accounts.owner").items():
         number, _, name = owner.partition(" ")
         if name != build_user:
-            yield Finding(
-                "accounts",
+            yield Found(
                 "error",
                 prefix,
                 f"belongs to {name} (uid {number})",
                 f"belongs to {build_user}",
                 "NFSv4: the same Domain in /etc/idmapd.conf on server and node; else `chown` on the server",
-                fold(nodes),
+                nodes,
             )
+
+
+CHECK = Check(judge=judge, probe=scripts(__file__, "node", "prefix"))

@@ -16,33 +16,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.comparing import Across, across, drift
-from envmgr.audit.exported_variables import (
-    HARM,
-    HARM_EXPORTED,
-    exported,
-    exported_questions,
-    inherited_by_jobs,
-    options_of_slurm,
-    who_sets,
-)
-from envmgr.audit.folding import elements, joined, other_parts, short
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.trace import TraceQuestion, is_ours, part_of
-from envmgr.finding import Finding
+from envmgr.audit.exported_variables import HARM, HARM_EXPORTED, exported, inherited_by_jobs, options_of_slurm
+from envmgr.audit.folding import elements, other_parts, short
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.trace import Traced, part_of, set_by, set_on
 from envmgr.modules.nodesetup import PROGRAM
-from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import assign, script_text
 
-READS_INSTALLS = True
 _PARTS = 8  # of a list, that are traced
 _MOST = 40  # names of programs that are asked for
 _SYSTEM = ("/usr/", "/bin", "/sbin", "/snap/")
 _ALWAYS = ("pip", "python", "python3")
 _LOCALE = ("LC_ALL", "LANG", "LC_CTYPE")
 
-NEEDS_MODULES = True
 _SHOWN = {"loaded": "LOADEDMODULES"}
 _COMPARED = (*HARM, "BASH_ENV", "PATH", "loaded")
 # Not compared by `exported`: what is above or told by other checks, and what sessions, jobs and Lmod make anew.
@@ -75,39 +63,14 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     }
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
-    yield from joined(_all(evidence))
-    yield from joined(_in_other_contexts(evidence))
-    yield from joined(_loaded_by_own_files(evidence))
-    yield from joined(inherited_by_jobs(evidence))
+def judge(evidence: Evidence) -> Iterator[Row]:
+    yield from _all(evidence)
+    yield from _in_other_contexts(evidence)
+    yield from _loaded_by_own_files(evidence)
+    yield from inherited_by_jobs(evidence)
 
 
-def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
-    """For each value that is told, one node that has it."""
-    for context, account, _, nodes in _own_loads(evidence):
-        yield TraceQuestion(nodes[0], context, account, ("LOADEDMODULES",))
-    for name in _LISTS:
-        for each in _between_contexts(name, evidence):
-            for context, parts in ((each.usual, each.lacks), (each.context, each.also)):
-                names = tuple(part_of(_SHOWN.get(name, name), part) for part in parts[:_PARTS])
-                yield TraceQuestion(each.nodes[0], context, each.account, names)
-    for context, account, fleet in evidence.contexts():
-        key = f"{context_key(context, account)}ambient."
-        for name in _COMPARED:
-            values = fleet.only(lambda facts, key=key: f"{key}PATH" in facts).by_value(f"{key}{name}", default="")  # type: ignore[misc]
-            for value, nodes in values.items():
-                if (value and name in HARM) or len(values) > 1:
-                    yield TraceQuestion(nodes[0], context, account, (_SHOWN.get(name, name),))
-        for name, asked in (("locale", _LOCALE), ("zone", ("TZ",))):
-            for nodes in fleet.by_value(f"{key}{name}").values():
-                yield TraceQuestion(nodes[0], context, account, asked)
-        yield from exported_questions(context, account, fleet, evidence)
-        for name in fleet.names(f"{key}alias."):
-            for nodes in fleet.by_value(f"{key}alias.{name}").values():
-                yield TraceQuestion(nodes[0], context, account, (name,))
-
-
-def _all(evidence: Evidence) -> Iterator[Finding]:
+def _all(evidence: Evidence) -> Iterator[Row]:
     for context, account, fleet in evidence.contexts():
         key = f"{context_key(context, account)}ambient."
         evidence.shell(context, account)
@@ -122,7 +85,7 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
 
 def _variable(
     name: str, context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence
-) -> Iterator[Finding]:
+) -> Iterator[Row]:
     key, where = f"{context_key(context, account)}ambient.", evidence.shell(context, account)
     values = fleet.by_value(f"{key}{name}", default="")
     shown = _SHOWN.get(name, name)
@@ -130,25 +93,17 @@ def _variable(
         severity, why = HARM[name]
         for value, nodes in values.items():
             if value:
-                place = evidence.traces.place(nodes, context, account, shown)
-                hint = (
-                    f"{place} sets it: take it away there"
-                    if place
-                    else f"which start-up file sets {shown}? take it away there"
-                )
-                yield Finding(
-                    "ambient", severity, where, f"{shown} is {short(value)}", f"not set: {why}", hint, fold(nodes)
-                )
+                unknown = f"which start-up file sets {shown}? take it away there"
+                hint = set_by(nodes, context, account, shown, " sets it: take it away there", unknown)
+                yield Found(severity, where, f"{shown} is {short(value)}", f"not set: {why}", hint, nodes)
         if severity != "note":
             return  # told of each node that has it
-    said = who_sets(shown, values, context, account, evidence)
     yield from drift(
-        "ambient",
         where,
         values,
         evidence,
         what=shown,
-        hint=said or f"compare start-up files: which one sets {shown}?",
+        hint=set_on(values, context, account, shown, f"compare start-up files: which one sets {shown}?"),
         say=lambda value: f"{shown} is {short(value) or 'not set'}",
     )
 
@@ -169,54 +124,58 @@ def _between_contexts(name: str, evidence: Evidence) -> Iterator[Across]:
     return across(evidence, parts)
 
 
-def _in_other_contexts(evidence: Evidence) -> Iterator[Finding]:
+def _in_other_contexts(evidence: Evidence) -> Iterator[Row]:
     for name in _LISTS:
         shown = _SHOWN.get(name, name)
         for found in _between_contexts(name, evidence):
             parts, context = (found.lacks, found.usual) if found.lacks else (found.also, found.context)
-            names = (part_of(shown, part) for part in parts)
-            traced = (evidence.traces.place(found.nodes, context, found.account, each) for each in names)
-            place = next((place for place in traced if place), "")
-            hint = f"{place} adds it in {context.name}" if place else f"which start-up file of {context.name} adds it?"
-            yield Finding(
-                "ambient",
+            names = [part_of(shown, part) for part in parts[:_PARTS]]
+            mend = "; users of both kinds of shell get different programs"
+            yield Found(
                 "note",
                 evidence.shell(found.context, found.account),
                 f"{shown} {short(other_parts(found.also, found.lacks))}",
                 f"as in {found.usual.name}",
-                f"{hint}; users of both kinds of shell get different programs",
-                fold(found.nodes),
+                set_by(
+                    found.nodes,
+                    context,
+                    found.account,
+                    names,
+                    f" adds it in {context.name}{mend}",
+                    f"which start-up file of {context.name} adds it?{mend}",
+                ),
+                found.nodes,
             )
 
 
-def _not_there(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _not_there(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """A locale, or a time zone, that the node does not have."""
     key, where = f"{context_key(context, account)}ambient.", evidence.shell(context, account)
 
-    def who(names: tuple[str, ...], nodes: tuple[str, ...]) -> str:
-        places = (evidence.traces.place(nodes, context, account, name) for name in names)
-        place = next((place for place in places if place and not is_ours(place)), "")
-        return f"{place} sets it: " if place else ""
+    def line(names: tuple[str, ...], nodes: tuple[str, ...], mend: str) -> Traced:
+        return set_by(nodes, context, account, names, f" sets it: {mend}", mend, foreign=True)
 
     for said, nodes in fleet.by_value(f"{key}locale").items():
-        yield Finding(
-            "ambient",
+        yield Found(
             "warning",
             where,
             short(said),
             "a locale that the node has",
-            f"{who(_LOCALE, nodes)}`locale -a` lists the node's: generate that one (`locale-gen`, glibc-langpack-*), or set LANG=C.UTF-8",
-            fold(nodes),
+            line(
+                _LOCALE,
+                nodes,
+                "`locale -a` lists the node's: generate that one (`locale-gen`, glibc-langpack-*), or set LANG=C.UTF-8",
+            ),
+            nodes,
         )
     for zone, nodes in fleet.by_value(f"{key}zone").items():
-        yield Finding(
-            "ambient",
+        yield Found(
             "warning",
             where,
             f"TZ is {short(zone)}, which the node does not know: programs take UTC",
             "a time zone of /usr/share/zoneinfo",
-            f"{who(('TZ',), nodes)}take it away there, or install tzdata where that lacks",
-            fold(nodes),
+            line(("TZ",), nodes, "take it away there, or install tzdata where that lacks"),
+            nodes,
         )
 
 
@@ -234,22 +193,20 @@ def _own_loads(evidence: Evidence) -> Iterator[tuple[ShellContext, ShellAccount,
                 yield context, account, own, nodes
 
 
-def _loaded_by_own_files(evidence: Evidence) -> Iterator[Finding]:
+def _loaded_by_own_files(evidence: Evidence) -> Iterator[Row]:
     for context, account, own, nodes in _own_loads(evidence):
-        place = evidence.traces.place(nodes, context, account, "LOADEDMODULES")
-        yield Finding(
-            "ambient",
+        known = " does it, in every shell and job: in a job script, or a collection (`module save`), it is where it is needed"
+        yield Found(
             "warning",
             evidence.shell(context, account),
             f"{', '.join(own)} is loaded before anybody loads a module",
             "shells that begin without",
-            f"{place or 'a start-up file of the user'} does it, in every shell and job: in a job script, "
-            "or a collection (`module save`), it is where it is needed",
-            fold(nodes),
+            set_by(nodes, context, account, "LOADEDMODULES", known, f"a start-up file of the user{known}"),
+            nodes,
         )
 
 
-def _shadows(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _shadows(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     key, where = f"{context_key(context, account)}ambient.", evidence.shell(context, account)
     for kind in ("function", "alias"):
         begins = f"{key}{kind}."
@@ -257,15 +214,14 @@ def _shadows(context: ShellContext, account: ShellAccount, fleet: Fleet, evidenc
             for said, nodes in fleet.by_value(f"{begins}{name}").items():
                 line, _, file = said.partition(" ")
                 found = f"`{name}` is {'a function' if kind == 'function' else f'an alias: {short(said)}'}"
-                place = evidence.traces.place(nodes, context, account, name) if kind == "alias" else f"{file}:{line}"
-                hint = f"{place} defines it: take it away there"
-                if kind == "alias" and not place:
-                    hint = f"`grep -rn 'alias {name}' /etc/profile.d /etc/bash.bashrc /etc/bashrc ~` names the file"
-                elif kind == "function" and file in ("", "environment"):
+                known = " defines it: take it away there"
+                hint: str | Traced = f"{file}:{line}{known}"
+                if kind == "alias":
+                    unknown = f"`grep -rn 'alias {name}' /etc/profile.d /etc/bash.bashrc /etc/bashrc ~` names the file"
+                    hint = set_by(nodes, context, account, name, known, unknown)
+                elif file in ("", "environment"):
                     hint = f"it was exported (`export -f {name}`) by a shell before this one"
-                yield Finding(
-                    "ambient", "error", where, found, "the program that modules put into PATH", hint, fold(nodes)
-                )
+                yield Found("error", where, found, "the program that modules put into PATH", hint, nodes)
 
 
-__all__ = ["judge", "probe", "trace_questions"]
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"installs", "modules"}), joins=True)

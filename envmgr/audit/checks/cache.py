@@ -16,14 +16,12 @@ from functools import partial
 
 from envmgr.audit.comparing import drift
 from envmgr.audit.expected import PublishedGeneration
-from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
 from envmgr.audit.shared_shell import lmod_config
-from envmgr.finding import Finding, Severity
-from envmgr.nodes import fold
+from envmgr.finding import Severity
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 
-NEEDS_MODULES = True
 _NO = ("no", "false", "")  # as versions of Lmod say it
 
 
@@ -34,7 +32,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return {**of_prefix, "login": lmod_config() + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     published = evidence.published
     yield from _others(evidence.shells, evidence)
     yield from _states(evidence.shells)
@@ -48,7 +46,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _used(fleet, f"{evidence.site.prefix}/{current}/spider", evidence)
 
 
-def _files(fleet: Fleet, published: PublishedGeneration) -> Iterator[Finding]:
+def _files(fleet: Fleet, published: PublishedGeneration) -> Iterator[Row]:
     wanted = {path: sha256 for path, sha256 in published.record.files.items() if path.startswith("spider/")}
     fleet = fleet.only(lambda facts: "cache.files" in facts)
     paths = {path for group in fleet.groups for path in _found(group.facts)}
@@ -60,18 +58,15 @@ def _files(fleet: Fleet, published: PublishedGeneration) -> Iterator[Finding]:
             expected = f"sha256 {wanted[path][:12]}, as published" if path in wanted else "only what was published"
             said = "is not there" if found == "-" else f"other content ({found[:12]})" if found else "cannot be read"
             hint = "is it a copy of the prefix? else `envmgr publish` makes a new generation, with a cache of its own"
-            yield Finding(
-                "cache", "error", where, said if path in wanted else "was not published", expected, hint, fold(nodes)
-            )
+            yield Found("error", where, said if path in wanted else "was not published", expected, hint, nodes)
     for names, nodes in fleet.by_value("cache.outdated").items():
-        yield Finding(
-            "cache",
+        yield Found(
             "warning",
             f"spider of generation {published.record.number}",
             f"older than its time stamp, so Lmod ignores it: {', '.join(names.splitlines())}",
             "times as published",
             "a copy that did not keep times? `rsync -a` and `cp -p` keep them",
-            fold(nodes),
+            nodes,
         )
 
 
@@ -80,34 +75,31 @@ def _found(facts: Facts) -> dict[str, str]:
     return {f"spider/{name}": sha256 for sha256, _, name in lines}
 
 
-def _used(fleet: Fleet, folder: str, evidence: Evidence) -> Iterator[Finding]:
+def _used(fleet: Fleet, folder: str, evidence: Evidence) -> Iterator[Row]:
     """Where the generation is in MODULEPATH and its rc file was read; else that is told by other checks."""
     fleet = fleet.only(lambda facts: facts.get("cache.ours") == "yes" and facts.get("cache.named") == "yes")
     who = f"{evidence.plan.user}'s login shell"
     unused = fleet.only(lambda facts: folder not in facts.get("cache.folders", "").splitlines())
     if unused.nodes:
-        yield Finding(
-            "cache",
+        yield Found(
             "warning",
             who,
             f"Lmod does not use {folder}",
             "the published generation's cache",
             "on the node: `module --config` lists the rc files and the caches",
-            fold(unused.nodes),
+            unused.nodes,
         )
     which = "which start-up file sets it? compare /etc/profile.d and /etc/environment"
     for value, nodes in fleet.by_value("cache.ignored").items():
         if value not in _NO:
-            yield Finding("cache", "warning", who, f"LMOD_IGNORE_CACHE is {value}", "no", which, fold(nodes))
+            yield Found("warning", who, f"LMOD_IGNORE_CACHE is {value}", "no", which, nodes)
     believing = fleet.only(lambda facts: facts.get("cache.ignored") in _NO)  # where it is ignored, Lmod says no to both
     for value, nodes in believing.by_value("cache.loads").items():
         if value != "yes":
-            yield Finding(
-                "cache", "warning", who, f"LMOD_CACHED_LOADS is {value or 'not set'}", "yes", which, fold(nodes)
-            )
+            yield Found("warning", who, f"LMOD_CACHED_LOADS is {value or 'not set'}", "yes", which, nodes)
 
 
-def _others(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _others(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """Caches outside the generations, node against node."""
     fleet = fleet.only(lambda facts: "cache.loads" in facts)
     generations = f"{evidence.site.prefix}/generations/"
@@ -115,7 +107,6 @@ def _others(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     for folder in sorted(folders):
         values = fleet.by(lambda facts, folder=folder: "yes" if folder in _folders(facts) else "no")  # type: ignore[misc]
         yield from drift(
-            "cache",
             f"{evidence.plan.user}'s login shell",
             values,
             evidence,
@@ -126,7 +117,7 @@ def _others(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _states(fleet: Fleet) -> Iterator[Finding]:
+def _states(fleet: Fleet) -> Iterator[Row]:
     """Caches of others that Lmod names and cannot use, or that are older than what they are of."""
     for folder in fleet.names(_STATE):
         for said, nodes in fleet.by_value(f"{_STATE}{folder}").items():
@@ -137,14 +128,13 @@ def _states(fleet: Fleet) -> Iterator[Finding]:
                 found = f"older than {path}, which was changed since: what is new there is not listed"
             else:
                 severity, found = "warning", _STATES[word]
-            yield Finding(
-                "cache",
+            yield Found(
                 severity,
                 folder,
                 found,
                 "a cache made after each change, which Lmod uses",
                 "make it anew, by Lmod's `update_lmod_system_cache_files`; or take it out of the rc file that names it (`module --config`)",
-                fold(nodes),
+                nodes,
             )
 
 
@@ -162,3 +152,6 @@ def _cache_in_use(folder: str, value: str) -> str:
 
 def _folders(facts: Facts) -> list[str]:
     return facts.get("cache.folders", "").splitlines()
+
+
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}))

@@ -7,20 +7,13 @@ munge (Slurm), Kerberos, make, and the cache times of network file systems.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.finding import Finding
+from envmgr.audit.model import Check, Evidence, Found, Row, scripts
 from envmgr.nodes import Reply, fold
-from envmgr.probe.model import ProbeStage
-from envmgr.system.shelltext import script_text
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - every answer begins with the node's time
-    return {"prefix": script_text(__file__, "prefix.sh")}
-
-
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     limit = evidence.site.audit.max_skew
     fleet = evidence.fleet
     off: dict[str, list[str]] = {}
@@ -35,14 +28,13 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     everywhere = len(known) > 1 and sum(map(len, off.values())) == len(known)
     for said, nodes in off.items():
         hint = f"is it this host's clock? else `chronyc -a makestep` on {fold(nodes)}"
-        yield Finding(
-            "clock",
+        yield Found(
             "error",
             "clock",
             said,
             f"at most {limit:g} s apart, by audit.max_skew",
             hint if everywhere else "`chronyc -a makestep` on the node; does chronyd or ntpd run there?",
-            fold(nodes),
+            nodes,
         )
 
 
@@ -65,3 +57,6 @@ def _seconds(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
+
+
+CHECK = Check(judge=judge, probe=scripts(__file__, "prefix"))

@@ -15,24 +15,29 @@ program says what to write instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from envmgr.audit.comparing import as_on, compare
-from envmgr.audit.folding import joined, short
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.modulepath import beside_generation, generation_numbers, in_other_contexts, modulepath_questions
+from envmgr.audit.folding import short
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.modulepath import beside_generation, generation_numbers, in_other_contexts
 from envmgr.audit.shared_shell import lmod_config
-from envmgr.audit.start_hints import by_hand, module_commands, posix_hint, terminal, terminal_findings, without_terminal
-from envmgr.audit.trace import TraceQuestion
-from envmgr.finding import Finding, Severity
+from envmgr.audit.start_hints import (
+    module_commands,
+    posix_hint,
+    start_hint,
+    terminal,
+    terminal_findings,
+    without_terminal,
+)
+from envmgr.audit.trace import Traced, TraceQuestion, Traces, set_by
+from envmgr.finding import Severity
 from envmgr.modules.nodesetup import SLURM_LINE
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import assign, script_text
 
-LOADS_MODULES = True
-NEEDS_MODULES = True
 _LINKER = re.compile(r"error loading module|undefined symbol|symbol lookup|cannot open shared object")
 _LINKED = ("LD_LIBRARY_PATH", "LUA_CPATH", "LUA_PATH")
 _PRINTS = (":echo", ":printf", ":cat")
@@ -45,8 +50,8 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return {"context": text, "node": terminal()}
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
-    yield from joined(_all(evidence))
+def judge(evidence: Evidence) -> Iterator[Row]:
+    yield from _all(evidence)
     yield from terminal_findings(evidence)
     if "ssh" in evidence.ways and "root" not in evidence.plan.accounts:
         yield _finding(
@@ -68,14 +73,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _all(evidence: Evidence) -> Iterator[Finding]:
+def _all(evidence: Evidence) -> Iterator[Row]:
     for context, account, fleet in evidence.contexts():
         key = context_key(context, account)
         where = evidence.shell(context, account)
         follows = without_terminal(evidence) if context.shell == "bash-interactive" else frozenset()
         for end, ended in fleet.by_value(f"{key}end").items():
             if end != "absent" and (nodes := tuple(node for node in ended if node not in follows)):
-                hint = by_hand(context, end, evidence.traces.place(nodes, context, account, ":end"))
+                hint = start_hint(nodes, context, account, end)
                 yield _finding("error", where, f"cannot be probed: {end}", "a shell that starts", hint, nodes)
         yield from _absent(context, account, where, fleet, evidence)
         silent = fleet.only(lambda facts, key=key: not {f"{key}end", f"{key}modulepath"} & facts.keys())  # type: ignore[misc]
@@ -96,7 +101,7 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
 
 def _absent(
     context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
-) -> Iterator[Finding]:
+) -> Iterator[Row]:
     """A shell that a node's like have: what is written for it does not start there. One that no node has need not be."""
     if context.shell == "zsh" and "zsh" not in evidence.plan.shells:
         return  # not started, either, where no account of the node has it
@@ -110,38 +115,21 @@ def _absent(
             )
 
 
-def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
-    """Who set MODULEPATH and LMOD_RC last, where they are not as published, or not as on the other nodes."""
-    published = evidence.published
-    yield from modulepath_questions(evidence)
-    for context, account, fleet in evidence.contexts():
-        key = context_key(context, account)
-        probed = fleet.only(lambda facts, key=key: f"{key}modulepath" in facts)  # type: ignore[misc]
-        wanted = [f"{published.record.number:04d}"] if published is not None else []
-        for nodes in fleet.by_value(f"{key}noise").values():
-            yield TraceQuestion(nodes[0], context, account, _PRINTS)
-        for end, nodes in fleet.by_value(f"{key}end").items():
-            if end != "absent":
-                yield TraceQuestion(nodes[0], context, account, (":end",))
-        for nodes in probed.by_value(f"{key}posix").values():
-            yield TraceQuestion(nodes[0], context, account, ("POSIXLY_CORRECT",))
-        for said, nodes in probed.by_value(f"{key}loads").items():
-            if _LINKER.search(said):
-                yield TraceQuestion(nodes[0], context, account, _LINKED)
-        for nodes in probed.by_value(f"{key}path_brought").values():
-            yield TraceQuestion(nodes[0], context, account, ("PATH",))
-        for group in probed.groups:
-            wrong = generation_numbers(group.facts, key, evidence) != wanted or _wrong_rc(group.facts, key, evidence)
-            if published is not None and wrong:
-                yield TraceQuestion(group.nodes[0], context, account, ("LMOD_RC", "MODULEPATH", ":left"))
+def _mend(nodes: tuple[str, ...], context: ShellContext, account: ShellAccount, name: str, after: str = "") -> Traced:
+    """Return what mends a shell: the line that undoes what node-setup does there, where there is one, else node-setup."""
+    again = _node_setup(nodes, context)
+
+    def words(traces: Traces) -> str:
+        if place := traces.culprit(nodes, context, account, name):
+            return f"{place} sets {name} after envmgr does: take that line away{after}"
+        if what := traces.before_ours(nodes, context, account):
+            return f"{what} before node-setup's is read, which is there: take that line away, or move it below{after}"
+        return f"{again}{after}"
+
+    return Traced((TraceQuestion(nodes[0], context, account, ("LMOD_RC", "MODULEPATH", ":left")),), words)
 
 
-def _mend(nodes: tuple[str, ...], context: ShellContext, account: ShellAccount, name: str, evidence: Evidence) -> str:
-    """What mends a shell: the line that undoes what node-setup does there, where there is one, else node-setup."""
-    if place := evidence.traces.culprit(nodes, context, account, name):
-        return f"{place} sets {name} after envmgr does: take that line away"
-    if what := evidence.traces.before_ours(nodes, context, account):
-        return f"{what} before node-setup's is read, which is there: take that line away, or move it below"
+def _node_setup(nodes: tuple[str, ...], context: ShellContext) -> str:
     if context.export == "NONE" or (context.step and context.shell == "bash"):
         return f"`{SLURM_LINE}` in slurm.conf of the node, then `scontrol reconfigure`; `envmgr node-setup --apply --nodes {fold(nodes)}`"
     return f"`envmgr node-setup --apply --nodes {fold(nodes)}`"
@@ -149,15 +137,18 @@ def _mend(nodes: tuple[str, ...], context: ShellContext, account: ShellAccount, 
 
 def _module_command(
     context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
-) -> Iterator[Finding]:
+) -> Iterator[Row]:
     key = context_key(context, account)
+    hint: str | Traced
     without = fleet.only(lambda facts: facts.get(f"{key}module") == "no")
     for mode, nodes in without.by_value(f"{key}posix", default="").items():
         if context.shell == "wrap":  # which reads nothing that could define it: see `bare`
             continue
-        hint = f"{_mend(nodes, context, account, 'module', evidence)}; is Lmod installed there?"
-        if mode:
-            hint = posix_hint(evidence.traces.place(nodes, context, account, "POSIXLY_CORRECT"))
+        hint = (
+            posix_hint(nodes, context, account)
+            if mode
+            else _mend(nodes, context, account, "module", "; is Lmod installed there?")
+        )
         yield _finding("error", where, "no `module` command", "Lmod's `module`", hint, nodes)
     other = fleet.by_value(f"{key}module").get("another program's")
     if other:
@@ -177,16 +168,10 @@ def _module_command(
             found = f"`module load {entry}` does not load it: {short(' '.join(said.split())) or 'and says nothing'}"
             hint = "in that shell, by hand: `module --debug load`"
             if _LINKER.search(said):
-                found_in = ((name, evidence.traces.place(nodes, context, account, name)) for name in _LINKED)
-                name, place = next(((name, place) for name, place in found_in if place), ("", ""))
-                hint = (
-                    f"{place} sets {name}: take that line away"
-                    if place
-                    else "LD_LIBRARY_PATH, LUA_PATH or LUA_CPATH of that shell? `echo` them there"
-                )
+                hint = _linked(nodes, context, account)
             yield _finding("error", where, found, "the module", hint, nodes)
     for found, wrong in usable.by(lambda facts: _wrong_rc(facts, key, evidence)).items():
-        hint = _mend(wrong, context, account, "LMOD_RC", evidence)
+        hint = _mend(wrong, context, account, "LMOD_RC")
         yield _finding("warning", where, found, "LMOD_RC names the cache of the same generation", hint, wrong)
     if long := usable.by_value(f"{key}avail_extensions").get("yes"):
         found = "`module avail` also lists each package of each entry: LMOD_AVAIL_EXTENSIONS is not set"
@@ -196,16 +181,24 @@ def _module_command(
         )
 
 
-def _path(
-    context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
-) -> Iterator[Finding]:
+def _linked(nodes: tuple[str, ...], context: ShellContext, account: ShellAccount) -> Traced:
+    """Return the hint for a module that the linker cannot load: the variable that misleads it, and its line."""
+
+    def words(traces: Traces) -> str:
+        for name in _LINKED:
+            if place := traces.place(nodes, context, account, name):
+                return f"{place} sets {name}: take that line away"
+        return "LD_LIBRARY_PATH, LUA_PATH or LUA_CPATH of that shell? `echo` them there"
+
+    return Traced((TraceQuestion(nodes[0], context, account, _LINKED),), words)
+
+
+def _path(context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """A PATH in which the system's programs are not found, before an entry is loaded or after."""
     key = context_key(context, account)
     for said, nodes in fleet.by_value(f"{key}path_brought").items():
-        place = evidence.traces.place(nodes, context, account, "PATH")
-        hint = (
-            f"{place} sets it: `PATH=FOLDER:$PATH` keeps what was there" if place else "which start-up file sets PATH?"
-        )
+        known = " sets it: `PATH=FOLDER:$PATH` keeps what was there"
+        hint = set_by(nodes, context, account, "PATH", known, "which start-up file sets PATH?")
         yield _finding("error", where, f"PATH is {short(said) or 'empty'}", "the system's programs in it", hint, nodes)
     for said, nodes in fleet.by_value(f"{key}path_loaded").items():
         entry = evidence.plan.samples[0] if evidence.plan.samples else ""
@@ -219,7 +212,7 @@ def _path(
         )
 
 
-def _told(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _told(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """What users of jobs run into, and are told or spared by what node-setup puts there."""
     usable = fleet.only(lambda facts: bool(generation_numbers(facts, key, evidence)))
     if nodes := usable.by_value(f"{key}bare").get("nothing"):
@@ -257,7 +250,7 @@ def _wrong_rc(facts: Facts, key: str, evidence: Evidence) -> str | None:
 
 def _generations(
     context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
-) -> Iterator[Finding]:
+) -> Iterator[Row]:
     key = context_key(context, account)
     published = evidence.published
     if published is None:
@@ -268,12 +261,12 @@ def _generations(
         if numbers == [f"{wanted:04d}"]:
             continue
         shown = " and ".join(n.lstrip("0") for n in numbers)
-        fix = _mend(group.nodes, context, account, "MODULEPATH", evidence)
+        fix: str | Traced = _mend(group.nodes, context, account, "MODULEPATH")
         if not numbers:
             raw = group.facts[f"{key}modulepath"]
             found = f"MODULEPATH has no modules of {evidence.site.prefix}: {short(raw) if raw else 'it is empty'}"
             if f"{key}posix" in group.facts:
-                fix = posix_hint(evidence.traces.place(group.nodes, context, account, "POSIXLY_CORRECT"))
+                fix = posix_hint(group.nodes, context, account)
             elif f"{key}no_bashrc" in group.facts and context.name == "bash-ssh":  # not all shells read /etc/bashrc
                 fix = f"{group.facts[f'{key}no_bashrc']} is missing: copy /etc/skel/.bashrc, which reads /etc/bashrc"
             yield _finding("error", where, found, f"generation {wanted}", fix, group.nodes)
@@ -302,28 +295,41 @@ def _generations(
             yield _finding("error", where, f"generation {shown}", f"generation {wanted}", fix, group.nodes)
 
 
-def _noise(evidence: Evidence) -> Iterator[Finding]:
+def _noise(evidence: Evidence) -> Iterator[Row]:
     """What start-up files print; the line that one shell shows is that of all that print the same."""
     told = [
         (context, account, text, nodes)
         for context, account, fleet in evidence.contexts()
         for text, nodes in fleet.by_value(f"{context_key(context, account)}noise").items()
     ]
-    places: dict[str, str] = {}
     for context, account, text, nodes in told:
-        found = (evidence.traces.place(nodes, context, account, name) for name in _PRINTS)
-        places[text] = places.get(text) or next((place for place in found if place), "")
-    for context, account, text, nodes in told:
+        alike = [(each[3], each[0], each[1]) for each in told if each[2] == text]
         severity: Severity = "note" if context.shell in ("bash-login", "bash-interactive", "zsh") else "warning"
-        where_to = "in /etc/bash.bashrc, /etc/bashrc, /etc/profile.d and the user's own files"
-        hint = (
-            f"{places[text]} may be the line: print only where `[ -t 1 ]`"
-            if places[text]
-            else f"print only where `[ -t 1 ]`: {where_to}"
-        )
         where = evidence.shell(context, account)
-        yield _finding(severity, where, f'a start-up file prints "{text}"', "nothing on stdout", hint, nodes)
+        yield _finding(
+            severity, where, f'a start-up file prints "{text}"', "nothing on stdout", _printing(alike), nodes
+        )
 
 
-def _finding(severity: Severity, where: str, found: str, expected: str, hint: str, nodes: tuple[str, ...]) -> Finding:
-    return Finding("contexts", severity, where, found, expected, hint, fold(nodes))
+def _printing(shells: Sequence[tuple[tuple[str, ...], ShellContext, ShellAccount]]) -> Traced:
+    """Return the hint for shells that print the same: the line that one of them shows."""
+
+    def words(traces: Traces) -> str:
+        found = (traces.place(*shell, name) for shell in shells for name in _PRINTS)
+        if place := next((place for place in found if place), ""):
+            return f"{place} may be the line: print only where `[ -t 1 ]`"
+        where_to = "in /etc/bash.bashrc, /etc/bashrc, /etc/profile.d and the user's own files"
+        return f"print only where `[ -t 1 ]`: {where_to}"
+
+    return Traced(
+        tuple(TraceQuestion(nodes[0], context, account, _PRINTS) for nodes, context, account in shells), words
+    )
+
+
+def _finding(
+    severity: Severity, where: str, found: str, expected: str, hint: str | Traced, nodes: tuple[str, ...]
+) -> Found:
+    return Found(severity, where, found, expected, hint, nodes)
+
+
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}), loads=True, joins=True)

@@ -6,30 +6,20 @@ out. Which of the two programs a shell has is looked at by the check of contexts
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from envmgr.audit.baseline import Compared
 from envmgr.audit.comparing import drift
-from envmgr.audit.exported_variables import settings_questions, who_set
+from envmgr.audit.exported_variables import set_at_login
 from envmgr.audit.folding import short
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.trace import TraceQuestion
-from envmgr.finding import Finding
-from envmgr.probe.model import Facts, Fleet, ProbeStage
-from envmgr.system.shelltext import script_text
+from envmgr.audit.model import Check, Evidence, Row, scripts
+from envmgr.probe.model import Facts, Fleet
 
-NEEDS_MODULES = True
 _SITE_FILES = "its initrc and siteconfig.tcl (/etc/environment-modules), and MODULES_* in start-up files"
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"login": script_text(__file__, "login.sh")}
-
-
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.shells.only(lambda facts: "environment_modules.version" in facts)
     yield from drift(
-        "environment-modules",
         "version",
         fleet.by_value("environment_modules.version"),
         evidence,
@@ -41,24 +31,13 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         for name in sorted({name for group in alike.groups for name in _settings(group.facts)}):
             values = _values(name, alike)
             yield from drift(
-                "environment-modules",
                 "settings",
                 values,
                 evidence,
                 what=name,
-                hint=who_set(_variable(name), values, evidence) or f"compare {_SITE_FILES}",
+                hint=set_at_login(_variable(name), values, evidence, f"compare {_SITE_FILES}"),
                 say=lambda value, name=name: f"{name} is {short(value) or 'not set'}",  # type: ignore[misc]
             )
-
-
-def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
-    """Who sets the variables of settings that differ."""
-    fleet = evidence.shells.only(lambda facts: "environment_modules.version" in facts)
-    for version in fleet.by_value("environment_modules.version"):
-        alike = fleet.only(lambda facts, version=version: facts["environment_modules.version"] == version)  # type: ignore[misc]
-        names = sorted({name for group in alike.groups for name in _settings(group.facts)})
-        values = {_variable(n): (Compared("environment-modules", "settings", n), _values(n, alike)) for n in names}
-        yield from settings_questions(values, evidence)
 
 
 def _values(name: str, fleet: Fleet) -> dict[str, tuple[str, ...]]:
@@ -75,4 +54,4 @@ def _settings(facts: Facts) -> dict[str, str]:
     return {name: value.strip() for name, _, value in lines}
 
 
-__all__ = ["judge", "probe", "trace_questions"]
+CHECK = Check(judge=judge, probe=scripts(__file__, "login"), wants=frozenset({"modules"}))

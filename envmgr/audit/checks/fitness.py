@@ -27,22 +27,20 @@ from dataclasses import replace
 from functools import partial
 
 from envmgr.audit.comparing import drift
-from envmgr.audit.folding import joined, short
+from envmgr.audit.folding import short
 from envmgr.audit.gpu_jobs import GpuAnswer, gpu_answers
 from envmgr.audit.hardware_kinds import kinds_of, outside
 from envmgr.audit.matrix import hiding, is_hidden, observed, required
-from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
 from envmgr.catalog.cuda_drivers import FLOORS, toolkit_driver
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, level_flags, unfit, without_gpu
 from envmgr.catalog.gpu_codes import same_effect
 from envmgr.catalog.gpu_verdict import Verdict
 from envmgr.catalog.target import CPU_ORDER
-from envmgr.finding import Finding
 from envmgr.nodes import fold, gpu_request
 from envmgr.probe.model import Fleet, Group, ProbeStage
 from envmgr.system.resources import shipped
 from envmgr.system.shelltext import assign, script_text
-from envmgr.wording import and_more
 
 SMI_SECONDS = 6  # without its persistence daemon a driver needs one or two to wake up
 
@@ -57,24 +55,16 @@ def gpu_probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - th
     return {"node": assign(fitness_seconds=SMI_SECONDS) + text}
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _drivers(evidence)
     if not evidence.alone:
         yield from _site_level(evidence)
     yield from outside(evidence)
-    yield from (_fewer_names(finding) for finding in joined(_unfit_entries(evidence)))
-    yield from joined(_drift(evidence))
+    yield from _unfit_entries(evidence)
+    yield from _drift(evidence)
 
 
-def _fewer_names(finding: Finding, most: int = 8) -> Finding:
-    names = finding.where.split(", ")
-    if len(names) <= most:
-        return finding
-    where = and_more(names, most)
-    return Finding(finding.check, finding.severity, where, finding.found, finding.expected, finding.hint, finding.nodes)
-
-
-def _unfit_entries(evidence: Evidence) -> Iterator[Finding]:
+def _unfit_entries(evidence: Evidence) -> Iterator[Row]:
     """Without missing libraries: those are told by the check of them."""
     facts = observed(evidence)
     places = _places(evidence)
@@ -92,19 +82,18 @@ def _unfit_entries(evidence: Evidence) -> Iterator[Finding]:
             by_design = [n for n in unable if right and not places[n] & with_right]
             if at_fault:
                 expected = f"as on {fold(right)}" if right else "a node that can run it; none of these can"
-                yield Finding("fitness", "error", entry, reason, expected, _hint(reason, needs), fold(at_fault))
+                yield Found("error", entry, reason, expected, _hint(reason, needs), at_fault)
             if by_design:
-                yield Finding("fitness", "note", entry, reason, f"it runs on {fold(right)}", "", fold(by_design))
+                yield Found("note", entry, reason, f"it runs on {fold(right)}", "", by_design)
         yield from _not_full(entry, needs, facts)
         yield from _other_code(entry, needs)
 
 
-def _other_code(entry: str, needs: NodeNeeds) -> Iterator[Finding]:
+def _other_code(entry: str, needs: NodeNeeds) -> Iterator[Row]:
     """What was measured in the install counts; a recipe that says otherwise misleads its readers."""
     said, found = needs.requires.compute_capability, needs.gpu.codes if needs.gpu is not None else None
     if said and found and not same_effect(said, found):
-        yield Finding(
-            "fitness",
+        yield Found(
             "warning",
             entry,
             f"its binaries have code for {', '.join(found)}",
@@ -113,7 +102,7 @@ def _other_code(entry: str, needs: NodeNeeds) -> Iterator[Finding]:
         )
 
 
-def _not_full(entry: str, needs: NodeNeeds, facts: Mapping[NodeFacts, tuple[str, ...]]) -> Iterator[Finding]:
+def _not_full(entry: str, needs: NodeNeeds, facts: Mapping[NodeFacts, tuple[str, ...]]) -> Iterator[Row]:
     """What runs, or may run, and not with all of it."""
     found: dict[tuple[Verdict, str], list[str]] = {}
     for of_nodes, nodes in facts.items():
@@ -121,18 +110,15 @@ def _not_full(entry: str, needs: NodeNeeds, facts: Mapping[NodeFacts, tuple[str,
         if judged is not None and not judged.refused:
             found.setdefault((judged.verdict, judged.reason), []).extend(nodes)
     for (verdict, reason), judged_so in found.items():
-        where = fold(judged_so)
         if verdict == Verdict.NO_JIT and needs.gpu is not None:
             branch = toolkit_driver(needs.gpu.cuda or "").partition(".")[0]
             newer = f"of branch {branch} or newer" if branch else "that knows it"
             hint = f"a driver {newer} mends it; until then no Triton, no NVRTC, no `torch.compile` for GPUs there"
-            yield Finding("fitness", "warning", entry, reason, "a driver that compiles for its CUDA", hint, where)
+            yield Found("warning", entry, reason, "a driver that compiles for its CUDA", hint, judged_so)
         elif verdict == Verdict.FORWARD:
-            yield Finding("fitness", "note", entry, reason, "a driver that knows its CUDA by itself", "", where)
+            yield Found("note", entry, reason, "a driver that knows its CUDA by itself", "", judged_so)
         elif verdict == Verdict.UNKNOWN:
-            yield Finding(
-                "fitness", "note", entry, f"not known whether it runs: {reason}", "facts for or against it", "", where
-            )
+            yield Found("note", entry, f"not known whether it runs: {reason}", "facts for or against it", "", judged_so)
 
 
 def _places(evidence: Evidence) -> dict[str, frozenset[str]]:
@@ -161,31 +147,29 @@ def _hint(reason: str, needs: NodeNeeds) -> str:
     return "take an entry with code for these GPUs"
 
 
-def _drivers(evidence: Evidence) -> Iterator[Finding]:
+def _drivers(evidence: Evidence) -> Iterator[Row]:
     """GPUs and drivers that do not work, whatever is published."""
     fleet = evidence.fleet
     for said, nodes in fleet.by_value("fitness.smi").items():
         if said == "hung":
-            yield Finding(
-                "fitness",
+            yield Found(
                 "error",
                 "nvidia-smi",
                 "does not answer",
                 f"an answer in {SMI_SECONDS} s",
                 "`dmesg | grep -i -e xid -e nvrm` on the node; a GPU that fell off the bus needs a reboot",
-                fold(nodes),
+                nodes,
             )
         elif is_hidden({"fitness.smi": said}):
             yield from _hidden(evidence, nodes)
         else:
-            yield Finding(
-                "fitness",
+            yield Found(
                 "error",
                 "nvidia-smi",
                 short(f"fails: {said}"),
                 "the GPUs that the driver sees",
                 "driver and library of different versions? reboot after a driver update",
-                fold(nodes),
+                nodes,
             )
     without: dict[tuple[int, str], list[str]] = {}
     for facts, nodes in observed(evidence).items():
@@ -202,21 +186,20 @@ def _drivers(evidence: Evidence) -> Iterator[Finding]:
                 "none is loaded",
                 "`modprobe nvidia` on the node says why; after a kernel update the driver must be built again",
             )
-        yield Finding("fitness", "error", "NVIDIA driver", found, f"one, for {_gpus(count)}", hint, fold(idle))
+        yield Found("error", "NVIDIA driver", found, f"one, for {_gpus(count)}", hint, idle)
     for facts, nodes in observed(evidence).items():
         if facts.driver and facts.library and facts.library != facts.driver:
-            yield Finding(
-                "fitness",
+            yield Found(
                 "error",
                 "NVIDIA driver",
                 f"{facts.driver} is loaded, libcuda.so.1 is of {facts.library}",
                 "one version",
                 "reboot it: the driver was updated while it ran",
-                fold(nodes),
+                nodes,
             )
 
 
-def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Iterator[Finding]:
+def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Iterator[Row]:
     """GPUs that are hidden from who asks are no fault; those that are hidden from the job that they were given to are one."""
     hidden = "`nvidia-smi` lists none, the driver does: Slurm's or sshd's device constraint may hide them from who asks"
     answers, listing = gpu_answers(evidence), hiding(evidence)
@@ -228,19 +211,17 @@ def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Iterator[Finding]:
     for answer, of in found.items():
         if answer is not None and answer.kind == "none":
             hint = "`File=` of its gres.conf and `ls -l /dev/nvidia*` on the node name the same devices? the driver's log: `dmesg | grep -i nvrm`"
-            yield Finding(
-                "fitness", "warning", "GPUs", answer.text, "the GPU that Slurm gave to the job", hint, fold(of)
-            )
+            yield Found("warning", "GPUs", answer.text, "the GPU that Slurm gave to the job", hint, of)
         else:
             said = f"{hidden}; {answer.text}" if answer is not None else hidden
-            yield Finding("fitness", "note", "GPUs", said, f"a job with `{job}` is shown one", "", fold(of))
+            yield Found("note", "GPUs", said, f"a job with `{job}` is shown one", "", of)
 
 
 def _gpus(count: int) -> str:
     return "the node's GPU" if count == 1 else f"the node's {count} GPUs"
 
 
-def _site_level(evidence: Evidence) -> Iterator[Finding]:
+def _site_level(evidence: Evidence) -> Iterator[Row]:
     """Nodes below what everything at this site is built for."""
     wanted = evidence.site.cpu_level
     below: dict[str, list[str]] = {}
@@ -249,18 +230,17 @@ def _site_level(evidence: Evidence) -> Iterator[Finding]:
         if level and level != wanted and CPU_ORDER.get(level, 0) < CPU_ORDER.get(wanted, 9):
             below.setdefault(level, []).extend(nodes)
     for level, low in below.items():
-        yield Finding(
-            "fitness",
+        yield Found(
             "warning",
             "CPU level",
             level,
             f"{wanted}, by cpu_level in site.yaml",
             "what is compiled for this site may not run there; lower cpu_level, and build again",
-            fold(low),
+            low,
         )
 
 
-def _drift(evidence: Evidence) -> Iterator[Finding]:
+def _drift(evidence: Evidence) -> Iterator[Row]:
     """Node against node, inside each group of the site."""
     told = observed(evidence)
     alike = replace(evidence, groups={}, kinds={}, login=frozenset())  # all that are in one group
@@ -274,7 +254,6 @@ def _drift(evidence: Evidence) -> Iterator[Finding]:
         fleet = Fleet(groups, {}, {}, ())
         for key, hint in _COMPARED.items():
             yield from drift(
-                "fitness",
                 f"group {name}" if evidence.groups else name,
                 fleet.by_value(key),
                 alike,
@@ -311,3 +290,6 @@ def _said(key: str, value: str) -> str:
     if key == "driver":
         return f"driver {value}" if value else "no NVIDIA driver"
     return f"{key} {value or 'unknown'}"
+
+
+CHECK = Check(judge=judge, joins=True, probe=probe, gpu_probe=gpu_probe)

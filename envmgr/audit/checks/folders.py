@@ -8,24 +8,19 @@ too. What is in folders of local disks is looked at by the checks of modulefiles
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.comparing import Values, drift, is_new
 from envmgr.audit.folding import short
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.finding import Finding
-from envmgr.probe.model import Facts, ProbeStage
-from envmgr.system.shelltext import quote, script_text
+from envmgr.audit.model import Check, Evidence, Row, scripts
+from envmgr.probe.model import Facts
+from envmgr.system.shelltext import quote
 
 _GONE, _OVER = "not mounted", "over "
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"login": script_text(__file__, "login.sh")}
-
-
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     for point in _points(evidence):
         values = _values(point, evidence)
         mounted = next((value for value in values if value != _GONE and not value.startswith(_OVER)), "")
@@ -38,19 +33,12 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 f"on the node: `umount {quote(point)}` takes what lies over the network mount away, once nobody uses it"
             )
         yield from drift(
-            "folders",
-            point,
-            values,
-            evidence,
-            severity="error" if _GONE in values else "warning",
-            hint=hint,
-            say=_in_words,
+            point, values, evidence, severity="error" if _GONE in values else "warning", hint=hint, say=_in_words
         )
     told = evidence.shells.only(lambda facts: "folders.at" in facts)
     noexec = told.by_value("folders.noexec", default="")
     points = sorted({line.partition(" ")[0] for value in noexec for line in value.splitlines()})
     yield from drift(
-        "folders",
         "mount options",
         noexec,
         evidence,
@@ -96,4 +84,4 @@ def _lines(facts: Facts, key: str) -> dict[str, str]:
     return {first: second for first, _, second in parts}
 
 
-__all__ = ["judge", "probe"]
+CHECK = Check(judge=judge, probe=scripts(__file__, "login"))

@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from envmgr.audit.expected import PublishedGeneration
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.finding import Finding
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage
 from envmgr.probe.prefix import generation_number, newer_generations
 from envmgr.system.shelltext import assign, script_text
-
-OF_PREFIX = True
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -26,7 +23,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return {"prefix": assign(generation_made=next(iter(sorted(made)), "")) + script_text(__file__, "prefix.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     published = evidence.published
     if published is None:
         return
@@ -34,8 +31,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     number = published.record.number
     if newer := newer_generations(evidence.fleet, number):
         having = [node for nodes in newer.values() for node in nodes]
-        yield Finding(
-            "generation",
+        yield Found(
             "error",
             f"{evidence.site.prefix}/current",
             f"this host sees generation {number}",
@@ -46,26 +42,24 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     for target, nodes in evidence.fleet.sound.by_value("current", default="").items():
         if target == f"generations/{number:04d}":
             continue
-        yield Finding(
-            "generation",
+        yield Found(
             "error",
             f"{evidence.site.prefix}/current",
             f"names {_shown(target)}",
             f"generation {number}, published before the attribute cache's time",
             f"is it an old copy, or another export? on the node: `mount | grep {evidence.site.prefix}`",
-            fold(nodes),
+            nodes,
         )
     right = evidence.fleet.sound.only(lambda facts: facts.get("current") == f"generations/{number:04d}")
     for found, nodes in right.by_value("generation.record").items():
         if found != published.record_sha256:
-            yield Finding(
-                "generation",
+            yield Found(
                 "error",
                 f"generation {number}",
                 f"its record is another one ({found[:12]})" if found else "its record cannot be read",
                 f"sha256 {published.record_sha256[:12]}, as on this host",
                 "the node has a copy of the prefix, not the prefix: mount it",
-                fold(nodes),
+                nodes,
             )
 
 
@@ -74,7 +68,7 @@ def _places(roots: Iterable[str]) -> set[str]:
     return {root.rsplit("/", 3)[0] for root in roots}
 
 
-def _moved(evidence: Evidence, published: PublishedGeneration) -> Iterator[Finding]:
+def _moved(evidence: Evidence, published: PublishedGeneration) -> Iterator[Row]:
     """Nodes on which the path that modules lead to is not the prefix, by a link or a mount."""
     prefix = str(evidence.site.prefix)
     made = ", ".join(sorted(_places(spec.root for spec in published.specs.values()) - {prefix}))
@@ -82,17 +76,19 @@ def _moved(evidence: Evidence, published: PublishedGeneration) -> Iterator[Findi
         return
     for there, nodes in evidence.fleet.sound.by_value("generation.there", default="").items():
         if there != "yes":
-            yield Finding(
-                "generation",
+            yield Found(
                 "error",
                 prefix,
                 f"the prefix was made for {made}, and its modules lead there",
                 f"{made} in site.yaml, and on every node",
                 f"mount, link or move it to {made}, and set `prefix: {made}` in site.yaml",
-                fold(nodes),
+                nodes,
             )
 
 
 def _shown(target: str) -> str:
     number = generation_number(target)
     return f"generation {number}" if number is not None else target or "nothing"
+
+
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published"}))

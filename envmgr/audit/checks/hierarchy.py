@@ -12,14 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from envmgr.audit.comparing import drift
 from envmgr.audit.folder_content import absent, by_folder, changed, closed, contents, folder_content, names, not_read
 from envmgr.audit.folding import short
-from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
 from envmgr.audit.shared_shell import module_show, opened
-from envmgr.finding import Finding
-from envmgr.nodes import fold
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import script_text
 
-NEEDS_MODULES = True
 _OPENS = "hierarchy.opens."
 _FAILS = "!"
 
@@ -28,27 +25,25 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return {"login": opened(plan.day) + folder_content(deep=plan.deep) + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.shells
     yield from not_read("hierarchy", fleet, deep=evidence.plan.deep)
     chains = sorted(
         {key.removeprefix(_OPENS) for group in fleet.groups for key in group.facts if key.startswith(_OPENS)}
     )
     if cut := fleet.by_value("hierarchy.cut").get("yes"):
-        yield Finding(
-            "hierarchy",
+        yield Found(
             "note",
             "modules that open folders",
             "not all of them were asked: more than 24, or no time",
             "each of them asked",
             "others are asked each day; `--check hierarchy` alone has more time",
-            fold(cut),
+            cut,
         )
     for chain in chains:
         asked = fleet.only(lambda facts, chain=chain: _OPENS + chain in facts)  # type: ignore[misc]
         values = asked.by(lambda facts, chain=chain: _opens(chain, facts))  # type: ignore[misc]
         yield from drift(
-            "hierarchy",
             chain,
             values,
             evidence,
@@ -63,7 +58,6 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         yield from absent("hierarchy", folder, groups, evidence)
         chain = next(group.facts.get(f"hierarchy.by.{number}", "") for group, _, number in groups)
         yield from drift(
-            "hierarchy",
             folder,
             contents("hierarchy", groups),
             evidence,
@@ -104,4 +98,4 @@ def _other(value: str, right: str) -> str:
     return f"other content: {found}" if found else ""
 
 
-__all__ = ["judge", "probe"]
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}))

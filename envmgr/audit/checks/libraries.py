@@ -13,13 +13,10 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.folding import short
 from envmgr.audit.install_facts import missing_libraries
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.finding import Finding
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage
 from envmgr.system.shelltext import assign, script_text, words
-
-OF_PREFIX = True
 
 _LINES = 40  # of an entry's missing libraries that are told
 
@@ -40,18 +37,17 @@ def _seconds(plan: AuditPlan) -> int:
     return max(2, plan.seconds // 2)
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.fleet.sound
     of_all = evidence.site.audit.ldd == "full"  # a sample is what fits into the time
     for nodes in fleet.by_value("libraries.end").values() if of_all else ():
-        yield Finding(
-            "libraries",
+        yield Found(
             "note",
             "ldd",
             f"not done in {_seconds(evidence.plan)} s",
             "every chosen file looked at",
             "a longer --node-timeout, fewer --modules, or `audit.ldd: sample`",
-            fold(nodes),
+            nodes,
         )
     for entry in evidence.plan.samples:
         looked = fleet.only(lambda facts, key=f"libraries.looked.{entry}": key in facts)  # type: ignore[misc]
@@ -66,15 +62,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             together.setdefault(tuple(without), []).append(library)
         for lacking_nodes, libraries in together.items():
             others = [node for node in looked.nodes if node not in lacking_nodes]
-            yield Finding(
-                "libraries",
+            yield Found(
                 "error" if others else "warning",
                 entry,
                 short(f"no {', '.join(libraries)}"),
                 f"what {needed_by[libraries[0]]} needs{f', as on {fold(others)}' if others else ''}",
                 f"`dnf provides '*/{libraries[0]}'` or `apt-file search {libraries[0]}` names the package to install",
-                fold(lacking_nodes),
+                lacking_nodes,
             )
 
 
-__all__ = ["judge", "probe"]
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published"}))

@@ -8,40 +8,31 @@ not in the cache, as nobody ran `ldconfig` since, are found by no program. A fol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from envmgr.audit.comparing import Outlier, as_on, compare, drift
 from envmgr.audit.folding import other_parts, short
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.finding import Finding
-from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, ProbeStage
-from envmgr.system.shelltext import script_text
+from envmgr.audit.model import Check, Evidence, Found, Row, scripts
+from envmgr.probe.model import Facts, Fleet
 
 _PRELOAD, _FOLDERS, _CACHE = "/etc/ld.so.preload", "/etc/ld.so.conf.d", "/etc/ld.so.cache"
 _MENDED = "on the node: `ldconfig`: programs take libraries of these folders from the cache alone"
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"node": script_text(__file__, "node.sh")}
-
-
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.looked("linker")
     for missing, nodes in fleet.by_value("linker.missing").items():
         libraries = ", ".join(missing.splitlines())
-        yield Finding(
-            "linker",
+        yield Found(
             "warning",
             _PRELOAD,
             f"names {short(libraries)}, which is not there: every program says so on stderr",
             "libraries that are there",
             "on the node: take the line out of the file, or install the library",
-            fold(nodes),
+            nodes,
         )
     values = fleet.by_value("linker.preload", default="")
     yield from drift(
-        "linker",
         _PRELOAD,
         values,
         evidence,
@@ -49,17 +40,15 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         say=lambda lines: f"preloads {short(', '.join(lines.splitlines()))}" if lines else "nothing preloaded",
     )
     if len(values) == 1 and (preloaded := next(iter(values))):
-        yield Finding(
-            "linker",
+        yield Found(
             "note",
             _PRELOAD,
             f"every program loads {short(', '.join(preloaded.splitlines()))}",
             "nothing preloaded",
             "is it meant? programs of modules load it, too",
-            fold(values[preloaded]),
+            values[preloaded],
         )
     yield from drift(
-        "linker",
         _FOLDERS,
         fleet.by_value("linker.folders", default=""),
         evidence,
@@ -70,7 +59,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     yield from _cache(fleet, evidence)
 
 
-def _cache(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _cache(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """What `ldconfig` would change; and, as a note, what other libraries lie in the folders."""
     asked = fleet.only(lambda facts: "linker.cache" in facts)
     told: set[str] = set()
@@ -89,45 +78,33 @@ def _cache(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
             found = f"lacks {_said(lost)}, and has nothing else of there: {newer} is newer"
             if newer == "missing":
                 found = f"is not there: no program finds {_said(lost)}"
-            yield Finding(
-                "linker", "warning", _CACHE, found, "the libraries of all configured folders", _MENDED, fold(nodes)
-            )
+            yield Found("warning", _CACHE, found, "the libraries of all configured folders", _MENDED, nodes)
 
 
-def _unlike(of: Outlier, facts: Facts, nodes: tuple[str, ...]) -> Iterator[Finding]:
+def _unlike(of: Outlier, facts: Facts, nodes: tuple[str, ...]) -> Iterator[Row]:
     lost, right = _lost(of, facts), as_on(of.others)
     also, lacks = _pairs(of.value) - _pairs(of.right), _pairs(of.right) - _pairs(of.value) - lost
     configured = {line.partition(" ")[0].rstrip("/") for line in facts.get("linker.folders", "").splitlines()}
     left = {each for each in also if each[0] not in configured}
     if lost:
-        yield Finding(
-            "linker",
-            "warning",
-            _CACHE,
-            f"lacks {_said(lost)}, which lie there",
-            f"them in it, {right}",
-            _MENDED,
-            fold(nodes),
-        )
+        yield Found("warning", _CACHE, f"lacks {_said(lost)}, which lie there", f"them in it, {right}", _MENDED, nodes)
     if left:
-        yield Finding(
-            "linker",
+        yield Found(
             "warning",
             _CACHE,
             f"has {_said(left)}: no line of {_FOLDERS} names that folder",
             f"nothing of it, {right}",
             _MENDED,
-            fold(nodes),
+            nodes,
         )
     if words := other_parts([_said(also - left)] if also - left else [], [_said(lacks)] if lacks else []):
-        yield Finding(
-            "linker",
+        yield Found(
             "note",
             _CACHE,
             words,
             f"the same libraries, {right}",
             "install the same in these folders, then `ldconfig`",
-            fold(nodes),
+            nodes,
         )
 
 
@@ -165,4 +142,4 @@ def _without(lines: str, others: str) -> list[str]:
     return [line for line in lines.splitlines() if line not in others.splitlines()]
 
 
-__all__ = ["judge", "probe"]
+CHECK = Check(judge=judge, probe=scripts(__file__, "node"))

@@ -13,14 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from envmgr.audit.baseline import Compared
 from envmgr.audit.comparing import drift
-from envmgr.audit.exported_variables import settings_questions, who_set
+from envmgr.audit.exported_variables import set_at_login
 from envmgr.audit.folding import short
-from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
 from envmgr.audit.shared_shell import lmod_config
-from envmgr.audit.trace import TraceQuestion
-from envmgr.finding import Finding
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import assign, script_text
@@ -104,28 +101,27 @@ def explained(evidence: Evidence) -> frozenset[str]:
     return frozenset(dead.nodes) - runs
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     dead = explained(evidence)
     expected = "Lmod; what shells and jobs lack there for want of it is not told besides"
     for home, nodes in evidence.fleet.by_value("lmod.gone").items():
         hint = f"install Lmod there, as on the others; or is {home} a mount, or unreadable?"
         if of := dead.intersection(nodes):
-            yield Finding("lmod", "error", "Lmod", f"is not installed: there is no {home}", expected, hint, fold(of))
+            yield Found("error", "Lmod", f"is not installed: there is no {home}", expected, hint, of)
     for said, nodes in evidence.fleet.by_value("lmod.fails").items():
         found = f"does not run: {short(' '.join(said.split())) or 'it says nothing'}"
         hint = "install anew on that node what these words name: Lmod, its Lua, or Lua's posix, filesystem and term modules"
         if of := dead.intersection(nodes):
-            yield Finding("lmod", "error", "Lmod", found, expected, hint, fold(of))
+            yield Found("error", "Lmod", found, expected, hint, of)
     alive = evidence.shells.only(lambda facts: not {"lmod.gone", "lmod.fails"} & facts.keys())
     for said, nodes in alive.by_value("lmod.broken").items():
-        yield Finding(
-            "lmod",
+        yield Found(
             "error",
             "Lmod",
             f"does not tell its configuration: {short(said) or 'it says nothing'}",
             "an Lmod that works",
             "on the node: `module --config`",
-            fold(nodes),
+            nodes,
         )
     fleet = evidence.shells.only(lambda facts: "lmod.version" in facts)
     yield from _versions(fleet, evidence)
@@ -140,13 +136,12 @@ def _full_version(facts: Facts) -> str:
     return facts.get("lmod.version", "") + (f" ({lua})" if lua else "")
 
 
-def _versions(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _versions(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     published = evidence.published
     maker = published.record.tools.get("lmod", "") if published is not None else ""
     versions = fleet.by_value("lmod.version")
     if not maker:
         yield from drift(
-            "lmod",
             "version",
             versions,
             evidence,
@@ -165,11 +160,10 @@ def _versions(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         hint = "install the same Lmod on every node"
         if right not in on:
             hint += "; if this is the new one, publish once more on a host that has it"
-        yield Finding("lmod", "warning", "version", f"Lmod {text}", expected, hint, fold(nodes))
+        yield Found("warning", "version", f"Lmod {text}", expected, hint, nodes)
     for version in versions:
         alike = fleet.only(lambda facts, version=version: facts.get("lmod.version") == version)  # type: ignore[misc]
         yield from drift(
-            "lmod",
             "Lua",
             alike.by_value("lmod.lua", default=""),
             evidence,
@@ -178,29 +172,23 @@ def _versions(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _settings(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _settings(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """What differs between nodes of one version, by name."""
     for name, values in _values(fleet).items():
         yield from drift(
-            "lmod",
             "settings",
             values,
             evidence,
             what=name,
             say=partial(_setting, name),
             expect=lambda right, _: short(right),
-            hint=who_set(name, values, evidence)
-            or "which start-up file sets it? compare /etc/profile.d, /etc/environment and /etc/lmod",
+            hint=set_at_login(
+                name,
+                values,
+                evidence,
+                "which start-up file sets it? compare /etc/profile.d, /etc/environment and /etc/lmod",
+            ),
         )
-
-
-def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
-    """Who sets what Lmod takes for its settings, where nodes differ."""
-    fleet = evidence.shells.only(lambda facts: "lmod.version" in facts)
-    for version in fleet.by(_full_version):
-        alike = fleet.only(lambda facts, version=version: _full_version(facts) == version)  # type: ignore[misc]
-        named = {n: (Compared("lmod", "settings", n), of) for n, of in _values(alike).items() if " " not in n}
-        yield from settings_questions(named, evidence)
 
 
 def _values(fleet: Fleet) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -239,11 +227,10 @@ _FILES = {
 }
 
 
-def _files(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _files(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     for what in dict.fromkeys(_FILES.values()):
         values = fleet.by(lambda facts, what=what: _files_of(facts).get(what, ("", ""))[0])  # type: ignore[misc]
         yield from drift(
-            "lmod",
             what,
             values,
             evidence,
@@ -281,3 +268,6 @@ def _files_of(facts: Facts) -> dict[str, tuple[str, str]]:
         key, sha256, path = line.split(" ", 2)
         found[_FILES[key]] = (sha256, path)
     return found
+
+
+CHECK = Check(judge=judge, probe=probe, explained=explained)

@@ -12,16 +12,11 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.comparing import drift
 from envmgr.audit.folding import short
-from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
 from envmgr.audit.shared_shell import changed_lines, effect
-from envmgr.finding import Finding
-from envmgr.nodes import fold
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 from envmgr.wording import escaped
-
-NEEDS_MODULES = True
-OF_PREFIX = True
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -30,26 +25,25 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return {"login": effect() + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     if evidence.published is None:
         return
     current = f"generations/{evidence.published.record.number:04d}"
     fleet = evidence.shells.only(lambda facts: facts.get("current") == current)
     for entry in evidence.plan.samples:
         for said, nodes in fleet.by_value(f"loading.failed.{entry}").items():
-            yield Finding(
-                "loading",
+            yield Found(
                 "error",
                 entry,
                 f"cannot be loaded: {short(' '.join(said.split()))}",
                 "`module load` that works",
                 f"on the node: `module load {entry}`",
-                fold(nodes),
+                nodes,
             )
         yield from _differences(entry, fleet, evidence)
 
 
-def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """Against this host, where a node agrees with it: one that stands alone against all nodes accuses none of them."""
     here = evidence.plan.loads.get(entry)
     found = fleet.by_value(f"loading.sha256.{entry}")
@@ -58,17 +52,15 @@ def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Findi
         if here is not None and len(found) == 1:
             ((value, nodes),) = found.items()
             changed = short(changed_lines(_text(entry, value, fleet), escaped(here, "\n")))
-            yield Finding(
-                "loading",
+            yield Found(
                 "error",
                 entry,
                 f"not what it gives on this host: {changed}",
                 "the same environment",
                 hint,
-                between=fold(nodes),
+                between=nodes,
             )
         yield from drift(
-            "loading",
             entry,
             found,
             evidence,
@@ -82,7 +74,7 @@ def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Findi
     for value, nodes in found.items():
         if value != _sum(here):
             other = _other(_text(entry, value, fleet), escaped(here, "\n"))
-            yield Finding("loading", "error", entry, other, "what loading it on this host gives", hint, fold(nodes))
+            yield Found("error", entry, other, "what loading it on this host gives", hint, nodes)
 
 
 def _other(text: str, reference: str) -> str:
@@ -98,4 +90,4 @@ def _sum(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-__all__ = ["judge", "probe"]
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published", "modules"}))

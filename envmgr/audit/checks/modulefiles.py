@@ -13,13 +13,10 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.baseline import Compared
 from envmgr.audit.comparing import alike, as_on, chosen
 from envmgr.audit.folder_content import absent, by_folder, changed, closed, contents, folder_content, not_read
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.finding import Finding
-from envmgr.nodes import fold
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Noted, Row
 from envmgr.probe.model import ProbeStage
 from envmgr.system.shelltext import script_text
 
-NEEDS_MODULES = True
 _HINT = "a copy that was edited, or a folder that is not shared? put the right file there"
 
 
@@ -27,36 +24,36 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return {"login": folder_content(deep=plan.deep) + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.shells
     yield from not_read("modulefiles", fleet, deep=evidence.plan.deep)
     for folder, groups in sorted(by_folder("modulefiles", fleet).items()):
         yield from closed("modulefiles", folder, groups, evidence)
         yield from absent("modulefiles", folder, groups, evidence)
-        compared = chosen(Compared("modulefiles", folder, "content"), contents("modulefiles", groups), evidence)
+        key, values = Compared("modulefiles", folder, "content"), contents("modulefiles", groups)
+        yield Noted(key, values)
+        compared = chosen(key, values, evidence)
         for of in compared.outliers:
             if found := changed(of.value, of.right):
-                yield Finding(
-                    "modulefiles",
+                yield Found(
                     "warning",
                     folder,
                     f"other content: {found}",
                     f"the same content, {as_on(of.others)}",
                     _HINT,
-                    fold(of.nodes),
+                    of.nodes,
                 )
         if compared.differ:
             first, second, *_ = compared.differ
             if found := changed(first, second):
-                yield Finding(
-                    "modulefiles",
+                yield Found(
                     "note" if compared.by_kind else "warning",
                     folder,
                     f"different content: {found}",
                     alike(compared),
                     _HINT,
-                    between=fold(node for nodes in compared.differ.values() for node in nodes),
+                    between=(node for nodes in compared.differ.values() for node in nodes),
                 )
 
 
-__all__ = ["judge", "probe"]
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}))

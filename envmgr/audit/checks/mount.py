@@ -16,9 +16,9 @@ from statistics import median
 
 from envmgr.audit.comparing import QUORUM, Values, drift
 from envmgr.audit.controller import Controller
-from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
 from envmgr.catalog.site import Site
-from envmgr.finding import Finding, Severity
+from envmgr.finding import Severity
 from envmgr.modules.nodesetup import open_hint
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, Group, ProbeStage, number_in
@@ -55,13 +55,12 @@ def _hangs_shells(facts: Facts) -> bool:
     return bool(lines) and (named or any(k.endswith("end") and v.startswith("no end") for k, v in facts.items()))
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     prefix = str(evidence.site.prefix)
     fleet = evidence.mounts.only(lambda facts: "probe" not in facts)
     for said, nodes in evidence.fleet.sound.by_value("mount.user_stopped").items():
         folder, mode, owner = said.rsplit(" ", 2)
-        yield Finding(
-            "mount",
+        yield Found(
             "error",
             prefix,
             f"{evidence.plan.user} cannot enter {folder} (mode {mode}, {owner})",
@@ -72,7 +71,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 whom="users",
                 place="" if f"{folder}/".startswith(f"{prefix}/") else "on the node",
             ),
-            fold(nodes),
+            nodes,
         )
     yield from _hung(fleet)
     if evidence.alone:
@@ -81,12 +80,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     right = evidence.site.mount.source or _right_source(sources, evidence)
     if not right:
         yield from drift(
-            "mount",
-            prefix,
-            sources,
-            evidence,
-            severity="error",
-            hint="`mount: {source: …}` in site.yaml says which is right",
+            prefix, sources, evidence, severity="error", hint="`mount: {source: …}` in site.yaml says which is right"
         )
     for group in fleet.groups:
         nodes = _not_the_server(group, right)
@@ -100,20 +94,20 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             if found.startswith("does not answer"):
                 expected = f"an answer in {GATE_SECONDS} s"
                 hint = f"is the server well? else on the node: `umount -l {prefix} && mount {prefix}`"
-            yield Finding("mount", "error", prefix, found, expected, hint, fold(nodes))
+            yield Found("error", prefix, found, expected, hint, nodes)
     alike = fleet.sound.only(lambda facts: _source(facts) == right)
     if evidence.site.mount.writable is not None:
         alike = _without_modes(alike)
     for key in ("mount.options", "mount.super"):
         hint = f"compare fstab or autofs maps; `mount -o remount {prefix}`"
-        yield from drift("mount", f"{prefix} options", alike.by_value(key, default=""), evidence, what=key, hint=hint)
+        yield from drift(f"{prefix} options", alike.by_value(key, default=""), evidence, what=key, hint=hint)
     yield from _usable(fleet.sound.only(lambda facts: _source(facts) == right), prefix)
     yield from _writable(evidence, fleet.sound.only(lambda facts: _source(facts) == right))
     yield from _slow(evidence, alike)
     yield from _local_locks(evidence, fleet)
 
 
-def _local_locks(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
+def _local_locks(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
     """Of this host, and of the nodes that may write there: the others take no locks."""
     if evidence.site.mount.locks == "local":
         return
@@ -126,18 +120,17 @@ def _local_locks(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
         if nodes and (local := local_locks(group.facts.get("mount.type", ""), options)):
             found.setdefault(local, []).extend(node for node in nodes if node)
     for (severity, words), nodes in found.items():
-        yield Finding(
-            "mount",
+        yield Found(
             severity,
             str(evidence.site.prefix),
             words,
             "locks that all hosts share which write there",
             LOCKS_HINT,
-            fold(nodes),
+            nodes,
         )
 
 
-def _hung(fleet: Fleet) -> Iterator[Finding]:
+def _hung(fleet: Fleet) -> Iterator[Row]:
     """Other mounts that do not answer."""
     found: dict[tuple[str, bool], list[str]] = {}
     for group in fleet.groups:
@@ -146,29 +139,27 @@ def _hung(fleet: Fleet) -> Iterator[Finding]:
     for (line, shells), nodes in found.items():
         point, kind, source, file = [*line.split(" "), ""][:4]
         named = f", and {file} names it" if file else ""
-        yield Finding(
-            "mount",
+        yield Found(
             "error" if shells else "warning",
             point,
             f"does not answer ({kind} {source}){named}: what touches it hangs",
             f"an answer in {GATE_SECONDS} s{'; what shells lack there is not told besides' if shells else ''}",
             f"is its server well? else on the node: `umount -l {quote(point)}`, and mount it again once it is",
-            fold(nodes),
+            nodes,
         )
 
 
-def _usable(fleet: Fleet, prefix: str) -> Iterator[Finding]:
+def _usable(fleet: Fleet, prefix: str) -> Iterator[Row]:
     """Programs on it cannot start; or something else lies over a part of it on some nodes."""
     noexec = fleet.only(lambda facts: "noexec" in facts.get("mount.options", "").split(","))
     if noexec.nodes:
-        yield Finding(
-            "mount",
+        yield Found(
             "error",
             prefix,
             "mounted noexec: no program of an entry starts",
             "exec",
             f"on the node: `mount -o remount,exec {prefix}`, and in fstab",
-            fold(noexec.nodes),
+            noexec.nodes,
         )
     over: dict[str, list[str]] = {}
     for group in fleet.groups:
@@ -177,18 +168,17 @@ def _usable(fleet: Fleet, prefix: str) -> Iterator[Finding]:
     for line, nodes in over.items():
         point, _, what = line.partition(" ")
         if others := [node for node in fleet.nodes if node not in nodes]:
-            yield Finding(
-                "mount",
+            yield Found(
                 "error",
                 point,
                 f"another file system is mounted there ({what})",
                 f"what {prefix} has there, as on {fold(others)}",
                 f"on the node: `umount {quote(point)}`, and in fstab",
-                fold(nodes),
+                nodes,
             )
 
 
-def _slow(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
+def _slow(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
     for key, what in (("gate_ms", "answers"), ("mount.read_ms", "the generation's record and cache are read")):
         times = {node: number_in(fleet.own.get(node, {}), key) or 0 for node in fleet.nodes}
         usual = median(times.values()) if len(times) > 2 else _ALL_SLOW_MS
@@ -196,14 +186,13 @@ def _slow(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
         slow = [node for node, time in times.items() if time > limit]
         if slow:
             worst = max(times[node] for node in slow)
-            yield Finding(
-                "mount",
+            yield Found(
                 "warning",
                 str(evidence.site.prefix),
                 f"{what} in {worst / 1000:.1f} s",
                 f"in {limit / 1000:.2g} s",
                 "look at the file server's load and the network between",
-                fold(slow),
+                slow,
             )
 
 
@@ -260,7 +249,7 @@ def _right_source(sources: Values, evidence: Evidence) -> str:
     return own if own in sources or (":" in own and not sources) else next(iter(sources)) if len(sources) == 1 else ""
 
 
-def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
+def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
     prefix = str(evidence.site.prefix)
     answers = evidence.answers.get("mount", {})
     if "writable" in answers:
@@ -269,26 +258,24 @@ def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Finding]:
         for wanted, other in (("rw", "ro"), ("ro", "rw")):
             right = {node for node in modes if (node in writable) == (wanted == "rw")}
             if wrong := [node for node in right if modes[node] == other]:
-                yield Finding(
-                    "mount",
+                yield Found(
                     "error",
                     prefix,
                     f"mounted {other}",
                     f"{wanted}, by mount.writable in site.yaml",
                     f"on the node: `mount -o remount,{wanted} {prefix}`, and in fstab",
-                    fold(wrong),
+                    wrong,
                 )
     for paths, nodes in evidence.fleet.sound.by_value("mount.user_writes").items():
         if paths.strip():
             hint = f"on the server: {_closed(paths.split()[0], evidence.site)}, and give it to the build user"
-            yield Finding(
-                "mount",
+            yield Found(
                 "error",
                 prefix,
                 f"{evidence.plan.user} can write {', '.join(paths.split())}",
                 "only the build user can",
                 hint,
-                fold(nodes),
+                nodes,
             )
 
 
@@ -301,3 +288,6 @@ def _closed(path: str, site: Site) -> str:
 
 def _is_writable(facts: Facts) -> bool:
     return "ro" not in facts.get("mount.options", "").split(",") and "ro" not in facts.get("mount.super", "").split(",")
+
+
+CHECK = Check(judge=judge, probe=probe, ask_controller=ask_controller, explained=explained)

@@ -11,18 +11,16 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 from envmgr.audit.controller import Controller, answers_by_node
 from envmgr.audit.folding import short
-from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.model import Check, Evidence, Found, Row, scripts
 from envmgr.errors import CommandError
-from envmgr.finding import Finding
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, ProbeStage
+from envmgr.probe.model import Facts
 from envmgr.system.run import Runner, clean_env
-from envmgr.system.shelltext import script_text
 
 _SECONDS, _IN_ALL = 5.0, 20.0  # for one, and for all
 _AT_ONCE = 8
@@ -32,10 +30,6 @@ _CREDENTIAL = re.compile(r"MUNGE:[A-Za-z0-9+/=]+:")
 _MENDS = (
     "the same /etc/munge/munge.key on all hosts, owned by munge with mode 0400; then `systemctl restart munge` there"
 )
-
-
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"node": script_text(__file__, "node.sh")}
 
 
 def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
@@ -58,34 +52,31 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
     return {"used": "yes", "undecoded": " ".join(node for node, reason in decoded.items() if reason is None), **wrong}
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     answers = evidence.answers.get("munge", {})
     if "used" not in answers:
         return
     fleet = evidence.mounts  # over ssh where that was used at all: a node with a bad munge gets no job
     for said, nodes in fleet.by_value("munge.failed").items():
-        yield Finding(
-            "munge",
+        yield Found(
             "error",
             "munge",
             short(f"`munge -n` fails: {said or 'without a word'}"),
             "a credential",
             "`systemctl restart munge` on the node; its log says why it ended",
-            fold(nodes),
+            nodes,
         )
     for said, nodes in fleet.by_value("munge.user_failed").items():
-        yield Finding(
-            "munge",
+        yield Found(
             "error",
             "munge",
             short(f"`munge -n` fails for {evidence.plan.user}, not for root: {said or 'without a word'}"),
             "a credential: srun and squeue need one",
             "on the node: `ls -ld /run/munge`: who closed it to users? `systemctl restart munge` makes it with the mode that munge's unit says (RuntimeDirectoryMode=)",
-            fold(nodes),
+            nodes,
         )
     if here := evidence.controller.get("munge.failed"):
-        yield Finding(
-            "munge",
+        yield Found(
             "error",
             "munge on this host",
             short(f"`munge -n` fails: {here}"),
@@ -94,8 +85,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         )
         return
     if undecoded := answers.get("undecoded", "").split():
-        yield Finding(
-            "munge",
+        yield Found(
             "note",
             "munge on this host",
             f"not looked at: what {fold(undecoded)} sent was not decoded in {_IN_ALL:g} s",
@@ -106,15 +96,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     for node, reason in answers_by_node(answers, "wrong.").items():
         wrong.setdefault(reason, []).append(node)
     for reason, bad in wrong.items():
-        yield Finding(
-            "munge",
-            "error",
-            "munge",
-            f"this host cannot decode its credential: {reason}",
-            "the same key",
-            _MENDS,
-            fold(bad),
-        )
+        yield Found("error", "munge", f"this host cannot decode its credential: {reason}", "the same key", _MENDS, bad)
 
 
 def unmunge(credential: str, runner: Runner, seconds: float = _SECONDS) -> str | None:
@@ -148,3 +130,6 @@ def unmunge(credential: str, runner: Runner, seconds: float = _SECONDS) -> str |
 
 def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
+
+
+CHECK = Check(judge=judge, probe=scripts(__file__, "node"), ask_controller=ask_controller)

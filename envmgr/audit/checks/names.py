@@ -21,13 +21,11 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.comparing import Values, drift, like
 from envmgr.audit.controller import NONE, peers_lines, peers_text, read_peers
 from envmgr.audit.folding import short
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.finding import Finding, Severity
-from envmgr.nodes import fold
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.finding import Severity
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
-READS_PEERS = True
 _SHOWN = 3  # names of which a node's finding tells the addresses
 
 
@@ -35,34 +33,31 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return {"node": assign(names_peers=peers_lines(plan.peers)) + peers_text() + script_text(__file__, "node.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.looked("names")
     for nodes in fleet.by_value("names.hung").values():
-        yield Finding(
-            "names",
+        yield Found(
             "error",
             "its own name",
             "is not resolved within 5 s",
             "an answer",
             "does the node's resolver answer? /etc/resolv.conf",
-            fold(nodes),
+            nodes,
         )
     for nodes in fleet.by_value("names.loopback").values():
-        yield Finding(
-            "names",
+        yield Found(
             "error",
             "lo",
             "the loopback interface is down: 127.0.0.1 does not answer",
             "an interface that is up",
             "on the node: `ip link set lo up`, and what sets up its network",
-            fold(nodes),
+            nodes,
         )
     if _spans_nodes(evidence):
         yield from _own_names(evidence)
     yield from _of_peers(evidence)
     for key, file in (("resolver", "/etc/resolv.conf"), ("switch", "/etc/nsswitch.conf")):
         yield from drift(
-            "names",
             file,
             fleet.by_value(f"names.{key}", default=""),
             evidence,
@@ -77,7 +72,7 @@ def _spans_nodes(evidence: Evidence) -> bool:
     return len(nodes - evidence.login) > 1
 
 
-def _own_names(evidence: Evidence) -> Iterator[Finding]:
+def _own_names(evidence: Evidence) -> Iterator[Row]:
     specs = evidence.published.specs if evidence.published is not None else {}
     jobs_span = any(test.nodes > 1 for spec in specs.values() for test in spec.tests)
     told: dict[tuple[Severity, str, str], list[str]] = {}
@@ -87,7 +82,7 @@ def _own_names(evidence: Evidence) -> Iterator[Finding]:
                 severity: Severity = "error" if jobs_span and node not in evidence.login else "warning"
                 told.setdefault((severity, found, _hint(group.facts)), []).append(node)
     for (severity, found, hint), nodes in told.items():
-        yield Finding("names", severity, "its own name", found, "the node's address", hint, fold(nodes))
+        yield Found(severity, "its own name", found, "the node's address", hint, nodes)
 
 
 def _found(facts: Facts) -> str:
@@ -114,7 +109,7 @@ def _hint(facts: Facts) -> str:
     return f"on the node: {mend}: MPI, Gloo and NCCL take the address from there{again}"
 
 
-def _of_peers(evidence: Evidence) -> Iterator[Finding]:
+def _of_peers(evidence: Evidence) -> Iterator[Row]:
     """A finding for all names that are wrong on the same nodes."""
     fleet = evidence.looked("names")
     answers = [(group, *_told(group.facts)) for group in fleet.groups]
@@ -133,7 +128,6 @@ def _of_peers(evidence: Evidence) -> Iterator[Finding]:
                     wrong.setdefault(known[value], []).append((name, value, right))
                 left = {value: nodes for value, nodes in known.items() if value not in bad}
                 yield from drift(
-                    "names",
                     f"the name {name}",
                     left,
                     evidence,
@@ -144,14 +138,13 @@ def _of_peers(evidence: Evidence) -> Iterator[Finding]:
     for nodes, names_there in wrong.items():
         yield _wrong_peers(nodes, names_there, _places(nodes[0], evidence))
     for nodes in fleet.by_value("names.peers_hung").values():
-        yield Finding(
-            "names",
+        yield Found(
             "note",
             "names of the nodes",
             "not looked at: they were not all resolved within 10 s",
             "an answer for each",
             "is the node's resolver slow? `getent hosts` of one, on the node",
-            fold(nodes),
+            nodes,
         )
 
 
@@ -176,7 +169,7 @@ def _places(node: str, evidence: Evidence) -> dict[str, str]:
     return {fields[0]: fields[2] for line in lines.splitlines() if len(fields := line.split()) == 3}
 
 
-def _wrong_peers(nodes: tuple[str, ...], wrong: list[tuple[str, str, str]], places: Mapping[str, str]) -> Finding:
+def _wrong_peers(nodes: tuple[str, ...], wrong: list[tuple[str, str, str]], places: Mapping[str, str]) -> Found:
     told = [f"{name} {_is(value)}{f' ({places[name]})' if name in places else ''}" for name, value, _ in wrong[:_SHOWN]]
     more = f"; and {len(wrong) - _SHOWN} others" if len(wrong) > _SHOWN else ""
     expected = "; ".join(f"{name} {_is(right)}, which it has" for name, _, right in wrong[:_SHOWN])
@@ -190,14 +183,8 @@ def _wrong_peers(nodes: tuple[str, ...], wrong: list[tuple[str, str, str]], plac
         hint = f"on the node: `echo '{address} {name}' >>/etc/hosts`, or mend the DNS that it asks"
     else:
         hint = "on the node: `getent hosts`, and the DNS that it asks: /etc/resolv.conf, /etc/nsswitch.conf"
-    return Finding(
-        "names",
-        "error",
-        "names of other nodes",
-        f"{'; '.join(told)}{more}: jobs over both fail",
-        expected,
-        hint,
-        fold(nodes),
+    return Found(
+        "error", "names of other nodes", f"{'; '.join(told)}{more}: jobs over both fail", expected, hint, nodes
     )
 
 
@@ -209,4 +196,4 @@ def _label(name: str) -> str:
     return name.partition(".")[0].lower()
 
 
-__all__ = ["judge", "probe"]
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"peers"}))

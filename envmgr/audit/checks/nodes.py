@@ -14,9 +14,8 @@ import socket
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.controller import Controller, SlurmView, slurm_view
-from envmgr.audit.folding import joined
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.finding import Finding, Severity
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.finding import Severity
 from envmgr.nodes import Reply, asleep, fold, slurm_names
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.probe.shell import NO_USER, NO_USER_HINT
@@ -46,8 +45,8 @@ def _addresses(node: str) -> frozenset[str]:
         return frozenset()
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
-    yield from joined(_missing(evidence))
+def judge(evidence: Evidence) -> Iterator[Row]:
+    yield from _missing(evidence)
     for way, fleet in evidence.ways.items():
         yield from _strangers(way, fleet, evidence)
         yield from _unfinished(way, fleet)
@@ -57,10 +56,10 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
             if device.startswith("/dev/"):
                 numbers = {"/dev/null": "1 3", "/dev/zero": "1 5"}.get(device, "1 9")
                 hint = f"on the node: `rm {device} && mknod -m 666 {device} c {numbers}`; where it is mounted over, `umount {device}`"
-            yield Finding("nodes", "error", _NAMES.get(way, way), value, "an answer", hint, fold(nodes))
+            yield Found("error", _NAMES.get(way, way), value, "an answer", hint, nodes)
 
 
-def _missing(evidence: Evidence) -> Iterator[Finding]:
+def _missing(evidence: Evidence) -> Iterator[Row]:
     slurm = slurm_view(evidence.answers.get("nodes", {}))
     names = slurm_names(slurm.states, evidence.nodes)
     for way, fleet in evidence.ways.items():
@@ -74,7 +73,7 @@ def _missing(evidence: Evidence) -> Iterator[Finding]:
             hint = _hint(way, found, fold(names.get(node, node) for node in nodes), nodes[0], up=up)
             told_elsewhere = "does not answer, and a job stuck on it" in found  # by the check of mounts
             severity: Severity = "note" if told_elsewhere or found.startswith(_NO_FAULT) else "error"
-            yield Finding("nodes", severity, _NAMES.get(way, way), found, "an answer", hint, fold(nodes))
+            yield Found(severity, _NAMES.get(way, way), found, "an answer", hint, nodes)
 
 
 _TAKES_JOBS = frozenset({"idle", "mixed", "mix", "allocated", "alloc", "completing", "comp"})
@@ -143,7 +142,7 @@ def _hint(way: str, reason: str, nodes: str, node: str, *, up: bool = False) -> 
     return f"try `ssh {node} true`"
 
 
-def _unfinished(way: str, fleet: Fleet) -> Iterator[Finding]:
+def _unfinished(way: str, fleet: Fleet) -> Iterator[Row]:
     for stage, what in _STAGES.items():
         of_stage = fleet.only(_not_told_by_contexts) if stage == "login" else fleet
         for end, nodes in of_stage.by_value(f"{stage}.end").items():
@@ -154,7 +153,7 @@ def _unfinished(way: str, fleet: Fleet) -> Iterator[Finding]:
                 hint = NO_USER_HINT
             elif not end.startswith("no end"):
                 hint = f"`ssh {nodes[0]}`, then `bash -lx` as that user: what ends it?"
-            yield Finding("nodes", "error", _NAMES.get(way, way), f"{what}: {end}", "an end", hint, fold(nodes))
+            yield Found("error", _NAMES.get(way, way), f"{what}: {end}", "an end", hint, nodes)
 
 
 def _not_told_by_contexts(facts: Facts) -> bool:
@@ -165,7 +164,7 @@ def _not_told_by_contexts(facts: Facts) -> bool:
     return not hangs and not (end.startswith(NO_USER) and end in told)
 
 
-def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """By name; a name of another kind (an address, an ssh alias) is accepted by its address, unless two are one host."""
     for host, named, others in _hosts(fleet):
         if len(others) == 1 and not named and _has_address(others[0], fleet.own[others[0]], evidence):
@@ -174,7 +173,7 @@ def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
             also = [n for n in (*named, *others) if n != node]
             found = f"answers as {host}{f', as {_some(also)} does' if also else ''}"
             hint = f"look at the address of {node} in /etc/hosts, DNS and ssh's config"
-            yield Finding("nodes", "error", _NAMES.get(way, way), found, node, hint, node)
+            yield Found("error", _NAMES.get(way, way), found, node, hint, (node,))
 
 
 def _some(nodes: list[str]) -> str:
@@ -199,3 +198,6 @@ def _has_address(node: str, own: Facts, evidence: Evidence) -> bool:
 def _short(name: str) -> str:
     """A host's name without its domain; an address stays whole."""
     return name if re.fullmatch(r"[0-9.]+|.*:.*", name) else name.partition(".")[0].lower()
+
+
+CHECK = Check(judge=judge, joins=True, probe=probe, ask_controller=ask_controller)

@@ -13,42 +13,24 @@ home are the user's: in one that belongs to somebody else `module save` says tha
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from statistics import median
 
 from envmgr.audit.comparing import QUORUM, as_on, compare
-from envmgr.audit.folding import joined
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.trace import TraceQuestion
-from envmgr.finding import Finding
-from envmgr.nodes import fold
-from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext, number_in
+from envmgr.audit.model import Check, Evidence, Found, Row, scripts
+from envmgr.audit.trace import set_by
+from envmgr.probe.model import Fleet, ShellAccount, ShellContext, number_in
 from envmgr.probe.shell import context_key
 from envmgr.system.modes import as_user, ask_about_way, give_back, owner_enters, word
-from envmgr.system.shelltext import quote, script_text
+from envmgr.system.shelltext import quote
 from envmgr.wording import size_text
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"context": script_text(__file__, "context.sh"), "node": script_text(__file__, "node.sh")}
-
-
-def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
-    """Who sets a variable that names no folder of the user's."""
-    for context, account, fleet in evidence.contexts():
-        key = f"{context_key(context, account)}places."
-        begins = (f"{key}of.", f"{key}file.", f"{key}program.", f"{key}other_")
-        for group in fleet.groups:
-            found = (fact.rpartition(".")[2] for fact in group.facts if fact.startswith(begins))
-            if names := tuple("HOME" if name == "other_home" else name for name in found):
-                yield TraceQuestion(group.nodes[0], context, account, names)
-
-
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     found = [
         each for context, account, fleet in evidence.contexts() for each in _all(context, account, fleet, evidence)
     ]
-    yield from joined(found)
+    yield from found
     yield from _of_the_node(evidence)
 
 
@@ -63,7 +45,7 @@ _IN_HOME = frozenset({".lmod.d", ".config", ".cache", ".local", ".conda"})  # as
 _SMALL, _PART = 64 << 10, 8  # KiB of shared memory that are few anywhere; a node has this part of what its like have
 
 
-def _of_the_node(evidence: Evidence) -> Iterator[Finding]:
+def _of_the_node(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.looked("places")
     for lines, nodes in fleet.by_value("places.devices").items():
         for device in lines.splitlines():
@@ -72,13 +54,9 @@ def _of_the_node(evidence: Evidence) -> Iterator[Finding]:
                 if device in _DEVICES
                 else f"what made /dev of the node without {device}?"
             )
-            yield Finding(
-                "places", "error", device, "is not there", "what programs and shells (`<(…)`) open", hint, fold(nodes)
-            )
+            yield Found("error", device, "is not there", "what programs and shells (`<(…)`) open", hint, nodes)
     for said, nodes in fleet.by_value("places.proc").items():
-        yield Finding(
-            "places", "error", "/proc", said, "a /proc", "on the node: `mount -t proc proc /proc`", fold(nodes)
-        )
+        yield Found("error", "/proc", said, "a /proc", "on the node: `mount -t proc proc /proc`", nodes)
     yield from _read_only(fleet, evidence)
     sizes = {
         node: size
@@ -88,18 +66,17 @@ def _of_the_node(evidence: Evidence) -> Iterator[Finding]:
     usual = median(sizes.values()) if len(sizes) >= QUORUM else 0
     for node, size in sizes.items():
         if size < _SMALL or size * _PART < usual:
-            yield Finding(
-                "places",
+            yield Found(
                 "warning",
                 _SHM,
                 f"has room for {size_text(size << 10)}",
                 f"{size_text(int(usual) << 10)}, as the others" if usual else "some GB",
                 "on the node: `mount -o remount,size=50% /dev/shm`, and its line in /etc/fstab; is something mounted over it?",
-                node,
+                (node,),
             )
 
 
-def _read_only(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _read_only(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """A root that is read-only on all nodes, as on those without disks, is as it should be; Slurm's own folder is not."""
     points: dict[str, dict[str, list[str]]] = {}  # mount point -> what lies there -> nodes
     for group in fleet.groups:
@@ -117,128 +94,120 @@ def _read_only(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
                 what = (
                     "mounted read-only: SlurmdSpoolDir lies there, and no job starts" if stops else "mounted read-only"
                 )
-                yield Finding(
-                    "places",
+                yield Found(
                     "error",
                     point,
                     what,
                     "a place that can be written",
                     f"on the node: `mount -o remount,rw {quote(point)}`; was it an error of the disk? `dmesg` tells, and `fsck` comes first then",
-                    fold(wrong),
+                    wrong,
                 )
 
 
-def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     key = f"{context_key(context, account)}places."
     user, where = evidence.account(account), evidence.shell(context, account)
     for name in fleet.names(f"{key}of."):
         for folder, nodes in fleet.by_value(f"{key}of.{name}").items():
-            place = evidence.traces.place(nodes, context, account, name)
-            who = f"{place} sets it" if place else "which start-up file, or which prolog of Slurm, sets it?"
-            hint = f"{who}: make the folder on the node, for {user}, or take that away"
-            if context.export == "ALL" and not place:
-                hint = f"jobs inherit it from the submitting shell: TaskProlog can say `unset {name}`, or {name} be set where the folder is"
-            yield Finding(
-                "places",
+            mend = f": make the folder on the node, for {user}, or take that away"
+            unknown = f"which start-up file, or which prolog of Slurm, sets it?{mend}"
+            if context.export == "ALL":
+                unknown = (
+                    f"jobs inherit it from the submitting shell: TaskProlog can say `unset {name}`, or {name} be set "
+                    "where the folder is"
+                )
+            hint = set_by(nodes, context, account, name, f" sets it{mend}", unknown)
+            yield Found(
                 "error" if name == "TMPDIR" else "warning",
                 where,
                 f"{user} cannot write in {folder}, which is {name}",
                 "a folder that is there",
                 hint,
-                fold(nodes),
+                nodes,
             )
     yield from _named(context, account, fleet, evidence)
     for home, nodes in fleet.by_value(f"{key}other_home").items():
-        place = evidence.traces.place(nodes, context, account, "HOME")
-        yield Finding(
-            "places",
+        yield Found(
             "warning",
             where,
             f"HOME is {home or 'empty'}",
             f"the home of {user}'s account",
-            f"{place} sets it: take that line away" if place else "which start-up file sets HOME?",
-            fold(nodes),
+            set_by(nodes, context, account, "HOME", " sets it: take that line away", "which start-up file sets HOME?"),
+            nodes,
         )
     for name, folder, what in (
         ("tmp", _TMP, "a place for temporary files"),
         ("shm", _SHM, "shared memory that users can have"),
     ):
         for nodes in fleet.by_value(f"{key}{name}").values():
-            yield Finding(
-                "places",
+            yield Found(
                 "error",
                 where,
                 f"{user} cannot write in {folder}",
                 what,
                 f"on the node: `mount -o remount,mode=1777 {folder}` where it is a tmpfs, else `systemd-tmpfiles --create --prefix={folder}`; where fstab has a mode for it, mend that, too",
-                fold(nodes),
+                nodes,
             )
     for of in compare(fleet.by_value(f"{key}home_is"), evidence).outliers:
-        yield Finding(
-            "places",
+        yield Found(
             "warning",
             where,
             f"the home of {user} is another folder than {as_on(of.others).removeprefix('as ')} ({of.value.rpartition(' ')[2]})",
             "the home that nodes share",
             "on the node: `findmnt -T ~`: mount the file system of homes; what lies over it, `umount`",
-            fold(of.nodes),
+            of.nodes,
         )
     for said, nodes in fleet.by_value(f"{key}full").items():
-        yield Finding(
-            "places",
+        yield Found(
             "error",
             where,
             f"{user} cannot write into the folder for temporary files: {said.rpartition(': ')[2]}",
             "room for temporary files",
             "on the node: `df -h /tmp`, `df -i /tmp` and `du -xsh /tmp/*`: what fills it? (or TMPDIR, where that is set)",
-            fold(nodes),
+            nodes,
         )
     for of in compare(fleet.by_value(f"{key}runs"), evidence).outliers:
         if of.value == "no":
-            yield Finding(
-                "places",
+            yield Found(
                 "warning",
                 where,
                 "programs in the folder for temporary files do not start: it is mounted noexec",
                 f"programs that start, {as_on(of.others)}",
                 "on the node: `mount -o remount,exec /tmp`, and its line in /etc/fstab; or set TMPDIR to another folder",
-                fold(of.nodes),
+                of.nodes,
             )
     yield from _noexec(context, account, fleet, evidence)
     for said, nodes in fleet.by_value(f"{key}home").items():
-        yield Finding(
-            "places",
+        yield Found(
             "warning",
             where,
             f"the home of {user} {said}",
             "a home that can be written",
             "is the file system of homes mounted on the node, and not read-only?",
-            fold(nodes),
+            nodes,
         )
     for lines, nodes in fleet.by_value(f"{key}folders").items():
         for line in lines.splitlines():
             if line.startswith("-> "):
                 target, _, link = line.removeprefix("-> ").rpartition(" ")
-                yield Finding(
-                    "places",
+                yield Found(
                     "warning",
                     f"~{user}",
                     f"{link} is a link to {target}, which is not there",
                     "a folder that is there",
                     f"on the node: is the file system of {target} mounted? make or mount it there",
-                    fold(nodes),
+                    nodes,
                 )
                 continue
             owner, _, folder = line.partition(" ")
             owner, _, how = owner.partition(":")
-            yield Finding(
-                "places",
+            yield Found(
                 "warning",
                 f"~{user}",
                 f"{user} cannot write in {folder}, which belongs to {owner}",
                 "folders in which Lmod keeps collections and caches",
                 _writable(folder, owner, how, user),
-                fold(nodes),
+                nodes,
             )
 
 
@@ -254,7 +223,7 @@ def _writable(folder: str, owner: str, how: str, user: str) -> str:
     return f"`{away}`: programs make it again; what {user} needs of it, {user} copies back"
 
 
-def _noexec(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _noexec(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """Places that are mounted so that no program of theirs starts; on all nodes, that is the site's choice."""
     key, where = f"{context_key(context, account)}places.noexec.", evidence.shell(context, account)
     told: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
@@ -267,46 +236,41 @@ def _noexec(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence
                     told.setdefault((point, wrong, of.others), []).append(name)
         if name == "HOME" and len(values) == 1:
             point, nodes = next(iter(values.items()))
-            yield Finding(
-                "places",
+            yield Found(
                 "note",
                 where,
                 f"programs in HOME do not start: {point} is mounted noexec",
                 "homes in which users' own programs start",
                 f"is it meant? else `mount -o remount,exec {quote(point)}`, and its line in /etc/fstab",
-                fold(nodes),
+                nodes,
             )
     for (point, nodes, others), names in told.items():
-        yield Finding(
-            "places",
+        yield Found(
             "warning",
             where,
             f"programs in {', '.join(names)} do not start: {point} is mounted noexec",
             f"programs that start, {as_on(others)}",
             f"on the node: `mount -o remount,exec {quote(point)}`, and its line in /etc/fstab",
-            fold(nodes),
+            nodes,
         )
 
 
-def _named(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _named(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """Files and programs that variables name, and that are not there."""
     where = evidence.shell(context, account)
     for kind, what in (("file", "a file that can be read"), ("program", "a program that is there")):
         key = f"{context_key(context, account)}places.{kind}."
         for name in fleet.names(key):
             for value, nodes in fleet.by_value(f"{key}{name}").items():
-                place = evidence.traces.place(nodes, context, account, name)
-                yield Finding(
-                    "places",
+                known = " sets it: take that line away, or install what it names"
+                yield Found(
                     "warning",
                     where,
                     f"{name} is {value}, which is not there",
                     what,
-                    f"{place} sets it: take that line away, or install what it names"
-                    if place
-                    else f"which start-up file sets {name}?",
-                    fold(nodes),
+                    set_by(nodes, context, account, name, known, f"which start-up file sets {name}?"),
+                    nodes,
                 )
 
 
-__all__ = ["judge", "probe", "trace_questions"]
+CHECK = Check(judge=judge, probe=scripts(__file__, "context", "node"), joins=True)

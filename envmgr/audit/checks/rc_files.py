@@ -13,16 +13,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from envmgr.audit.comparing import drift
-from envmgr.audit.exported_variables import settings_questions, who_set
-from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.exported_variables import set_at_login
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
 from envmgr.audit.shared_shell import lmod_config
-from envmgr.audit.trace import TraceQuestion
-from envmgr.finding import Finding
+from envmgr.audit.trace import Traced
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 
-NEEDS_MODULES = True
 _OWN = "init/lmodrc.lua"
 _VARIABLE = "LMOD_MODULERCFILE"
 
@@ -31,7 +29,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the sa
     return {"login": lmod_config() + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.shells.only(lambda facts: "rc_files.lmod" in facts)
     ours = ""
     if evidence.published is not None:
@@ -52,18 +50,14 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         fleet,
         evidence,
         f"it sets defaults, or hides modules, for {evidence.plan.user}'s login shell on this node only",
-        f"{hint}; {who_set(_VARIABLE, _lists(fleet), evidence) or _VARIABLE + ' may name it'}",
+        set_at_login(
+            _VARIABLE,
+            fleet.by_value("rc_files.modulerc", default=""),
+            evidence,
+            f"{_VARIABLE} may name it",
+            f"{hint}; ",
+        ),
     )
-
-
-def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
-    """Who names modulerc files that only some nodes read."""
-    fleet = evidence.shells.only(lambda facts: "rc_files.lmod" in facts)
-    return settings_questions({_VARIABLE: (None, _lists(fleet))}, evidence)
-
-
-def _lists(fleet: Fleet) -> dict[str, tuple[str, ...]]:
-    return fleet.by_value("rc_files.modulerc", default="")
 
 
 def _of_prefix(path: str, evidence: Evidence) -> bool:
@@ -71,29 +65,27 @@ def _of_prefix(path: str, evidence: Evidence) -> bool:
     return path.startswith(f"{evidence.site.prefix}/generations/")
 
 
-def _ours(path: str, fleet: Fleet, sha256: str) -> Iterator[Finding]:
+def _ours(path: str, fleet: Fleet, sha256: str) -> Iterator[Row]:
     fleet = fleet.only(lambda facts: facts.get("rc_files.ours") == "yes")
     unread = fleet.only(lambda facts: path not in _files(facts, "rc_files.read"))
     for value, nodes in unread.by_value("rc_files.variable", default="").items():
-        yield Finding(
-            "rc-files",
+        yield Found(
             "warning",
             path,
             f"Lmod does not read it: LMOD_RC is {value or 'not set'}",
             "LMOD_RC names it",
             f"`envmgr node-setup --apply --nodes {fold(nodes)}`",
-            fold(nodes),
+            nodes,
         )
     for found, nodes in fleet.by(lambda facts: _files(facts, "rc_files.read").get(path)).items():
         if sha256 and found != sha256:
-            yield Finding(
-                "rc-files",
+            yield Found(
                 "error",
                 path,
                 _content(found),
                 f"sha256 {sha256[:12]}, as published",
                 "the node has a copy of the prefix, not the prefix: mount it",
-                fold(nodes),
+                nodes,
             )
 
 
@@ -101,12 +93,13 @@ def _paths(fleet: Fleet, key: str, wanted: Callable[[str], bool]) -> list[str]:
     return sorted({path for group in fleet.groups for path in _files(group.facts, key) if wanted(path)})
 
 
-def _compared(paths: list[str], key: str, fleet: Fleet, evidence: Evidence, alone: str, hint: str) -> Iterator[Finding]:
+def _compared(
+    paths: list[str], key: str, fleet: Fleet, evidence: Evidence, alone: str, hint: str | Traced
+) -> Iterator[Row]:
     """For each path: not there, or there with one content, as on like nodes."""
     for path in paths:
         values = fleet.by(lambda facts, path=path: _files(facts, key).get(path, "-"))  # type: ignore[misc]
         yield from drift(
-            "rc-files",
             path,
             values,
             evidence,
@@ -129,3 +122,6 @@ def _files(facts: Facts, key: str) -> dict[str, str]:
     """path -> sha256, in the order in which they are read."""
     lines = (line.partition(" ") for line in facts.get(key, "").splitlines())
     return {path: sha256 for sha256, _, path in lines}
+
+
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}))

@@ -13,14 +13,11 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.baseline import Compared
 from envmgr.audit.comparing import drift
 from envmgr.audit.folding import elements, short
-from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Noted, Row
 from envmgr.audit.shared_shell import lmod_config, module_tool
-from envmgr.finding import Finding
-from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 
-NEEDS_MODULES = True
 _BUILD = "`envmgr node-setup` puts the generation first in MODULEPATH; is another line put before it?"
 
 
@@ -32,19 +29,18 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     )
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     published = evidence.published
     if published is None and not evidence.alone:
         return
     for said, nodes in evidence.shells.by_value("resolution.broken").items():
-        yield Finding(
-            "resolution",
+        yield Found(
             "error",
             "module avail",
             f"`module avail` lists nothing: {short(said, 400) or 'no word'}",
             "the published entries" if published else "modules",
             "on the node, as that user: `module --config`; `envmgr audit --check ambient --check lmod` may name the cause",
-            fold(nodes),
+            nodes,
         )
     current = f"generations/{published.record.number:04d}" if published is not None else None
     fleet = evidence.shells.only(lambda facts: "resolution.avail" in facts and facts.get("current") == current)
@@ -54,14 +50,13 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         shown = [
             f"{'only in the cache' if line[0] == '<' else 'not in the cache'}: {line[2:]}" for line in text.splitlines()
         ]
-        yield Finding(
-            "resolution",
+        yield Found(
             "error",
             "module avail",
             short("; ".join(shown)),
             "the same list with and without Lmod's cache",
             _of_caches(fleet, nodes),
-            fold(nodes),
+            nodes,
         )
     if published is not None:
         yield from _published(fleet, evidence)
@@ -71,7 +66,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         yield from _unasked(evidence)
 
 
-def _unasked(evidence: Evidence) -> Iterator[Finding]:
+def _unasked(evidence: Evidence) -> Iterator[Row]:
     """Nodes whose login bash has a `module` that cannot be asked."""
     blind = evidence.shells.only(
         lambda facts: (
@@ -79,29 +74,27 @@ def _unasked(evidence: Evidence) -> Iterator[Finding]:
         )
     )
     if blind.nodes:
-        yield Finding(
-            "resolution",
+        yield Found(
             "warning",
             "module avail",
             "not looked at: its `module` is neither Lmod's nor that of Environment Modules 4 or newer, "
             "or MODULEPATH is empty",
             "modules that can be listed",
             "`type module` in a login shell there; `echo $MODULEPATH`",
-            fold(blind.nodes),
+            blind.nodes,
         )
 
 
 _HAS = "ctx.bash-login.user.module"
 
 
-def _published(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _published(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """Defaults, hidden ones, and a sample of what is published."""
     published = evidence.published
     assert published is not None
     ours = f"{evidence.site.prefix}/generations/{published.record.number:04d}/modules"
     defaults = fleet.by(lambda facts: " ".join(sorted(listed(facts.get("resolution.defaults", "")).get(ours, ()))))
     yield from drift(
-        "resolution",
         "default versions",
         defaults,
         evidence,
@@ -130,7 +123,7 @@ def _of_caches(fleet: Fleet, nodes: tuple[str, ...]) -> str:
     )
 
 
-def _listed(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _listed(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     published = evidence.published
     assert published is not None
     ours = f"{evidence.site.prefix}/generations/{published.record.number:04d}/modules"
@@ -147,20 +140,19 @@ def _listed(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
             elif place != ours:
                 shadowed.setdefault((entry, place), []).extend(group.nodes)
     for entry, nodes in missing.items():
-        yield Finding(
-            "resolution",
+        yield Found(
             "error",
             entry,
             "`module avail` does not list it",
             f"{ours}/{entry}.lua",
             "hidden or masked by a .modulerc.lua or an rc file of the node? an old cache?",
-            fold(nodes),
+            nodes,
         )
     for (entry, place), nodes in shadowed.items():
-        yield Finding("resolution", "error", entry, f"taken from {place}", ours, _BUILD, fold(nodes))
+        yield Found("error", entry, f"taken from {place}", ours, _BUILD, nodes)
 
 
-def _hidden(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _hidden(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """Entries that `module avail` hides although they were not published hidden, or the reverse."""
     published = evidence.published
     assert published is not None
@@ -174,29 +166,27 @@ def _hidden(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
             wrong.setdefault((entry, found + "|" + expected), []).extend(group.nodes)
     for (entry, words), nodes in wrong.items():
         found, _, expected = words.partition("|")
-        yield Finding(
-            "resolution",
+        yield Found(
             "error",
             entry,
             f"it is {found}",
             f"{expected}, as published",
             "`module --config` names the rc files in use: LMOD_MODULERCFILE, /etc/lmod, ~/.modulerc.lua",
-            fold(nodes),
+            nodes,
         )
 
 
-def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """Modules of others that are hidden on some nodes; without a baseline, among those that all of these nodes list."""
     own = set(evidence.published.specs) if evidence.published is not None else set()
     hidden = fleet.by(lambda facts: " ".join(sorted(_hidden_names(facts) - own)))
     with_baseline = evidence.baseline is not None
     if not with_baseline:  # a node that lacks a module is told of that alone
-        evidence.notebook.note(Compared("resolution", "hidden modules", ""), hidden)
+        yield Noted(Compared("resolution", "hidden modules", ""), hidden)
         lists = [set(first_places(group.facts["resolution.avail"])) for group in fleet.groups]
         common = set.intersection(*lists) if lists else set()
         hidden = fleet.by(lambda facts: " ".join(sorted(_hidden_names(facts) & common - own)))
     yield from drift(
-        "resolution",
         "hidden modules",
         hidden,
         evidence,
@@ -217,12 +207,11 @@ def _also_hidden(found: set[str], right: set[str]) -> str:
     return short("; ".join(words))
 
 
-def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """What `module avail` lists in other folders than the prefix's, between nodes that have the folder in MODULEPATH, and defaults there."""
     lists = _by_folder("resolution.avail", fleet, evidence)
     for folder, values in lists.items():
         yield from drift(
-            "resolution",
             folder,
             values,
             evidence,
@@ -234,10 +223,9 @@ def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         )
     for folder, values in _by_folder("resolution.defaults", fleet, evidence).items():
         if len(lists[folder]) > 1:
-            evidence.notebook.note(Compared("resolution", folder, "defaults"), values)
+            yield Noted(Compared("resolution", folder, "defaults"), values)
             continue  # other modules, other defaults
         yield from drift(
-            "resolution",
             folder,
             values,
             evidence,
@@ -295,37 +283,30 @@ def first_places(avail: str) -> dict[str, str]:
     return places
 
 
-def _sample(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _sample(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     published = evidence.published
     assert published is not None
     expected = f"{evidence.site.prefix}/generations/{published.record.number:04d}/modules/{entry}.lua"
     for path, nodes in fleet.by_value(f"resolution.path.{entry}").items():
         if path != expected:
             found = f"resolves to {path}" if path.startswith("/") else f"cannot be found: {short(path) or 'no answer'}"
-            yield Finding("resolution", "error", entry, found, expected, _BUILD, fold(nodes))
+            yield Found("error", entry, found, expected, _BUILD, nodes)
     right = fleet.only(lambda facts: facts.get(f"resolution.path.{entry}") == expected)
     for real, nodes in right.by_value(f"resolution.real.{entry}").items():
         if not _below_prefix(real, evidence):
-            yield Finding(
-                "resolution",
-                "error",
-                entry,
-                f"really lies at {real}",
-                expected,
-                "a link that leads out of the prefix",
-                fold(nodes),
+            yield Found(
+                "error", entry, f"really lies at {real}", expected, "a link that leads out of the prefix", nodes
             )
     text = published.record.files.get(f"modules/{entry}.lua", "")
     for found, nodes in right.by_value(f"resolution.sha256.{entry}").items():
         if found != text:
-            yield Finding(
-                "resolution",
+            yield Found(
                 "error",
                 entry,
                 f"other content ({found[:12] or 'cannot be read'})",
                 f"sha256 {text[:12]}, as generation {published.record.number} records",
                 "not the published file: which mount or copy is it? `envmgr verify` looks at the prefix itself",
-                fold(nodes),
+                nodes,
             )
 
 
@@ -333,4 +314,4 @@ def _below_prefix(real: str, evidence: Evidence) -> bool:
     return real.startswith((f"{evidence.site.prefix}/", f"{evidence.controller.get('real', evidence.site.prefix)}/"))
 
 
-__all__ = ["Facts", "first_places", "judge", "probe"]
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}))

@@ -12,10 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.folding import joined, short
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.trace import TraceQuestion, is_ours
-from envmgr.finding import Finding
+from envmgr.audit.folding import short
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.trace import Traced, set_by
 from envmgr.modules.nodesetup import HOOK, hook_digest, hook_names
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
@@ -23,8 +22,6 @@ from envmgr.probe.shell import context_key
 from envmgr.system.modes import as_user
 from envmgr.system.shelltext import assign, quote, script_text
 
-NEEDS_MODULES = True
-OF_PREFIX = True
 _KNOWN, _NOT_LOADED = "known", "not loaded"  # what the shell text says, if not why Lmod's function is not known
 _BROKEN = "broken"  # a file that the hook reads when it restores
 _NOT_THERE = "\n"  # no path
@@ -35,23 +32,11 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the sa
     return {"context": assign(hook=HOOK, hook_files=" ".join(hook_names())) + script_text(__file__, "context.sh")}
 
 
-def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
-    """Who names modules that do not load, or hides the hook."""
-    for context, account, fleet in evidence.contexts():
-        key = context_key(context, account)
-        for found, nodes in fleet.by_value(f"{key}collection").items():
-            if found.startswith(f"{_OF_SITE}="):
-                yield TraceQuestion(nodes[0], context, account, (_OF_SITE,))
-        for named, nodes in fleet.by(lambda facts, key=key: _named(facts, key)).items():  # type: ignore[misc]
-            if named != _NOT_THERE:
-                yield TraceQuestion(nodes[0], context, account, (_PACKAGE,))
+def judge(evidence: Evidence) -> Iterator[Row]:
+    yield from _all(evidence)
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
-    yield from joined(_all(evidence))
-
-
-def _all(evidence: Evidence) -> Iterator[Finding]:
+def _all(evidence: Evidence) -> Iterator[Row]:
     digest = hook_digest()
     for context, account, fleet in evidence.contexts():
         key = context_key(context, account)
@@ -61,70 +46,68 @@ def _all(evidence: Evidence) -> Iterator[Finding]:
         others = {n for said, nodes in fleet.by_value(f"{key}hook.sum").items() if said != digest for n in nodes}
         for said, nodes in fleet.by_value(f"{key}hook").items():
             if said == _BROKEN:
-                yield Finding(
-                    "saved-collections",
+                yield Found(
                     "warning",
                     where,
                     "a file of envmgr's hook is missing or damaged",
                     f"the files in {HOOK}",
                     f"`envmgr node-setup --apply --nodes {fold(nodes)}`",
-                    fold(nodes),
+                    nodes,
                 )
                 continue
             if stale := [node for node in nodes if node in others]:
-                yield Finding(
-                    "saved-collections",
+                yield Found(
                     "warning",
                     where,
                     "envmgr's hook is of another envmgr than this one",
                     f"its files in {HOOK}",
                     f"`envmgr node-setup --apply --nodes {fold(stale)}`",
-                    fold(stale),
+                    stale,
                 )
             ours = [node for node in nodes if node not in others]
             if ours and said not in (_KNOWN, _NOT_LOADED):
-                yield Finding(
-                    "saved-collections",
+                yield Found(
                     "note",
                     where,
                     f"the hook leaves them to this Lmod: {short(said)}",
                     "an Lmod that the hook knows",
                     "after a publish, users save them again; a newer envmgr may know this Lmod",
-                    fold(ours),
+                    ours,
                 )
 
 
-def _default(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _default(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """What a login shell cannot restore."""
     key, where = context_key(context, account), evidence.shell(context, account)
     for found, nodes in fleet.by_value(f"{key}collection").items():
         said = next((text for text, of in fleet.by_value(f"{key}collection.said").items() if set(of) & set(nodes)), "")
-        hint = f"as {evidence.account(account)}: load what is wanted, then `module save`; or `{as_user(evidence.account(account), f'rm {quote(found)}')}`"
+        hint: str | Traced = (
+            f"as {evidence.account(account)}: load what is wanted, then `module save`; or `{as_user(evidence.account(account), f'rm {quote(found)}')}`"
+        )
         if found.startswith(f"{_OF_SITE}="):
-            place = evidence.traces.place(nodes, context, account, _OF_SITE)
-            hint = f"{place or 'a start-up file'} sets it: name modules that are there, or take that line away"
-        yield Finding(
-            "saved-collections",
+            known = " sets it: name modules that are there, or take that line away"
+            hint = set_by(nodes, context, account, _OF_SITE, known, f"a start-up file{known}")
+        yield Found(
             "warning",
             where,
             f"{short(found)} cannot be loaded: {short(' '.join(said.split())) or 'and Lmod says nothing'}",
             "a default collection that restores",
             hint,
-            fold(nodes),
+            nodes,
         )
 
 
-def _missing(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _missing(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     key, where = context_key(context, account), evidence.shell(context, account)
+    hint: str | Traced
     for named, nodes in fleet.by(lambda facts: _named(facts, key)).items():
         if named == _NOT_THERE:
             found, hint = "envmgr's hook is not installed", f"`envmgr node-setup --apply --nodes {fold(nodes)}`"
         else:
             found = f"Lmod does not load envmgr's hook: {_PACKAGE} is {short(named) or 'not set'}"
-            place = evidence.traces.place(nodes, context, account, _PACKAGE)
-            who = place if place and not is_ours(place) else "a start-up file"
-            hint = f"{who} sets it after /etc/profile.d/zz-envmgr.sh: let it keep {HOOK} at the end"
-        yield Finding("saved-collections", "warning", where, found, f"Lmod loads {HOOK}", hint, fold(nodes))
+            known = f" sets it after /etc/profile.d/zz-envmgr.sh: let it keep {HOOK} at the end"
+            hint = set_by(nodes, context, account, _PACKAGE, known, f"a start-up file{known}", foreign=True)
+        yield Found("warning", where, found, f"Lmod loads {HOOK}", hint, nodes)
 
 
 def _named(facts: Facts, key: str) -> str | None:
@@ -132,3 +115,6 @@ def _named(facts: Facts, key: str) -> str | None:
     if facts.get(f"{key}hook") != _NOT_LOADED:
         return None
     return facts.get(f"{key}hook.named", "") if f"{key}hook.there" in facts else _NOT_THERE
+
+
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published", "modules"}), joins=True)

@@ -11,23 +11,19 @@ the check of `ambient`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from posixpath import normpath
 from statistics import median
 
 from envmgr.audit.comparing import QUORUM
-from envmgr.audit.folding import joined
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.trace import TraceQuestion, is_ours
-from envmgr.finding import Finding
+from envmgr.audit.model import Check, Evidence, Found, Row, scripts
+from envmgr.audit.trace import Traced, set_by
 from envmgr.modules.nodesetup import open_hint
-from envmgr.nodes import fold
-from envmgr.probe.model import Fleet, ProbeStage, ShellAccount, ShellContext, number_in
+from envmgr.probe.model import Fleet, ShellAccount, ShellContext, number_in
 from envmgr.probe.shell import context_key
 from envmgr.system.modes import as_user, give_back
-from envmgr.system.shelltext import quote, script_text
+from envmgr.system.shelltext import quote
 
-NEEDS_MODULES = True
 _WRONG = re.compile(
     r"error|not found|no such|denied|cannot|can't|unexpected|undefined|illegal|invalid|unbound|syntax|missing|too many|unmatched|badly",
     re.IGNORECASE,
@@ -47,41 +43,25 @@ _TRACED = {
 }
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"context": script_text(__file__, "context.sh")}
-
-
-def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
-    for context, account, fleet in evidence.contexts():
-        key = f"{context_key(context, account)}shell_state."
-        values = [*fleet.by_value(f"{key}ifs").values(), *(n for v, n in fleet.by_value(f"{key}options").items() if v)]
-        for name, asked in _TRACED.items():
-            for nodes in fleet.by_value(f"{key}{name}").values():
-                yield TraceQuestion(nodes[0], context, account, asked)
-        for nodes in values:
-            yield TraceQuestion(nodes[0], context, account, _NAMES)
-
-
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     found = [
         each for context, account, fleet in evidence.contexts() for each in _all(context, account, fleet, evidence)
     ]
-    yield from joined(found)
+    yield from found
 
 
-def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     key, where = f"{context_key(context, account)}shell_state.", evidence.shell(context, account)
     if context.shell.startswith("bash"):
         for reader, nodes in fleet.by_value(f"{key}reader").items():
             if reader != "bash":
-                yield Finding(
-                    "shell-state",
+                yield Found(
                     "error",
                     where,
                     f"what is for bash is read by {reader}",
                     "bash",
                     "which start-up file has `exec`? let it do that at a terminal alone: `case $- in *i*) exec … ;; esac`",
-                    fold(nodes),
+                    nodes,
                 )
     for said, nodes in fleet.by_value(f"{key}said").items():
         if not _WRONG.search(said):
@@ -97,45 +77,38 @@ def _all(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: E
             hint = _denied(denied[1], evidence.account(account), evidence, closed)
         if "\\x0d" in said or "\\r" in said:
             hint = f"Windows' line ends: `{_without_returns(file, evidence.account(account))}`"
-        yield Finding(
-            "shell-state",
-            "warning",
-            where,
-            f'a start-up file makes the shell say "{said}"',
-            "no error on stderr",
-            hint,
-            fold(nodes),
+        yield Found(
+            "warning", where, f'a start-up file makes the shell say "{said}"', "no error on stderr", hint, nodes
         )
     for ifs, nodes in fleet.by_value(f"{key}ifs").items():
-        place = evidence.traces.place(nodes, context, account, "IFS")
-        yield Finding(
-            "shell-state",
+        yield Found(
             "error",
             where,
             f"IFS is {ifs.strip() or 'empty'}: words are not split at blanks",
             "space, tab and newline",
-            f"{place} sets IFS: `unset IFS` after it, in that file"
-            if place
-            else "which start-up file sets IFS? `unset IFS` after it",
-            fold(nodes),
+            set_by(
+                nodes,
+                context,
+                account,
+                "IFS",
+                " sets IFS: `unset IFS` after it, in that file",
+                "which start-up file sets IFS? `unset IFS` after it",
+            ),
+            nodes,
         )
     yield from _harm(context, account, fleet, evidence)
     for options, nodes in fleet.by_value(f"{key}options").items():
         if options:
-            # `shopt -s` is said by many files, of other options
-            place = (
-                evidence.traces.place(nodes, context, account, ":set") if _FLAGS.intersection(options.split()) else ""
-            )
-            yield Finding(
-                "shell-state",
+            unknown = "which start-up file sets it? take it away there"
+            line = set_by(nodes, context, account, ":set", " sets it: take it away there, or set it back", unknown)
+            yield Found(
                 "error" if {"errexit", "nounset"} & set(options.split()) else "warning",
                 where,
                 f"start-up files leave {options.replace(' ', ', ')} set",
                 "a shell's own options",
-                f"{place} sets it: take it away there, or set it back"
-                if place
-                else "which start-up file sets it? take it away there",
-                fold(nodes),
+                # `shopt -s` is said by many files, of other options
+                line if _FLAGS.intersection(options.split()) else unknown,
+                nodes,
             )
 
 
@@ -153,95 +126,93 @@ def _denied(file: str, user: str, evidence: Evidence, closed: Sequence[str]) -> 
     return f"{open_hint(evidence.site, [file], whom=user)}; or take the line that reads it out of the start-up file"
 
 
-def _harm(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _harm(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """What keeps `module` from working there, or a script's input from it."""
     key, where = f"{context_key(context, account)}shell_state.", evidence.shell(context, account)
 
-    def who(name: str, nodes: tuple[str, ...]) -> str:
-        places = (evidence.traces.place(nodes, context, account, each) for each in _TRACED[name])
-        return next((place for place in places if place), "")
+    def line(name: str, nodes: tuple[str, ...], known: str, unknown: str) -> Traced:
+        return set_by(nodes, context, account, _TRACED[name], known, unknown, foreign=name == "bash_env")
 
     for names, nodes in fleet.by_value(f"{key}readonly").items():
-        place = who("readonly", nodes)
-        yield Finding(
-            "shell-state",
+        yield Found(
             "error",
             where,
             f"{names.replace(' ', ', ')} cannot be changed (readonly): `module load` does not",
             "variables that modules can set",
-            f"{place} does it: take that line away"
-            if place
-            else "which start-up file says `readonly`, or `declare -r`?",
-            fold(nodes),
+            line(
+                "readonly",
+                nodes,
+                " does it: take that line away",
+                "which start-up file says `readonly`, or `declare -r`?",
+            ),
+            nodes,
         )
     for value, nodes in fleet.by_value(f"{key}bash_env").items():
-        place = who("bash_env", nodes)
         mend = "let that file read Lmod's init/bash first, or take the line away"
-        yield Finding(
-            "shell-state",
+        yield Found(
             "warning",
             where,
             f"a bash script that sh starts has no `module`: BASH_ENV is {value}",
             "Lmod's init/bash, or a file that reads it",
-            f"{place} sets BASH_ENV: {mend}"
-            if place and not is_ours(place)
-            else f"which start-up file sets BASH_ENV? {mend}",
-            fold(nodes),
+            line("bash_env", nodes, f" sets BASH_ENV: {mend}", f"which start-up file sets BASH_ENV? {mend}"),
+            nodes,
         )
     for said, nodes in fleet.by_value(f"{key}ignores").items():
-        place = who("ignores", nodes)
-        yield Finding(
-            "shell-state",
+        yield Found(
             "error",
             where,
             f"the signal {said} is ignored by all that is started there: no job step or program of it ends by it",
             "signals as they are",
-            f"{place} may be the line: `trap - INT QUIT TERM` after it, or take it away"
-            if place
-            else "which start-up file says `trap ''`?",
-            fold(nodes),
+            line(
+                "ignores",
+                nodes,
+                " may be the line: `trap - INT QUIT TERM` after it, or take it away",
+                "which start-up file says `trap ''`?",
+            ),
+            nodes,
         )
     for said, nodes in fleet.by_value(f"{key}ends").items():
         status, _, place = said.partition(" ")
-        yield Finding(
-            "shell-state",
+        yield Found(
             "error",
             where,
             f"a login shell that ends by `exit 3` tells {status}: jobs that fail count as done",
             "3",
             f"{place}: take `exit` away there",
-            fold(nodes),
+            nodes,
         )
     yield from _slow(context, account, fleet, evidence)
     for folder, nodes in fleet.by_value(f"{key}folder").items():
-        place = who("folder", nodes)
-        yield Finding(
-            "shell-state",
+        yield Found(
             "warning",
             where,
             f"a start-up file goes to {folder}: relative paths of commands and jobs are others",
             "the folder in which a shell is started",
-            f"{place} may be the line: let it go there at a terminal alone, by `case $- in *i*) cd … ;; esac`"
-            if place
-            else "which start-up file says `cd`?",
-            fold(nodes),
+            line(
+                "folder",
+                nodes,
+                " may be the line: let it go there at a terminal alone, by `case $- in *i*) cd … ;; esac`",
+                "which start-up file says `cd`?",
+            ),
+            nodes,
         )
     for nodes in fleet.by_value(f"{key}input").values():
-        place = who("input", nodes)
-        yield Finding(
-            "shell-state",
+        yield Found(
             "error",
             where,
             "a start-up file reads standard input: the first line of a script or of data is gone",
             "input that is left to programs",
-            f"{place} may be the line: let it read at a terminal alone (`[ -t 0 ]`)"
-            if place
-            else "which start-up file says `read`?",
-            fold(nodes),
+            line(
+                "input",
+                nodes,
+                " may be the line: let it read at a terminal alone (`[ -t 0 ]`)",
+                "which start-up file says `read`?",
+            ),
+            nodes,
         )
 
 
-def _slow(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _slow(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """A shell whose start-up files wait much longer on a node than on the others, without computing."""
     key = f"{context_key(context, account)}shell_state.waited"
     waited = {node: time for node in fleet.nodes if (time := number_in(fleet.own.get(node, {}), key)) is not None}
@@ -250,15 +221,14 @@ def _slow(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: 
     usual = max(0, median(waited.values()))
     slow = [node for node, time in waited.items() if time > usual + SLOW_MS and time > _TIMES * usual]
     if slow:
-        yield Finding(
-            "shell-state",
+        yield Found(
             "warning",
             evidence.shell(context, account),
             f"start-up files wait for {max(waited[node] for node in slow) / 1000:.0f} s",
             "start-up files that do not wait, as on the others",
             "`bash -lx` as that user on the node: which line waits, for a server that is gone?",
-            fold(slow),
+            slow,
         )
 
 
-__all__ = ["judge", "probe", "trace_questions"]
+CHECK = Check(judge=judge, probe=scripts(__file__, "context"), wants=frozenset({"modules"}), joins=True)

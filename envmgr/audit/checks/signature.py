@@ -15,9 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from envmgr.audit.controller import Controller
-from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
 from envmgr.errors import EnvmgrError
-from envmgr.finding import Finding, Severity
+from envmgr.finding import Severity
 from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_STAMP, SIGNERS
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
@@ -28,7 +28,6 @@ from envmgr.system.files import read_regular, sha256_bytes
 from envmgr.system.modes import closing
 from envmgr.system.shelltext import assign, script_text
 
-OF_PREFIX = True
 _HOME = str(Path(SIGNERS).parent)
 _DEPTH, _LARGEST = 4, 64 << 10  # folders deep, and bytes of a file that is read; the same in key.sh
 _PRIVATE = re.compile(rb"^-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----", re.MULTILINE)
@@ -97,7 +96,7 @@ def _open_key(path: Path) -> str:
     return f"{stat.S_IMODE(status.st_mode):o} {path}" if private else ""
 
 
-def _open_keys(evidence: Evidence) -> Iterator[Finding]:
+def _open_keys(evidence: Evidence) -> Iterator[Row]:
     told: dict[str, list[str]] = {}
     for lines, nodes in evidence.looked("signature").by_value("signature.open").items():
         for line in lines.splitlines():
@@ -106,29 +105,27 @@ def _open_keys(evidence: Evidence) -> Iterator[Finding]:
         told.setdefault(line, [])
     for line, of in told.items():
         mode, _, path = line.partition(" ")
-        yield Finding(
-            "signature",
+        yield Found(
             "error",
             path,
             f"mode {mode}: others than its owner can read the key that signs what users run",
             "a private key that is its owner's alone",
             f"`{closing('go-rwx', path)}`; it may have been read: make a new key, and take the old one out of signing.allowed_signers",
-            fold(of),
+            of,
         )
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _open_keys(evidence)
     if evidence.site.signing is None:
         return
     here = evidence.answers.get("signature", {})
     if "unread" in here:
-        yield Finding("signature", "error", "signing.allowed_signers", here["unread"], "the list of those who may sign")
+        yield Found("error", "signing.allowed_signers", here["unread"], "the list of those who may sign")
     faults = [here[key].split("\t", 3) for key in sorted(here) if key.startswith("fault.")]
     right = next((int(number) for _, _, number, _ in faults if number), None)
     for state, path, _, found in faults:
-        yield Finding(
-            "signature",
+        yield Found(
             severity_of(state),
             path,
             f"{state}: {found}",
@@ -138,64 +135,59 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     fleet = evidence.looked("signature")
     for signers, nodes in fleet.by_value("signature.signers", default="").items():
         if "signers" in here and signers != here["signers"]:
-            yield Finding(
-                "signature",
+            yield Found(
                 "error",
                 SIGNERS,
                 "is another list" if signers else "is not there",
                 "the site's",
                 f"`envmgr node-setup --apply --nodes {fold(nodes)}`; find out who changed it",
-                fold(nodes),
+                nodes,
             )
     yield from _stamps(fleet, evidence, here.get("flip", ""))
 
 
-def _stamps(fleet: Fleet, evidence: Evidence, flip: str) -> Iterator[Finding]:
+def _stamps(fleet: Fleet, evidence: Evidence, flip: str) -> Iterator[Row]:
     number = evidence.published.record.number if evidence.published is not None else None
     for group in fleet.groups:
         facts, nodes = group.facts, fold(group.nodes)
         state = facts.get("signature.state", "") if facts.get("signature.prefix") == str(evidence.site.prefix) else ""
         if not state:
             severity: Severity = "error" if evidence.site.policies.unsigned == "refuse" else "warning"
-            yield Finding(
-                "signature",
+            yield Found(
                 severity,
                 FLIP_STAMP,
                 "nothing there has checked what is published",
                 "a check every five minutes",
                 _SET_UP.format(nodes),
-                nodes,
+                group.nodes,
             )
         elif facts.get("signature.late") == "yes":
-            yield Finding(
-                "signature",
+            yield Found(
                 "warning",
                 FLIP_STAMP,
                 f"its check is more than {LATE // 60} minutes old, or of before its last start",
                 "a check every five minutes",
                 _TIMER,
-                nodes,
+                group.nodes,
             )
         elif state not in ("signed", "expired"):
             reason = facts.get("signature.reason", "")
-            yield Finding(
-                "signature",
+            yield Found(
                 severity_of(state),
                 FLIP_STAMP,
                 f"{state}{f': {reason}' if reason else ''}",
                 "what is current was signed by someone who may",
                 mend_of(state),
-                nodes,
+                group.nodes,
             )
         elif flip and number is not None and facts.get("signature.flip") != f"{number} {flip}":
-            yield Finding(
-                "signature",
+            yield Found(
                 "warning" if _long_ago(evidence, group.nodes) else "note",
                 FLIP_STAMP,
                 f"it has checked flip {facts.get('signature.flip', '').partition(' ')[2]}",
                 f"flip {flip}, of generation {number}",
                 f"its timer comes every five minutes; by hand, as root: `{CHECK_FLIP}`",
-                nodes,
+                group.nodes,
             )
 
 
@@ -203,3 +195,6 @@ def _long_ago(evidence: Evidence, nodes: tuple[str, ...]) -> bool:
     assert evidence.published is not None
     replies = evidence.fleet.replies
     return any(node in replies and replies[node].ended - evidence.published.since > LATE for node in nodes)
+
+
+CHECK = Check(judge=judge, probe=probe, ask_controller=ask_controller, wants=frozenset({"published"}))

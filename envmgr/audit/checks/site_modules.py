@@ -21,16 +21,12 @@ from dataclasses import replace
 from envmgr.audit.comparing import QUORUM, Values, drift
 from envmgr.audit.folding import short
 from envmgr.audit.install_facts import start_fault
-from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
 from envmgr.audit.shared_shell import changed_lines, module_show, named_paths, opened, without_host
-from envmgr.finding import Finding
 from envmgr.modules.nodesetup import open_hint
-from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
-NEEDS_MODULES = True
-READS_INSTALLS = True
 _FEW, _ALONE, _MANY = 8, 24, 500
 _LEAST = 8  # seconds for the sample
 _KEY = "site_modules."
@@ -53,37 +49,34 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return {"login": opened(plan.day) + named_paths() + given + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.shells
     if cut := fleet.by_value(f"{_KEY}cut").get(_YES):
-        yield Finding(
-            "site-modules",
+        yield Found(
             "note",
             "the sample",
             "not all of it was loaded: no time for more, or two did not end",
             "modules that load",
             "`--modules NAME` looks at one; `--node-timeout SECONDS` gives more time",
-            fold(cut),
+            cut,
         )
     if unlisted := fleet.by_value(f"{_KEY}unlisted").get(_YES):
-        yield Finding(
-            "site-modules",
+        yield Found(
             "warning",
             "the sample",
             "not looked at: no end of `module avail` in 10 s",
             "a list of modules",
             "a cache for the modules (Lmod's `update_lmod_system_cache_files`)? a file server that does not answer?",
-            fold(unlisted),
+            unlisted,
         )
     for odd, nodes in fleet.by_value(f"{_KEY}odd").items():
-        yield Finding(
-            "site-modules",
+        yield Found(
             "note",
             "the sample",
             f"not loaded: {short(', '.join(odd.splitlines()))}",
             "names without blanks and signs of shells",
             "`module load` with that name in quotes, by hand",
-            fold(nodes),
+            nodes,
         )
     names = sorted({name for group in fleet.groups for name in _names(group.facts)})
     for name in names:
@@ -95,19 +88,17 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
                 yield replace(finding, severity="error") if name in evidence.plan.modules else finding
         loads = fleet.only(lambda facts, name=name: name in _names(facts))  # type: ignore[misc]
         if name in evidence.plan.modules and all(_is_unknown(name, _loads(name, g.facts)) for g in loads.groups):
-            yield Finding(
-                "site-modules",
+            yield Found(
                 "error",
                 name,
                 "there is no module of this name",
                 "one that `module avail` lists",
                 "it was named by `--modules`",
-                fold(loads.nodes),
+                loads.nodes,
             )
             continue
         if not told:
             yield from drift(
-                "site-modules",
                 name,
                 loads.by(lambda facts, name=name: _loads(name, facts)),  # type: ignore[misc]
                 evidence,
@@ -119,31 +110,28 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         for lines, nodes in loads.by_value(f"{_KEY}brings.{name}").items():
             programs = _also(lines.splitlines(), evidence)
             if programs:
-                yield Finding(
-                    "site-modules",
+                yield Found(
                     "note",
                     name,
                     f"brings {short(', '.join(programs))}: loaded after an entry, that comes before the entry's",
                     "programs that no entry has",
                     f"load entries after {name}; `family(…)` in its modulefile lets Lmod say so, or replace one by the other",
-                    fold(nodes),
+                    nodes,
                 )
         if hung := loads.by_value(f"{_KEY}hung.{name}").get(_YES):
-            yield Finding(
-                "site-modules",
+            yield Found(
                 "warning",
                 name,
                 "what it brings was not looked at: no end in 20 s",
                 "software that can be read",
                 "does the file server of its software answer? each program of it waits, too",
-                fold(hung),
+                hung,
             )
         yield from _effects(name, loads, evidence)
         yield from _brought(name, loads, evidence)
         yield from _starts(name, loads, evidence)
         loaded = loads.only(lambda facts, name=name: _loads(name, facts) == _YES)  # type: ignore[misc]
         yield from drift(
-            "site-modules",
             name,
             loaded.by_value(f"{_KEY}lacks.{name}", default=""),
             evidence,
@@ -160,12 +148,11 @@ _CLOSED = "Empty or non-existent file"  # what Lmod says of one that the user ma
 _ENDLESS = "no end in 10 s"
 
 
-def _effects(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _effects(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """What loading it sets, node against node; a node's own name in a value is no difference, nor a time, nor another value on each node."""
     values = _nameless(fleet.by_value(f"{_KEY}sets.{name}"), fleet)
     passing = _passing(values)
     yield from drift(
-        "site-modules",
         name,
         _without(values, passing),
         evidence,
@@ -211,7 +198,7 @@ def _without(values: Values, names: frozenset[str]) -> dict[str, tuple[str, ...]
     return found
 
 
-def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """What it names and brings, where nodes differ: folders that are not there, or closed, and programs."""
     looked = fleet.only(lambda facts: f"{_KEY}looked.{name}" in facts)
     values = _nameless(looked.by_value(f"{_KEY}has.{name}", default=""), fleet)
@@ -222,7 +209,6 @@ def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
     if closed:
         hint = f"{open_hint(evidence.site, closed[:8], whom='users')}; as restricted as on the others"
     yield from drift(
-        "site-modules",
         name,
         values,
         evidence,
@@ -254,7 +240,7 @@ def _listed(words: str, lines: Sequence[str], kind: str) -> list[str]:
     return [words.format(", ".join(found))] if found else []
 
 
-def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """Whether the first program that it brings starts; where it starts nowhere, that is told without comparing."""
     faults: dict[str, tuple[str, ...]] = {}
     for text, nodes in _nameless(fleet.by_value(f"{_KEY}starts.{name}"), fleet).items():
@@ -264,7 +250,6 @@ def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         faults[shown] = (*faults.get(shown, ()), *nodes)
     if "" in faults:
         yield from drift(
-            "site-modules",
             name,
             faults,
             evidence,
@@ -275,14 +260,13 @@ def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
         )
         return
     for fault, nodes in faults.items():
-        yield Finding(
-            "site-modules",
+        yield Found(
             "warning",
             name,
             fault,
             "a program that starts",
             f"on a node: `module load {name}`, then that program; build it for this system, or take the module away",
-            fold(nodes),
+            nodes,
         )
 
 
@@ -316,20 +300,19 @@ def _also(programs: list[str], evidence: Evidence) -> list[str]:
     return [program for program in programs if program.rpartition("/")[2] in wanted]
 
 
-def _fault(name: str, said: str, nodes: tuple[str, ...], *, in_login: bool) -> Finding | None:
+def _fault(name: str, said: str, nodes: tuple[str, ...], *, in_login: bool) -> Found | None:
     """What is wrong with the modulefile, by Lmod's words; None where these are words of its own.
 
     One that loads in login shells takes for granted what their start-up files set: a note, as other shells may have that, too.
     """
     if said == _ENDLESS:
-        return Finding(
-            "site-modules",
+        return Found(
             "warning",
             name,
             said,
             "a module that loads",
             f"on the node: `timeout 20 bash -lc 'module load {name}'`; a server that does not answer, or modules that load each other again and again?",
-            fold(nodes),
+            nodes,
         )
     if match := _UNKNOWN.search(said):
         wanted = (match[1] or match[2]).replace('"', "").strip()
@@ -347,15 +330,9 @@ def _fault(name: str, said: str, nodes: tuple[str, ...], *, in_login: bool) -> F
         return None
     if in_login:
         found = f"in a clean environment it {found}; in login shells it loads"
-    return Finding(
-        "site-modules",
-        "note" if in_login else "warning",
-        name,
-        found,
-        "a module that can be loaded in every shell",
-        hint,
-        fold(nodes),
+    return Found(
+        "note" if in_login else "warning", name, found, "a module that can be loaded in every shell", hint, nodes
     )
 
 
-__all__ = ["judge", "probe"]
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"installs", "modules"}))

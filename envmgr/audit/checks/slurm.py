@@ -18,13 +18,12 @@ from contextlib import suppress
 from envmgr.audit.comparing import drift, like
 from envmgr.audit.controller import Controller, SlurmView, answers_by_node, slurm_view
 from envmgr.audit.folding import other_parts, short
-from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.model import Check, Evidence, Found, Row, scripts
 from envmgr.errors import EnvmgrError
-from envmgr.finding import Finding, Severity
+from envmgr.finding import Severity
 from envmgr.modules.nodesetup import SLURM_LINE, open_hint
 from envmgr.nodes import fold, in_words, node_hosts, slurm_names
-from envmgr.probe.model import Facts, ProbeStage
-from envmgr.system.shelltext import script_text
+from envmgr.probe.model import Facts
 
 # Source: sinfo(1), NODE STATE CODES; what follows the word: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"
@@ -52,10 +51,6 @@ _SEVERITIES: Mapping[str, Severity] = {
 }
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - most is asked of Slurm on this host
-    return {"node": script_text(__file__, "node.sh")}
-
-
 def ask_controller(controller: Controller, evidence: Evidence) -> Facts:  # noqa: ARG001 - whatever nodes say
     view = controller.slurm()
     found = view.facts()
@@ -67,11 +62,10 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Facts:  # noqa
     return found
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     slurm = slurm_view(evidence.answers.get("slurm", {}))
     if slurm.broken:
-        yield Finding(
-            "slurm",
+        yield Found(
             "error",
             "Slurm",
             f"slurmctld does not answer: {slurm.broken}",
@@ -85,24 +79,23 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
         if severity := _severity(state):
             states.setdefault((severity, state, reason), []).append(node)
     for (severity, state, reason), nodes in states.items():
-        yield Finding(
-            "slurm",
+        yield Found(
             severity,
             "Slurm",
             in_words((_plain(state), reason)),
             "idle, mixed or allocated",
             _hint(state, severity, fold(names[node] for node in nodes)),
-            fold(nodes),
+            nodes,
         )
     yield from _hosts(evidence, names)
     yield from _settings(evidence)
     yield from _files(evidence)
     if unknown := _strangers(evidence, slurm, names):
         hint = "`scontrol show node` lists those it knows; NodeName in slurm.conf"
-        yield Finding("slurm", "note", "Slurm", "it does not know this node", "a node of Slurm's", hint, fold(unknown))
+        yield Found("note", "Slurm", "it does not know this node", "a node of Slurm's", hint, unknown)
 
 
-def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Iterator[Finding]:
+def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Iterator[Row]:
     """Not where slurmd was told its name (`slurmd -N`): it does not ask the host."""
     known = answers_by_node(evidence.answers.get("slurm", {}), "host.")
     fleet = evidence.fleet
@@ -110,21 +103,19 @@ def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Iterator[Finding]:
     for node, name in names.items():
         host, right = fleet.own.get(node, {}).get("host", ""), known.get(name, "")
         if host and right and node not in named and _label(host) != _label(right):
-            yield Finding(
-                "slurm",
+            yield Found(
                 "warning",
                 "Slurm",
                 f"the host calls itself {host}",
                 f"{right}, as in slurm.conf (NodeHostname)",
                 f"on the node: `hostname {right}`, and /etc/hostname: slurmd does not start under another name",
-                node,
+                (node,),
             )
 
 
-def _settings(evidence: Evidence) -> Iterator[Finding]:
+def _settings(evidence: Evidence) -> Iterator[Row]:
     """Each node's own slurm.conf; a node without one (configless) has the controller's. The cores of slurmd."""
     yield from drift(
-        "slurm",
         "slurmd",
         evidence.fleet.by_value("slurm.cores"),
         evidence,
@@ -135,7 +126,6 @@ def _settings(evidence: Evidence) -> Iterator[Finding]:
     file = next(iter(with_file.by_value("slurm.conf")), "")
     prologs = with_file.by_value("slurm.prolog", default="")
     yield from drift(
-        "slurm",
         file,
         prologs,
         evidence,
@@ -148,7 +138,6 @@ def _settings(evidence: Evidence) -> Iterator[Finding]:
     )
     if len(prologs) == 1:  # else that is the difference
         yield from drift(
-            "slurm",
             file,
             with_file.by_value("slurm.sum"),
             evidence,
@@ -158,37 +147,34 @@ def _settings(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _files(evidence: Evidence) -> Iterator[Finding]:
+def _files(evidence: Evidence) -> Iterator[Row]:
     """What Slurm's own programs need of a node besides slurm.conf, and what users need to read."""
     for lines, nodes in evidence.fleet.by_value("slurm.required").items():
         for line in lines.splitlines():
             place, _, plugin = line.partition(" ")
-            yield Finding(
-                "slurm",
+            yield Found(
                 "error",
                 place.rpartition(":")[0],
                 f"requires {plugin}, which is not there: no job starts",
                 "a plugin that is there",
                 f"on the node: install what brings it, or take the line {place} away",
-                fold(nodes),
+                nodes,
             )
     for lines, nodes in evidence.fleet.by_value("slurm.unreadable").items():
         for line in lines.splitlines():
             path, _, mode = line.rpartition(" ")
-            yield Finding(
-                "slurm",
+            yield Found(
                 "error",
                 path,
                 f"mode {mode}: {evidence.plan.user} cannot read it, and Slurm's commands fail for users",
                 "a file that users can read" if path.endswith(".conf") else "a folder that users can enter",
                 open_hint(evidence.site, [path], whom="users"),
-                fold(nodes),
+                nodes,
             )
     plugins = evidence.fleet.by_value("slurm.plugins")
     folders = evidence.fleet.by_value("slurm.plugin_dir")
     for alike in like(plugins, evidence):  # login nodes have less of Slurm
         yield from drift(
-            "slurm",
             f"PluginDir {next(iter(folders), '')}",
             {names: tuple(nodes) for names, nodes in alike.items()},
             evidence,
@@ -240,3 +226,6 @@ def _strangers(evidence: Evidence, slurm: SlurmView, names: Mapping[str, str]) -
         for node in evidence.nodes
         if node not in names and (node not in grouped or any(node in members for members in mixed))
     ]
+
+
+CHECK = Check(judge=judge, probe=scripts(__file__, "node"), ask_controller=ask_controller)

@@ -16,22 +16,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.expected import ExpectedInstall
-from envmgr.audit.folding import joined, short
+from envmgr.audit.folding import short
 from envmgr.audit.install_facts import bad_installs, covered_by, program_fault, program_of, start_fault
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.audit.trace import TraceQuestion
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.trace import set_by
 from envmgr.catalog.site import Site
-from envmgr.finding import Finding, Severity
+from envmgr.finding import Severity
 from envmgr.modules.nodesetup import open_hint
-from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext, number_in
 from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import assign, quote, script_text, words
 
-LOADS_MODULES = True
-NEEDS_MODULES = True
-OF_PREFIX = True
-READS_INSTALLS = True
 START_SECONDS = 5
 # Shells that read a file whenever they are started -> the context whose trace shows it.
 _INSIDE = {"csh": "csh", "zsh": "zsh", "bash": "bash-interactive"}
@@ -68,13 +63,13 @@ def _seconds(plan: AuditPlan) -> int:
     return max(2, plan.seconds // 3)
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     if evidence.published is None:
         return
-    yield from joined(_installs(evidence))
+    yield from _installs(evidence)
     yield from _unseen(evidence)
-    yield from joined(_starts(evidence))
-    yield from joined(_in_contexts(evidence))
+    yield from _starts(evidence)
+    yield from _in_contexts(evidence)
     yield from _inside(evidence)
     yield from _deep(evidence)
 
@@ -82,7 +77,7 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
 # -- on the node --------------------------------------------------------------------------------------------------------
 
 
-def _installs(evidence: Evidence) -> Iterator[Finding]:
+def _installs(evidence: Evidence) -> Iterator[Row]:
     """What the user cannot have of an install."""
     for install in evidence.plan.installs:
         found: dict[str, list[str]] = {}
@@ -99,14 +94,13 @@ def _installs(evidence: Evidence) -> Iterator[Finding]:
             hint = _hint(install, reason, covers[reason], evidence.site, others=bool(others))
             if reason in noexec and reason.endswith("cannot be executed"):
                 hint = f"on the node: `mount -o remount,exec {evidence.site.prefix}`: it is mounted noexec"
-            yield Finding(
-                "software",
+            yield Found(
                 "error",
                 install.entry,
                 short(reason),
                 f"{install.file or install.root}, as {evidence.plan.user}",
                 hint,
-                fold(nodes),
+                nodes,
             )
 
 
@@ -129,7 +123,7 @@ def _hint(install: ExpectedInstall, reason: str, cover: str, site: Site, *, othe
     return f"`envmgr verify {install.entry}` tells what was changed in the install, and how to have it again"
 
 
-def _unseen(evidence: Evidence) -> Iterator[Finding]:
+def _unseen(evidence: Evidence) -> Iterator[Row]:
     """Installs that no look was taken at."""
     number = len(evidence.plan.installs)
     short_of: dict[int, list[str]] = {}
@@ -138,19 +132,17 @@ def _unseen(evidence: Evidence) -> Iterator[Finding]:
         if seen < number and "software.looked.prefix" in group.facts and "software.user" not in group.facts:
             short_of.setdefault(seen, []).extend(group.nodes)
     for seen, nodes in short_of.items():
-        yield Finding(
-            "software",
+        yield Found(
             "warning",
             "installs",
             f"{number - seen} of {number} were not looked at within {_seconds(evidence.plan)} s",
             "all of them",
             "is the file server slow? a longer --node-timeout gives more time",
-            fold(nodes),
+            nodes,
         )
     unread = [install.entry for install in evidence.plan.installs if not install.file]
     if unread:
-        yield Finding(
-            "software",
+        yield Found(
             "warning",
             short(", ".join(unread)),
             "not looked at: its manifest cannot be read here",
@@ -162,7 +154,7 @@ def _unseen(evidence: Evidence) -> Iterator[Finding]:
 # -- in shells ----------------------------------------------------------------------------------------------------------
 
 
-def _starts(evidence: Evidence) -> Iterator[Finding]:
+def _starts(evidence: Evidence) -> Iterator[Row]:
     """In a clean environment."""
     fleet = evidence.shells
     for install in evidence.plan.installs:
@@ -175,18 +167,17 @@ def _starts(evidence: Evidence) -> Iterator[Finding]:
                 hint = (
                     f"on the node: `module load {install.entry}`, then `{install.program.rpartition('/')[2]} --version`"
                 )
-                yield Finding(
-                    "software",
+                yield Found(
                     "note" if slow else "error",
                     install.entry,
                     f"{install.program}: {short(fault)}",
                     f"`--version` that ends in {START_SECONDS} s" if slow else "a program that starts",
                     hint,
-                    fold(nodes),
+                    nodes,
                 )
 
 
-def _in_contexts(evidence: Evidence) -> Iterator[Finding]:
+def _in_contexts(evidence: Evidence) -> Iterator[Row]:
     first = next((i for i in _sampled(evidence) if i.program), None)
     if first is None:
         return
@@ -198,57 +189,54 @@ def _in_contexts(evidence: Evidence) -> Iterator[Finding]:
         for said, nodes in healthy.by_value(f"{key}program").items():
             if said != path:
                 yield _shadowed(where, first, said, nodes)
-        yield from _prompted(where, context, account, first, healthy, evidence)
+        yield from _prompted(where, context, account, first, healthy)
         right = healthy.only(lambda facts, key=key: facts.get(f"{key}program") == path)  # type: ignore[misc]
         for status, nodes in right.by_value(f"{key}started").items():
             if fault := start_fault(status):
                 severity: Severity = "note" if fault.startswith("no end") else "error"
-                yield Finding(
-                    "software",
+                yield Found(
                     severity,
                     where,
                     f"{first.program} of {first.entry}: {fault}",
                     "a program that starts",
                     f"in that shell, after `module load {first.entry}`: `{path} --version`",
-                    fold(nodes),
+                    nodes,
                 )
         untold = healthy.only(lambda facts, key=key: f"{key}modulepath" not in facts)  # type: ignore[misc]
         if unloaded := untold.by_value(f"{key}program_unloaded").get(
             "yes"
         ):  # where contexts are asked, that check tells why
-            yield Finding(
-                "software",
+            yield Found(
                 "note",
                 where,
                 f"not looked at: {first.entry} cannot be loaded there",
                 "a look at its programs",
                 "another finding tells why: `envmgr audit --check contexts`",
-                fold(unloaded),
+                unloaded,
             )
 
 
 def _prompted(
-    where: str, context: ShellContext, account: ShellAccount, first: ExpectedInstall, fleet: Fleet, evidence: Evidence
-) -> Iterator[Finding]:
+    where: str, context: ShellContext, account: ShellAccount, first: ExpectedInstall, fleet: Fleet
+) -> Iterator[Row]:
     """At the prompt after the one at which the entry was loaded."""
     key, path = context_key(context, account), program_of(first)
     for said, nodes in fleet.only(lambda facts: facts.get(f"{key}program") == path).by_value(f"{key}prompted").items():
         if said != path:
             name = first.program.rpartition("/")[2]
-            place = evidence.traces.place(nodes, context, account, "PROMPT_COMMAND")
-            hint = f"{place} sets PROMPT_COMMAND" if place else "which start-up file sets PROMPT_COMMAND?"
-            yield Finding(
-                "software",
+            mend = "; what it runs must leave PATH as modules set it"
+            unknown = f"which start-up file sets PROMPT_COMMAND?{mend}"
+            yield Found(
                 "error",
                 where,
                 f"`{name}` is {said or 'not in PATH'} at the prompt after `module load {first.entry}`",
                 path,
-                f"{hint}; what it runs must leave PATH as modules set it",
-                fold(nodes),
+                set_by(nodes, context, account, "PROMPT_COMMAND", f" sets PROMPT_COMMAND{mend}", unknown),
+                nodes,
             )
 
 
-def _inside(evidence: Evidence) -> Iterator[Finding]:
+def _inside(evidence: Evidence) -> Iterator[Row]:
     """A csh or zsh that is started with an entry loaded."""
     first = next((i for i in _sampled(evidence) if i.program), None)
     if first is None:
@@ -260,37 +248,19 @@ def _inside(evidence: Evidence) -> Iterator[Finding]:
                 context = next(
                     (c for c, a, _ in evidence.contexts() if c.name == name_of_context and a == "user"), None
                 )
-                place = evidence.traces.place(nodes, context, "user", "PATH") if context else ""
-                yield Finding(
-                    "software",
+                mend = "what modules gave must stay in front"
+                unknown = f"which start-up file of {shell} sets PATH? {mend}"
+                yield Found(
                     "error",
                     f"{shell} with {first.entry} loaded",
                     f"`{name}` is {said if said != 'none' else 'not in PATH'}",
                     path,
-                    f"{place} sets PATH: what modules gave must stay in front"
-                    if place
-                    else f"which start-up file of {shell} sets PATH? what modules gave must stay in front",
-                    fold(nodes),
+                    set_by(nodes, context, "user", "PATH", f" sets PATH: {mend}", unknown) if context else unknown,
+                    nodes,
                 )
 
 
-def trace_questions(evidence: Evidence) -> Iterator[TraceQuestion]:
-    """Who sets PATH in a shell that forgets it, and what runs at a prompt."""
-    first = next((i for i in _sampled(evidence) if i.program), None)
-    if first is None:
-        return
-    path = program_of(first)
-    for context, account, fleet in evidence.contexts():
-        told = fleet.by_value(f"{context_key(context, account)}prompted")
-        if account == "user":
-            for shell in (shell for shell, name in _INSIDE.items() if name == context.name):
-                told = {**told, **evidence.shells.by_value(f"software.inside.{shell}")}
-        for said, nodes in told.items():
-            if said != path:
-                yield TraceQuestion(nodes[0], context, account, ("PATH", "PROMPT_COMMAND"))
-
-
-def _shadowed(where: str, install: ExpectedInstall, said: str, nodes: tuple[str, ...]) -> Finding:
+def _shadowed(where: str, install: ExpectedInstall, said: str, nodes: tuple[str, ...]) -> Found:
     name = install.program.rpartition("/")[2]
     if said.startswith("alias "):
         found, hint = said, f"which start-up file has `{said.partition('=')[0]}`? take it away there"
@@ -302,14 +272,8 @@ def _shadowed(where: str, install: ExpectedInstall, said: str, nodes: tuple[str,
         hint = f"which start-up file puts {said.rpartition('/')[0]} into PATH after the module is loaded?"
     else:
         found, hint = f"`{name}` is not in PATH", "which start-up file changes PATH or `module`?"
-    return Finding(
-        "software",
-        "error",
-        where,
-        f"{short(found)}, after `module load {install.entry}`",
-        program_of(install),
-        hint,
-        fold(nodes),
+    return Found(
+        "error", where, f"{short(found)}, after `module load {install.entry}`", program_of(install), hint, nodes
     )
 
 
@@ -321,7 +285,7 @@ def _sampled(evidence: Evidence) -> Iterator[ExpectedInstall]:
 # -- by sha256 ----------------------------------------------------------------------------------------------------------
 
 
-def _deep(evidence: Evidence) -> Iterator[Finding]:
+def _deep(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.fleet.sound
     for install in evidence.plan.installs:
         if not install.sums:
@@ -331,20 +295,18 @@ def _deep(evidence: Evidence) -> Iterator[Finding]:
             unread = [line.partition(": FAILED")[0] for line in said.splitlines() if line.endswith("open or read")]
             paths = [line.partition(": FAILED")[0] for line in said.splitlines() if not line.endswith("open or read")]
             if unread:
-                yield Finding(
-                    "software",
+                yield Found(
                     "error",
                     install.entry,
                     short(f"cannot be read: {', '.join(unread)}"),
                     "files that can be hashed",
                     f"`ls -l` of them in {install.root} on the node; `envmgr verify {install.entry}` looks at the prefix itself",
-                    fold(nodes),
+                    nodes,
                 )
             if not paths:
                 continue
             everywhere = set(nodes) == set(well.nodes)
-            yield Finding(
-                "software",
+            yield Found(
                 "error",
                 install.entry,
                 short(f"other content: {', '.join(paths)}"),
@@ -352,33 +314,31 @@ def _deep(evidence: Evidence) -> Iterator[Finding]:
                 f"`envmgr verify {install.entry}` looks at the prefix itself"
                 if everywhere
                 else "other nodes read the right content: an old copy, or a cache of this node? mount the prefix again there",
-                fold(nodes),
+                nodes,
             )
         unable = well.only(lambda facts: "software.unhashed" in facts)
         for said, nodes in unable.by_value("software.unhashed").items():
-            yield Finding(
-                "software",
+            yield Found(
                 "warning",
                 install.entry,
                 short(f"not hashed: {said or 'sha256sum'} cannot be used there"),
                 f"{len(install.sums)} files hashed",
                 "on the node: `sha256sum </dev/null`: is coreutils whole?",
-                fold(nodes),
+                nodes,
             )
         if nodes := well.only(
             lambda facts, entry=install.entry: (
                 f"software.hashed.{entry}" not in facts and "software.unhashed" not in facts
             )  # type: ignore[misc]
         ).nodes:
-            yield Finding(
-                "software",
+            yield Found(
                 "warning",
                 install.entry,
                 f"not hashed within {_seconds(evidence.plan)} s",
                 f"{len(install.sums)} files hashed",
                 "a longer --node-timeout, or fewer --modules",
-                fold(nodes),
+                nodes,
             )
 
 
-__all__ = ["judge", "probe", "trace_questions"]
+CHECK = Check(judge=judge, joins=True, probe=probe, wants=frozenset({"installs", "published", "modules"}), loads=True)

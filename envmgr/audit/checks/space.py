@@ -9,21 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.finding import Finding
-from envmgr.nodes import fold
-from envmgr.probe.model import ProbeStage
-from envmgr.system.shelltext import script_text
+from envmgr.audit.model import Check, Evidence, Found, Row, scripts
 from envmgr.wording import size_text
 
-OF_PREFIX = True
 
-
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"prefix": script_text(__file__, "prefix.sh")}
-
-
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     own, nodes = evidence.fleet.own, evidence.fleet.sound.nodes
     free = {n: int(text) * 1024 for n in nodes if (text := own.get(n, {}).get("space.free_kb", "")).isdecimal()}
     least = evidence.site.policies.min_free
@@ -43,6 +33,9 @@ def _inodes(text: str) -> int | None:
     return int(free) if free.isdecimal() and total.isdecimal() and int(total) > 0 else None
 
 
-def _finding(evidence: Evidence, found: str, expected: str, nodes: Mapping[str, int]) -> Finding:
+def _finding(evidence: Evidence, found: str, expected: str, nodes: Mapping[str, int]) -> Found:
     hint = "`envmgr gc` removes old generations and unused installs; else make the file system larger"
-    return Finding("space", "warning", str(evidence.site.prefix), found, expected, hint, fold(nodes))
+    return Found("warning", str(evidence.site.prefix), found, expected, hint, nodes)
+
+
+CHECK = Check(judge=judge, probe=scripts(__file__, "prefix"), wants=frozenset({"published"}))

@@ -15,13 +15,11 @@ from fnmatch import fnmatchcase
 
 from envmgr.audit.comparing import Outlier, as_on, compare, drift, like
 from envmgr.audit.folding import short
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.finding import Finding
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
-READS_PEERS = True
 _WHO = (
     "denyusers",
     "allowusers",
@@ -41,13 +39,12 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return {"node": assign(ssh_peers="\n".join(plan.peers)) + script_text(__file__, "node.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.looked("ssh")
     yield from _let_in(fleet.only(lambda facts: "ssh.sshd" in facts), evidence)
     yield from _known(fleet, evidence)
     for values in _alike(fleet, "ssh.config", evidence):
         yield from drift(
-            "ssh",
             "/etc/ssh/ssh_config",
             values,
             evidence,
@@ -97,25 +94,23 @@ def _match(name: str, patterns: list[str]) -> bool:
     return any(not pattern.startswith("!") and fnmatchcase(name, pattern) for pattern in plain)
 
 
-def _let_in(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _let_in(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     user, told = evidence.plan.user, set[str]()
     rules = fleet.by(lambda facts: refused(facts, user))
     for outlier in compare(rules, evidence).outliers:
         if outlier.value and not outlier.right:
             told.update(outlier.nodes)
-            yield Finding(
-                "ssh",
+            yield Found(
                 "error",
                 "sshd",
                 f"it does not let {user} in: {short(outlier.value)}",
                 f"{user} can log in, {as_on(outlier.others)}",
                 _mend(outlier, fleet),
-                fold(outlier.nodes),
+                outlier.nodes,
             )
     rest = fleet.only(lambda facts: not refused(facts, user)) if told else fleet
     for values in _alike(rest, "ssh.sshd", evidence):
         yield from drift(
-            "ssh",
             "sshd",
             values,
             evidence,
@@ -145,13 +140,12 @@ def _only(text: str, other: str) -> str:
     return ", ".join(line for line in text.splitlines() if line not in there) or "without these"
 
 
-def _known(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
+def _known(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     for values in _alike(fleet, "ssh.known", evidence):
         for outlier in compare(values, evidence).outliers:
             yield _other_keys(outlier, fleet)
         if compare(values, evidence).differ:
             yield from drift(
-                "ssh",
                 _KNOWN,
                 values,
                 evidence,
@@ -161,7 +155,7 @@ def _known(fleet: Fleet, evidence: Evidence) -> Iterator[Finding]:
             )
 
 
-def _other_keys(outlier: Outlier, fleet: Fleet) -> Finding:
+def _other_keys(outlier: Outlier, fleet: Fleet) -> Found:
     names = sorted(_lacks(outlier.nodes, fleet) - _lacks(outlier.others, fleet))
     found = (
         f"has no key of {fold(names)}: ssh from there ends in `Host key verification failed`"
@@ -172,14 +166,13 @@ def _other_keys(outlier: Outlier, fleet: Fleet) -> Finding:
         found = "is not there: ssh from there ends in `Host key verification failed`"
     first, node = outlier.others[0], outlier.nodes[0]
     copy = f"`scp -3p {first}:{_KNOWN} {node}:{_KNOWN}`"
-    return Finding(
-        "ssh",
+    return Found(
         "warning",
         _KNOWN,
         found,
         f"the keys of all nodes, {as_on(outlier.others)}",
         f"{copy}{', and so for the others' if len(outlier.nodes) > 1 else ''}, once it is clear that {first} has what is right",
-        fold(outlier.nodes),
+        outlier.nodes,
     )
 
 
@@ -195,3 +188,6 @@ def _lacks(nodes: tuple[str, ...], fleet: Fleet) -> set[str]:
 def _other_files(of: Outlier) -> list[str]:
     differ = set(of.value.splitlines()) ^ set(of.right.splitlines())
     return sorted({re.sub(r" [0-9a-f]*$", "", line) for line in differ})
+
+
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"peers"}))

@@ -7,29 +7,21 @@ explains what other checks find. A file of /etc/profile.d that users cannot read
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from envmgr.audit.comparing import QUORUM, drift
-from envmgr.audit.model import AuditPlan, Evidence
-from envmgr.finding import Finding
+from envmgr.audit.model import Check, Evidence, Found, Row, scripts
 from envmgr.modules.nodesetup import open_hint
-from envmgr.nodes import fold
-from envmgr.probe.model import ProbeStage
 from envmgr.probe.shell import context_key
 from envmgr.system.modes import as_user
-from envmgr.system.shelltext import quote, script_text
+from envmgr.system.shelltext import quote
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"context": script_text(__file__, "context.sh"), "node": script_text(__file__, "node.sh")}
-
-
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _shut(evidence)
     yield from _hidden(evidence)
     yield from _others(evidence)
     yield from drift(
-        "startup-files",
         "/bin/sh",
         evidence.looked("startup_files").by_value("startup_files.sh"),
         evidence,
@@ -37,23 +29,22 @@ def judge(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _hidden(evidence: Evidence) -> Iterator[Finding]:
+def _hidden(evidence: Evidence) -> Iterator[Row]:
     """~/.bash_profile that reads neither ~/.profile nor ~/.bashrc."""
     for context, account, fleet in evidence.contexts():
         if context.name == "bash-login":
             for file, nodes in fleet.by_value(f"{context_key(context, account)}startup_hides").items():
-                yield Finding(
-                    "startup-files",
+                yield Found(
                     "warning",
                     file,
                     f"bash reads it instead of ~/.profile, which it does not read itself ({evidence.account(account)})",
                     "`. ~/.profile` in it",
                     f"`echo '. ~/.profile' | {as_user(evidence.account(account), f'tee -a {quote(file)}')}`",
-                    fold(nodes),
+                    nodes,
                 )
 
 
-def _others(evidence: Evidence) -> Iterator[Finding]:
+def _others(evidence: Evidence) -> Iterator[Row]:
     """Files that differ between like nodes: together, where they differ on the same nodes in the same way."""
     groups = [
         ({path: digest for digest, _, path in (line.partition(" ") for line in lines.splitlines())}, nodes)
@@ -64,7 +55,6 @@ def _others(evidence: Evidence) -> Iterator[Finding]:
         for sums, nodes in groups:
             values[sums.get(path, "")] = (*values.get(sums.get(path, ""), ()), *nodes)
         yield from drift(
-            "startup-files",
             path,
             values,
             evidence,
@@ -74,7 +64,7 @@ def _others(evidence: Evidence) -> Iterator[Finding]:
         )
 
 
-def _shut(evidence: Evidence) -> Iterator[Finding]:
+def _shut(evidence: Evidence) -> Iterator[Row]:
     for context, account, fleet in evidence.contexts():
         if context.name != "bash-login" or account != "user":
             continue
@@ -85,15 +75,14 @@ def _shut(evidence: Evidence) -> Iterator[Finding]:
         for path, having in shut.items():
             meant = path.startswith("/etc/profile.d/") and len(having) == len(fleet.nodes) and len(having) >= QUORUM
             if not meant:
-                yield Finding(
-                    "startup-files",
+                yield Found(
                     "error",
                     path,
                     f"{evidence.plan.user} cannot read it, root can",
                     "readable by all users",
                     open_hint(evidence.site, [path], whom="users"),
-                    fold(having),
+                    having,
                 )
 
 
-__all__ = ["judge", "probe"]
+CHECK = Check(judge=judge, probe=scripts(__file__, "context", "node"))

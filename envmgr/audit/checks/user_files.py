@@ -16,10 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
 from envmgr.audit.shared_shell import lmod_config
-from envmgr.finding import Finding, Severity
-from envmgr.nodes import fold
+from envmgr.finding import Severity
 from envmgr.probe.model import ProbeStage
 from envmgr.probe.shell import context_key
 from envmgr.system.modes import as_user, ask_about_way, closing, word
@@ -31,19 +30,19 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return {"context": assign(user_site=seen) + lmod_config() + script_text(__file__, "context.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Finding]:
+def judge(evidence: Evidence) -> Iterator[Row]:
     """One finding a file, however many contexts told of it."""
-    found: dict[Finding, dict[str, None]] = {}
+    found: dict[Found, dict[str, None]] = {}
     for context, account, fleet in evidence.contexts():
         user = evidence.account(account)
         for lines, nodes in fleet.by_value(f"{context_key(context, account)}user_files").items():
             for line in lines.splitlines():
                 found.setdefault(_finding(line, user), {}).update(dict.fromkeys(nodes))
     for finding, of in found.items():
-        yield replace(finding, nodes=fold(tuple(of)))
+        yield replace(finding, nodes=tuple(of))
 
 
-def _finding(line: str, user: str) -> Finding:
+def _finding(line: str, user: str) -> Found:
     """Of a line of the probe; its nodes are filled in later."""
     kind, _, file = line.partition(" ")
     kind, _, other = kind.partition(":")
@@ -60,11 +59,11 @@ def _finding(line: str, user: str) -> Finding:
     if kind == "cache":
         found = f"Lmod uses this cache of {user}'s own, and it is older than the modules in {modules}"
         hint = f"{typed('rm -r ' + word(where.rpartition('/')[0]))}; a system cache of these modules would keep Lmod from writing it"
-        return Finding("user-files", "warning", where, found, "no cache, or a newer one", hint)
+        return Found("warning", where, found, "no cache, or a newer one", hint)
     if kind == "shadow":
         found = f"a Python that is started in the home imports it for the module of that name ({user})"
         hint = f"rename it; or `python -P`, or PYTHONSAFEPATH=1: {moved(where.removesuffix('.py') + '_mine.py')}"
-        return Finding("user-files", "warning", where, found, "no file that is called as a library is", hint)
+        return Found("warning", where, found, "no file that is called as a library is", hint)
     if kind in ("key", "open"):
         found = (
             f"mode {modules}: ssh between nodes does not use it"
@@ -72,8 +71,7 @@ def _finding(line: str, user: str) -> Finding:
             else f"mode {modules}: sshd takes no keys where others can write"
         )
         hint = typed(closing("go-rwx" if kind == "key" else "go-w", where))
-        return Finding(
-            "user-files",
+        return Found(
             "warning",
             where,
             found,
@@ -82,23 +80,16 @@ def _finding(line: str, user: str) -> Finding:
         )
     if kind == "pipconf":
         found = f"`{modules}`: pip refuses to install into virtual environments, or installs past them ({user})"
-        return Finding(
-            "user-files",
-            "warning",
-            where,
-            found,
-            "no such line",
-            f"take that line out of {where}; `pip config list` shows it",
+        return Found(
+            "warning", where, found, "no such line", f"take that line out of {where}; `pip config list` shows it"
         )
     if kind == "pip":
         found = f"packages of `pip install --user` come before those of a module's Python ({user}): {modules}"
         hint = f"a virtual environment for each project, or `policies: {{user_site: false}}` in site.yaml; {moved(where + '.old')}"
-        return Finding(
-            "user-files", "warning", where, found, "no packages that every Python of that version sees", hint
-        )
+        return Found("warning", where, found, "no packages that every Python of that version sees", hint)
     if kind == "own":
         found = f"changes what Lmod does for {user}"
-        return Finding("user-files", "note", where, found, "no such file", "is it meant? else move it away")
+        return Found("note", where, found, "no such file", "is it meant? else move it away")
     severity: Severity = "warning"
     tool = "mamba" if kind == "mamba" else "conda"
     found = f"a `{tool} init` block: in new shells conda's python comes before that of modules"
@@ -106,4 +97,7 @@ def _finding(line: str, user: str) -> Finding:
         severity, found = "note", "a `conda init` block; .condarc says not to activate base"
     undo = "mamba shell deinit" if kind == "mamba" else "conda init --reverse" + ("" if mine else " --system")
     hint = f"`{undo}` as {user if mine else 'root'}"
-    return Finding("user-files", severity, where, found, "no such block", hint)
+    return Found(severity, where, found, "no such block", hint)
+
+
+CHECK = Check(judge=judge, probe=probe)

@@ -20,7 +20,7 @@ from envmgr.probe.model import Fleet, Group, ShellAccount, ShellContext
 from envmgr.probe.shell import read_answer
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.faults import other_lmod, shadowed_file
-from tests.helpers.evidence import audit_plan, line, probe_script
+from tests.helpers.evidence import audit_plan, found, line, probe_script
 from tests.helpers.lmod_evidence import LOGIN, NAMES, published, site
 
 NUMBER = 4242
@@ -59,7 +59,7 @@ class Scene:
 
     def told(self, given: Evidence | None = None) -> list[str]:
         given = given or self.ask()
-        return [f"{name} {line(f).rsplit(' | ', 1)[0]}" for name in NAMES for f in get_check(name).judge(given)]
+        return [f"{name} {line(f).rsplit(' | ', 1)[0]}" for name in NAMES for f in found(get_check(name), given)]
 
 
 @pytest.fixture(scope="module")

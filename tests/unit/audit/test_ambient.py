@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from envmgr.audit.checks import all_checks, ambient
-from envmgr.audit.model import ReadsInstalls
 from envmgr.audit.trace import Traces
 from envmgr.probe.model import CONTEXTS
 from tests.helpers.context_shell import context_facts
-from tests.helpers.evidence import evidence
+from tests.helpers.evidence import evidence, wanted_lines
 from tests.helpers.evidence import told as judged
 
 PASSED = ("ambient.loaded", "ambient.exported", "ambient.locale")
@@ -92,7 +91,7 @@ def test_what_login_bash_has_and_a_job_has_not_is_a_note() -> None:
 
 
 def test_manifests_are_read_for_checks_that_need_them_alone() -> None:
-    assert {name for name, check in all_checks().items() if isinstance(check, ReadsInstalls)} == {
+    assert {name for name, check in all_checks().items() if "installs" in check.wants} == {
         "ambient",
         "site-modules",
         "software",
@@ -141,7 +140,7 @@ def test_variables_that_change_shells_and_programs_are_told_of_all_nodes_with_th
         for n in (1, 2, 3)
     }
     traces = Traces({("c1", "bash-login", "user", name): f"/etc/{name}.sh:2" for name in ("CDPATH", "TZ", "LANG")})
-    found = judged(ambient, evidence(answers, asked=LOGIN, traces=traces))
+    found = judged(ambient, evidence(answers, asked=LOGIN), traces)
     assert [line.split(" | ")[0] for line in found] == [
         "warning c[1-3]: bash-login (alice): CDPATH is /opt",
         "warning c[1-3]: bash-login (alice): POSIXLY_CORRECT is 1",
@@ -151,5 +150,5 @@ def test_variables_that_change_shells_and_programs_are_told_of_all_nodes_with_th
     assert found[0].endswith(" | /etc/CDPATH.sh:2 sets it: take it away there")
     assert found[2].split(" | ")[2].startswith("/etc/LANG.sh:2 sets it: ")
     assert found[3].split(" | ")[2].startswith("/etc/TZ.sh:2 sets it: ")
-    asked = [name for question in ambient.trace_questions(evidence(answers, asked=LOGIN)) for name in question.names]
+    asked = [name for question in wanted_lines(ambient, evidence(answers, asked=LOGIN)) for name in question.names]
     assert {"CDPATH", "POSIXLY_CORRECT", "TZ", "LANG"} <= set(asked)

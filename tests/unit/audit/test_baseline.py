@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envmgr.audit.baseline import SCHEMA, Asked, Baseline, Compared, Notebook, baseline_text, read_baseline
+from envmgr.audit.checks import get_check
 from envmgr.audit.comparing import drift
 from envmgr.audit.judge import judge
+from envmgr.audit.model import Check
 from envmgr.errors import InputError
-from tests.helpers.evidence import evidence
+from tests.helpers.evidence import drifts, evidence
 from tests.helpers.wording import pydantic_says
 
 ASKED = Asked(nodes="c[1-3]", user="alice", shells=("bash-login (alice)",), checks=("x",))
@@ -68,7 +69,7 @@ def findings(values: Mapping[str, tuple[str, ...]], had: Mapping[str, str] | Non
     """(nodes, found, expected) with a baseline in which the nodes had that."""
     known = {} if had is None else {Compared("x", "here", ""): had}
     given_to = evidence({}, baseline=Baseline(Path("b"), ASKED, known))
-    return [(f.nodes, f.found, f.expected) for f in drift("x", "here", values, given_to)]
+    return [(f.nodes, f.found, f.expected) for f in drifts(values, given_to)]
 
 
 def test_each_node_is_right_that_has_what_it_had() -> None:
@@ -94,9 +95,11 @@ def test_what_is_gone_is_told_of_what_was_asked_for_again() -> None:
     }
     asked = Asked(nodes="c[1-2]", user="alice", shells=("bash-login (alice)", "zsh (root)"), checks=("nodes", "other"))
     given_to = evidence({"c1": {"gate": "ok"}, "c2": {"gate": "ok"}}, baseline=Baseline(Path("b"), asked, had))
-    from envmgr.audit.checks import nodes
-
-    gone = [(f.where, f.found, f.nodes) for f in judge(given_to, {"nodes": nodes}) if "gone" in f.found]
+    gone = [
+        (f.where, f.found, f.nodes)
+        for f in judge(given_to, {"nodes": get_check("nodes")}).findings
+        if "gone" in f.found
+    ]
     assert gone == [("/apps", "content is gone", "c[1-2]")]
 
 
@@ -128,9 +131,12 @@ def test_link_to_a_file_in_a_checkout_is_read_and_a_pipe_is_refused(tmp_path: Pa
 
 
 def test_what_is_not_compared_in_every_audit_is_not_kept() -> None:
-    given_to = replace(evidence({}), notebook=Notebook())
-    list(drift("x", "here", {"a": ("c1",)}, given_to, kept=False))
-    assert given_to.notebook.pages == {}
+    def noted_of(*, kept: bool) -> set[Compared]:
+        check = Check(judge=lambda given: drift("here", {"a": ("c1",)}, given, kept=kept), module="x")
+        return {*judge(evidence({}), {"x": check}).notebook.pages}
+
+    assert noted_of(kept=False) == set()
+    assert noted_of(kept=True) == {Compared("x", "here", "")}
 
 
 def test_what_depends_on_who_looks_is_not_compared_with_another_users() -> None:

@@ -181,7 +181,7 @@ def of_checks(facts: dict[str, str], *checks: str) -> list[str]:
     own = {node: {"host": node} for node in answers}
     given = evidence(answers, own=own, asked=((LOGIN, "user", "ssh"),))
     chosen = {name: check for name, check in all_checks().items() if name in checks}
-    found = (f for f in judge(given, chosen) if "c2" in f.nodes)
+    found = (f for f in judge(given, chosen).findings if "c2" in f.nodes)
     return [f"{f.severity} {f.check} {f.nodes}: {f.where}: {f.found}" for f in found]
 
 

@@ -40,7 +40,7 @@ from envmgr.report import SilentReporter
 from envmgr.system.modes import closing, give_back, give_place, opening
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import assign, script_text
-from tests.helpers.evidence import audit_plan, evidence, site
+from tests.helpers.evidence import audit_plan, evidence, found, site
 from tests.helpers.lmod_evidence import LOGIN
 from tests.helpers.planted import ALICE, RSW, make_machine, typed
 from tests.helpers.signed import SignedPrefix
@@ -152,7 +152,7 @@ def findings(check: Check, path: str) -> Iterator[Finding]:
             asked=((LOGIN, "user", "ssh"),),
             asked_here={"munge": {"used": "yes"}},
         )
-        yield from check.judge(given)
+        yield from found(check, given)
         yield from terminal_findings(given)
 
 
@@ -189,7 +189,7 @@ OF_A_HOME: tuple[Check, ...] = (places, user_files, startup_files, saved_collect
 
 
 def hints(check: Check, facts: Mapping[str, str]) -> list[str]:
-    return [finding.hint for finding in check.judge(evidence({"c1": facts}, asked=((LOGIN, "user", "ssh"),)))]
+    return [finding.hint for finding in found(check, evidence({"c1": facts}, asked=((LOGIN, "user", "ssh"),)))]
 
 
 @as_root
@@ -443,7 +443,7 @@ def test_key_that_others_can_read_is_told(machine: Path, place: str) -> None:
     assert said() == []
     key.chmod(0o640)
     assert said() == [f"640 {key}"]
-    (finding,) = signature.judge(evidence({"c1": {"signature.open": f"640 {key}", "signature.looked.node": "yes"}}))
+    (finding,) = found(signature, evidence({"c1": {"signature.open": f"640 {key}", "signature.looked.node": "yes"}}))
     assert (finding.severity, finding.where, finding.nodes) == ("error", str(key), "c1")
     subprocess.run(["/bin/sh", "-c", typed(finding.hint)[0]], check=True)
     assert said() == []
@@ -478,5 +478,5 @@ def test_open_key_of_many_nodes_is_told_once() -> None:
         {"c1": said, "c2": {**said, "signature.open": "640 /etc/envmgr/x\n644 /k"}},
         asked_here={"signature": {"open": "644 /k"}},
     )
-    found = sorted((finding.where, finding.nodes) for finding in signature.judge(given))
-    assert found == [("/etc/envmgr/x", "c2"), ("/k", "c[1-2]")]
+    told = sorted((finding.where, finding.nodes) for finding in found(signature, given))
+    assert told == [("/etc/envmgr/x", "c2"), ("/k", "c[1-2]")]

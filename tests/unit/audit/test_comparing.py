@@ -10,13 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envmgr.audit.checks import contexts, loading, mount, resolution
-from envmgr.audit.comparing import Comparison, Outlier, compare, drift
+from envmgr.audit.comparing import Comparison, Outlier, compare
 from envmgr.audit.model import Evidence
 from envmgr.catalog.recipe import Requires
-from envmgr.finding import Finding
 from envmgr.nodes import expand
 from envmgr.probe.model import CONTEXTS
-from tests.helpers.evidence import evidence, told
+from tests.helpers.evidence import drifts, evidence, found, told
 
 LOGIN = frozenset({"login", "login2"})
 
@@ -35,7 +34,7 @@ def by_value(values: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
 
 def findings(values: Mapping[str, str], given: Evidence | None = None) -> list[tuple[str, str, str]]:
     """(accused nodes, what was found, nodes that differ), of node -> value."""
-    said = drift("x", "here", by_value(values), given or fleet())
+    said = drifts(by_value(values), given or fleet())
     return [(f.nodes, f.found, f.between) for f in said]
 
 
@@ -111,10 +110,10 @@ def test_who_is_accused_stands_against_most_of_three(values: dict[str, str], siz
 
 
 def accused(check: Any, given: Evidence) -> set[str]:
-    found: list[Finding] = list(check.judge(given))
+    findings = found(check, given)
     return {
         node
-        for finding in found
+        for finding in findings
         if finding.severity != "note"
         for node in (expand(finding.nodes) if finding.nodes else ())
     }
@@ -135,7 +134,7 @@ def test_folder_that_one_node_lacks_accuses_that_node() -> None:
     ]
     two = evidence({"c1": well, "c2": bare})
     assert accused(resolution, two) == set()
-    assert [f.between for f in resolution.judge(two)] == ["c[1-2]"]
+    assert [f.between for f in found(resolution, two)] == ["c[1-2]"]
 
 
 def test_host_that_stands_alone_accuses_nobody() -> None:
@@ -143,7 +142,7 @@ def test_host_that_stands_alone_accuses_nobody() -> None:
     given = evidence({"c1": facts, "c2": facts, "c3": facts}, samples=("h/1",), entries={"h/1": Requires()})
     given = replace(given, plan=replace(given.plan, loads={"h/1": "A=2"}))
     assert accused(loading, given) == set()
-    assert [(f.found, f.between) for f in loading.judge(given)] == [("not what it gives on this host: A=1", "c[1-3]")]
+    assert [(f.found, f.between) for f in found(loading, given)] == [("not what it gives on this host: A=1", "c[1-3]")]
 
 
 def test_two_nodes_with_two_servers_differ() -> None:
@@ -152,7 +151,7 @@ def test_two_nodes_with_two_servers_differ() -> None:
 
     given = evidence({"c1": at("fs1"), "c2": at("fs2")})
     assert accused(mount, given) == set()
-    assert [(f.found, f.between) for f in mount.judge(given)] == [("fs1:/sw on c1; fs2:/sw on c2", "c[1-2]")]
+    assert [(f.found, f.between) for f in found(mount, given)] == [("fs1:/sw on c1; fs2:/sw on c2", "c[1-2]")]
     three = evidence({"c1": at("fs1"), "c2": at("fs2"), "c3": at("fs1")})
     assert accused(mount, three) == {"c2"}
 
@@ -171,4 +170,4 @@ def test_modulepath_of_two_nodes_differs() -> None:
 
     given = evidence({"c1": has(""), "c2": has(":/opt")}, asked=((login, "user", "ssh"),))
     assert accused(contexts, given) == set()
-    assert [f.between for f in contexts.judge(given) if f.severity != "note"] == ["c[1-2]"]
+    assert [f.between for f in found(contexts, given) if f.severity != "note"] == ["c[1-2]"]

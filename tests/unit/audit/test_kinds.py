@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from envmgr.audit.comparing import drift
 from envmgr.audit.hardware_kinds import groups_by_kind, kinds_of
 from envmgr.audit.model import Evidence
-from tests.helpers.evidence import evidence
+from tests.helpers.evidence import drifts, evidence
 from tests.helpers.hardware import NODE, driven
 
 PLAIN, GPU = NODE, driven("535.54.03", "nvidia 8.0 {} NVIDIA A100")
@@ -20,7 +19,7 @@ def of(plain: int, gpus: int) -> Evidence:
 
 
 def told(values: dict[str, tuple[str, ...]], given: Evidence) -> list[tuple[str, str, str]]:
-    return [(f.severity, f.nodes, f.between) for f in drift("x", "here", values, given)]
+    return [(f.severity, f.nodes, f.between) for f in drifts(values, given)]
 
 
 def test_nodes_of_like_hardware_are_a_kind() -> None:

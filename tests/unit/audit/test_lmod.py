@@ -16,7 +16,7 @@ from envmgr.audit.model import Evidence
 from envmgr.audit.shared_shell import lmod_config
 from envmgr.modules.lmod import find_lmod
 from envmgr.probe.model import Fleet, Group, ShellAccount, ShellContext
-from tests.helpers.evidence import audit_plan, line
+from tests.helpers.evidence import audit_plan, found, line
 from tests.helpers.lmod_evidence import LOGIN, NAMES, RECORD, published, site
 
 # -- judged by hand-made answers ----------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def told(
     given = Evidence(
         where, plan, tuple(answers), published(7, FILES, lmod), {"ssh": Fleet(tuple(groups), {}, {}, ())}, pairs
     )
-    return [line(f) for f in get_check(check).judge(replace(given, **more))]
+    return [line(f) for f in found(get_check(check), replace(given, **more))]
 
 
 @pytest.mark.parametrize("check", NAMES)
@@ -328,7 +328,7 @@ def test_what_follows_from_a_missing_lmod_is_not_told_besides() -> None:
         asked=((LOGIN, "user", "ssh"),),
         ways={"ssh": Fleet((Group(facts, ("c1",)), Group(gone, ("c2",))), {}, {}, ())},
     )
-    found = judge(given, {name: get_check(name) for name in ("lmod", "contexts")})
+    found = judge(given, {name: get_check(name) for name in ("lmod", "contexts")}).findings
     assert {f.nodes for f in found if f.check == "contexts"} == {"c1"}  # of c2 that alone is told
-    alone = judge(given, {"contexts": get_check("contexts")})
+    alone = judge(given, {"contexts": get_check("contexts")}).findings
     assert "c[1-2]" in {f.nodes for f in alone}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from envmgr.audit.checks import modulefiles
-from tests.helpers.evidence import evidence, told
+from tests.helpers.evidence import evidence, found, told
 
 A, B = "a" * 16, "b" * 16
 
@@ -19,7 +19,7 @@ def has(folder: str, *files: str, number: int = 1) -> dict[str, str]:
 
 
 def accused(**nodes: dict[str, str]) -> list[Any]:
-    return [(f.nodes, f.between, f.where, f.found) for f in modulefiles.judge(evidence(nodes))]
+    return [(f.nodes, f.between, f.where, f.found) for f in found(modulefiles, evidence(nodes))]
 
 
 def test_file_of_other_content_is_told_on_its_node() -> None:

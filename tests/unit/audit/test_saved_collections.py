@@ -6,13 +6,12 @@ import subprocess
 from pathlib import Path
 
 from envmgr.audit.checks import get_check
-from envmgr.audit.model import AsksWho
 from envmgr.audit.trace import Traces
 from envmgr.catalog.site import load_site
 from envmgr.modules.nodesetup import hook_digest, hook_names, node_files
 from envmgr.probe.model import CONTEXTS
 from tests.helpers.evidence import evidence as hand_made
-from tests.helpers.evidence import told
+from tests.helpers.evidence import told, wanted_lines
 
 CHECK = get_check("saved-collections")
 HOOK = "/etc/envmgr/node/lmod"
@@ -106,21 +105,20 @@ def test_default_modules_of_the_site_that_do_not_load_are_told_with_their_line()
     said = facts(collection="LMOD_SYSTEM_DEFAULT_MODULES=StdEnv", collection_said="unknown")
     line = "/etc/profile.d/site.sh:2"
     traces = Traces({("c1", "bash-login", "user", "LMOD_SYSTEM_DEFAULT_MODULES"): line})
-    given = hand_made({"c1": said, "c2": said}, asked=((LOGIN, "user", "ssh"),), traces=traces)
-    assert told(CHECK, given) == [
+    given = hand_made({"c1": said, "c2": said}, asked=((LOGIN, "user", "ssh"),))
+    assert told(CHECK, given, traces) == [
         (
             "warning c[1-2]: bash-login (alice): LMOD_SYSTEM_DEFAULT_MODULES=StdEnv cannot be loaded: unknown | a default collection that restores | "
             f"{line} sets it: name modules that are there, or take that line away"
         )
     ]
-    assert isinstance(CHECK, AsksWho)
-    assert [question.names for question in CHECK.trace_questions(given)] == [("LMOD_SYSTEM_DEFAULT_MODULES",)]
+    assert [question.names for question in wanted_lines(CHECK, given)] == [("LMOD_SYSTEM_DEFAULT_MODULES",)]
 
 
 def test_line_that_hides_the_hook_is_named() -> None:
     hidden = facts(hook="not loaded", hook_named="/site/lmod", hook_there="yes")
     traces = Traces({("c1", "bash-login", "user", "LMOD_PACKAGE_PATH"): "/etc/profile.d/zzz.sh:4"})
-    (line,) = told(CHECK, hand_made({"c1": hidden}, asked=((LOGIN, "user", "ssh"),), traces=traces))
+    (line,) = told(CHECK, hand_made({"c1": hidden}, asked=((LOGIN, "user", "ssh"),)), traces)
     assert line.endswith(
         f"/etc/profile.d/zzz.sh:4 sets it after /etc/profile.d/zz-envmgr.sh: let it keep {HOOK} at the end"
     )

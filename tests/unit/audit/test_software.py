@@ -419,7 +419,7 @@ def test_check_without_an_answer_is_a_finding_unless_its_stage_has_one() -> None
     checks = {"clock": get_check("clock")}
     silent = judge(
         evidence({"c1": {"clock.looked.prefix": "yes"}, "c2": {}, "c3": {"prefix.end": "no end in 7 s"}}), checks
-    )
+    ).findings
     assert [(f.severity, f.check, f.nodes, f.where, f.found) for f in silent] == [
         ("warning", "clock", "c2", "prefix", "not looked at")
     ]

@@ -13,7 +13,7 @@ from envmgr.probe import shell as probe
 from envmgr.probe.model import CONTEXTS
 from envmgr.system.shelltext import script_text
 from tests.helpers.context_shell import context_facts
-from tests.helpers.evidence import evidence, told
+from tests.helpers.evidence import evidence, told, wanted_lines
 
 PROMPT = next(c for c in CONTEXTS if c.name == "bash-interactive")
 PTY = next(c for c in CONTEXTS if c.name == "srun-pty")
@@ -65,20 +65,20 @@ def test_bash_in_posix_mode_is_told_and_node_setup_is_not_the_hint(place: str) -
         for k, v in {"modulepath": "/sw/generations/0001/modules", "module": "no", "posix": "yes"}.items()
     }
     traces = Traces({("c1", "bash-login", "user", "POSIXLY_CORRECT"): place} if place else {})
-    given = evidence({"c1": facts}, asked=((PTY, "user", "ssh"),), traces=traces)
-    (line,) = [x for x in told(contexts, given) if "no `module` command" in x]
+    given = evidence({"c1": facts}, asked=((PTY, "user", "ssh"),))
+    (line,) = [x for x in told(contexts, given, traces) if "no `module` command" in x]
     assert line.startswith("error c1: srun-pty (alice): ")
     assert "node-setup" not in line
     assert f"{place or 'which start-up file'} sets POSIXLY_CORRECT" in line
-    assert ("POSIXLY_CORRECT",) in [question.names for question in contexts.trace_questions(given)]
+    assert ("POSIXLY_CORRECT",) in [question.names for question in wanted_lines(contexts, given)]
 
 
 def test_posix_mode_is_told_where_no_start_up_file_was_read() -> None:
     facts = {f"ctx.srun-pty.user.{k}": v for k, v in {"modulepath": "", "module": "no", "posix": "yes"}.items()}
     place = "/etc/environment:1"
     traces = Traces({("c1", "bash-login", "user", "POSIXLY_CORRECT"): place})
-    given = evidence({"c1": facts}, asked=((PTY, "user", "ssh"),), traces=traces)
-    lines = [x for x in told(contexts, given) if x.startswith("error ")]
+    given = evidence({"c1": facts}, asked=((PTY, "user", "ssh"),))
+    lines = [x for x in told(contexts, given, traces) if x.startswith("error ")]
     assert [x.split(" | ")[0].partition("): ")[2] for x in lines] == [
         "no `module` command",
         "MODULEPATH has no modules of /sw: it is empty",

@@ -19,7 +19,7 @@ TEXTS = (".sh", ".lua", ".csh")
 
 
 def read_by_modules() -> set[Path]:
-    """The files that calls of `script_text(__file__, PART)` name."""
+    """The files that calls of `script_text(__file__, PART)` and `scripts(__file__, STAGE, …)` name."""
     found = set()
     for module in PACKAGE.rglob("*.py"):
         for call in (n for n in ast.walk(ast.parse(module.read_text("utf-8"))) if isinstance(n, ast.Call)):
@@ -29,6 +29,9 @@ def read_by_modules() -> set[Path]:
                     found.add(module.with_suffix(f".{part.value}"))
                 else:  # here.py: the need's name
                     found |= set(module.parent.glob(f"{module.stem}.*.sh"))
+            if isinstance(call.func, ast.Name) and call.func.id == "scripts":
+                stages = [stage.value for stage in call.args[1:] if isinstance(stage, ast.Constant)]
+                found |= {module.with_suffix(f".{stage}.sh") for stage in stages}
     return found
 
 

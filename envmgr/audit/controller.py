@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from envmgr.nodes import UNCONFIGURED, NodeSets, slurm_here, states_or_reason
-from envmgr.probe.model import Facts
 from envmgr.system.detached import run_detached
 from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
@@ -24,26 +23,6 @@ class SlurmView:
 
     states: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     broken: str = ""
-
-    def facts(self) -> dict[str, str]:
-        found = {"slurm.broken": self.broken} if self.broken else {}
-        for node, (state, reason) in self.states.items():
-            found |= {f"slurm.state.{node}": state, f"slurm.reason.{node}": reason}
-        return found
-
-
-def slurm_view(facts: Facts) -> SlurmView:
-    """What `SlurmView.facts` wrote, among other facts."""
-    states = answers_by_node(facts, "slurm.state.")
-    return SlurmView(
-        {node: (state, facts.get(f"slurm.reason.{node}", "")) for node, state in states.items()},
-        facts.get("slurm.broken", ""),
-    )
-
-
-def answers_by_node(facts: Facts, beginning: str) -> dict[str, str]:
-    """node -> value, of the facts whose names begin so."""
-    return {key.removeprefix(beginning): value for key, value in facts.items() if key.startswith(beginning)}
 
 
 class Controller:

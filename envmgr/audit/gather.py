@@ -216,7 +216,7 @@ class _Asking:
             logs=logs,
         )
         kinds = {} if evidence.groups else groups_by_kind(evidence)
-        return replace(evidence, answers=self._answers(evidence), kinds=kinds)
+        return self._with_answers(replace(evidence, kinds=kinds))
 
     def _want(self, what: Want) -> bool:
         return any(what in check.wants for check in self.checks.values())
@@ -263,15 +263,14 @@ class _Asking:
             )
         return replace(plan, number=published.record.number, samples=samples, roots=roots, installs=installs)
 
-    def _answers(self, evidence: Evidence) -> Mapping[str, Facts]:
-        """What checks ask of this host."""
+    def _with_answers(self, evidence: Evidence) -> Evidence:
+        """Ask this host what checks want to know of it."""
         asker = self.asker
         controller = Controller(asker.runner, self.sets, jobs="slurm" in self.ways, end=asker.end)
-        return {
-            name: check.ask_controller(controller, evidence)
-            for name, check in self.checks.items()
-            if check.ask_controller is not None
-        }
+        if self._want("slurm"):
+            evidence = replace(evidence, slurm=controller.slurm())
+        asking = ((name, check.ask_controller) for name, check in self.checks.items())
+        return replace(evidence, answers={name: ask(controller, evidence) for name, ask in asking if ask is not None})
 
     def _loads_here(self, plan: AuditPlan) -> Mapping[str, str]:
         """What loading the sampled entries gives on this host."""

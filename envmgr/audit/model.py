@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from envmgr.audit.baseline import Baseline, Compared
-from envmgr.audit.controller import Controller
+from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.expected import ExpectedInstall, PublishedGeneration
 from envmgr.audit.trace import Traced
 from envmgr.catalog.site import Site
@@ -45,6 +45,9 @@ class AuditPlan(ProbePlan):
         return f"{self.prefix}/generations/{self.number:04d}" if self.number is not None else ""
 
 
+_Answer = TypeVar("_Answer")
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """All that checks judge.
@@ -70,7 +73,8 @@ class Evidence:
     look: Fleet | None = None
     here: Fleet | None = None
     controller: Facts = field(default_factory=dict)
-    answers: Mapping[str, Facts] = field(default_factory=dict)
+    slurm: SlurmView = field(default_factory=SlurmView)
+    answers: Mapping[str, object] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     login: frozenset[str] = frozenset()
@@ -95,6 +99,11 @@ class Evidence:
         """Every context and account that was asked for, with the answers of nodes whose prefix answers."""
         for context, account, way in self.asked:
             yield context, account, self.shells if way == "ssh" else self.ways[way].sound
+
+    def answer(self, kind: type[_Answer]) -> _Answer | None:
+        """The answer to the check's own question to this host; None where it was not asked."""
+        found = self.answers.get(self.check)
+        return found if isinstance(found, kind) else None
 
     def looked(self, part: str) -> Fleet:
         """The answers of nodes on which what a check looks at outside of shells was looked at, to its end."""
@@ -153,7 +162,7 @@ class Noted:
 
 Row = Found | Noted
 Probe = Callable[[AuditPlan], Mapping[ProbeStage, str]]
-Want = Literal["installs", "peers", "published", "modules"]
+Want = Literal["installs", "peers", "slurm", "published", "modules"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,12 +170,12 @@ class Check:
     """What a module of `checks/` is, in its `CHECK`. Its name is the module's; the module's docstring is what `audit --explain` prints.
 
     `probe` gives POSIX shell text by stage, as for `ProbePart`; the text can use `$generation` (a folder, or empty) and `$samples`, too.
-    `judge` yields what is wrong; it is pure. `ask_controller` asks this host once nodes have answered, and its facts come back as
-    `evidence.answers` of this check. `gpu_probe` is the part of `probe` that looks at GPUs: it is asked again in jobs that ask for a
+    `judge` yields what is wrong; it is pure. `ask_controller` asks this host once nodes have answered; `evidence.answer` returns what it
+    found, of its type. `gpu_probe` is the part of `probe` that looks at GPUs: it is asked again in jobs that ask for a
     GPU, on nodes that hide theirs, and the answers come as `evidence.gpu_jobs`. `explained` names nodes on which modules cannot work
     at all, and this check says why: checks that want `modules` report nothing about them.
 
-    `wants`: `installs` and `peers` are read into the plan only for a check that wants them; `published`: there is nothing to look at
+    `wants`: `installs` and `peers` are read into the plan, and `slurm` into the evidence, only for a check that wants them; `published`: there is nothing to look at
     where nothing is published; `modules`: its findings follow where Lmod does not run, or users cannot reach the prefix.
     `loads`: it loads modules in each context, and so comes after those that look at what a shell brings along. `joins`: one finding
     for places at which it finds the same.
@@ -174,7 +183,7 @@ class Check:
 
     judge: Callable[[Evidence], Iterable[Row]]
     probe: Probe = lambda _: {}
-    ask_controller: Callable[[Controller, Evidence], Facts] | None = None
+    ask_controller: Callable[[Controller, Evidence], object] | None = None
     gpu_probe: Probe | None = None
     explained: Callable[[Evidence], frozenset[str]] | None = None
     wants: frozenset[Want] = frozenset()

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from envmgr.audit.checks import munge
 from envmgr.audit.comparing import drift
 from envmgr.audit.controller import SlurmView
 from envmgr.audit.expected import ExpectedInstall, PublishedGeneration
@@ -95,16 +96,15 @@ def evidence(
     way: str = "ssh",
     slurm: Mapping[str, tuple[str, str]] | None = None,
     slurm_broken: str = "",
-    asked_here: Mapping[str, Mapping[str, str]] | None = None,
+    asked_here: Mapping[str, object] | None = None,
     **more: Any,
 ) -> Evidence:
     """`answers` is node -> facts; nodes with equal facts become one group, as a real audit folds them.
 
-    `slurm` is node -> (state, reason), or it is `slurm_broken`; `asked_here` is check -> what it found out on this host besides.
+    `slurm` is node -> (state, reason), or it is `slurm_broken`; `asked_here` is check -> the answer of this host.
     """
     view = SlurmView(slurm or {}, slurm_broken)
-    here = {"slurm": view.facts(), "nodes": view.facts(), "munge": {"used": "yes"} if view.facts() else {}}
-    here |= {check: {**here.get(check, {}), **facts} for check, facts in (asked_here or {}).items()}
+    here: dict[str, object] = {"munge": munge.Decoded({})} if slurm or slurm_broken else {}
     by_facts: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for node, facts in answers.items():
         healthy = {"gate": "ok", "software.seen": str(len(entries or {}))}
@@ -121,7 +121,16 @@ def evidence(
     )
     fleet = Fleet(groups, own or {}, replies | {reply.node: reply for reply in lost}, lost)
     nodes = (*answers, *missing)
-    return Evidence(where, plan, nodes, published(entries or {}), {way: fleet}, answers=here, **more)
+    return Evidence(
+        where,
+        plan,
+        nodes,
+        published(entries or {}),
+        {way: fleet},
+        slurm=view,
+        answers=here | {**(asked_here or {})},
+        **more,
+    )
 
 
 def found(check: Check | ModuleType, given: Evidence, traces: Traces | None = None) -> list[Finding]:

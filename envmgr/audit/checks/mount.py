@@ -12,6 +12,7 @@ there.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from statistics import median
 
 from envmgr.audit.comparing import QUORUM, Values, drift
@@ -37,10 +38,16 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return {"node": script_text(__file__, "node.sh"), **of_prefix}
 
 
-def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
-    """The nodes of `mount.writable` in site.yaml, where it is given."""
+@dataclass(frozen=True, slots=True)
+class Writable:
+    """The nodes of `mount.writable` in site.yaml."""
+
+    nodes: frozenset[str]
+
+
+def ask_controller(controller: Controller, evidence: Evidence) -> Writable | None:
     writable = evidence.site.mount.writable
-    return {} if writable is None else {"writable": " ".join(controller.nodes(writable))}
+    return None if writable is None else Writable(frozenset(controller.nodes(writable)))
 
 
 def explained(evidence: Evidence) -> frozenset[str]:
@@ -111,7 +118,8 @@ def _local_locks(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
     """Of this host, and of the nodes that may write there: the others take no locks."""
     if evidence.site.mount.locks == "local":
         return
-    writable = frozenset(evidence.answers.get("mount", {}).get("writable", "").split())
+    asked = evidence.answer(Writable)
+    writable = asked.nodes if asked else frozenset()
     found: dict[tuple[Severity, str], list[str]] = {}
     here = [Group(evidence.controller, ("",))] if "mount.type" in evidence.controller else []
     for group in (*here, *fleet.sound.groups):
@@ -251,9 +259,8 @@ def _right_source(sources: Values, evidence: Evidence) -> str:
 
 def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
     prefix = str(evidence.site.prefix)
-    answers = evidence.answers.get("mount", {})
-    if "writable" in answers:
-        writable = frozenset(answers["writable"].split())
+    if (asked := evidence.answer(Writable)) is not None:
+        writable = asked.nodes
         modes = {node: "rw" if _is_writable(g.facts) else "ro" for g in fleet.groups for node in g.nodes}
         for wanted, other in (("rw", "ro"), ("ro", "rw")):
             right = {node for node in modes if (node in writable) == (wanted == "rw")}

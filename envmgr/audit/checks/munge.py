@@ -11,15 +11,15 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
-from envmgr.audit.controller import Controller, answers_by_node
+from envmgr.audit.controller import Controller
 from envmgr.audit.folding import short
 from envmgr.audit.model import Check, Evidence, Found, Row, scripts
 from envmgr.errors import CommandError
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts
 from envmgr.system.run import Runner, clean_env
 
 _SECONDS, _IN_ALL = 5.0, 20.0  # for one, and for all
@@ -32,29 +32,38 @@ _MENDS = (
 )
 
 
-def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
-    """`used` where there is a Slurm, node -> what is wrong with its credential, by `unmunge` on this host, and `undecoded` nodes.
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """What `unmunge` on this host says: node -> what is wrong with its credential, and the nodes whose credential it did not decode."""
+
+    wrong: Mapping[str, str]
+    undecoded: tuple[str, ...] = ()
+
+
+def ask_controller(controller: Controller, evidence: Evidence) -> Decoded | None:
+    """Decode each node's credential; None without a Slurm.
 
     A munged that does not answer costs twenty seconds in all, however many nodes there are.
     """
-    slurm = controller.slurm()
-    if not slurm.states and not slurm.broken:
-        return {}
+    if not evidence.slurm.states and not evidence.slurm.broken:
+        return None
     if "munge.failed" in evidence.controller:
-        return {"used": "yes"}
+        return Decoded({})
     end = time.monotonic() + min(_IN_ALL, controller.left)
     own = evidence.mounts.own
     credentials = {node: made for node in evidence.mounts.nodes if (made := own.get(node, {}).get("munge.credential"))}
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         reasons = pool.map(lambda made: unmunge(made, controller.runner, end - time.monotonic()), credentials.values())
         decoded = dict(zip(credentials, reasons, strict=True))
-    wrong = {f"wrong.{node}": reason for node, reason in decoded.items() if reason}
-    return {"used": "yes", "undecoded": " ".join(node for node, reason in decoded.items() if reason is None), **wrong}
+    return Decoded(
+        {node: reason for node, reason in decoded.items() if reason},
+        tuple(node for node, reason in decoded.items() if reason is None),
+    )
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:
-    answers = evidence.answers.get("munge", {})
-    if "used" not in answers:
+    decoded = evidence.answer(Decoded)
+    if decoded is None:
         return
     fleet = evidence.mounts  # over ssh where that was used at all: a node with a bad munge gets no job
     for said, nodes in fleet.by_value("munge.failed").items():
@@ -84,7 +93,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
             "`systemctl restart munge` here: nothing that nodes send can be decoded",
         )
         return
-    if undecoded := answers.get("undecoded", "").split():
+    if undecoded := decoded.undecoded:
         yield Found(
             "note",
             "munge on this host",
@@ -93,7 +102,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
             "`systemctl restart munge` here, if it hangs; a busy host may need longer, audit again",
         )
     wrong: dict[str, list[str]] = {}
-    for node, reason in answers_by_node(answers, "wrong.").items():
+    for node, reason in decoded.wrong.items():
         wrong.setdefault(reason, []).append(node)
     for reason, bad in wrong.items():
         yield Found("error", "munge", f"this host cannot decode its credential: {reason}", "the same key", _MENDS, bad)
@@ -132,4 +141,4 @@ def _lower(text: str) -> str:
     return text[:1].lower() + text[1:]
 
 
-CHECK = Check(judge=judge, probe=scripts(__file__, "node"), ask_controller=ask_controller)
+CHECK = Check(judge=judge, probe=scripts(__file__, "node"), ask_controller=ask_controller, wants=frozenset({"slurm"}))

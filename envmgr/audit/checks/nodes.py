@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
-from envmgr.audit.controller import Controller, SlurmView, slurm_view
+from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
 from envmgr.finding import Severity
 from envmgr.nodes import Reply, asleep, fold, slurm_names
@@ -28,14 +29,20 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - every 
     return {}
 
 
-def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
-    """Slurm's account of the nodes, and the addresses that this host has for names that are not the host's own."""
-    found = controller.slurm().facts()
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """node -> the addresses that this host has for a name that is not the host's own."""
+
+    of: Mapping[str, frozenset[str]]
+
+
+def ask_controller(controller: Controller, evidence: Evidence) -> Addresses:  # noqa: ARG001 - the resolver answers
+    found: dict[str, frozenset[str]] = {}
     for fleet in evidence.ways.values():
         for _, named, others in _hosts(fleet):
             if len(others) == 1 and not named:
-                found[f"addresses.{others[0]}"] = " ".join(sorted(_addresses(others[0])))
-    return found
+                found[others[0]] = _addresses(others[0])
+    return Addresses(found)
 
 
 def _addresses(node: str) -> frozenset[str]:
@@ -60,7 +67,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def _missing(evidence: Evidence) -> Iterator[Row]:
-    slurm = slurm_view(evidence.answers.get("nodes", {}))
+    slurm = evidence.slurm
     names = slurm_names(slurm.states, evidence.nodes)
     for way, fleet in evidence.ways.items():
         by_reason: dict[str, list[str]] = {}
@@ -191,7 +198,8 @@ def _hosts(fleet: Fleet) -> Iterator[tuple[str, list[str], list[str]]]:
 
 
 def _has_address(node: str, own: Facts, evidence: Evidence) -> bool:
-    known = set(evidence.answers.get("nodes", {}).get(f"addresses.{node}", "").split())
+    asked = evidence.answer(Addresses)
+    known = asked.of.get(node, frozenset()) if asked else frozenset()
     return any(a.startswith("127.") for a in known) or bool(known & set(own.get("addresses", "").split()))
 
 
@@ -200,4 +208,4 @@ def _short(name: str) -> str:
     return name if re.fullmatch(r"[0-9.]+|.*:.*", name) else name.partition(".")[0].lower()
 
 
-CHECK = Check(judge=judge, joins=True, probe=probe, ask_controller=ask_controller)
+CHECK = Check(judge=judge, joins=True, probe=probe, ask_controller=ask_controller, wants=frozenset({"slurm"}))

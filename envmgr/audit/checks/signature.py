@@ -12,6 +12,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envmgr.audit.controller import Controller
@@ -20,9 +21,9 @@ from envmgr.errors import EnvmgrError
 from envmgr.finding import Severity
 from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_STAMP, SIGNERS
 from envmgr.nodes import fold
-from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.publish.signature import signers_text
-from envmgr.publish.trust import FlipLook, look_at_current_flip, mend_of, severity_of
+from envmgr.publish.trust import FlipFault, FlipLook, look_at_current_flip, mend_of, severity_of
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import read_regular, sha256_bytes
 from envmgr.system.modes import closing
@@ -48,26 +49,38 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return {"node": of_key + assign(signature_limit=LATE) + script_text(__file__, "node.sh")}
 
 
-def ask_controller(controller: Controller, evidence: Evidence) -> Facts:
-    """`open` is what `signature.open` is of nodes; `fault.N` is a state, a path, the right generation and what is wrong, parted by tabs; `flip` is the number in force; `signers` the list's sha256."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Here:
+    """What this host has of keys and flips. `open_keys` are lines as `signature.open` of nodes.
+
+    `signers` is the sha256 of the site's list, or `unread` why it cannot be read; `faults` are those of the flip that is current, and
+    `flip` the number in force, empty where a newer generation is current.
+    """
+
+    open_keys: str = ""
+    signers: str = ""
+    unread: str = ""
+    faults: tuple[FlipFault, ...] = ()
+    flip: str = ""
+
+
+def ask_controller(controller: Controller, evidence: Evidence) -> Here:
     signing, published = evidence.site.signing, evidence.published
-    facts = {"open": open_keys(() if signing is None else signing.key_files)}
+    here = Here(open_keys=open_keys(() if signing is None else signing.key_files))
     if signing is None:
-        return facts
+        return here
     try:
         text = signers_text(signing)
-        facts["signers"] = sha256_bytes((text if text.endswith("\n") else f"{text}\n").encode())
+        here = replace(here, signers=sha256_bytes((text if text.endswith("\n") else f"{text}\n").encode()))
     except EnvmgrError as error:
-        facts["unread"] = error.message
-    if published is not None:
-        found = look_at_current_flip(Prefix(evidence.site.prefix), signing, controller.runner)
-        number, look = found or (None, FlipLook(None, "", ()))
-        facts |= {f"fault.{n}": f"{f.state}\t{f.path}\t{f.right or ''}\t{f.found}" for n, f in enumerate(look.faults)}
-        if (
-            number == published.record.number
-        ):  # else somebody published since the audit began: nodes may have come to either
-            facts["flip"] = str(look.sequence or "")
-    return facts
+        here = replace(here, unread=error.message)
+    if published is None:
+        return here
+    found = look_at_current_flip(Prefix(evidence.site.prefix), signing, controller.runner)
+    number, look = found or (None, FlipLook(None, "", ()))
+    # Another number: somebody published since the audit began, and nodes may have come to either.
+    flip = str(look.sequence or "") if number == published.record.number else ""
+    return replace(here, faults=look.faults, flip=flip)
 
 
 def open_keys(paths: Sequence[Path], home: str = _HOME) -> str:
@@ -101,7 +114,7 @@ def _open_keys(evidence: Evidence) -> Iterator[Row]:
     for lines, nodes in evidence.looked("signature").by_value("signature.open").items():
         for line in lines.splitlines():
             told.setdefault(line, []).extend(nodes)
-    for line in evidence.answers.get("signature", {}).get("open", "").splitlines():
+    for line in (evidence.answer(Here) or Here()).open_keys.splitlines():
         told.setdefault(line, [])
     for line, of in told.items():
         mode, _, path = line.partition(" ")
@@ -119,22 +132,21 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _open_keys(evidence)
     if evidence.site.signing is None:
         return
-    here = evidence.answers.get("signature", {})
-    if "unread" in here:
-        yield Found("error", "signing.allowed_signers", here["unread"], "the list of those who may sign")
-    faults = [here[key].split("\t", 3) for key in sorted(here) if key.startswith("fault.")]
-    right = next((int(number) for _, _, number, _ in faults if number), None)
-    for state, path, _, found in faults:
+    here = evidence.answer(Here) or Here()
+    if here.unread:
+        yield Found("error", "signing.allowed_signers", here.unread, "the list of those who may sign")
+    right = next((fault.right for fault in here.faults if fault.right), None)
+    for fault in here.faults:
         yield Found(
-            severity_of(state),
-            path,
-            f"{state}: {found}",
+            severity_of(fault.state),
+            fault.path,
+            f"{fault.state}: {fault.found}",
             "a flip that someone signed who may",
-            mend_of(state, [each for each, *_ in faults], right),
+            mend_of(fault.state, [each.state for each in here.faults], right),
         )
     fleet = evidence.looked("signature")
     for signers, nodes in fleet.by_value("signature.signers", default="").items():
-        if "signers" in here and signers != here["signers"]:
+        if here.signers and signers != here.signers:
             yield Found(
                 "error",
                 SIGNERS,
@@ -143,7 +155,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
                 f"`envmgr node-setup --apply --nodes {fold(nodes)}`; find out who changed it",
                 nodes,
             )
-    yield from _stamps(fleet, evidence, here.get("flip", ""))
+    yield from _stamps(fleet, evidence, here.flip)
 
 
 def _stamps(fleet: Fleet, evidence: Evidence, flip: str) -> Iterator[Row]:

@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 
 from envmgr.audit.comparing import drift, like
-from envmgr.audit.controller import Controller, SlurmView, answers_by_node, slurm_view
+from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.folding import other_parts, short
 from envmgr.audit.model import Check, Evidence, Found, Row, scripts
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Severity
 from envmgr.modules.nodesetup import SLURM_LINE, open_hint
 from envmgr.nodes import fold, in_words, node_hosts, slurm_names
-from envmgr.probe.model import Facts
 
 # Source: sinfo(1), NODE STATE CODES; what follows the word: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"
@@ -51,19 +51,22 @@ _SEVERITIES: Mapping[str, Severity] = {
 }
 
 
-def ask_controller(controller: Controller, evidence: Evidence) -> Facts:  # noqa: ARG001 - whatever nodes say
-    view = controller.slurm()
-    found = view.facts()
-    if view.states:
+@dataclass(frozen=True, slots=True)
+class Hosts:
+    """node -> the host name that Slurm has for it."""
+
+    names: Mapping[str, str]
+
+
+def ask_controller(controller: Controller, evidence: Evidence) -> Hosts:
+    if evidence.slurm.states:
         with suppress(EnvmgrError):  # sinfo has just answered; without it hosts are not compared
-            found |= {
-                f"host.{node}": host for node, host in node_hosts(controller.runner, timeout=controller.left).items()
-            }
-    return found
+            return Hosts(node_hosts(controller.runner, timeout=controller.left))
+    return Hosts({})
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:
-    slurm = slurm_view(evidence.answers.get("slurm", {}))
+    slurm = evidence.slurm
     if slurm.broken:
         yield Found(
             "error",
@@ -97,7 +100,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Iterator[Row]:
     """Not where slurmd was told its name (`slurmd -N`): it does not ask the host."""
-    known = answers_by_node(evidence.answers.get("slurm", {}), "host.")
+    known = asked.names if (asked := evidence.answer(Hosts)) else {}
     fleet = evidence.fleet
     named = frozenset(fleet.by_value("slurm.named").get("yes", ()))
     for node, name in names.items():
@@ -228,4 +231,4 @@ def _strangers(evidence: Evidence, slurm: SlurmView, names: Mapping[str, str]) -
     ]
 
 
-CHECK = Check(judge=judge, probe=scripts(__file__, "node"), ask_controller=ask_controller)
+CHECK = Check(judge=judge, probe=scripts(__file__, "node"), ask_controller=ask_controller, wants=frozenset({"slurm"}))

@@ -76,7 +76,7 @@ def test_cores_of_slurmd_and_the_home_are_compared() -> None:
 
 def test_munge_that_users_cannot_reach() -> None:
     given = evidence(
-        {"c1": {}, "c2": {"munge.user_failed": "Socket communication error"}}, asked_here={"munge": {"used": "yes"}}
+        {"c1": {}, "c2": {"munge.user_failed": "Socket communication error"}}, asked_here={"munge": munge.Decoded({})}
     )
     (line,) = told(munge, given)
     assert line.startswith("error c2: munge: `munge -n` fails for alice, not for root: Socket communication error")

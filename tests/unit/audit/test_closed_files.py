@@ -150,7 +150,7 @@ def findings(check: Check, path: str) -> Iterator[Finding]:
             looked,
             entries={"hello/1.0": Requires()},
             asked=((LOGIN, "user", "ssh"),),
-            asked_here={"munge": {"used": "yes"}},
+            asked_here={"munge": munge.Decoded({})},
         )
         yield from found(check, given)
         yield from terminal_findings(given)
@@ -476,7 +476,7 @@ def test_open_key_of_many_nodes_is_told_once() -> None:
     said = {"signature.looked.node": "yes", "signature.open": "644 /k"}
     given = evidence(
         {"c1": said, "c2": {**said, "signature.open": "640 /etc/envmgr/x\n644 /k"}},
-        asked_here={"signature": {"open": "644 /k"}},
+        asked_here={"signature": signature.Here(open_keys="644 /k")},
     )
     told = sorted((finding.where, finding.nodes) for finding in found(signature, given))
     assert told == [("/etc/envmgr/x", "c2"), ("/k", "c[1-2]")]

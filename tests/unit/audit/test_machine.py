@@ -13,7 +13,7 @@ from hypothesis import given as given_that
 from hypothesis import strategies as st
 
 from envmgr.audit.checks import accounts, clock, mount, munge, slurm, space
-from envmgr.audit.controller import Controller, SlurmView
+from envmgr.audit.controller import Controller
 from envmgr.nodes import NodeSets, Reply
 from envmgr.probe.shell import read_answer
 from envmgr.system.run import Runner
@@ -179,7 +179,7 @@ def test_munge_findings() -> None:
         {"c1": {}, "c2": {}, "c3": {"munge.failed": "Failed to access socket"}},
         own=own,
         slurm=IDLE,
-        asked_here={"munge": {"wrong.c2": "invalid credential"}},
+        asked_here={"munge": munge.Decoded({"c2": "invalid credential"})},
     )
     assert told(munge, given) == [
         (
@@ -207,9 +207,8 @@ def test_credentials_are_decoded_side_by_side_and_what_was_not_is_no_fault_of_it
     own = {f"c{n}": {"munge.credential": f"MUNGE:c{n}:"} for n in range(1, 5)}
     given = evidence({node: {} for node in own}, own=own, slurm=IDLE)
     controller = Controller(Runner(), NodeSets(site(), Runner(), 1.0), jobs=False, end=time.monotonic() + 60)
-    monkeypatch.setattr(Controller, "slurm", lambda _self: SlurmView(IDLE))
     found = munge.ask_controller(controller, given)
-    assert found == {"used": "yes", "undecoded": "c4", "wrong.c3": "invalid credential"}
+    assert found == munge.Decoded({"c3": "invalid credential"}, ("c4",))
     assert [line.partition(" | ")[0] for line in told(munge, replace(given, answers={"munge": found}))] == [
         "note : munge on this host: not looked at: what c4 sent was not decoded in 20 s",
         "error c3: munge: this host cannot decode its credential: invalid credential",

@@ -71,7 +71,9 @@ def test_hosts_that_write_are_told_and_nodes_that_only_read_are_not() -> None:
     here = {"mount.type": "fuse.nfs3", "mount.source": "fs1:/sw"}
     assert findings(nodes) == []
     rest = f"locks that all hosts share which write there | {LOCKS_HINT}"
-    assert findings(nodes, asked_here={"mount": {"writable": "c2"}}) == [f"warning c2: /sw: {SURE[1]} | {rest}"]
+    assert findings(nodes, asked_here={"mount": mount.Writable(frozenset({"c2"}))}) == [
+        f"warning c2: /sw: {SURE[1]} | {rest}"
+    ]
     assert findings(nodes, controller=here) == [f"note : /sw: {MAY[1]} | {rest}"]
 
 

@@ -210,6 +210,6 @@ def test_host_name_that_is_not_slurms_is_told_but_of_a_slurmd_that_was_told_its_
         {"c1": {}, "c2": {"slurm.named": "yes"}},
         slurm=states,
         own={"c1": {"host": "old1"}, "c2": {"host": "old2.example"}},
-        asked_here={"slurm": {"host.c1": "c1", "host.c2": "c2"}},
+        asked_here={"slurm": slurm.Hosts({"c1": "c1", "c2": "c2"})},
     )
     assert [line.split(" | ")[0] for line in told(slurm, given)] == ["warning c1: Slurm: the host calls itself old1"]

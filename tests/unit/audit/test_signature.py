@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from envmgr.audit.checks import signature
-from envmgr.publish.trust import mend_of
+from envmgr.publish.trust import FlipFault, mend_of
 from envmgr.system.resources import shipped
 from tests.helpers.evidence import evidence, told
 
 SIGNS = {"signing": {"allowed_signers": "allowed_signers"}}
-HERE = {"flip": "7", "signers": "a" * 64}
+HERE = signature.Here(flip="7", signers="a" * 64)
 STAMP = "/var/lib/envmgr/flip"
 SET_UP = "`envmgr node-setup --apply --nodes c2` puts it there, and runs it"
 TIMER = "does its timer run? `systemctl status envmgr-flip.timer` on the node, or cron; by hand, as root: `/etc/envmgr/node/check-flip`"
@@ -30,7 +31,7 @@ def node(**facts: str) -> dict[str, str]:
 
 
 def findings(
-    *answers: dict[str, str], here: Mapping[str, str] = HERE, settings: Mapping[str, Any] = SIGNS, **more: Any
+    *answers: dict[str, str], here: signature.Here = HERE, settings: Mapping[str, Any] = SIGNS, **more: Any
 ) -> list[str]:
     nodes = {f"c{n}": facts for n, facts in enumerate(answers, 1)}
     return told(signature, evidence(nodes, settings=settings, asked_here={"signature": here}, **more))
@@ -46,11 +47,8 @@ def test_a_site_that_does_not_sign_is_not_asked() -> None:
 
 
 def test_what_this_host_found_is_told_of_no_node() -> None:
-    here = {
-        **HERE,
-        "fault.0": "replayed\tflips/000003.json\t5\tflip 3 is in force, and\tflip 7 came after it",
-        "fault.1": "expired\tx\t\told",
-    }
+    replayed = FlipFault("replayed", "flips/000003.json", "flip 3 is in force, and\tflip 7 came after it", 5)
+    here = replace(HERE, faults=(replayed, FlipFault("expired", "x", "old")))
     assert findings(node(), here=here) == [
         f"error : flips/000003.json: replayed: flip 3 is in force, and\tflip 7 came after it | a flip that someone signed who may | {mend_of('replayed', right=5)}",
         f"warning : x: expired: old | a flip that someone signed who may | {mend_of('expired', ['replayed'], 5)}",
@@ -58,7 +56,7 @@ def test_what_this_host_found_is_told_of_no_node() -> None:
 
 
 def test_a_list_of_signers_that_cannot_be_read_is_told() -> None:
-    assert findings(node(), here={"flip": "7", "unread": "no list"}) == [
+    assert findings(node(), here=signature.Here(flip="7", unread="no list")) == [
         "error : signing.allowed_signers: no list | the list of those who may sign"
     ]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from envmgr.audit.gather import AuditRequest, Via, gather
+from envmgr.audit.gather import gather
 from envmgr.audit.judge import judge
+from envmgr.audit.model import AuditRequest, Via
 
 __all__ = ["AuditRequest", "Via", "gather", "judge"]

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 from envmgr.audit.ask import Asker, log_part, nodes_to_ask, read_logs, where_nothing_hangs
 from envmgr.audit.baseline import Baseline
@@ -27,7 +26,7 @@ from envmgr.audit.expected import (
 from envmgr.audit.gpu_jobs import ask_gpu_jobs
 from envmgr.audit.hardware_kinds import groups_by_kind
 from envmgr.audit.judge import Trace
-from envmgr.audit.model import AuditPlan, Check, Evidence, Want, audit_parts, standing_alone
+from envmgr.audit.model import AuditPlan, AuditRequest, Check, Evidence, Want, audit_parts, standing_alone
 from envmgr.audit.shared_shell import expected_effects
 from envmgr.audit.trace import TraceQuestion, Traces, nodes_to_trace, read_traces, trace_part
 from envmgr.catalog.site import Site
@@ -43,29 +42,6 @@ from envmgr.store.prefix import Prefix
 from envmgr.system.detached import run_detached
 from envmgr.system.run import Runner
 from envmgr.system.usernames import own_name
-
-Via = Literal["ssh", "slurm", "both"]
-
-
-@dataclass(frozen=True, slots=True)
-class AuditRequest:
-    """What to audit. `nodes` is a node set, None for all groups of the site.
-
-    `reference` is one of them that is right where nodes differ, empty for none. Empty `contexts` are all of `via`; empty
-    `modules` are a sample; with `deep`, files of its installs are hashed on the nodes. `published`: for what is published alone.
-    With a `baseline`, what it has is right; not `drawn`: samples are the same each day. Times are wall-clock seconds.
-    """
-
-    nodes: str | None
-    via: Via
-    contexts: tuple[str, ...] = ()
-    modules: tuple[str, ...] = ()
-    deep: bool = False
-    reference: str = ""
-    published: bool = False
-    baseline: Baseline | None = None
-    drawn: bool = True
-    deadline: float = 600
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +59,16 @@ def gather(
     lmod: Lmod | None,
     runner: Runner,
     reporter: Reporter,
+    baseline: Baseline | None = None,
 ) -> Gathered:
-    """Ask the nodes. Ends within `request.deadline` and a few seconds, whatever hangs where.
+    """Ask the nodes; `baseline` is that of the request. Ends within the site's deadline and a few seconds, whatever hangs where.
 
     Raises:
         InputError: unknown nodes, contexts or entries; `unknown-node` for the reference.
         EnvmgrError: the published generation is damaged, groups cannot be read.
     """
-    ways: tuple[Way, ...] = ("ssh", "slurm") if request.via == "both" else (request.via,)
+    via = request.via or site.transport.via
+    ways: tuple[Way, ...] = ("ssh", "slurm") if via == "both" else (via,)
     user, accounts = _accounts(site)
     plan = AuditPlan(
         prefix=str(site.prefix),
@@ -98,15 +76,15 @@ def gather(
         build_user=site.build_user or "",
         accounts=accounts,
         site=site,
+        request=request,
         seconds=part_seconds(site.transport.node_timeout),
         contexts=choose_contexts(request.contexts, ways),
         init=str(lmod.package / "init") if lmod else "",
         shells=(*site.audit.shells, *request.contexts),
-        deep=request.deep,
-        day=int(time.time() // 86400) if request.drawn else 0,
+        day=int(time.time() // 86400) if request.drawn and not (request.baseline or request.save_baseline) else 0,
     )
-    asker = Asker(site, runner, reporter, time.monotonic() + request.deadline)
-    sets = NodeSets(site, runner, request.deadline)
+    asker = Asker(site, runner, reporter, time.monotonic() + site.transport.deadline)
+    sets = NodeSets(site, runner, site.transport.deadline)
     nodes = sets.resolve(request.nodes)
     if request.reference and request.reference not in nodes:
         raise InputError(
@@ -115,14 +93,13 @@ def gather(
             context=fold(nodes),
             hint="`--reference` names one of them; `--nodes` may add it",
         )
-    asking = _Asking(
-        asker, checks, sets, nodes, ways, request.modules, lmod, request.deep, request.reference, request.baseline
-    )
+    asking = _Asking(request, asker, checks, sets, nodes, ways, lmod, baseline)
     controller = look_here(plan, runner, asker.left)
     prefix = Prefix(site.prefix)
     published = read_published(prefix, runner, asker.left) if controller["gate"] == "ok" else None
-    if _stands_alone(controller, site) and not request.published:
-        plan = replace(plan, alone=True, modules=request.modules)
+    of_published = any("published" in checks[name.replace("_", "-")].wants for name in request.checks)
+    if _stands_alone(controller, site) and not of_published:
+        plan = replace(plan, alone=True)
         asking = replace(asking, checks=standing_alone(checks))
         controller = look_here(plan, runner, asker.left)
     evidence = asking.evidence(plan, published, controller)
@@ -146,15 +123,13 @@ def _stands_alone(controller: Facts, site: Site) -> bool:
 class _Asking:
     """Asks the nodes `ways`, and this host; may be done again for another published generation."""
 
+    request: AuditRequest
     asker: Asker
     checks: Mapping[str, Check]
     sets: NodeSets
     nodes: tuple[str, ...]
     ways: Sequence[Way]
-    modules: Sequence[str]
     lmod: Lmod | None
-    deep: bool
-    reference: str
     baseline: Baseline | None
 
     def evidence(self, plan: AuditPlan, published: PublishedGeneration | None, controller: Facts) -> Evidence:
@@ -209,7 +184,6 @@ class _Asking:
             controller=controller,
             groups=self._groups(),
             login=self._login(),
-            reference=self.reference,
             alone=plan.alone
             and not any("current" in group.facts for fleet in found.values() for group in fleet.groups),
             baseline=self.baseline,
@@ -249,7 +223,7 @@ class _Asking:
         return read_traces(self.asker.ssh(nodes_to_trace(asked), script, None, label="tracing shells that differ"))
 
     def _with_published(self, plan: AuditPlan, published: PublishedGeneration) -> AuditPlan:
-        samples = choose_samples(self.modules, published)
+        samples = choose_samples(self.request.modules, published)
         roots = {name: published.specs[name].root for name in samples}
         installs: tuple[ExpectedInstall, ...] = ()
         if self._want("installs"):
@@ -257,7 +231,7 @@ class _Asking:
                 Prefix(self.asker.site.prefix),
                 published.record.entries,
                 published.specs,
-                samples if self.deep else (),
+                samples if self.request.deep else (),
                 self.asker.runner,
                 self.asker.left,
             )

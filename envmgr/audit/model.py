@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal, TypeVar
 
 from envmgr.audit.baseline import Baseline, Compared
@@ -17,6 +18,33 @@ from envmgr.probe.prefix import mount_facts
 from envmgr.probe.shell import looked_key
 from envmgr.system.shelltext import assign, script_text
 
+Via = Literal["ssh", "slurm", "both"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditRequest:
+    """What to audit, as it was asked for. `nodes` is a node set, None for all groups of the site; `via` None is the site's own way.
+
+    `reference` is one of the nodes that is right where nodes differ, empty for none; `user` the ordinary user instead of the site's. Empty
+    `contexts` are all of `via`, empty `modules` a sample, empty `checks` all. With `deep`, files of installs are hashed on the nodes. With
+    `baseline`, a file that an earlier audit wrote to `save_baseline`, nodes are right that have what they had then; with either, or without
+    `drawn`, samples are the same each day. Times are wall-clock seconds, None for the site's.
+    """
+
+    nodes: str | None = None
+    via: Via | None = None
+    contexts: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    deep: bool = False
+    reference: str = ""
+    user: str | None = None
+    baseline: Path | None = None
+    save_baseline: Path | None = None
+    node_timeout: float | None = None
+    deadline: float | None = None
+    drawn: bool = True
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPlan(ProbePlan):
@@ -24,20 +52,28 @@ class AuditPlan(ProbePlan):
 
     `samples` are the entries looked at closely; `loads` maps an entry to the environment that loading it gives here; `roots`
     maps it to its install's folder. `installs` are those of all published entries. `peers` maps names of the asked nodes, of many a
-    part, to their addresses on this host. `deep` looks at more of everything; `day`, a
-    number, draws samples that are others tomorrow; `modules` are those of others that are loaded whatever is drawn.
+    part, to their addresses on this host. `day`, a number, draws samples that are others tomorrow.
     """
 
     site: Site
+    request: AuditRequest = AuditRequest()
     number: int | None = None
     samples: tuple[str, ...] = ()
     loads: Mapping[str, str] = field(default_factory=dict)
     roots: Mapping[str, str] = field(default_factory=dict)
     installs: tuple[ExpectedInstall, ...] = ()
     peers: Mapping[str, str] = field(default_factory=dict)
-    deep: bool = False
     day: int = 0
-    modules: tuple[str, ...] = ()
+
+    @property
+    def deep(self) -> bool:
+        """Whether more of everything is looked at."""
+        return self.request.deep
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The modules that other tools made, and that are loaded whatever is drawn."""
+        return self.request.modules if self.alone else ()
 
     @property
     def generation(self) -> str:
@@ -58,7 +94,7 @@ class Evidence:
 
     `published` is None where the controller could not read it. `controller` is what the probe tells of this host, `answers` is
     check -> what its own question to this host found. `groups` are the site's node groups with their nodes, `login` its login
-    nodes; `kinds` are groups by hardware, where there is no site that has groups; `reference` is a node that is right whatever others have, empty for none. `traces` are who set what in shells that differ;
+    nodes; `kinds` are groups by hardware, where there is no site that has groups;
     `logs` is node -> slurmd's first error, where a job ended without an answer. `gpu_jobs` are the answers of jobs that asked for a
     GPU, of nodes that hide theirs otherwise, each with a reply; None where no node does. `alone`: nothing is published, here or on any node, and users
     load modules of others alone. With a `baseline`, nodes are right that have what it has; what is compared goes into `notebook`.
@@ -78,7 +114,6 @@ class Evidence:
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     kinds: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     login: frozenset[str] = frozenset()
-    reference: str = ""
     logs: Mapping[str, str] = field(default_factory=dict)
     gpu_jobs: Fleet | None = None
     alone: bool = False
@@ -104,6 +139,11 @@ class Evidence:
         """The answer to the check's own question to this host; None where it was not asked."""
         found = self.answers.get(self.check)
         return found if isinstance(found, kind) else None
+
+    @property
+    def reference(self) -> str:
+        """The node that is right whatever others have, empty for none."""
+        return self.plan.request.reference
 
     def looked(self, part: str) -> Fleet:
         """The answers of nodes on which what a check looks at outside of shells was looked at, to its end."""

@@ -166,6 +166,7 @@ def audit(
     In every kind of shell and job, against the published generation and node against node. Exits 0 when all is well,
     1 with findings, 3 when it could not audit.
     """
+    from envmgr.audit.model import AuditRequest
     from envmgr.cli.report_file import refuse_missing_folder
     from envmgr.cli.text.audit import show_audit, show_explain
     from envmgr.commands.audit import audit_nodes, explain_check
@@ -176,22 +177,21 @@ def audit(
     if explain is not None:
         return shown(explain_check(explain), show_explain)
     ctx = open_context(site, fmt, told=False, anywhere=True)
-    result = audit_nodes(
-        ctx,
+    request = AuditRequest(
         nodes=nodes,
         via=None if via is None else via.value,
-        contexts=context or (),
-        modules=modules or (),
-        checks=check or (),
+        contexts=tuple(context or ()),
+        modules=tuple(modules or ()),
+        checks=tuple(check or ()),
         deep=deep,
-        reference=reference,
+        reference=reference or "",
         user=user,
         baseline=baseline,
         save_baseline=save_baseline,
         node_timeout=node_timeout,
         deadline=deadline,
     )
-    return shown(result, show_audit)
+    return shown(audit_nodes(ctx, request), show_audit)
 
 
 @verb

@@ -78,7 +78,7 @@ def adopt(
     checks: dict[str, Check] = {each: get_check(each) for each in _CHECKS}
     checks["inventory"] = inventory.CHECK
     site = with_user(ctx.site, user, ctx.environ)
-    request = AuditRequest(nodes=nodes, via=via or site.transport.via, drawn=False, deadline=site.transport.deadline)
+    request = AuditRequest(nodes=nodes, via=via, drawn=False)
     evidence = gather(request, checks, site, lmod, ctx.runner, ctx.reporter).evidence
     found = tuple(_modules(evidence, _entries(ctx)))
     answered = evidence.fleet.nodes

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from envmgr.audit import AuditRequest, Via, gather, judge
+from envmgr.audit import AuditRequest, gather, judge
 from envmgr.audit.baseline import baseline_text, read_baseline
 from envmgr.audit.checks import all_checks, get_check
 from envmgr.audit.judge import Judged, asked
@@ -78,59 +78,30 @@ class ExplainResult(Result):
     text: str
 
 
-def audit_nodes(
-    ctx: Context,
-    *,
-    nodes: str | None = None,
-    via: Via | None = None,
-    contexts: Sequence[str] = (),
-    modules: Sequence[str] = (),
-    checks: Sequence[str] = (),
-    deep: bool = False,
-    reference: str | None = None,
-    user: str | None = None,
-    baseline: Path | None = None,
-    save_baseline: Path | None = None,
-    node_timeout: float | None = None,
-    deadline: float | None = None,
-) -> AuditResult:
-    """Audit `nodes` (a node set; None is all groups of the site); `deep` hashes files of installs there.
-
-    `reference` is a node that is right where nodes differ; `user` the ordinary user, instead of the site's. With `baseline`, a
-    file that an earlier audit wrote to `save_baseline`, nodes are right that have what they had then. Times are wall-clock seconds.
+def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
+    """Audit the nodes.
 
     Raises:
-        InputError: unknown nodes, contexts, entries or checks.
+        InputError: unknown nodes, contexts, entries or checks; `audit-options`.
         EnvmgrError: the published generation is damaged, groups cannot be read.
     """
-    if baseline is not None and reference:
+    if request.baseline is not None and request.reference:
         raise InputError("audit-options", "--baseline and --reference each say what is right", hint="take one of them")
     began = time.monotonic()
-    site = with_user(_with_times(ctx.site, node_timeout, deadline), user, ctx.environ)
-    chosen = _checks([*checks, "software"] if deep and checks else checks)
-    request = AuditRequest(
-        nodes=nodes,
-        via=via or site.transport.via,
-        contexts=tuple(contexts),
-        modules=tuple(modules),
-        deep=deep,
-        reference=reference or "",
-        baseline=None if baseline is None else read_baseline(baseline),
-        drawn=baseline is None and save_baseline is None,
-        published=any("published" in chosen[name].wants for name in _names(checks)),
-        deadline=site.transport.deadline,
-    )
-    if request.via != "ssh":
+    site = with_user(_with_times(ctx.site, request.node_timeout, request.deadline), request.user, ctx.environ)
+    chosen = _checks([*request.checks, "software"] if request.deep and request.checks else request.checks)
+    baseline = None if request.baseline is None else read_baseline(request.baseline)
+    if (request.via or site.transport.via) != "ssh":
         _can_send_jobs(site)
-    gathered = gather(request, chosen, site, _lmod(ctx), ctx.runner, ctx.reporter)
+    gathered = gather(request, chosen, site, _lmod(ctx), ctx.runner, ctx.reporter, baseline)
     evidence = gathered.evidence
     if evidence.plan.alone:
         chosen = standing_alone(chosen)  # the others were not asked
     judged = judge(evidence, chosen, gathered.trace)
     if BY in chosen:
         _keep_facts(ctx, evidence, max(2.0, site.transport.deadline - (time.monotonic() - began)))
-    if save_baseline is not None:
-        _save(ctx, save_baseline, evidence, judged, chosen)
+    if request.save_baseline is not None:
+        _save(ctx, request.save_baseline, evidence, judged, chosen)
     published = evidence.published
     return AuditResult(
         generation=published.record.number if published else None,

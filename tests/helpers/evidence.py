@@ -14,7 +14,7 @@ from envmgr.audit.comparing import drift
 from envmgr.audit.controller import SlurmView
 from envmgr.audit.expected import ExpectedInstall, PublishedGeneration
 from envmgr.audit.judge import findings_of, questions_of, rows_of
-from envmgr.audit.model import AuditPlan, Check, Evidence, audit_parts
+from envmgr.audit.model import AuditPlan, AuditRequest, Check, Evidence, audit_parts
 from envmgr.audit.trace import TraceQuestion, Traces
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site, _resolve
@@ -97,6 +97,7 @@ def evidence(
     slurm: Mapping[str, tuple[str, str]] | None = None,
     slurm_broken: str = "",
     asked_here: Mapping[str, object] | None = None,
+    request: AuditRequest | None = None,
     **more: Any,
 ) -> Evidence:
     """`answers` is node -> facts; nodes with equal facts become one group, as a real audit folds them.
@@ -117,7 +118,11 @@ def evidence(
         ExpectedInstall(entry, f"/sw/store/{entry}", "bin/run", "bin/run") for entry in sorted(entries or {})
     )
     plan = audit_plan(
-        where, samples=samples, roots={entry: f"/sw/store/{entry}" for entry in samples}, installs=installs
+        where,
+        samples=samples,
+        roots={entry: f"/sw/store/{entry}" for entry in samples},
+        installs=installs,
+        request=request or AuditRequest(),
     )
     fleet = Fleet(groups, own or {}, replies | {reply.node: reply for reply in lost}, lost)
     nodes = (*answers, *missing)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from envmgr.audit.checks import contexts, loading, mount, resolution
 from envmgr.audit.comparing import Comparison, Outlier, compare
-from envmgr.audit.model import Evidence
+from envmgr.audit.model import AuditRequest, Evidence
 from envmgr.catalog.recipe import Requires
 from envmgr.nodes import expand
 from envmgr.probe.model import CONTEXTS
@@ -72,7 +72,7 @@ def test_groups_that_differ_accuse_nobody() -> None:
 
 
 def test_reference_is_right_whatever_others_have() -> None:
-    given = fleet(reference="c2")
+    given = fleet(request=AuditRequest(reference="c2"))
     assert findings({"c1": "a", "c2": "b", "c3": "a"}, given) == [("c[1,3]", "a", "")]
     assert compare(by_value({"c1": "a", "c2": "b"}), given) == Comparison((Outlier("a", ("c1",), "b", ("c2",)),))
 

@@ -165,6 +165,30 @@ def call_worker(
     )
 
 
+def promised_by_worker(
+    module: str,
+    request: Mapping[str, object],
+    wheels: int,
+    label: str,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    failure: Failure,
+) -> dict[str, str]:
+    """Let a worker unpack wheels, with a bar for them; return path -> sha256, as the wheels promise their files."""
+    promised: dict[str, str] = {}
+    with ExitStack() as stack:
+        bars = WorkerBars("unpack", "wheels", wheels, label, reporter, stack)
+
+        def on_event(event: Event) -> None:
+            if event["event"] == "promised":
+                promised.update(event["files"])
+            bars.on_event(event)
+
+        call_worker(module, request, runner, reporter, failure=failure, on_event=on_event, name="wheels")
+    return promised
+
+
 def bring(
     downloads: Iterable[Download],
     cache: Path,

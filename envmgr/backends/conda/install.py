@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 from envmgr.backends.conda.activate import capture_activation
@@ -14,15 +14,12 @@ from envmgr.backends.conda.lock import UNPACKED, AddedWheels, CondaLock, LockedP
 from envmgr.backends.conda.settings import Channel, channels_of
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given
-from envmgr.downloads.client import DownloadBar, Event, WorkerBars, bring, call_worker
+from envmgr.downloads.client import DownloadBar, WorkerBars, bring, promised_by_worker
 from envmgr.report import Reporter
-from envmgr.store.landing import clear, land
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.path_folders import path_environment
 from envmgr.store.prefix import Install, Prefix
-from envmgr.store.tree import make_read_only
-from envmgr.system.files import explain_os_error, group_id
-from envmgr.system.pythons import mark_pythons
+from envmgr.store.staged_install import staged_install
 from envmgr.system.run import Runner
 from envmgr.wheels.fetch import fetch_wheels
 from envmgr.wheels.files import require_answer
@@ -46,37 +43,24 @@ def install_lock(
 
     On any failure neither staging nor a half install stays; what was downloaded stays in the cache, checked.
     """
-    install.check_length()
-    clear(install)  # left by a kill, before the rename or between that and the manifest; we hold this install's lock
-    try:
-        with explain_os_error(install.staging):
-            install.staging.parent.mkdir(parents=True, exist_ok=True)
-            site_cache = package_cache(install.prefix)
-            site_cache.mkdir(parents=True, exist_ok=True)
-            if lock.added is not None:
-                fetch_wheels(lock.added, str(install.entry), site, runner, reporter, given={})
-                _require_wheels(lock.added, wanted, install)
-            with ExitStack() as stack:
-                label = str(install.entry)
-                downloads = DownloadBar({p.name: p.size for p in lock.packages}, label, reporter, stack)
-                bars = WorkerBars("link", "packages", len(lock.packages), label, reporter, stack, downloads)
-                request = _request(lock, wanted, accepts, install, site, jobs)
-                call_rattler(request, runner, reporter, failure=failure_for(label, site), on_event=bars.on_event)
-            expected = promised_files(install.staging)
-            if lock.added is not None:
-                expected |= _add_wheels(lock.added, wanted, install, runner, reporter, jobs=jobs)
-            if PYTHON in lock.versions and (install.layout or 0) >= MARKED:
-                for mark in mark_pythons(install.staging):
-                    expected.pop(mark, None)  # a package's own
-            make_read_only(install.staging, group=group_id(site.policies.group), mask=site.policies.mask)
-            land(install)
+    has_python = PYTHON in lock.versions and (install.layout or 0) >= MARKED
+    with staged_install(install, site, marks=has_python) as staged:
+        package_cache(install.prefix).mkdir(parents=True, exist_ok=True)
+        if lock.added is not None:
+            fetch_wheels(lock.added, str(install.entry), site, runner, reporter, given={})
+            _require_wheels(lock.added, wanted, install)
+        with ExitStack() as stack:
+            label = str(install.entry)
+            downloads = DownloadBar({p.name: p.size for p in lock.packages}, label, reporter, stack)
+            bars = WorkerBars("link", "packages", len(lock.packages), label, reporter, stack, downloads)
+            request = _request(lock, wanted, accepts, install, site, jobs)
+            call_rattler(request, runner, reporter, failure=failure_for(label, site), on_event=bars.on_event)
+        staged.promised |= promised_files(staged.folder)
+        if lock.added is not None:
+            staged.promised |= _add_wheels(lock.added, wanted, install, runner, reporter, jobs=jobs)
+        staged.land()  # activation scripts run at the final path
         facts = _facts(install.path, lock, runner, reporter)
-    except BaseException:
-        with suppress(OSError):  # what went wrong first is what is told; the next run cleans up
-            clear(install)
-            install.path.parent.rmdir()  # only an empty one goes
-        raise
-    return facts, expected
+    return facts, staged.promised
 
 
 def download_places(package: LockedPackage, channels: Collection[Channel]) -> list[str]:
@@ -152,25 +136,15 @@ def _add_wheels(
         "cache": str(cache),
         "jobs": jobs,
     }
-    expected: dict[str, str] = {}
-    with ExitStack() as stack:
-        bars = WorkerBars("unpack", "wheels", len(added.wheels), str(install.entry), reporter, stack)
-
-        def on_event(event: Event) -> None:
-            if event["event"] == "promised":
-                expected.update(event["files"])
-            bars.on_event(event)
-
-        call_worker(
-            "envmgr.backends.conda.add",
-            request,
-            runner,
-            reporter,
-            failure=failure_of_added,
-            on_event=on_event,
-            name="wheels",
-        )
-    return expected
+    return promised_by_worker(
+        "envmgr.backends.conda.add",
+        request,
+        len(added.wheels),
+        str(install.entry),
+        runner,
+        reporter,
+        failure=failure_of_added,
+    )
 
 
 def _facts(root: Path, lock: CondaLock, runner: Runner, reporter: Reporter) -> InstallFacts:

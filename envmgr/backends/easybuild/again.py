@@ -11,8 +11,8 @@ from pathlib import Path
 
 from envmgr.backends.easybuild.folders import module_file
 from envmgr.errors import EnvmgrError
-from envmgr.store.landing import land
 from envmgr.store.prefix import Install
+from envmgr.store.staged_install import land
 from envmgr.system.files import atomic_write, read_regular
 from envmgr.system.locks import file_lock
 from envmgr.system.openat import change, remove_below

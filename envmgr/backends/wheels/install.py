@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
@@ -12,15 +11,12 @@ from envmgr.backends.wheels.input import Wanted
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.backends.wheels.source.making import made_wheels
 from envmgr.catalog.site import Site
-from envmgr.downloads.client import Event, WorkerBars, call_worker
+from envmgr.downloads.client import promised_by_worker
 from envmgr.report import Reporter
-from envmgr.store.landing import clear, land
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.path_folders import path_environment
 from envmgr.store.prefix import Install, Item
-from envmgr.store.tree import make_read_only
-from envmgr.system.files import explain_os_error, group_id
-from envmgr.system.pythons import mark_pythons
+from envmgr.store.staged_install import staged_install
 from envmgr.system.run import Runner
 from envmgr.wheels.fetch import fetch_wheels
 from envmgr.wheels.files import require_answer
@@ -46,36 +42,25 @@ def install_lock(
     the cache, checked.
     """
     install = item.install
-    install.check_length()
-    clear(install)  # left by a kill, before the rename or between that and the manifest; we hold this install's lock
-    fetch_wheels(lock, str(install.entry), site, runner, reporter, given={})
     below = item.needs[0] if item.needs else None
     cache = wheel_cache(install.prefix)
     files = {wheel.name: cache / wheel.sha256 / wheel.file for wheel in lock.wheels}
-    require_answer(wanted, lock.parts, files, base.version, install.entry)  # before a source is built with any of it
-    try:
-        with (
-            explain_os_error(install.staging),
-            made_wheels(lock, wanted, base, recipe, item, site, runner, reporter, jobs=jobs) as made,
-        ):
+    with staged_install(install, site) as staged:
+        fetch_wheels(lock, str(install.entry), site, runner, reporter, given={})
+        require_answer(
+            wanted, lock.parts, files, base.version, install.entry
+        )  # before a source is built with any of it
+        with made_wheels(lock, wanted, base, recipe, item, site, runner, reporter, jobs=jobs) as made:
             built = dict(zip([sdist.name for sdist in lock.sdists], [each.path for each in made], strict=True))
             require_answer(wanted, lock.parts, files | built, base.version, install.entry)
-            install.staging.mkdir(parents=True)
+            staged.folder.mkdir()
             wheels = [*files.values(), *built.values()]
-            expected = _run_worker(wheels, base, below, install, runner, reporter, jobs=jobs)
-            for mark in mark_pythons(install.staging):
-                expected.pop(mark, None)
-            make_read_only(install.staging, group=group_id(site.policies.group), mask=site.policies.mask)
-            land(install)
-    except BaseException:
-        with suppress(OSError):  # what went wrong first is what is told; the next run cleans up
-            clear(install)
-            install.path.parent.rmdir()  # only an empty one goes
-        raise
+            staged.promised |= _run_worker(wheels, base, below, install, runner, reporter, jobs=jobs)
+            staged.land()
     facts = InstallFacts(
         environment=path_environment(install.path), python=base.minor, needs=() if below is None else (below.relative,)
     )
-    return facts, expected, tuple(each.record for each in made)
+    return facts, staged.promised, tuple(each.record for each in made)
 
 
 def _run_worker(
@@ -98,22 +83,6 @@ def _run_worker(
         "cache": str(wheel_cache(install.prefix)),
         "jobs": jobs,
     }
-    expected: dict[str, str] = {}
-    with ExitStack() as stack:
-        bars = WorkerBars("unpack", "wheels", len(wheels), str(install.entry), reporter, stack)
-
-        def on_event(event: Event) -> None:
-            if event["event"] == "promised":
-                expected.update(event["files"])
-            bars.on_event(event)
-
-        call_worker(
-            "envmgr.backends.wheels.worker",
-            request,
-            runner,
-            reporter,
-            failure=failure,
-            on_event=on_event,
-            name="wheels",
-        )
-    return expected
+    return promised_by_worker(
+        "envmgr.backends.wheels.worker", request, len(wheels), str(install.entry), runner, reporter, failure=failure
+    )

@@ -1,0 +1,106 @@
+"""The making of an install beside its place: a staging folder becomes the install by one rename, or nothing stays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from envmgr.catalog.site import Site
+from envmgr.errors import EnvmgrError
+from envmgr.store.manifest import unmasked_tree
+from envmgr.store.prefix import Install
+from envmgr.store.tree import make_read_only, tree_digest
+from envmgr.system.files import exchange, explain_os_error, group_id, sync_folder
+from envmgr.system.locks import require_not_anothers
+from envmgr.system.openat import remove_below
+from envmgr.system.pythons import mark_pythons
+
+
+@dataclass(slots=True)
+class StagedInstall:
+    """An install that is being made in `folder`. `promised` is path -> sha256, as the packages promise their files."""
+
+    install: Install
+    site: Site
+    marks: bool
+    promised: dict[str, str] = field(default_factory=dict)
+    landed: bool = False
+
+    @property
+    def folder(self) -> Path:
+        """The folder to fill. The final path is `install.path`."""
+        return self.install.staging
+
+    def land(self) -> None:
+        """Mark its Pythons, make it read-only and rename it to its place: what lies there must run before the manifest is written."""
+        if self.marks:
+            for mark in mark_pythons(self.folder):
+                self.promised.pop(mark, None)  # a package's own file
+        policies = self.site.policies
+        make_read_only(self.folder, group=group_id(policies.group), mask=policies.mask)
+        land(self.install)
+        self.landed = True
+
+
+@contextmanager
+def staged_install(install: Install, site: Site, *, marks: bool = True) -> Iterator[StagedInstall]:
+    """Yield an install to be filled; it is landed at the end, where the body has not done so.
+
+    Whatever fails, neither staging nor a half install stays. `marks`: its Pythons get the mark that keeps pip off. The lock of the
+    install is held.
+
+    Raises:
+        EnvmgrError: `path-too-long`, and what `explain_os_error`, `clear` and `land` raise.
+    """
+    install.check_length()
+    clear(install)  # left by a kill, before the rename or between that and the manifest
+    staged = StagedInstall(install, site, marks)
+    try:
+        with explain_os_error(install.staging):
+            install.staging.parent.mkdir(parents=True, exist_ok=True)
+            yield staged
+            if not staged.landed:
+                staged.land()
+    except BaseException:
+        with suppress(OSError):  # the first fault is reported; the next run clears up
+            clear(install)
+            install.path.parent.rmdir()  # only an empty one goes
+        raise
+
+
+def clear(install: Install) -> None:
+    """Remove what a build of it has made, or left: its lock is held. A tree that is to be replaced stays.
+
+    Raises EnvmgrError `lock-lost` where that is another run's by now.
+    """
+    require_not_anothers(install.lock)
+    remove_below(install.prefix.root, install.staging)
+    if install.replaces is None:
+        remove_below(install.prefix.root, install.path)
+
+
+def land(install: Install) -> None:
+    """Under its lock. A tree that it replaces goes away after the exchange: programs that run from it keep their files.
+
+    Raises EnvmgrError `repair-differs` where it is not the tree that it replaces; `lock-lost`.
+    """
+    require_not_anothers(install.lock)
+    if install.replaces is None:
+        install.staging.rename(install.path)
+        sync_folder(install.path.parent)
+        return
+    if install.replaces and (made := tree_digest(unmasked_tree(install.staging))) != install.replaces:
+        raise EnvmgrError(
+            "repair-differs",
+            f"{install.entry} was built again, and is not what its manifest says",
+            context=[f"manifest    {install.replaces}", f"built again {made}"],
+            hint="the lock, the cache and the manifest were not made for each other; the install stays as it was: "
+            f"remove {install.manifest.name} and build the entry again",
+        )
+    exchange(install.staging, install.path)
+    sync_folder(install.path.parent)
+    # Another user's files may stay: the install is whole, and the next build reports what it cannot remove.
+    with suppress(OSError):
+        remove_below(install.prefix.root, install.staging)

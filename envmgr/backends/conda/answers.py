@@ -15,7 +15,7 @@ from envmgr.backends.conda.rows import read_row
 from envmgr.catalog.lockrules.closure import unanswered, unneeded
 from envmgr.catalog.lockrules.judge import UNANSWERED, Fault
 from envmgr.wheels.answers import faults_of_files
-from envmgr.wheels.closure import faults_of as faults_of_wheels
+from envmgr.wheels.closure import closure_faults as faults_of_wheels
 
 
 def faults_of(lock: CondaLock, wanted: CondaInput) -> Iterator[Fault]:

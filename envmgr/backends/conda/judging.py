@@ -12,8 +12,9 @@ from envmgr.backends.conda.rows import is_build, read_row
 from envmgr.catalog.gpu.needs import short_cuda
 from envmgr.catalog.lockrules.judge import EDITED, Fault, LockFacts
 from envmgr.catalog.lockrules.rules import HIDDEN
-from envmgr.wheels.lock import cuda_majors, glibc_of
-from envmgr.wheels.lock import cuda_of as cuda_of_wheels
+from envmgr.wheels.cuda import cuda_majors
+from envmgr.wheels.cuda import cuda_of_wheels
+from envmgr.wheels.target import glibc_of
 
 _BLAS = ("libblas", "libcblas", "liblapack", "liblapacke")
 _VARIANT = re.compile(r"(?:^|[_-])(mkl|openblas|netlib|blis|accelerate|newaccelerate|nvpl|aocl)(?:$|[_-])")

@@ -19,7 +19,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
-from envmgr.wheels.lock import cuda_of, newer_than_cuda
+from envmgr.wheels.cuda import cuda_of_wheels, newer_than_cuda
 from envmgr.wheels.requirements import Question, read_requirement
 
 _OURS = "conda"  # the local part of the versions that uv is told for what conda brings: they are in its reasons
@@ -73,7 +73,9 @@ def add_wheels(
         if name in used
     ]
     if newer := newer_than_cuda(added.versions):
-        notes.append(f"{', '.join(newer)}: newer than its CUDA {cuda_of(added.versions)}; a row of `pip` pins it")
+        notes.append(
+            f"{', '.join(newer)}: newer than its CUDA {cuda_of_wheels(added.versions)}; a row of `pip` pins it"
+        )
     return dataclasses.replace(lock, added=added), notes
 
 

@@ -16,10 +16,10 @@ from envmgr.backends.conda.input import wheel_platform
 from envmgr.backends.conda.layout import PYTHON
 from envmgr.backends.conda.lock import AddedWheels, LockedPackage
 from envmgr.errors import InputError
-from envmgr.wheels.lock import LockedWheel, glibc_of
+from envmgr.wheels.locked import LockedWheel
 from envmgr.wheels.requirements import read_requirement
 from envmgr.wheels.settings import index_of
-from envmgr.wheels.target import holds
+from envmgr.wheels.target import glibc_of, marker_holds
 
 
 def item_of(wheel: LockedWheel, platform: str, added: AddedWheels) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def _dependencies(rows: Iterable[str], added: AddedWheels) -> dict[str, str]:
             asked = read_requirement(row)
         except ValueError:  # of an old wheel
             continue
-        if holds(asked.marker, added.python, added.platform):
+        if marker_holds(asked.marker, added.python, added.platform):
             found[canonicalize_name(asked.name)] = str(asked.specifier) or "*"
     return dict(sorted(found.items()))
 

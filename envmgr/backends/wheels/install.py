@@ -7,10 +7,9 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
-from envmgr.backends.wheels.failures import failure
-from envmgr.backends.wheels.input import Wanted
+from envmgr.backends.wheels.build_wheels import built_wheels
+from envmgr.backends.wheels.input import WheelsQuestion
 from envmgr.backends.wheels.lock import WheelsLock
-from envmgr.backends.wheels.source.making import made_wheels
 from envmgr.catalog.site import Site
 from envmgr.downloads.bars import Event, WorkerBars
 from envmgr.downloads.client import call_worker
@@ -23,14 +22,15 @@ from envmgr.store.tree import make_read_only
 from envmgr.system.files import explain_os_error, group_id
 from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Runner
+from envmgr.wheels.failures import wheel_failure
 from envmgr.wheels.fetch import fetch_wheels
-from envmgr.wheels.files import require_answer
-from envmgr.wheels.folders import wheel_cache
+from envmgr.wheels.metadata import require_files_answer
+from envmgr.wheels.settings import wheel_cache
 
 
 def install_lock(
     lock: WheelsLock,
-    wanted: Wanted,
+    wanted: WheelsQuestion,
     base: Base,
     recipe: Path,
     item: Item,
@@ -53,14 +53,16 @@ def install_lock(
     below = item.needs[0] if item.needs else None
     cache = wheel_cache(install.prefix)
     files = {wheel.name: cache / wheel.sha256 / wheel.file for wheel in lock.wheels}
-    require_answer(wanted, lock.parts, files, base.version, install.entry)  # before a source is built with any of it
+    require_files_answer(
+        wanted, lock.parts, files, base.version, install.entry
+    )  # before a source is built with any of it
     try:
         with (
             explain_os_error(install.staging),
-            made_wheels(lock, wanted, base, recipe, item, site, runner, reporter, jobs=jobs) as made,
+            built_wheels(lock, wanted, base, recipe, item, site, runner, reporter, jobs=jobs) as made,
         ):
             built = dict(zip([sdist.name for sdist in lock.sdists], [each.path for each in made], strict=True))
-            require_answer(wanted, lock.parts, files | built, base.version, install.entry)
+            require_files_answer(wanted, lock.parts, files | built, base.version, install.entry)
             install.staging.mkdir(parents=True)
             wheels = [*files.values(), *built.values()]
             expected = _run_worker(wheels, base, below, install, runner, reporter, jobs=jobs)
@@ -113,7 +115,7 @@ def _run_worker(
             request,
             runner,
             reporter,
-            failure=failure,
+            failure=wheel_failure,
             on_event=on_event,
             name="wheels",
         )

@@ -13,7 +13,7 @@ from envmgr.backends.conda.lock import CondaLock, LockedPackage
 from envmgr.backends.conda.pip import brought_by
 from envmgr.catalog.lock_rules import UNANSWERED, LockFault, unanswered, unneeded
 from envmgr.wheels.answers import faults_of_files
-from envmgr.wheels.closure import faults_of as faults_of_wheels
+from envmgr.wheels.closure import closure_faults as faults_of_wheels
 
 
 def faults_of(lock: CondaLock, wanted: CondaInput) -> Iterator[LockFault]:

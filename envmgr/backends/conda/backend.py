@@ -29,8 +29,9 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
-from envmgr.wheels.lock import WHEEL_UNPACKED, LockedWheel
-from envmgr.wheels.settings import indexes_of, require_own_wheels
+from envmgr.wheels.answers import require_own_wheels
+from envmgr.wheels.locked import WHEEL_UNPACKED, LockedWheel
+from envmgr.wheels.settings import indexes_of
 
 ANACONDA_TERMS = "anaconda-terms"
 _ANACONDAS = re.compile(

@@ -23,8 +23,8 @@ from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.system.files import free_bytes
 from envmgr.system.run import Runner
-from envmgr.wheels.failures import failure as wheel_failure
-from envmgr.wheels.files import files_differ
+from envmgr.wheels.failures import wheel_failure
+from envmgr.wheels.metadata import files_differ
 from envmgr.wording import size_text
 
 _NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing and not be told

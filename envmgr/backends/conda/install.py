@@ -22,8 +22,8 @@ from envmgr.store.prefix import Install, Prefix
 from envmgr.store.staged_install import staged_install
 from envmgr.system.run import Runner
 from envmgr.wheels.fetch import fetch_wheels
-from envmgr.wheels.files import require_answer
-from envmgr.wheels.folders import wheel_cache
+from envmgr.wheels.metadata import require_files_answer
+from envmgr.wheels.settings import wheel_cache
 
 
 def install_lock(
@@ -93,7 +93,7 @@ def _require_wheels(added: AddedWheels, wanted: CondaInput, install: Install) ->
     cache = wheel_cache(install.prefix)
     files = {name: cache / wheel.sha256 / wheel.file for name, wheel in added.by_name.items()}
     # what conda's packages bring is seen when they are linked: add.py
-    require_answer(wanted.question(), added.parts, files, added.python, install.entry, elsewhere=True)
+    require_files_answer(wanted.question(), added.parts, files, added.python, install.entry, elsewhere=True)
 
 
 def _request(

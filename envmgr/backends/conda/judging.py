@@ -10,8 +10,8 @@ from envmgr.backends.conda.lock import CondaLock, LockedPackage
 from envmgr.catalog.accept import HIDDEN
 from envmgr.catalog.gpu_codes import short_cuda
 from envmgr.catalog.lock_rules import EDITED, LockFacts, LockFault
-from envmgr.wheels.lock import cuda_majors, glibc_of
-from envmgr.wheels.lock import cuda_of as cuda_of_wheels
+from envmgr.wheels.cuda import cuda_majors, cuda_of_wheels
+from envmgr.wheels.target import glibc_of
 
 # Whose version is CUDA's own. Not cuda-compat, which may be newer than the rest, and not Python's cuda-core, cuda-pathfinder.
 _VERSIONED = re.compile(

@@ -23,10 +23,11 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
-from envmgr.wheels.lock import LockedWheel, cuda_of, glibc_of, newer_than_cuda
+from envmgr.wheels.cuda import cuda_of_wheels, newer_than_cuda
+from envmgr.wheels.locked import LockedWheel
 from envmgr.wheels.requirements import Question, read_requirement
 from envmgr.wheels.settings import index_of
-from envmgr.wheels.target import holds
+from envmgr.wheels.target import glibc_of, marker_holds
 
 
 def item_of(wheel: LockedWheel, platform: str, added: AddedWheels) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def _dependencies(rows: Iterable[str], added: AddedWheels) -> dict[str, str]:
             asked = read_requirement(row)
         except ValueError:  # of an old wheel
             continue
-        if holds(asked.marker, added.python, added.platform):
+        if marker_holds(asked.marker, added.python, added.platform):
             found[canonicalize_name(asked.name)] = str(asked.specifier) or "*"
     return dict(sorted(found.items()))
 
@@ -174,7 +175,9 @@ def add_wheels(
         if name in used
     ]
     if newer := newer_than_cuda(added.versions):
-        notes.append(f"{', '.join(newer)}: newer than its CUDA {cuda_of(added.versions)}; a row of `pip` pins it")
+        notes.append(
+            f"{', '.join(newer)}: newer than its CUDA {cuda_of_wheels(added.versions)}; a row of `pip` pins it"
+        )
     return dataclasses.replace(lock, added=added), notes
 
 

@@ -20,9 +20,9 @@ from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
 from envmgr.wheels.fetch import urls_of
 from envmgr.wheels.requirements import Question
-from envmgr.wheels.resolve import ask_indexes, choose, places_of
+from envmgr.wheels.resolve import ask_indexes, choose_wheels, index_places
 from envmgr.wheels.settings import DEFAULT_INDEXES, PUBLIC, locked_url
-from envmgr.wheels.uv import Place, compile_requirements
+from envmgr.wheels.uv import IndexPlace, compile_requirements
 
 # What builds a source that has no pyproject.toml, as EasyBuild's have none. Source: PEP 517, "Source trees".
 _BUILDS = "setuptools"
@@ -87,18 +87,18 @@ def _wheels(text: str) -> list[EasyBuildFile]:
             sha256=wheel.sha256,
             url=locked_url(PUBLIC, url, wheel.file),
         )
-        for wheel, url in choose(text, _PYTHON, _PLATFORM)
+        for wheel, url in choose_wheels(text, _PYTHON, _PLATFORM)
     ]
 
 
 def mirrors_of(site: Site) -> list[str]:
     """The site's own places of the index, in order: URLs and folders."""
-    return [url for url in places_of([PUBLIC], site, {})[PUBLIC] if url != DEFAULT_INDEXES[PUBLIC].url]
+    return [url for url in index_places([PUBLIC], site, {})[PUBLIC] if url != DEFAULT_INDEXES[PUBLIC].url]
 
 
 def listed_at(mirror: str, file: EasyBuildFile) -> str:
     """Where a mirror of the index tells of a file."""
-    return f"{mirror}/{file.name if Place(PUBLIC, mirror).folder else f'{file.package}/'}"
+    return f"{mirror}/{file.name if IndexPlace(PUBLIC, mirror).folder else f'{file.package}/'}"
 
 
 def find_in_mirrors(
@@ -108,7 +108,7 @@ def find_in_mirrors(
     found: dict[str, tuple[str, ...]] = {}
     for mirror in mirrors_of(site):
         try:
-            there = _look(files, Place(PUBLIC, mirror), runner)
+            there = _look(files, IndexPlace(PUBLIC, mirror), runner)
         except Interrupted:
             raise
         except EnvmgrError as error:
@@ -120,7 +120,7 @@ def find_in_mirrors(
     return found
 
 
-def _look(files: Sequence[EasyBuildFile], place: Place, runner: Runner) -> dict[str, str]:
+def _look(files: Sequence[EasyBuildFile], place: IndexPlace, runner: Runner) -> dict[str, str]:
     if place.folder is not None:
         return {file.sha256: (place.folder / file.name).as_uri() for file in files}
     with scratch_folder("index") as scratch:

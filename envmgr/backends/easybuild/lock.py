@@ -23,7 +23,7 @@ from envmgr.backends.easybuild.capabilities import (
 from envmgr.catalog.locks import read_lock_file
 from envmgr.system.models import FrozenModel
 from envmgr.system.yamlfile import dump_yaml
-from envmgr.wheels.settings import PUBLIC, index_of, with_host, without_host
+from envmgr.wheels.settings import PUBLIC, index_of, url_with_host, url_without_host
 
 LOCK_NAME = "easybuild-lock.yml"
 _HEAD = "# Written by `envmgr lock`: everything that EasyBuild builds for this entry, in build order. Lock again instead of editing.\n"
@@ -62,7 +62,7 @@ def _folder(value: str) -> str:
 
 
 def _whole_url(value: object) -> object:
-    return with_host(value) if isinstance(value, str) else value
+    return url_with_host(value) if isinstance(value, str) else value
 
 
 def _of_the_index(value: str) -> str:
@@ -145,7 +145,7 @@ class EasyBuildFile(FrozenModel):
     version: FolderName
     name: FileName
     sha256: Sha256
-    url: Annotated[str, BeforeValidator(_whole_url), AfterValidator(_of_the_index), PlainSerializer(without_host)]
+    url: Annotated[str, BeforeValidator(_whole_url), AfterValidator(_of_the_index), PlainSerializer(url_without_host)]
 
     @model_validator(mode="after")
     def _named(self) -> Self:

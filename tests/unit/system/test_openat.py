@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from envmgr.backends.wheels.source.locking import _give
+from envmgr.backends.wheels.locking import _give
 from envmgr.builds.install import _give_public, _give_to_group
 from envmgr.builds.leftovers import clean_leftovers
 from envmgr.catalog.site import Site, load_site
@@ -393,10 +393,10 @@ def test_log_is_a_regular_file_or_none(tmp_path: Path, victim: Path, kind: str) 
 BY_NAME = {
     "backends/conda/add.py": "removes a folder of its own, by Python's own descriptors",
     "backends/conda/worker.py": "removes folders of its own, by Python's own descriptors",
-    "backends/wheels/interpreter.py": "a program of an install that is being made, written just now",
-    "backends/wheels/source/child.py": "runs as the account that builds, in a folder that only that one reaches",
+    "backends/wheels/base.py": "a program of an install that is being made, written just now",
+    "backends/wheels/build_child.py": "runs as the account that builds, in a folder that only that one reaches",
     "backends/wheels/worker.py": "removes a folder of its own, by Python's own descriptors",
-    "wheels/stubs.py": "files that were written just now, in a folder of temporary files that is this run's alone",
+    "wheels/resolve.py": "files that were written just now, in a folder of temporary files that is this run's alone",
     "wheels/uv.py": "files that were written just now, in a folder of temporary files that is this run's alone",
     "system/files.py": "removes trees, by Python's own descriptors",
     "system/openat.py": "the one way",

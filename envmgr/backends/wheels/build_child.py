@@ -1,7 +1,8 @@
 """The process that builds: one request on stdin, the answer in a file. It starts code of the package's authors.
 
-What is asked: `system` (what pyproject.toml needs for a build), `requires` (what its build asks for besides), `metadata`,
-`wheel` (built as often as `times` says, from a new copy of the source each time). All it writes lies in `work`.
+The questions are `system` (what pyproject.toml needs for a build), `requires` (what its build asks for as well),
+`metadata`, and `wheel` (built as often as `times` says, from a new copy of the source each time). All that it writes
+lies in `work`.
 Source: PEP 517, PEP 518; reproducible-builds.org, "SOURCE_DATE_EPOCH".
 """
 
@@ -22,18 +23,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from envmgr.backends.wheels.interpreter import NoPython, make_environment, make_interpreter
+from envmgr.backends.wheels.base import NoPython, make_environment, make_interpreter
 from envmgr.system.files import remove_tree, write_new
-from envmgr.wheels.records import BadWheel, promised
-from envmgr.wheels.unpack import unpack
+from envmgr.wheels.unpack import BadWheel, promised, unpack
 
 _OLDEST = 315532800  # 1980-01-01: the first time that a zip file can hold
 _OF_ZIP = 1577836800  # 2020-01-01, for archives in which times have no time zone
 _BACKEND = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*(:[A-Za-z_][A-Za-z0-9_.]*)?")
-Answer = dict[str, Any]
+_Answer = dict[str, Any]
 
 
-class Refused(Exception):  # noqa: N818 - what is the matter
+class Refused(Exception):  # noqa: N818 - the name of what happened
     """`kind` is what went wrong: `archive`, `patch`, `build` or `differs`; `lines` are details."""
 
     def __init__(self, kind: str, message: str, lines: Sequence[str] = ()) -> None:
@@ -54,10 +54,10 @@ class Workshop:
             (self.work / name).mkdir(exist_ok=True)
 
     def make_python(self) -> None:
-        """A prefix of its own over the entry's Python; nothing but the wheels is in it."""
+        """Make a prefix over the entry's Python, with nothing but the wheels in it."""
         env = self.work / "env"
         for wheel in self.request["wheels"]:
-            promised([Path(wheel)], self.minor)  # that it stays in its folder
+            promised([Path(wheel)], self.minor)  # raises for one that would leave its folder
             unpack(Path(wheel), Path("/"), env, self.minor)
         for path in sorted(env.glob("bin/*")):
             path.chmod(0o755)
@@ -67,7 +67,7 @@ class Workshop:
             make_interpreter(env, Path(self.request["base"]), self.minor)
 
     def unpack(self) -> tuple[Path, int]:
-        """A new copy of the source, patched, and the time of its newest file before that."""
+        """Return a new copy of the source, patched, and the time of its newest file before that."""
         archive, place = Path(self.request["sdist"]), self.work / "source"
         remove_tree(place)
         place.mkdir()
@@ -90,7 +90,7 @@ class Workshop:
         return found[0], epoch
 
     def environment(self, epoch: int) -> dict[str, str]:
-        """Nothing of the host, the user or the day."""
+        """Return variables with nothing of the host, the user or the day."""
         jobs = str(self.request["jobs"])
         env = {key: os.environ[key] for key in ("LANG", "LC_ALL", "TZ")}
         env |= {"PATH": f"{self.work / 'env' / 'bin'}:{os.environ['PATH']}"}
@@ -100,14 +100,14 @@ class Workshop:
         return env | {"MAX_JOBS": jobs, "MAKEFLAGS": f"-j{jobs}", "CMAKE_BUILD_PARALLEL_LEVEL": jobs}
 
     def compilers(self) -> dict[str, str]:
-        """The host's, for a Python that names compilers that are not here: conda's, for one."""
+        """Return the host's, for a Python that names compilers that are missing here: conda's, for one."""
         ask = "import sysconfig; print(sysconfig.get_config_var('CC') or '')"
         done = subprocess.run([self.python, "-I", "-S", "-c", ask], capture_output=True, text=True, check=False)
         words = shlex.split(done.stdout)
         return {} if words and shutil.which(words[0]) else {"CC": "cc", "CXX": "c++"}
 
     def run(self, argv: Sequence[str], cwd: str | None = None, env: Mapping[str, str] | None = None) -> int:
-        """Its exit status; what it says is in the log."""
+        """Return its exit status; its output is in the log."""
         with self.log.open("ab") as log:
             log.write(f"$ {shlex.join(map(str, argv))}\n".encode())
             log.flush()
@@ -120,42 +120,41 @@ class Workshop:
             return done.returncode
 
 
-def system(shop: Workshop) -> Answer:
+def _system(shop: Workshop) -> _Answer:
     return {"requires": sorted(_builder(shop, *shop.unpack()).build_system_requires)}
 
 
-def requires(shop: Workshop) -> Answer:
+def _requires(shop: Workshop) -> _Answer:
     shop.make_python()
     return {"requires": sorted(_builder(shop, *shop.unpack()).get_requires_for_build("wheel"))}
 
 
-def metadata(shop: Workshop) -> Answer:
+def _metadata(shop: Workshop) -> _Answer:
     shop.make_python()
     folder = _builder(shop, *shop.unpack()).metadata_path(shop.work / "metadata")
     return {"metadata": (Path(folder) / "METADATA").read_text(encoding="utf-8", errors="replace")}
 
 
-def wheel(shop: Workshop) -> Answer:
-    """The first of the wheels, if all are the same."""
+def _wheel(shop: Workshop) -> _Answer:
+    """Return the first of the wheels, if all are the same."""
     shop.make_python()
     more = shop.compilers()
-    made: list[Path] = []
+    built: list[Path] = []
     for number in range(int(shop.request["times"])):
         source, epoch = shop.unpack()
-        made.append(
-            Path(_builder(shop, source, epoch, more).build("wheel", shop.work / f"wheel{number}", _settings(source)))
-        )
-    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in made]
-    if len({*digests}) > 1 or len({path.name for path in made}) > 1:
-        raise Refused("differs", "two builds of it differ", _differing(made[0], made[-1]))
-    return {"wheel": made[0].name}
+        builder = _builder(shop, source, epoch, more)
+        built.append(Path(builder.build("wheel", shop.work / f"wheel{number}", _settings(source))))
+    digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in built]
+    if len({*digests}) > 1 or len({path.name for path in built}) > 1:
+        raise Refused("differs", "two builds of it differ", _differing(built[0], built[-1]))
+    return {"wheel": built[0].name}
 
 
-_WORK: Mapping[str, Callable[[Workshop], Answer]] = {
-    "system": system,
-    "requires": requires,
-    "metadata": metadata,
-    "wheel": wheel,
+_QUESTIONS: Mapping[str, Callable[[Workshop], _Answer]] = {
+    "system": _system,
+    "requires": _requires,
+    "metadata": _metadata,
+    "wheel": _wheel,
 }
 
 
@@ -173,7 +172,7 @@ def _builder(shop: Workshop, source: Path, epoch: int, more: Mapping[str, str] |
 
 
 def _settings(source: Path) -> dict[str, str]:
-    """meson-python builds in a folder with a random name, which gets into what it builds.
+    """Return the settings of a build: meson-python's folder has a random name, which gets into what it builds.
 
     Source: its documentation, "Build settings".
     """
@@ -181,25 +180,23 @@ def _settings(source: Path) -> dict[str, str]:
 
 
 def _read_project(source: Path) -> dict[str, Any]:
-    """The table `build-system` of its pyproject.toml, with a backend that is a name, and paths that stay in the source.
+    """Return the table `build-system` of its pyproject.toml. Its backend is a name, and its paths stay in the source.
 
     Source: PEP 517, "Source trees".
     """
-    project = source / "pyproject.toml"
+    project, name = source / "pyproject.toml", f"the pyproject.toml of {source.name}"
     try:
         table = tomllib.loads(project.read_text(encoding="utf-8")) if project.is_file() else {}
     except (ValueError, RecursionError) as error:
-        raise Refused("archive", f"the pyproject.toml of {source.name} cannot be read", [str(error)]) from None
+        raise Refused("archive", f"{name} cannot be read", [str(error)]) from None
     system = table.get("build-system", {})
     if not isinstance(system, dict):
-        raise Refused("archive", f"`build-system` in the pyproject.toml of {source.name} is no table")
+        raise Refused("archive", f"`build-system` in {name} is no table")
     backend, paths = system.get("build-backend", "setuptools.build_meta"), system.get("backend-path", [])
     if not isinstance(backend, str) or not _BACKEND.fullmatch(backend):
-        raise Refused("archive", f"`build-backend` in the pyproject.toml of {source.name} is no name", [ascii(backend)])
+        raise Refused("archive", f"`build-backend` in {name} is no name", [ascii(backend)])
     if not isinstance(paths, list) or not all(isinstance(path, str) and _stays(path) for path in paths):
-        raise Refused(
-            "archive", f"`backend-path` in the pyproject.toml of {source.name} leads out of it", [ascii(paths)]
-        )
+        raise Refused("archive", f"`backend-path` in {name} leads out of it", [ascii(paths)])
     return system
 
 
@@ -208,7 +205,7 @@ def _stays(path: str) -> bool:
 
 
 def _differing(one: Path, other: Path) -> list[str]:
-    """The names of the files in which two wheels differ."""
+    """Return the names of the files in which two wheels differ."""
     if one.name != other.name:
         return [f"{one.name}, then {other.name}"]
     with zipfile.ZipFile(one) as left, zipfile.ZipFile(other) as right:
@@ -223,27 +220,20 @@ def _differing(one: Path, other: Path) -> list[str]:
     return [line for line in found if line not in records] or records or ["the order of the files, or their modes"]
 
 
-def main() -> None:
+def _answer(request: Mapping[str, Any]) -> _Answer:
     from build import BuildBackendException, BuildException
 
-    os.umask(0o022)
-    request = json.loads(sys.stdin.read())
     try:
-        answer = _WORK[request["ask"]](Workshop(request))
+        return _QUESTIONS[request["ask"]](Workshop(request))
     except Refused as error:
-        answer = {"kind": error.kind, "message": str(error), "lines": list(error.lines)}
+        return {"kind": error.kind, "message": str(error), "lines": list(error.lines)}
     except (BadWheel, NoPython, BuildBackendException, BuildException, subprocess.SubprocessError) as error:
-        answer = {"kind": "build", "message": str(error), "lines": []}
+        return {"kind": "build", "message": str(error)}
     except OSError as error:
-        answer = {
-            "kind": "os",
-            "message": str(error),
-            "errno": error.errno,
-            "path": str(error.filename or ""),
-            "lines": [],
-        }
-    write_new(Path(request["answer"]), json.dumps(answer).encode(), mode=0o644)
+        return {"kind": "os", "message": str(error), "errno": error.errno, "path": str(error.filename or "")}
 
 
 if __name__ == "__main__":
-    main()
+    os.umask(0o022)
+    asked = json.loads(sys.stdin.read())
+    write_new(Path(asked["answer"]), json.dumps(_answer(asked)).encode(), mode=0o644)

@@ -1,4 +1,4 @@
-"""Which files of an index come with a sha256: asked of its own pages, for uv computes the one that is lacking from what it is sent.
+"""Which files of an index have a sha256? Its own pages say so: uv computes a missing one from the bytes that it is sent.
 
 Source: PEP 503 (`#sha256=…` of a link), PEP 691 (`hashes` of a file); credentials as uv takes them.
 """
@@ -24,14 +24,14 @@ from envmgr.system.run import Runner
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _AT_ONCE = 8
 _LARGEST = 64 << 20  # bytes of a page
-_MOST = 2_000_000  # keys and values of one
-# Both take time that grows with the page alone, whatever it holds: `html.parser` does not.
+_MOST = 2_000_000  # keys and values of a page
+# Both take a time that grows only with the page, whatever it holds: `html.parser` does not.
 _LINK = re.compile(r"""<a\s(?:[^<>"']|"[^"]*"|'[^']*')*>""", re.IGNORECASE)
 _HREF = re.compile(r"""\shref\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedFile:
     """A file, as the index (its name in the site) at `url` lists it on the page of `name` (normalised)."""
 
     index: str
@@ -44,47 +44,46 @@ class Listed:
         return f"{self.url.rstrip('/')}/{self.name}/"
 
 
-def sha256_told(
-    files: Sequence[Listed], runner: Runner, environ: Mapping[str, str] = os.environ
-) -> dict[Listed, bool | str]:
-    """Whether its index tells a sha256 of each; why that was not seen, where its page cannot be read."""
+def sha256_listed(
+    files: Sequence[ListedFile], runner: Runner, environ: Mapping[str, str] = os.environ
+) -> dict[ListedFile, bool | str]:
+    """Map each file to True if its index gives a sha256 of it; to a text that says why, if its page cannot be read."""
 
-    def one(listed: Listed) -> bool | str:
+    def one(listed: ListedFile) -> bool | str:
         runner.raise_if_cancelled()
         try:
-            return _look(listed, environ)
+            found = _files(_read(listed, environ)).get(listed.file)
         except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
             return str(error) or type(error).__name__
+        return f"{listed.page} lists it no more" if found is None else found
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return dict(zip(files, pool.map(one, files), strict=True))
 
 
-def _look(listed: Listed, environ: Mapping[str, str]) -> bool | str:
-    told = _files(_read(listed, environ)).get(listed.file)
-    return f"{listed.page} lists it no more" if told is None else told
-
-
-def _read(listed: Listed, environ: Mapping[str, str]) -> Page:
-    """Raises as `read_page` does."""
+def _read(listed: ListedFile, environ: Mapping[str, str]) -> Page:
+    """Raise the errors of `read_page`."""
     parts = urlsplit(listed.page)
     if parts.scheme == "file":
         return read_page(f"{listed.page}index.html", most=_LARGEST)
     page = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-    return read_page(page, most=_LARGEST, headers={"Accept": _ACCEPT}, secrets=_login(listed, environ))
+    login = login_of(listed.index, listed.url, environ)
+    secrets = {"Authorization": f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"} if login else {}
+    return read_page(page, most=_LARGEST, headers={"Accept": _ACCEPT}, secrets=secrets)
 
 
-def environment_key(index: str) -> str:
-    """The beginning of the names of the variables in which uv finds the login of an index. Source: uv's documentation, "Package indexes"."""
-    return f"UV_INDEX_{re.sub('[^A-Z0-9]', '_', index.upper())}"
+def login_variables(index: str) -> tuple[str, str]:
+    """Return the variables in which uv finds the login of an index. Source: uv's documentation, "Package indexes"."""
+    key = re.sub("[^A-Z0-9]", "_", index.upper())
+    return f"UV_INDEX_{key}_USERNAME", f"UV_INDEX_{key}_PASSWORD"
 
 
 def login_of(index: str, url: str, environ: Mapping[str, str]) -> tuple[str, str] | None:
-    """User and password of the URL, else of the environment, else of `.netrc`."""
-    parts, key = urlsplit(url), environment_key(index)
+    """Return user and password from the URL, else from the environment, else from `.netrc`."""
+    parts = urlsplit(url)
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     if not user:
-        user, password = environ.get(f"{key}_USERNAME", ""), environ.get(f"{key}_PASSWORD", "")
+        user, password = (environ.get(variable, "") for variable in login_variables(index))
     if not user:
         try:
             found = netrc.netrc(environ.get("NETRC")).authenticators(parts.hostname or "")
@@ -94,14 +93,8 @@ def login_of(index: str, url: str, environ: Mapping[str, str]) -> tuple[str, str
     return (user, password) if user else None
 
 
-def _login(listed: Listed, environ: Mapping[str, str]) -> dict[str, str]:
-    found = login_of(listed.index, listed.url, environ)
-    text = base64.b64encode(":".join(found or ()).encode()).decode()
-    return {"Authorization": f"Basic {text}"} if found else {}
-
-
 def _files(page: Page) -> dict[str, bool]:
-    """File -> whether a sha256 stands beside it."""
+    """Map each file of a page to True if a sha256 stands beside it."""
     if page.kind.endswith("json"):
         rows: list[dict[str, Any]] = parse_json(page.content, most=_MOST)["files"]
         return {row["filename"]: "sha256" in row["hashes"] for row in rows}

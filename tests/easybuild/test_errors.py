@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from envmgr.backends.easybuild.input import EASYBUILD
 from envmgr.backends.easybuild.lock import LOCK_NAME
+from envmgr.backends.easybuild.settings import EASYBUILD
 from envmgr.system.files import sha256_file
 from envmgr.system.resources import shipped
 from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop, easybuild_home

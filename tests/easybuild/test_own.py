@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.easybuild.contents import Places, contents_sum
-from envmgr.backends.easybuild.input import EASYBUILD
+from envmgr.backends.easybuild.installation import EasyBuild, Places, contents_sum
 from envmgr.backends.easybuild.lock import LOCK_NAME
-from envmgr.backends.easybuild.tool import EasyBuild
+from envmgr.backends.easybuild.settings import EASYBUILD
 from envmgr.system.files import remove_tree
 from envmgr.system.run import Runner
 from tests.helpers.eb_scene import Workshop, easybuild_home

@@ -1,4 +1,4 @@
-"""Where easyconfigs lie: the site's folders, then those shipped with envmgr, then EasyBuild's own. The first that has one wins."""
+"""Where easyconfigs lie: the site's folders, then envmgr's, then EasyBuild's own. The first that has one wins."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ EASYCONFIG = Kind("file of the easyconfigs", 16 << 30)  # sources may lie beside
 
 
 def local_easyconfig(item: LockedItem, site: Site) -> Path | None:
-    """The item's easyconfig in the site's folders or the shipped one: `<folder>/<letter>/<Name>/<file name>`, nowhere else in them."""
+    """Return the item's easyconfig in the site's folders or the shipped one; it lies in `<letter>/<Name>/` of a folder."""
     places = (root / item.folder / item.easyconfig for root in easyconfig_folders(site))
     return next((place for place in places if place.is_file()), None)
 
 
 def local_file(item: LockedItem, file: LockedFile, easyconfig: Path | None, roots: Sequence[Path]) -> Path | None:
-    """Where EasyBuild finds a file of the item: beside its easyconfig, then below the roots; None where it is in none of them."""
+    """Return where EasyBuild finds a file of the item: beside its easyconfig, then below the roots; None without one."""
     folder = file.folder or item.folder
     beside = [] if easyconfig is None or file.folder else [easyconfig.parent]
     places = (place / file.name for place in (*beside, *(root / folder for root in roots)))
@@ -40,22 +40,22 @@ def local_file(item: LockedItem, file: LockedFile, easyconfig: Path | None, root
 
 
 def root_of(path: Path, site: Site) -> Path:
-    """The folder of easyconfigs that a file of `local_easyconfig` or `local_file` lies in: a link in it leads to nothing else."""
+    """Return the folder of easyconfigs that a file lies in: a link in it may not lead out of it."""
     return next((root for root in easyconfig_folders(site) if path.is_relative_to(root)), ANYWHERE)
 
 
 def sum_of(path: Path, site: Site) -> str:
-    """Its sha256; "" for one that cannot be read."""
+    """Return its sha256; "" for a file that cannot be read."""
     with suppress(OSError):
         return digest_of(path, EASYCONFIG, tree=root_of(path, site))
     return ""
 
 
 def changed_since(item: LockedItem, site: Site) -> str:
-    """How an easyconfig, or a patch or source that goes with it, differs from what was locked; empty when all is as it was.
+    """Return how an easyconfig, or a file that goes with it, differs from what was locked; empty if it does not.
 
-    What comes with EasyBuild is held against the lock when it is built: it does not change by itself. InputError `text-invisible`
-    for an easyconfig of the site that nobody can have reviewed.
+    What comes with EasyBuild is compared with the lock when it is built: it does not change by itself.
+    Raises InputError `text-invisible` for an easyconfig of the site that nobody can have reviewed.
     """
     path = local_easyconfig(item, site)
     if path is not None:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from envmgr.backends import get_backend
-from envmgr.backends.easybuild.judging import lock_facts
 from envmgr.backends.easybuild.lock import EasyBuildLock
+from envmgr.backends.easybuild.lock_checks import lock_facts
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.lockrules.judge import EDITED, Fault, LockFacts, judge, refusal
 from envmgr.catalog.lockrules.rules import RULES, named_in

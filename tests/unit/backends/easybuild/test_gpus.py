@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from envmgr.backends.easybuild.backend import EasyBuildBackend
-from envmgr.backends.easybuild.capabilities import AMD, CUDA, Setting
-from envmgr.backends.easybuild.gpus import differing_from_now, explain_gpus, not_looked_at, refused, unread
-from envmgr.backends.easybuild.input import EasyBuildInput
-from envmgr.backends.easybuild.items import configuration_of, items_of
-from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem, describe, lock_text
-from envmgr.backends.easybuild.settings import EasyBuildSettings
+from envmgr.backends.easybuild.gpus import capabilities_refused, capabilities_unread, explain_gpus, not_looked_at
+from envmgr.backends.easybuild.items import chain_of, configuration_of
+from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem, locked_versions, render_lock
+from envmgr.backends.easybuild.lock_checks import differing_from_now
+from envmgr.backends.easybuild.settings import AMD, CUDA, EasyBuildInput, EasyBuildSettings, Setting
 from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.gpu.codes import covers
 from envmgr.catalog.gpu.facts import Gpu
@@ -64,7 +63,7 @@ def digests(of: EasyBuildLock, where: Site) -> dict[str, str]:
         found[entry.name] = sha256_bytes(canonical_json(identity))
         return backend.install(entry, identity, where, TARGET)
 
-    items_of(of, "x86-64-v2", find)
+    chain_of(of, "x86-64-v2", find)
     return found
 
 
@@ -139,7 +138,7 @@ def test_only_items_that_ask_get_easybuild_s_option() -> None:
 
 
 def test_what_is_shown_of_an_item_tells_its_gpus() -> None:
-    assert describe(lock(BELOW, ASKING, **SAYS)) == {
+    assert locked_versions(lock(BELOW, ASKING, **SAYS)) == {
         "easybuild-framework": "5.4.1",
         "below": "1.0 aaaaaaaa",
         "asking": "1.0 aaaaaaaa for 7.5, 8.6",
@@ -147,8 +146,8 @@ def test_what_is_shown_of_an_item_tells_its_gpus() -> None:
 
 
 def test_lock_says_who_asks_and_no_more_than_that() -> None:
-    assert "asks" not in lock_text(lock(BELOW))
-    document = yaml.safe_load(lock_text(lock(BELOW, ASKING, **SAYS)))
+    assert "asks" not in render_lock(lock(BELOW))
+    document = yaml.safe_load(render_lock(lock(BELOW, ASKING, **SAYS)))
     assert [each.get("asks") for each in document["items"]] == [None, ["cuda_compute_capabilities"]]
     assert EasyBuildLock.model_validate(document) == lock(BELOW, ASKING, **SAYS)
     with pytest.raises(ValidationError, match="no item asks for cuda_compute_capabilities"):
@@ -179,7 +178,7 @@ def test_refusal_names_the_first_of_many_easyconfigs() -> None:
         {"easyconfig": f"a{number}.eb", "lacks": {CUDA: "why"}, "only_one": {}, "unresolved": {}}
         for number in range(12)
     ]
-    error = refused("top.eb", looks, {CUDA: (), AMD: ()})
+    error = capabilities_refused("top.eb", looks, {CUDA: (), AMD: ()})
     assert (error.reference, error.context[0], error.context[-1]) == (
         "capabilities-missing",
         "a0.eb: why",
@@ -325,7 +324,7 @@ def test_lock_of_before_anybody_looked_is_stale_where_a_setting_holds(
 
 
 def test_earlier_easybuild_that_does_not_take_a_value_names_the_setting() -> None:
-    error = unread("5.0.0", ["cuda_compute_capabilities"], "Found problems\nvalidating")
+    error = capabilities_unread("5.0.0", ["cuda_compute_capabilities"], "Found problems\nvalidating")
     assert error.render().startswith(
         "error[capabilities-unread]: EasyBuild 5.0.0 does not take the values of cuda_compute_cap"
     )

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.easybuild.contents import Places, contents_sum
-from envmgr.backends.easybuild.own import why_not_own
+from envmgr.backends.easybuild.installation import Places, contents_sum, why_not_own
 from tests.helpers.eb_scene import AM_ROOT
 from tests.helpers.eb_tree import write_easybuild
 

@@ -10,14 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.easybuild.choose import easybuild_for_build
-from envmgr.backends.easybuild.contents import contents_sum
-from envmgr.backends.easybuild.lock import EasyBuildLock
-from envmgr.backends.easybuild.making import Files
-from envmgr.backends.easybuild.own import own_places
-from envmgr.backends.easybuild.private import ensure_private, find_private, site_home, user_home
-from envmgr.backends.easybuild.released import FILES
-from envmgr.backends.easybuild.tool import EasyBuild
+from envmgr.backends.easybuild.choose_easybuild import (
+    Files,
+    easybuild_for_build,
+    ensure_private,
+    find_private,
+    site_home,
+    user_home,
+)
+from envmgr.backends.easybuild.installation import EasyBuild, contents_sum, own_places
+from envmgr.backends.easybuild.lock import DEFAULT_FILES, EasyBuildLock
 from envmgr.catalog.site import Site, load_site
 from envmgr.errors import EnvmgrError
 from envmgr.report import SilentReporter
@@ -137,15 +139,15 @@ def test_environment_of_the_lock_s_files_is_made_of_these_alone(scene: Scene) ->
     asked = 'if [ "$1" = pip ]; then echo "$@" >{0}/words; env >{0}/env; cat {0}/tmp/*/wanted.txt {0}/tmp/*/builds.txt >{0}/rows; fi\n'
     uv.write_text(uv.read_text().replace("#!/bin/sh\n", "#!/bin/sh\n" + asked.format(scene.root)))
     (scene.root / "tmp").mkdir()
-    paths = {file.name: scene.root / file.name for file in FILES}
+    paths = {file.name: scene.root / file.name for file in DEFAULT_FILES}
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("TMPDIR", str(scene.root / "tmp"))
-        found = scene.ensure(scene.root / "home", scene.contents, Files(FILES, lambda: paths))
+        found = scene.ensure(scene.root / "home", scene.contents, Files(DEFAULT_FILES, lambda: paths))
     assert contents_sum(found.places) == scene.contents
     words = (scene.root / "words").read_text().split()
     assert {"--offline", "--no-index", "--require-hashes", "--no-config", "--no-deps"} <= {*words}
-    rows = [f"{file.package}=={file.version} --hash=sha256:{file.sha256}" for file in FILES]
+    rows = [f"{file.package}=={file.version} --hash=sha256:{file.sha256}" for file in DEFAULT_FILES]
     assert (scene.root / "rows").read_text().splitlines() == rows
     passed = {line.partition("=")[0] for line in (scene.root / "env").read_text().splitlines()}
     assert {name for name in passed if name.startswith(("UV_", "PIP_"))} == {"UV_NO_PROGRESS"}
@@ -155,7 +157,7 @@ def test_environment_of_the_lock_s_files_is_made_of_these_alone(scene: Scene) ->
 def test_environment_of_the_lock_s_files_that_is_another_than_its_sum_says_what_is_wrong(scene: Scene) -> None:
     home = scene.root / "home"
     with pytest.raises(EnvmgrError) as caught:
-        scene.ensure(home, "0" * 64, Files(FILES, lambda: {file.name: scene.root for file in FILES}))
+        scene.ensure(home, "0" * 64, Files(DEFAULT_FILES, lambda: {file.name: scene.root for file in DEFAULT_FILES}))
     assert str(caught.value) == (
         "error[easybuild-differs]: EasyBuild 5.4.1 is not what the lock says\n"
         f"  {home}\n"
@@ -173,7 +175,7 @@ def test_files_that_cannot_be_had_leave_nothing(scene: Scene) -> None:
 
     home = scene.root / "home"
     with pytest.raises(EnvmgrError, match="they are missing"):
-        scene.ensure(home, scene.contents, Files(FILES, bring))
+        scene.ensure(home, scene.contents, Files(DEFAULT_FILES, bring))
     assert (scene.told, home.exists()) == ([], False)
 
 

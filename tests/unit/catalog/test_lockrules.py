@@ -119,9 +119,8 @@ def test_cudas_of_a_closure_of_easyconfigs(items: list[tuple[str, str]], cuda: s
         {"name": n, "version": v, "easyconfig": f"{n}-{v}.eb", "origin": "easybuild", "sha256": "0" * 64}
         for n, v in items
     ]
-    lock = EasyBuildLock.model_validate(
-        {"recipe": "", "framework": "5.4.1", "easyblocks": "5.4.1", "rpath": False, "items": rows}
-    )
+    versions = {"framework": "5.4.1", "easyblocks": "5.4.1", "easybuild_sha256": "0" * 64}
+    lock = EasyBuildLock.model_validate({**versions, "recipe": "", "rpath": False, "items": rows})
     facts = lock_facts(lock)
     assert (facts.cuda, sorted(facts.majors or ())) == (cuda, majors)
     judge(facts, recipe())

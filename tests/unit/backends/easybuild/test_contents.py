@@ -13,6 +13,7 @@ import pytest
 from envmgr.backends.easybuild.installation import Places, contents_sum, own_places
 from envmgr.backends.easybuild.lock import read_easybuild_lock, render_lock
 from envmgr.backends.easybuild.settings import EASYBUILD
+from envmgr.errors import InputError
 from envmgr.system.files import sha256_bytes
 from envmgr.system.resources import shipped
 from tests.helpers.eb_tree import DATA, EASYBLOCKS, FRAMEWORK, PACKAGES, write_easybuild
@@ -94,11 +95,11 @@ def test_shipped_locks_name_the_easybuild_that_is_installed_with_envmgr() -> Non
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: f"{path.parent.parent.name}/{path.parent.name}")
-def test_lock_without_the_line_is_read_and_differs_in_nothing_else(path: Path, tmp_path: Path) -> None:
+def test_lock_without_the_sum_is_refused_and_with_it_is_written_as_it_was(path: Path, tmp_path: Path) -> None:
+    assert render_lock(read_easybuild_lock(path.parent)[0]) == path.read_text()
     text, count = re.subn(r"^easybuild_sha256: [0-9a-f]{64}\n", "", path.read_text(), flags=re.MULTILINE)
     assert count == 1
     (tmp_path / path.name).write_text(text)
-    old, new = read_easybuild_lock(tmp_path)[0], read_easybuild_lock(path.parent)[0]
-    assert old.easybuild_sha256 == ""
-    assert old.model_copy(update={"easybuild_sha256": new.easybuild_sha256}) == new
-    assert render_lock(old) == text
+    with pytest.raises(InputError) as caught:
+        read_easybuild_lock(tmp_path)
+    assert (caught.value.reference, caught.value.context) == ("lock-invalid", ("easybuild_sha256: Field required",))

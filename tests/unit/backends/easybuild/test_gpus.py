@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from envmgr.backends.easybuild.backend import EasyBuildBackend
-from envmgr.backends.easybuild.gpus import capabilities_refused, capabilities_unread, explain_gpus, not_looked_at
+from envmgr.backends.easybuild.gpus import capabilities_refused, capabilities_unread, explain_gpus
 from envmgr.backends.easybuild.items import chain_of, configuration_of
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem, locked_versions, render_lock
 from envmgr.backends.easybuild.lock_checks import differing_from_now
@@ -52,7 +52,9 @@ def item(name: str, *, asks: Sequence[Setting] = (), depends: Sequence[str] = ()
 
 
 def lock(*items: LockedItem, **said: Any) -> EasyBuildLock:
-    return EasyBuildLock(recipe="", framework="5.4.1", easyblocks="5.4.1", rpath=False, items=items, **said)
+    return EasyBuildLock(
+        recipe="", framework="5.4.1", easyblocks="5.4.1", easybuild_sha256="0" * 64, rpath=False, items=items, **said
+    )
 
 
 def digests(of: EasyBuildLock, where: Site) -> dict[str, str]:
@@ -292,35 +294,6 @@ def test_line_of_a_field_is_yaml_below_what_it_names(names: list[str]) -> None:
     assert where == " in site.yaml: "
     assert above.split(".") == names[:-1]
     assert yaml.safe_load(line) == {names[-1]: "x"}
-
-
-def locked(*names: str, seen: bool = False, **more: Any) -> EasyBuildLock:
-    rows = [
-        {"name": n, "version": "1.0", "easyconfig": f"{n}-1.0.eb", "origin": "easybuild", "sha256": "0" * 64}
-        for n in names
-    ]
-    base = {"recipe": "", "framework": "5.4.1", "easyblocks": "5.4.1", "rpath": False, "items": rows, "gpus_seen": seen}
-    return EasyBuildLock.model_validate({**base, **more})
-
-
-@pytest.mark.parametrize(
-    ("lock", "old"),
-    [
-        (locked("zlib"), False),
-        (locked("CUDA"), False),  # nothing that it could be compiled into
-        (locked("CUDA", "gromacs"), True),
-        (locked("zlib", "ROCm-LLVM", "rocBLAS"), True),
-        (locked("CUDA", "gromacs", seen=True), False),
-    ],
-)
-def test_lock_of_before_anybody_looked_is_stale_where_a_setting_holds(
-    lock: EasyBuildLock, old: bool, tmp_path: Path
-) -> None:
-    assert not_looked_at(lock) is old
-    wanted = EasyBuildInput(easyconfig="a-1.eb")
-    assert differing_from_now(lock, wanted, site(tmp_path)) == []
-    said = differing_from_now(lock, wanted, site(tmp_path, cuda_compute_capabilities=["7.5"]))
-    assert ["cuda_compute_capabilities is 7.5" in row for row in said] == ([True] if old else [])
 
 
 def test_earlier_easybuild_that_does_not_take_a_value_names_the_setting() -> None:

@@ -74,6 +74,7 @@ def test_words_of_a_lock_are_each_told_once() -> None:
             "recipe": "",
             "framework": "5.4.1",
             "easyblocks": "5.4.1",
+            "easybuild_sha256": "0" * 64,
             "rpath": False,
             "accept_eula": ["CUDA"],
             "items": [

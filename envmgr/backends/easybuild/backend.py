@@ -1,4 +1,4 @@
-"""The EasyBuild backend: every easyconfig of a resolved closure is one store item, built by EasyBuild from locked sources."""
+"""The EasyBuild backend: every easyconfig of a closure is one store item, built by EasyBuild from locked sources."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ class EasyBuildBackend(Backend):
         return [folder for folder in easyconfig_folders(site) if folder.exists()]
 
     def beside(self, recipe: Recipe, site: Site) -> Mapping[Path, Path]:
-        """Return the shipped easyconfig of the recipe, with what lies beside it -> the site's own folder, if there is one."""
+        """Return the shipped easyconfig of the recipe and the files beside it -> the site's own folder, if it has one."""
         name, own, shipped_ones = recipe.input.get("easyconfig"), own_easyconfigs(site), shipped("easyconfigs")
         if not own or not isinstance(name, str):
             return {}

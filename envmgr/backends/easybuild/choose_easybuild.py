@@ -76,7 +76,7 @@ def needs_private(lock: EasyBuildLock, site: Site) -> bool:
 
 
 def easybuild_for_lock(version: str, home: Path, bench: Workbench) -> EasyBuild:
-    """Return the EasyBuild that resolves easyconfigs: envmgr's own, one that is there, or one that is made in `home`."""
+    """Return the EasyBuild that resolves easyconfigs: envmgr's own, one that is there, or one made in `home`."""
     if not (why := why_not_own(version, None)):
         return _own(version, bench)
     bench.reporter.log(f"EasyBuild {version}: envmgr's own is not used: {why}")
@@ -201,7 +201,8 @@ def user_home(version: str, environ: Mapping[str, str]) -> Path:
     Source: XDG Base Directory Specification.
     """
     cache = environ.get("XDG_CACHE_HOME", "")
-    base = Path(cache) if cache.startswith("/") else Path(environ.get("HOME") or "/tmp") / ".cache"  # noqa: S108 - no home
+    home = Path(environ.get("HOME") or "/tmp")  # noqa: S108 - no home
+    base = Path(cache) if cache.startswith("/") else home / ".cache"
     if os.geteuid() == 0 and not only_ours(base / "envmgr" / "easybuild" / version):
         base = Path(own_home(None)) / ".cache"
     return base / "envmgr" / "easybuild" / version
@@ -259,7 +260,8 @@ def _make_from_index(version: str, home: Path, bench: Workbench) -> None:
         "UV_FIND_LINKS to a folder that has it and what builds it, with UV_NO_INDEX=1?"
     )
     if bench.label:
-        hint += f"\n  `envmgr lock {bench.label}` writes EasyBuild's files into the lock, and `envmgr fetch` brings them then"
+        lock = f"`envmgr lock {bench.label}`"
+        hint += f"\n  {lock} writes EasyBuild's files into the lock, and `envmgr fetch` brings them then"
     _run(version, [venv, [*install, f"easybuild=={version}"]], _uv_environment(bench.environ), bench.runner, hint=hint)
 
 

@@ -26,13 +26,13 @@ EASYCONFIG = Kind("file of the easyconfigs", 16 << 30)  # sources may lie beside
 
 
 def local_easyconfig(item: LockedItem, site: Site) -> Path | None:
-    """Return the item's easyconfig in the site's folders or the shipped one; it lies in `<letter>/<Name>/` of a folder."""
+    """Return the item's easyconfig in the site's folders or envmgr's; it lies in `<letter>/<Name>/` of one."""
     places = (root / item.folder / item.easyconfig for root in easyconfig_folders(site))
     return next((place for place in places if place.is_file()), None)
 
 
 def local_file(item: LockedItem, file: LockedFile, easyconfig: Path | None, roots: Sequence[Path]) -> Path | None:
-    """Return where EasyBuild finds a file of the item: beside its easyconfig, then below the roots; None without one."""
+    """Return where EasyBuild finds a file of the item: beside its easyconfig, or below the roots; None without one."""
     folder = file.folder or item.folder
     beside = [] if easyconfig is None or file.folder else [easyconfig.parent]
     places = (place / file.name for place in (*beside, *(root / folder for root in roots)))
@@ -76,7 +76,7 @@ def changed_since(item: LockedItem, site: Site) -> str:
 
 
 def copy_easyconfigs(items: Sequence[LockedItem], site: Site, folder: Path) -> None:
-    """Copy the local easyconfigs of the items, and the files that go with them, into `folder` as the one that has them all."""
+    """Copy the items' local easyconfigs, and the files that go with them, into one `folder` of easyconfigs."""
     for item in items:
         path = local_easyconfig(item, site)
         places = {} if path is None else {item.folder: [path]}

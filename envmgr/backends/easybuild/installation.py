@@ -45,13 +45,13 @@ class Places:
         return tuple(dict.fromkeys((self.packages / "easybuild", self.home / "easybuild")))
 
     def version(self, part: str) -> str:
-        """Return that of `framework`, `easyblocks` or `easyconfigs`; empty if it is not installed, or is there twice."""
+        """Return that of `framework`, `easyblocks` or `easyconfigs`; empty if it is there twice or not at all."""
         found = [p.name for p in self.packages.glob(f"easybuild_{part}-*.dist-info")]
         return found[0].removeprefix(f"easybuild_{part}-").removesuffix(".dist-info") if len(found) == 1 else ""
 
 
 def contents_sum(places: Places) -> str:
-    """Return what EasyBuild is as one sha256: the same wherever it is installed, by pip or uv, with or without bytecode.
+    """Return what EasyBuild is as one sha256: the same wherever it is installed, by pip or uv, with bytecode or not.
 
     It is taken over this text, in UTF-8, with a line for each `.py` and `.eb` file below the folders `easybuild` of an
     environment (that of the packages, that of easyconfigs and scripts), sorted by path:

@@ -67,7 +67,7 @@ def remove_half(install: Install) -> None:
 
 
 def remove_lock(install: Install) -> None:
-    """Remove the lock that EasyBuild leaves when it is killed; it was our own EasyBuild, whose processes have all ended."""
+    """Remove the lock that a killed EasyBuild leaves; it was our own, and its processes have all ended."""
     with suppress(OSError):
         remove_below(install.prefix.root, lock_of(install))
 

@@ -73,7 +73,7 @@ Folder = Annotated[str, AfterValidator(_folder)]
 
 
 class LockedFile(FrozenModel):
-    """A file and its sha256 (64 hex digits). `folder` is where EasyBuild looks for it; empty for its easyconfig's own."""
+    """A file and its sha256 (64 hex digits). EasyBuild looks for it in `folder`; empty for its easyconfig's own."""
 
     name: FileName
     sha256: Sha256
@@ -131,7 +131,7 @@ class LockedItem(FrozenModel):
 
 
 def project_of(file: str) -> tuple[str, Version]:
-    """Return the project and version that a wheel's or a source's file name states. Raises ValueError for another name."""
+    """Return the project and version in the name of a wheel or source. Raises ValueError for another name."""
     return (parse_wheel_filename if file.endswith(".whl") else parse_sdist_filename)(file)[:2]
 
 
@@ -168,7 +168,7 @@ class EasyBuildFile(FrozenModel):
 
 
 class EasyBuildLock(FrozenModel):
-    """A resolved easyconfig: `items` in build order, the entry's own last. `recipe` is the digest of the recipe's input.
+    """A resolved easyconfig: `items` in build order, the entry's own last. `recipe` is the digest of its input.
 
     `easybuild_sha256` is that of EasyBuild's own files where it is installed (`contents_sum`). `easybuild_files` are
     what an installation is made from; empty if no index could be asked. No install's digest covers these two: it has
@@ -190,7 +190,7 @@ class EasyBuildLock(FrozenModel):
 
     @model_validator(mode="after")
     def _whole(self) -> EasyBuildLock:
-        """Raise ValueError unless all of EasyBuild is there with what builds it, or nothing: the rest could not be had."""
+        """Raise ValueError unless all of EasyBuild is there with what builds it, or nothing."""
         parts = sorted(file.package for file in self.easybuild_files if not file.builds)
         if other := [f for f in self.easybuild_files if not f.builds and f.version != self.framework]:
             raise ValueError(

@@ -84,7 +84,7 @@ def _unreleased(lock: EasyBuildLock) -> Iterator[str]:
 
 
 def differing_from_now(lock: EasyBuildLock, wanted: EasyBuildInput, site: Site) -> list[str]:
-    """Return the settings of GPUs that items ask for, and for which the lock has other values than those that hold now."""
+    """Return the settings of GPUs that items ask for and that the lock has with other values than now."""
     asked = {setting for item in lock.items for setting in item.asks}
     locked, now = said_by(lock), said_now(wanted, site)
     return [
@@ -96,7 +96,7 @@ def differing_from_now(lock: EasyBuildLock, wanted: EasyBuildInput, site: Site) 
 
 
 def lock_facts(lock: EasyBuildLock) -> LockFacts:
-    """Return what is judged of a lock: the CUDA of its closure, what is made for which, and items that nothing needs."""
+    """Return what is judged of a lock: the CUDA of its closure, what is made for which, and unneeded items."""
     majors: dict[str, list[str]] = {}
     for item in lock.items:
         own = _MAJOR.match(item.version) if item.name in _TOOLKITS else None
@@ -115,7 +115,7 @@ def version_of(lock: EasyBuildLock, name: str) -> str | None:
 
 
 def licence_words(lock: EasyBuildLock) -> tuple[str, ...]:
-    """Return the words that the site must have in `policies.licences`, each once, whatever the recipe calls its software."""
+    """Return the words that the site must have in `policies.licences`, each once."""
     found = [eula_word(name) for name in lock.accept_eula]
     for item in lock.items:
         found += _words(item)

@@ -34,7 +34,7 @@ def built_module(install: Install, folder: Path) -> Path:
 
 
 def require_mounts(install: Install, runner: Runner) -> tuple[str, ...]:
-    """Return the words before a command that has mounts of its own. Raise EnvmgrError `repair-impossible` without them."""
+    """Return the words before a command that has its own mounts. Raise EnvmgrError `repair-impossible` without."""
     words, said = with_own_mounts(runner)
     if words is None:
         raise EnvmgrError(

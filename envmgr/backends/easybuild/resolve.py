@@ -1,4 +1,4 @@
-"""From a recipe to a lock: EasyBuild resolves the easyconfig, and one sha256 is chosen for every file, or it is refused."""
+"""From a recipe to a lock: EasyBuild resolves the easyconfig, and each file gets one sha256 or is refused."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def _differing(found: str, raw: Mapping[str, Any]) -> list[str]:
 
 
 def _folder_of(path: Path, easyconfig: Path) -> str:
-    """Return the folder of a file that is not beside its easyconfig: below a folder of easyconfigs, such as `p/Python`."""
+    """Return a file's folder below a folder of easyconfigs, such as `p/Python`; empty beside its easyconfig."""
     if path.parent == easyconfig.parent:
         return ""
     folder = "/".join(path.parent.parts[-2:])

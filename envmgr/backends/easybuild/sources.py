@@ -152,7 +152,7 @@ def _easybuild_files(lock: EasyBuildLock, bench: Workbench, given: Given, *, dry
 
 
 def require_packages(items: Iterable[LockedItem], runner: Runner) -> None:
-    """Raise EnvmgrError `os-package-missing` for all packages of the system that easyconfigs name and that are not here.
+    """Raise EnvmgrError `os-package-missing` for all packages of the system that easyconfigs name and this host lacks.
 
     Of each group of alternatives one must be here, as a package or a program. EasyBuild asks the same, one easyconfig
     at a time.
@@ -168,7 +168,7 @@ def require_packages(items: Iterable[LockedItem], runner: Runner) -> None:
 
 
 def installed_packages(names: Iterable[str], runner: Runner) -> set[str]:
-    """Return those of `names` that are here: installed packages, what packages provide, and programs that can be run."""
+    """Return those of `names` that are here: installed packages, what packages provide, and programs."""
     asked = sorted(names)
     found = {name for name in asked if shutil.which(name) is not None}
     for argv in _questions(asked):

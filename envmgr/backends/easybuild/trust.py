@@ -27,12 +27,9 @@ def require_own_easyconfigs(site: Site) -> None:
             continue
         for path in (*_way_to(root), *_way_to(root.resolve()), *_inside(root)):
             if why := fault_of(path):
-                raise InputError(
-                    "easyconfig-untrusted",
-                    f"{path} {why}",
-                    context="an easyconfig is a program, which root would run: the site names no build user to run it as",
-                    hint=f"name a build_user in site.yaml; or {_fix_for(path)}",
-                )
+                text = "an easyconfig is a program, which root would run: the site names no build user to run it as"
+                hint = f"name a build_user in site.yaml; or {_fix_for(path)}"
+                raise InputError("easyconfig-untrusted", f"{path} {why}", context=text, hint=hint)
 
 
 def _fix_for(path: Path) -> str:

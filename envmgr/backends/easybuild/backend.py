@@ -225,7 +225,7 @@ class EasyBuildBackend(Backend):
         return [folder for folder in easyconfig_folders(site) if folder.exists()]
 
     def beside(self, recipe: Recipe, site: Site) -> Mapping[Path, Path]:
-        """Return the shipped easyconfig of the recipe and the files beside it -> the site's own folder, if it has one."""
+        """Return the recipe's shipped easyconfig and the files beside it -> the site's own folder, if it has one."""
         name, own, shipped_ones = recipe.input.get("easyconfig"), own_easyconfigs(site), shipped("easyconfigs")
         if not own or not isinstance(name, str):
             return {}

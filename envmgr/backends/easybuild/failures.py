@@ -40,52 +40,58 @@ def build_failure(
     text = without_colour(f"{done.stdout}\n{done.stderr}\n{failed}")
     command = _COMMAND.search(text)
     output = _output_of(text, folder) if command else ""
-    code, entry, words = done.returncode, install.entry, _words(failed or text)
-
-    def error(reference: str, message: str, said: Sequence[str], hint: str) -> EnvmgrError:
-        context = [f"easyconfig {locked.easyconfig}", *said]
-        return EnvmgrError(reference, message, context=context, log=log, hint=hint)
+    code, entry, words, where = (
+        done.returncode,
+        install.entry,
+        _words(failed or text),
+        f"easyconfig {locked.easyconfig}",
+    )
 
     if full := _FULL.search(output) or _FULL.search(text):
         hint = (
             "free some space where it compiles (build_dir in site.yaml, else $TMPDIR or /tmp) and under the prefix, "
             "then run the same command again"
         )
-        return error("disk-full", f"no space left while {entry} was built", [_line_at(full)], hint)
+        message = f"no space left while {entry} was built"
+        return EnvmgrError("disk-full", message, context=[where, _line_at(full)], log=log, hint=hint)
     if ended := _signal_that_ended(code, failed):
         at = [f"it was at the {_STEP_NAMES.get(step, step)} step"] if step else []
         hint = "run the same command again: what was built before is kept"
-        return error("worker-died", f"{entry} did not build: EasyBuild was ended by {ended}", at, hint)
+        message = f"{entry} did not build: EasyBuild was ended by {ended}"
+        return EnvmgrError("worker-died", message, context=[where, *at], log=log, hint=hint)
     if code == 32 or "OS dependencies were not found" in text:
         return missing_packages([entry.name], locked.os_packages, log=log)
     if code in (22, 45) or "Sanity check failed" in text:
         message = f"{entry} was built, but is not what its easyconfig promises"
         hint = "mend the easyconfig (sanity_check_paths, sanity_check_commands), lock again, and build again"
-        return error("sanity-check-failed", message, _sanity(failed or _words(text)[-1]), hint)
+        context = [where, *_sanity(failed or _words(text)[-1])]
+        return EnvmgrError("sanity-check-failed", message, context=context, log=log, hint=hint)
     if code == 42 or "Checksum verification" in text:
         hint = "the easyconfig has another checksum than the lock: lock the entry again"
-        return error("source-differs", f"EasyBuild refuses a source of {entry}", words, hint)
+        message = f"EasyBuild refuses a source of {entry}"
+        return EnvmgrError("source-differs", message, context=[where, *words], log=log, hint=hint)
     if code in (30, 41):
         message = f"EasyBuild asked for a file of {entry} that is not in its lock"
-        return error("source-missing", message, words, "lock the entry again")
+        hint = "lock the entry again"
+        return EnvmgrError("source-missing", message, context=[where, *words], log=log, hint=hint)
     if found := EULA_NEEDED.search(text):
-        return eula_not_accepted(entry.name, found[1], context=[f"easyconfig {locked.easyconfig}"], log=log)
+        return eula_not_accepted(entry.name, found[1], context=[where], log=log)
     if "already exists, aborting!" in text and "Lock " in text:
         hint = "wait for it, then run the same command again"
-        return EnvmgrError(
-            "easybuild-locked", f"EasyBuild is building {entry} elsewhere", context=words, log=log, hint=hint
-        )
+        message = f"EasyBuild is building {entry} elsewhere"
+        return EnvmgrError("easybuild-locked", message, context=words, log=log, hint=hint)
     if code in (4, 5, 6, 7):
         return InputError("easyconfig-invalid", f"EasyBuild refuses {locked.easyconfig}", context=words, log=log)
     if code == 0:
         message = f"EasyBuild said that {entry} is built, and it is not there"
         hint = "its easyblock or its hooks put it elsewhere: the log has all that was said"
-        return error("build-failed", message, _words(done.stdout), hint)
+        return EnvmgrError("build-failed", message, context=[where, *_words(done.stdout)], log=log, hint=hint)
     hint = "the log has all that was said; what was built before is kept for the next run"
     if _KILLED.search(output):
         hint = f"out of memory? Build with fewer cores (-j), or on a machine with more; {hint}"
     at_step = f": the {_STEP_NAMES.get(step, step)} step failed" if step else f" (exit status {code})"
-    return error("build-failed", f"{entry} did not build{at_step}", _told(command, output) or words, hint)
+    message, said = f"{entry} did not build{at_step}", _told(command, output) or words
+    return EnvmgrError("build-failed", message, context=[where, *said], log=log, hint=hint)
 
 
 def missing_packages(names: Sequence[str], groups: Sequence[Sequence[str]], *, log: str = "") -> EnvmgrError:

@@ -224,7 +224,7 @@ def literals_of(module):
 
 @cache
 def readings_in(kind):
-    """Return (setting, how, method, tests that must hold) of a class without its bases, and of the functions beside it."""
+    """Return (setting, how, method, tests that must hold) of a class without its bases and of functions beside it."""
     found = []
     with suppress(OSError, TypeError, SyntaxError):
         tree = syntax_of(kind.__module__)

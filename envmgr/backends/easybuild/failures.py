@@ -82,6 +82,13 @@ def build_failure(
         return EnvmgrError("easybuild-locked", message, context=words, log=log, hint=hint)
     if code in (4, 5, 6, 7):
         return InputError("easyconfig-invalid", f"EasyBuild refuses {locked.easyconfig}", context=words, log=log)
+    return _other_failure(install, done, step, where, output, _told(command, output) or words, log)
+
+
+def _other_failure(
+    install: Install, done: Completed, step: str, where: str, output: str, said: Sequence[str], log: str
+) -> EnvmgrError:
+    entry, code = install.entry, done.returncode
     if code == 0:
         message = f"EasyBuild said that {entry} is built, and it is not there"
         hint = "its easyblock or its hooks put it elsewhere: the log has all that was said"
@@ -90,8 +97,7 @@ def build_failure(
     if _KILLED.search(output):
         hint = f"out of memory? Build with fewer cores (-j), or on a machine with more; {hint}"
     at_step = f": the {_STEP_NAMES.get(step, step)} step failed" if step else f" (exit status {code})"
-    message, said = f"{entry} did not build{at_step}", _told(command, output) or words
-    return EnvmgrError("build-failed", message, context=[where, *said], log=log, hint=hint)
+    return EnvmgrError("build-failed", f"{entry} did not build{at_step}", context=[where, *said], log=log, hint=hint)
 
 
 def missing_packages(names: Sequence[str], groups: Sequence[Sequence[str]], *, log: str = "") -> EnvmgrError:

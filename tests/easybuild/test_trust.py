@@ -315,7 +315,7 @@ def test_source_beside_its_easyconfig_is_what_its_checksum_says(workshop: Worksh
         f"  expected {'0' * 64}\n"
         f"  found    {sha256_file(archive)}\n"
         "\n"
-        "hint: take it back from git, or correct the checksum"
+        "hint: restore it from git, or correct the checksum"
     )
     beside(workshop)
     easyconfig = workshop.root / "easyconfigs/t/toy/toy-1.0.eb"
@@ -401,7 +401,7 @@ def test_easyblocks_of_another_version_than_the_lock_s_build_nothing(workshop: W
         "  easyblocks 5.4.1\n"
         "  log: LOG\n"
         "\n"
-        "hint: lock the entry again; if that environment was changed, install it anew"
+        "hint: lock the entry again; if that environment was changed, install it again"
     )
     assert workshop.items() == []
 

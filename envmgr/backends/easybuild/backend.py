@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.backends import Backend, Built, GpuCodes, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
-from envmgr.backends.easybuild.easyconfigs import changed_since
+from envmgr.backends.easybuild.easyconfigs import changed_since, shipped_files
 from envmgr.backends.easybuild.gpus import compiled_for, explain_gpus
 from envmgr.backends.easybuild.items import (
     MARKED,
@@ -35,7 +35,6 @@ from envmgr.backends.easybuild.settings import (
     EasyBuildSettings,
     easyconfig_folders,
     explain_easyconfigs,
-    own_easyconfigs,
 )
 from envmgr.catalog.gpu.needs import short_cuda
 from envmgr.catalog.lockrules.judge import LockFacts
@@ -49,7 +48,6 @@ from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.openat import remove_below
-from envmgr.system.resources import shipped
 from envmgr.system.run import Runner
 
 if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
@@ -225,15 +223,7 @@ class EasyBuildBackend(Backend):
         return [folder for folder in easyconfig_folders(site) if folder.exists()]
 
     def beside(self, recipe: Recipe, site: Site) -> Mapping[Path, Path]:
-        """Return the recipe's shipped easyconfig and the files beside it -> the site's own folder, if it has one."""
-        name, own, shipped_ones = recipe.input.get("easyconfig"), own_easyconfigs(site), shipped("easyconfigs")
-        if not own or not isinstance(name, str):
-            return {}
-        place = next(iter(shipped_ones.glob(f"*/*/{name}")), None)
-        if place is None:
-            return {}
-        files = [place, *place.parent.glob(f"{name.removesuffix('.eb')}*.patch")]
-        return {file: own[0] / file.relative_to(shipped_ones) for file in files}
+        return shipped_files(recipe.input.get("easyconfig"), site)
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
         modules = modules_folder(prefix)

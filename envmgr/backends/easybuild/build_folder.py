@@ -117,7 +117,7 @@ def _copy(name: str, sha256: str, path: Path | None, folder: Path, site: Site) -
             "easyconfig-differs",
             f"{name} is not what the lock says",
             context=[str(path or f"no folder of easyconfigs has {place}"), f"sha256 {sha256} was locked"],
-            hint="lock the entry again, or take the file back from git",
+            hint="lock the entry again, or restore the file from git",
         )
     folder.mkdir(parents=True, exist_ok=True)
     copy_file(path, folder / name, EASYCONFIG, tree=root_of(path, site))

@@ -159,7 +159,7 @@ def _require_contents(tool: EasyBuild, found: str, wanted: str, *, locked: bool 
     if wanted and found != wanted:
         hint = (
             "the package index has another one than when the entry was locked: find out why, before you lock it again; "
-            "if that folder was changed, remove it: it is made anew"
+            "if that folder was changed, remove it: envmgr makes it again"
         )
         if locked:
             hint = (
@@ -223,7 +223,7 @@ def _make_from_files(
 
     shut, said = without_network(bench.runner)
     if shut is None:
-        bench.reporter.log(f"EasyBuild {version}: uv alone keeps its installation off the network: {'; '.join(said)}")
+        bench.reporter.log(f"EasyBuild {version}: only uv keeps its installation off the network: {'; '.join(said)}")
     with scratch_folder("easybuild") as folder:
         for file in locked:
             (folder / file.name).symlink_to(paths[file.name])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from envmgr.backends.easybuild.lock import LockedFile, LockedItem
-from envmgr.backends.easybuild.settings import easyconfig_folders
+from envmgr.backends.easybuild.settings import easyconfig_folders, own_easyconfigs
 from envmgr.catalog.site import Site
 from envmgr.system.invisible import TABS
 from envmgr.system.reading import (
@@ -20,6 +20,7 @@ from envmgr.system.reading import (
     read_file_text,
     require_visible_patch,
 )
+from envmgr.system.resources import shipped
 
 _TEXT = Kind("easyconfig", 1 << 20, TABS)
 EASYCONFIG = Kind("file of the easyconfigs", 16 << 30)  # sources may lie beside an easyconfig
@@ -87,3 +88,12 @@ def copy_easyconfigs(items: Sequence[LockedItem], site: Site, folder: Path) -> N
             (folder / below).mkdir(parents=True, exist_ok=True)
             for each in files:
                 copy_file(each, folder / below / each.name, EASYCONFIG, tree=root_of(each, site))
+
+
+def shipped_files(name: object, site: Site) -> Mapping[Path, Path]:
+    """Return the shipped easyconfig of that name and its patches -> their places in the first of the site's folders."""
+    own, ours = own_easyconfigs(site), shipped("easyconfigs")
+    if not own or not isinstance(name, str) or (place := next(iter(ours.glob(f"*/*/{name}")), None)) is None:
+        return {}
+    patches = place.parent.glob(f"{name.removesuffix('.eb')}*.patch")
+    return {file: own[0] / file.relative_to(ours) for file in (place, *patches)}

@@ -63,7 +63,7 @@ def build_failure(
         return missing_packages([entry.name], locked.os_packages, log=log)
     if code in (22, 45) or "Sanity check failed" in text:
         message = f"{entry} was built, but is not what its easyconfig promises"
-        hint = "mend the easyconfig (sanity_check_paths, sanity_check_commands), lock again, and build again"
+        hint = "fix the easyconfig (sanity_check_paths, sanity_check_commands), lock again, and build again"
         context = [where, *_sanity(failed or _words(text)[-1])]
         return EnvmgrError("sanity-check-failed", message, context=context, log=log, hint=hint)
     if code == 42 or "Checksum verification" in text:
@@ -90,10 +90,10 @@ def _other_failure(
 ) -> EnvmgrError:
     entry, code = install.entry, done.returncode
     if code == 0:
-        message = f"EasyBuild said that {entry} is built, and it is not there"
-        hint = "its easyblock or its hooks put it elsewhere: the log has all that was said"
+        message = f"EasyBuild reported that {entry} is built, but it is not there"
+        hint = "its easyblock or its hooks put it elsewhere: the log has all of its output"
         return EnvmgrError("build-failed", message, context=[where, *_words(done.stdout)], log=log, hint=hint)
-    hint = "the log has all that was said; what was built before is kept for the next run"
+    hint = "the log has all of its output; what was built before is kept for the next run"
     if _KILLED.search(output):
         hint = f"out of memory? Build with fewer cores (-j), or on a machine with more; {hint}"
     at_step = f": the {_STEP_NAMES.get(step, step)} step failed" if step else f" (exit status {code})"

@@ -44,7 +44,7 @@ def capabilities_refused(
             f"{easyconfig} needs templates that EasyBuild does not know, and would fail in the build",
             context=shortened(wrong, _MOST),
             hint="correct the easyconfig: a name that EasyBuild has, %% for a % that is no template, "
-            "or the dependency that the template tells the version of",
+            "or the dependency whose version the template stands for",
         )
     for setting in SETTINGS:
         if few := [f"{look['easyconfig']}: {why}" for look in looks if (why := look["lacks"].get(setting))]:
@@ -53,7 +53,7 @@ def capabilities_refused(
                 "capabilities-missing",
                 f"{easyconfig} needs {setting}, which neither site.yaml nor the recipe says",
                 context=shortened(few, _MOST),
-                hint=f"say in site.yaml for which {_MAKERS[setting]} GPUs software is compiled, such as "
+                hint=f"set in site.yaml for which {_MAKERS[setting]} GPUs software is compiled, such as "
                 f"{site_line(FIELDS[setting], example)} (`envmgr site check` proposes it for those that an audit saw), "
                 f"or under `input` of the recipe `{setting}: {example}`",
             )
@@ -74,7 +74,7 @@ def capabilities_unread(version: str, settings: Sequence[str], said: str) -> Inp
         "capabilities-unread",
         f"EasyBuild {version} does not take the values of {', '.join(settings)}, which this closure asks for",
         context=said.splitlines()[:6],
-        hint="say others in the recipe's `input`, or lock with a later EasyBuild (`input.easybuild`)",
+        hint="set others in the recipe's `input`, or lock with a later EasyBuild (`input.easybuild`)",
     )
 
 

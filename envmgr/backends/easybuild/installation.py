@@ -122,7 +122,7 @@ class EasyBuild:
                     "easybuild-differs",
                     f"the lock wants {part} {wanted} of EasyBuild, its environment has another",
                     context=[str(self.places.home), f"{part} {found}" if found else f"no {part} is installed in it"],
-                    hint="lock the entry again; if that environment was changed, install it anew",
+                    hint="lock the entry again; if that environment was changed, install it again",
                 )
 
     def environment(self, **extra: str) -> dict[str, str]:

@@ -30,7 +30,7 @@ def clear_leftovers(install: Install, runner: Runner, reporter: Reporter) -> Non
     if (lock := lock_of(install)).exists():
         raise EnvmgrError(
             "easybuild-locked",
-            f"EasyBuild is building {install.entry}, or died of it",
+            f"EasyBuild is building {install.entry}, or died while it did",
             context=[str(lock), "no build of envmgr left it: it is not in the job table"],
             hint=f"make sure that no `eb` runs for it, then: rmdir {lock}",
         )

@@ -43,7 +43,7 @@ def require_fresh(lock: EasyBuildLock, wanted: EasyBuildInput, entry: Entry, fol
         raise EnvmgrError("lock-stale", f"{path} is older than its easyconfigs", context=changed, hint=hint)
     if differing := differing_from_now(lock, wanted, site):
         if keep := ", ".join(f"`{each}: {quoted(said)}`" for each, said in said_by(lock).items() if said):
-            hint += f"; or, where its GPUs are meant, say {keep} under `input` of the recipe"
+            hint += f"; or, to keep its GPUs, say {keep} under `input` of the recipe"
         message = f"{path} is for other GPUs than now: {differing[0]}"
         raise EnvmgrError("lock-stale", message, context=differing[1:], hint=hint)
 

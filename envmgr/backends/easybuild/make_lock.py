@@ -66,5 +66,5 @@ def _notes(lock: EasyBuildLock, wanted: EasyBuildInput) -> Iterator[str]:
     values = lock.cuda_compute_capabilities
     for item in lock.items:
         if item.name in _ONE_OF_SEVERAL and len(values) > 1:
-            one = f"its easyblock compiles for one of {', '.join(values)} alone"
-            yield f"{item.key}: {one}: for others name that in the recipe"
+            one = f"its easyblock compiles for only one of {', '.join(values)}"
+            yield f"{item.key}: {one}: name the one that you need in the recipe"

@@ -63,7 +63,7 @@ def _sdists(text: str) -> list[EasyBuildFile]:
     for package in Pylock.from_dict(tomllib.loads(text)).packages:
         sdist, name, version = package.sdist, canonicalize_name(package.name), str(package.version)
         if sdist is None or "sha256" not in sdist.hashes:
-            raise EnvmgrError("wheel-unhashed", f"the index tells no source of {name} {version} with its sha256")
+            raise EnvmgrError("wheel-unhashed", f"the index lists no source of {name} {version} with its sha256")
         found[name] = _file(name, version, sdist.filename, sdist.hashes["sha256"], str(sdist.url or sdist.path))
     return [found[canonicalize_name(name)] for name in PACKAGES]
 

@@ -111,7 +111,7 @@ def _why_not_resolved(
         circle = list(dict.fromkeys(Path(path).name for path in re.findall(r"'spec': '([^']+)'", text)))
         return EnvmgrError(
             "unresolved-dependency",
-            f"what {easyconfig} depends on goes round in a circle",
+            f"the dependencies of {easyconfig} form a circle",
             context=[*context, f"among {', '.join(circle)}"[:300]],
             hint="take one of these dependencies out",
         )
@@ -132,7 +132,7 @@ def _there_is(text: str, roots: Sequence[Path]) -> Iterator[str]:
     for name, version in dict.fromkeys(re.findall(r"^(\S+)/(\S+) is wanted by", text, re.MULTILINE)):
         found = {path.name for root in roots for path in (root / letter_folder(name)).glob("*.eb")}
         close = nearest(f"{name}-{version}.eb", found) or sorted(found)[-3:]
-        yield f"of {name} there is {', '.join(close)}" if close else f"of {name} there is no easyconfig at all"
+        yield f"easyconfigs of {name}: {', '.join(close)}" if close else f"there is no easyconfig of {name}"
 
 
 def _lines(text: str) -> list[str]:
@@ -228,7 +228,7 @@ def _local_source(easyconfig: Path, raw: Mapping[str, Any], wanted: EasyBuildInp
             "source-differs",
             f"{path} is not what {easyconfig.name} says",
             context=differing,
-            hint="take it back from git, or correct the checksum",
+            hint="restore it from git, or correct the checksum",
         )
     return LockedSource(name=raw["name"], sha256=found, folder=_folder_of(path, easyconfig), unhashed=reason)
 

@@ -192,7 +192,7 @@ def test_environment_that_is_not_what_the_lock_says_does_not_stay(scene: Scene) 
         f"  sha256 {scene.contents} was installed\n"
         "\n"
         "hint: the package index has another one than when the entry was locked: find out why, before you lock it again; "
-        "if that folder was changed, remove it: it is made anew"
+        "if that folder was changed, remove it: envmgr makes it again"
     )
     assert not home.exists()
 

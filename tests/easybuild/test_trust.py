@@ -47,7 +47,7 @@ def poison(box: Workshop) -> Path:
     (home / "bin").mkdir(parents=True)
     for name in ("lib", "easybuild"):
         (home / name).symlink_to(real / name)
-    (home / "envmgr.json").write_text("{}")
+    (home / "envmgr.json").write_text('{"contents": "poison"}')
     for folder in (box.prefix, home.parent.parent, home.parent):
         box.give(folder)
     folder = box.root / "told"

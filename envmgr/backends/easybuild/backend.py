@@ -50,7 +50,7 @@ from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.openat import remove_below
 from envmgr.system.run import Runner
 
-if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
+if TYPE_CHECKING:  # only a build as a Slurm job needs it
     from envmgr.backends.easybuild.sources import Workbench
     from envmgr.nodes import JobOptions
 
@@ -129,7 +129,7 @@ class LoadedEasyBuildLock(LoadedLock):
 
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
         from envmgr.backends.easybuild.build import build_easyconfig
-        from envmgr.backends.easybuild.build_folder import Order
+        from envmgr.backends.easybuild.build_files import Order
         from envmgr.backends.easybuild.choose_easybuild import easybuild_for_build
         from envmgr.backends.easybuild.sources import collect_sources, require_packages
         from envmgr.modules.lmod import find_lmod
@@ -161,6 +161,7 @@ class EasyBuildBackend(Backend):
 
     name = "easybuild"
     stages = True
+    reproducible = False
     layout = MARKED
     input = EasyBuildInput
     settings = EasyBuildSettings

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from envmgr.backends.easybuild.build_folder import Order, lay_out
+from envmgr.backends.easybuild.build_files import Order, lay_out
 from envmgr.backends.easybuild.events import Events
 from envmgr.backends.easybuild.failures import build_failure
 from envmgr.backends.easybuild.flat import flat_facts
@@ -88,10 +88,10 @@ def _run(order: Order, folder: Path, argv: Sequence[str | Path], runner: Runner,
     with reporter.stage(f"{install.entry} build", total=events.total, unit="steps") as stage:
 
         def tick() -> None:
-            told = events.log
+            before = events.log
             for line in events.read():
                 reporter.log(f"{install.entry}: {line}")
-            if events.log != told:
+            if events.log != before:
                 reporter.say(f"{install.entry}: EasyBuild's log is {events.log}")
             stage.update(events.done, detail=events.detail)
 

@@ -1,4 +1,4 @@
-"""Which EasyBuild runs: envmgr's own where it may be used, otherwise a private one, which is made here."""
+"""Choose the EasyBuild that runs: envmgr's own if it may be used, otherwise a private one, which is made here."""
 
 from __future__ import annotations
 

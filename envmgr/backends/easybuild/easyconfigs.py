@@ -1,4 +1,4 @@
-"""Where easyconfigs lie: the site's folders, then envmgr's, then EasyBuild's own. The first that has one wins."""
+"""The places of easyconfigs: the site's folders, then envmgr's, then EasyBuild's own. The first that has one wins."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For which GPUs a closure is compiled: the errors of one that cannot be, and what `site check` says."""
+"""The GPUs that a closure is compiled for: errors of one that cannot be, and the rows of `site check`."""
 
 from __future__ import annotations
 

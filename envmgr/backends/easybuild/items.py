@@ -1,4 +1,4 @@
-"""From a lock to the store items that it stands for, and where EasyBuild's own files of them lie."""
+"""The store items that a lock stands for, and the places of EasyBuild's own files of them."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class EasyBuildFile(FrozenModel):
 
     @property
     def builds(self) -> bool:
-        """Whether it is the build tool, and not a part of EasyBuild."""
+        """True for the build tool, which is not a part of EasyBuild."""
         return self.package not in PACKAGES
 
 

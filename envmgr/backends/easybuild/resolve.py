@@ -1,4 +1,4 @@
-"""From a recipe to a lock: EasyBuild resolves the easyconfig, and each file gets one sha256 or is refused."""
+"""Make a lock of a recipe: EasyBuild resolves the easyconfig, and each file gets one sha256 or is refused."""
 
 from __future__ import annotations
 

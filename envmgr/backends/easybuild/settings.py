@@ -1,4 +1,4 @@
-"""What a recipe and the site say to EasyBuild, and the options of EasyBuild that follow from it."""
+"""The settings of a recipe and of the site for EasyBuild, and the options of EasyBuild that follow from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a build needs from outside: sources and EasyBuild's own files in the prefix's cache, packages of the system."""
+"""Files and packages that a build needs from outside: sources, EasyBuild's own files, packages of the system."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.backends import Backend, Built, GpuCodes, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
+from envmgr.backends.easybuild import Workbench
 from envmgr.backends.easybuild.easyconfigs import changed_since, shipped_files
 from envmgr.backends.easybuild.gpus import compiled_for, explain_gpus
 from envmgr.backends.easybuild.items import (
@@ -51,7 +52,6 @@ from envmgr.system.openat import remove_below
 from envmgr.system.run import Runner
 
 if TYPE_CHECKING:  # only a build as a Slurm job needs it
-    from envmgr.backends.easybuild.sources import Workbench
     from envmgr.nodes import JobOptions
 
 _UNFILED = (
@@ -244,6 +244,4 @@ class EasyBuildBackend(Backend):
 
 
 def _workbench(entry: Entry, site: Site, runner: Runner, reporter: Reporter) -> Workbench:
-    from envmgr.backends.easybuild.sources import Workbench
-
     return Workbench(site, os.environ, runner, reporter, str(entry))

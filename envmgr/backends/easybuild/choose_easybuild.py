@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from envmgr.backends.easybuild import Workbench
 from envmgr.backends.easybuild.installation import EasyBuild, Places, contents_sum, own_places, why_not_own
 from envmgr.backends.easybuild.items import tools_folder
 from envmgr.backends.easybuild.lock import EasyBuildFile, EasyBuildLock
-from envmgr.backends.easybuild.sources import Workbench, collect_easybuild
+from envmgr.backends.easybuild.sources import collect_easybuild
 from envmgr.backends.easybuild.trust import only_ours
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError

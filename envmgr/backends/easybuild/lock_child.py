@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
+from envmgr.backends.easybuild import Workbench
 from envmgr.backends.easybuild.lock_as_user import LockAnswer, LockRequest
 from envmgr.backends.easybuild.make_lock import make_lock
-from envmgr.backends.easybuild.sources import Workbench
 from envmgr.catalog.names import parse_entry
 from envmgr.errors import EnvmgrError, ErrorData
 from envmgr.report import SilentReporter

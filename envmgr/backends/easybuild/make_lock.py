@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from envmgr.backends.easybuild import Workbench
 from envmgr.backends.easybuild.choose_easybuild import easybuild_for_lock, site_home, user_home
 from envmgr.backends.easybuild.lock import EasyBuildLock
 from envmgr.backends.easybuild.lock_as_user import make_lock_as
 from envmgr.backends.easybuild.package_index import find_files
 from envmgr.backends.easybuild.resolve import resolve_easyconfig
 from envmgr.backends.easybuild.settings import SETTINGS, EasyBuildInput, easyconfig_folders
-from envmgr.backends.easybuild.sources import Workbench
 from envmgr.backends.easybuild.trust import require_own_easyconfigs
 from envmgr.catalog.names import Entry
 from envmgr.system.users import runs_for_root

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from packaging.pylock import Pylock
 from packaging.utils import canonicalize_name
 
+from envmgr.backends.easybuild import Workbench
 from envmgr.backends.easybuild.lock import DEFAULT_CONTENTS, DEFAULT_FILES, PACKAGES, EasyBuildFile
 from envmgr.backends.easybuild.settings import EASYBUILD
-from envmgr.backends.easybuild.sources import Workbench
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.system.run import Runner

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from envmgr.backends.easybuild import Workbench
 from envmgr.backends.easybuild.failures import missing_packages
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
-from envmgr.catalog.site import Site
 from envmgr.downloads import Fetched, Given
 from envmgr.downloads.sources import SourceFile, cached_source, fetch_sources
 from envmgr.errors import EnvmgrError
-from envmgr.report import Reporter
-from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
 
 _FOLDER = "e/EasyBuild"  # where EasyBuild keeps its own sources
@@ -22,29 +20,6 @@ _CARRY = (
     "or run `envmgr fetch --carry {entry}` on a machine with a network and the same catalog, bring the folder `cache` "
     "of its prefix, and run `envmgr fetch {entry} --file /path/to/cache`"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Workbench:
-    """All that work for an entry is done with; `label` names the entry in messages."""
-
-    site: Site
-    environ: Mapping[str, str]
-    runner: Runner
-    reporter: Reporter
-    label: str = ""
-
-    @property
-    def prefix(self) -> Prefix:
-        """The site's prefix."""
-        return Prefix(self.site.prefix)
-
-    def fetch(
-        self, files: Sequence[SourceFile], *, given: Given | None = None, dry_run: bool = False, again: bool = False
-    ) -> Fetched:
-        """Bring the files into the prefix's cache: see `fetch_sources`."""
-        site, runner, reporter, label = self.site, self.runner, self.reporter, self.label
-        return fetch_sources(files, site, runner, reporter, label=label, given=given, dry_run=dry_run, again=again)
 
 
 def source_files(item: LockedItem) -> list[SourceFile]:
@@ -90,7 +65,7 @@ def collect_sources(item: LockedItem, bench: Workbench) -> dict[str, Path]:
 
 def _fetch(wanted: Sequence[tuple[LockedItem, SourceFile]], bench: Workbench, *, again: bool = False) -> None:
     try:
-        bench.fetch([file for _, file in wanted], again=again)
+        _bring([file for _, file in wanted], bench, again=again)
     except EnvmgrError as error:
         if error.reference in ("source-missing", "source-differs"):
             said = dict.fromkeys(f"{i.easyconfig} says: {i.instructions}" for i, _ in wanted if i.instructions)
@@ -115,7 +90,7 @@ def fetch_locked(
     elif easybuild:
         own = _easybuild_files(lock, bench, given, dry_run=dry_run)
     try:
-        return bench.fetch([*files, *own], given=given, dry_run=dry_run)
+        return _bring([*files, *own], bench, given=given, dry_run=dry_run)
     except EnvmgrError as error:
         if any(file.sha256 in line for file in own for line in error.context):
             error.hint += "\n  " + _CARRY.format(entry=bench.label)
@@ -149,6 +124,18 @@ def _easybuild_files(lock: EasyBuildLock, bench: Workbench, given: Given, *, dry
     lacking = [f for f, each in plain.items() if f.sha256 not in given and cached_source(bench.prefix, each) is None]
     places = find_in_mirrors(lacking, bench) if lacking else {}
     return [replace(each, mirrored=places.get(file.sha256, ())) for file, each in plain.items()]
+
+
+def _bring(
+    files: Sequence[SourceFile],
+    bench: Workbench,
+    *,
+    given: Given | None = None,
+    dry_run: bool = False,
+    again: bool = False,
+) -> Fetched:
+    site, runner, reporter, label = bench.site, bench.runner, bench.reporter, bench.label
+    return fetch_sources(files, site, runner, reporter, label=label, given=given, dry_run=dry_run, again=again)
 
 
 def require_packages(items: Iterable[LockedItem], runner: Runner) -> None:

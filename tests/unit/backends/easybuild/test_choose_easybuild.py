@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from envmgr.backends.easybuild import Workbench
 from envmgr.backends.easybuild.choose_easybuild import (
     Files,
     easybuild_for_build,
@@ -20,7 +21,6 @@ from envmgr.backends.easybuild.choose_easybuild import (
 )
 from envmgr.backends.easybuild.installation import EasyBuild, contents_sum, own_places
 from envmgr.backends.easybuild.lock import DEFAULT_FILES, EasyBuildLock
-from envmgr.backends.easybuild.sources import Workbench
 from envmgr.catalog.site import Site, load_site
 from envmgr.errors import EnvmgrError
 from envmgr.report import SilentReporter

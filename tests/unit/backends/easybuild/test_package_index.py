@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from envmgr.backends.easybuild import Workbench
 from envmgr.backends.easybuild.installation import contents_sum, own_places
 from envmgr.backends.easybuild.lock import (
     DEFAULT_CONTENTS,
@@ -21,7 +22,6 @@ from envmgr.backends.easybuild.lock import (
 )
 from envmgr.backends.easybuild.package_index import find_files, find_in_mirrors, listed_at, mirrors_of
 from envmgr.backends.easybuild.settings import EASYBUILD
-from envmgr.backends.easybuild.sources import Workbench
 from envmgr.catalog.site import Site, load_site
 from envmgr.report import SilentReporter
 from envmgr.system.files import sha256_file

@@ -41,7 +41,9 @@ def locked(name: str, *, depends: tuple[str, ...] = (), build: tuple[str, ...] =
 
 
 def chain(site: Site, *items: LockedItem) -> dict[str, Item]:
-    content = EasyBuildLock(recipe="", framework="5.4.1", easyblocks="5.4.1", rpath=False, items=items)
+    content = EasyBuildLock(
+        recipe="", framework="5.4.1", easyblocks="5.4.1", easybuild_sha256="0" * 64, rpath=False, items=items
+    )
     lock = LoadedEasyBuildLock(
         backend=EasyBuildBackend(), entry=Entry("entry", "1.0"), sha256="", packages={}, content=content
     )

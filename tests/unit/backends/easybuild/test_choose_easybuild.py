@@ -10,14 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.easybuild.choose import easybuild_for_build
-from envmgr.backends.easybuild.contents import contents_sum
-from envmgr.backends.easybuild.lock import EasyBuildLock
-from envmgr.backends.easybuild.making import Files
-from envmgr.backends.easybuild.own import own_places
-from envmgr.backends.easybuild.private import ensure_private, find_private, site_home, user_home
-from envmgr.backends.easybuild.released import FILES
-from envmgr.backends.easybuild.tool import EasyBuild
+from envmgr.backends.easybuild import Workbench
+from envmgr.backends.easybuild.choose_easybuild import (
+    Files,
+    easybuild_for_build,
+    ensure_private,
+    find_private,
+    site_home,
+    user_home,
+)
+from envmgr.backends.easybuild.installation import EasyBuild, contents_sum, own_places
+from envmgr.backends.easybuild.lock import DEFAULT_FILES, EasyBuildLock
 from envmgr.catalog.site import Site, load_site
 from envmgr.errors import EnvmgrError
 from envmgr.report import SilentReporter
@@ -53,9 +56,10 @@ class Scene:
         return contents_sum(write_easybuild(self.root / "contents"))
 
     def ensure(self, home: Path, contents: str = "", files: Files | None = None) -> EasyBuild:
-        return ensure_private(
-            "5.4.1", home, self.site, self.environ, Runner(), SilentReporter(), contents=contents, files=files
-        )
+        return ensure_private("5.4.1", home, self.bench(), contents=contents, files=files)
+
+    def bench(self, reporter: SilentReporter | None = None) -> Workbench:
+        return Workbench(self.site, self.environ, Runner(), reporter or SilentReporter())
 
 
 class Listening(SilentReporter):
@@ -98,23 +102,23 @@ def test_environment_whose_python_an_upgrade_took_away_is_made_anew(scene: Scene
     write_easybuild(home)
     (home / "bin").mkdir()
     (home / "bin/python").symlink_to(base)
-    (home / "envmgr.json").write_text("{}")
+    (home / "envmgr.json").write_text('{"contents": "as it was"}')
     (home / "stale").touch()
     base.symlink_to(sys.executable)
 
     found = scene.ensure(home)
-    assert find_private("5.4.1", scene.site, scene.environ, Runner()) == found
+    assert find_private("5.4.1", scene.bench()) == found
     assert scene.told == []
 
     base.unlink()
     if fault == "not executable":
         base.touch()
-    assert find_private("5.4.1", scene.site, scene.environ, Runner()) is None
+    assert find_private("5.4.1", scene.bench()) is None
     assert scene.ensure(home) == found
     assert scene.told == ["venv", "pip"]
     assert os.access(found.python, os.X_OK)
     assert not (home / "stale").exists()
-    assert find_private("5.4.1", scene.site, scene.environ, Runner()) == found
+    assert find_private("5.4.1", scene.bench()) == found
 
 
 def test_environment_is_what_the_lock_says(scene: Scene) -> None:
@@ -137,15 +141,15 @@ def test_environment_of_the_lock_s_files_is_made_of_these_alone(scene: Scene) ->
     asked = 'if [ "$1" = pip ]; then echo "$@" >{0}/words; env >{0}/env; cat {0}/tmp/*/wanted.txt {0}/tmp/*/builds.txt >{0}/rows; fi\n'
     uv.write_text(uv.read_text().replace("#!/bin/sh\n", "#!/bin/sh\n" + asked.format(scene.root)))
     (scene.root / "tmp").mkdir()
-    paths = {file.name: scene.root / file.name for file in FILES}
+    paths = {file.name: scene.root / file.name for file in DEFAULT_FILES}
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("TMPDIR", str(scene.root / "tmp"))
-        found = scene.ensure(scene.root / "home", scene.contents, Files(FILES, lambda: paths))
+        found = scene.ensure(scene.root / "home", scene.contents, Files(DEFAULT_FILES, lambda: paths))
     assert contents_sum(found.places) == scene.contents
     words = (scene.root / "words").read_text().split()
     assert {"--offline", "--no-index", "--require-hashes", "--no-config", "--no-deps"} <= {*words}
-    rows = [f"{file.package}=={file.version} --hash=sha256:{file.sha256}" for file in FILES]
+    rows = [f"{file.package}=={file.version} --hash=sha256:{file.sha256}" for file in DEFAULT_FILES]
     assert (scene.root / "rows").read_text().splitlines() == rows
     passed = {line.partition("=")[0] for line in (scene.root / "env").read_text().splitlines()}
     assert {name for name in passed if name.startswith(("UV_", "PIP_"))} == {"UV_NO_PROGRESS"}
@@ -155,7 +159,7 @@ def test_environment_of_the_lock_s_files_is_made_of_these_alone(scene: Scene) ->
 def test_environment_of_the_lock_s_files_that_is_another_than_its_sum_says_what_is_wrong(scene: Scene) -> None:
     home = scene.root / "home"
     with pytest.raises(EnvmgrError) as caught:
-        scene.ensure(home, "0" * 64, Files(FILES, lambda: {file.name: scene.root for file in FILES}))
+        scene.ensure(home, "0" * 64, Files(DEFAULT_FILES, lambda: {file.name: scene.root for file in DEFAULT_FILES}))
     assert str(caught.value) == (
         "error[easybuild-differs]: EasyBuild 5.4.1 is not what the lock says\n"
         f"  {home}\n"
@@ -173,7 +177,7 @@ def test_files_that_cannot_be_had_leave_nothing(scene: Scene) -> None:
 
     home = scene.root / "home"
     with pytest.raises(EnvmgrError, match="they are missing"):
-        scene.ensure(home, scene.contents, Files(FILES, bring))
+        scene.ensure(home, scene.contents, Files(DEFAULT_FILES, bring))
     assert (scene.told, home.exists()) == ([], False)
 
 
@@ -188,44 +192,46 @@ def test_environment_that_is_not_what_the_lock_says_does_not_stay(scene: Scene) 
         f"  sha256 {scene.contents} was installed\n"
         "\n"
         "hint: the package index has another one than when the entry was locked: find out why, before you lock it again; "
-        "if that folder was changed, remove it: it is made anew"
+        "if that folder was changed, remove it: envmgr makes it again"
     )
     assert not home.exists()
 
 
+def test_environment_that_was_changed_is_looked_at_and_not_removed(scene: Scene) -> None:
+    home = scene.root / "home"
+    scene.ensure(home)
+    with pytest.raises(EnvmgrError, match=r"EasyBuild 5\.4\.1 is not what the lock says"):
+        scene.ensure(home, "0" * 64)
+    assert home.is_dir(), "who changed it is not known"
+    assert scene.told == ["venv", "pip"]
+
+
 @pytest.mark.parametrize("marker", ["{}", "[", '{"easybuild": "5.4.1"}'])
-def test_environment_that_an_earlier_envmgr_made_is_summed(scene: Scene, marker: str) -> None:
+def test_environment_without_a_whole_marker_is_made_again(scene: Scene, marker: str) -> None:
     home = scene.root / "home"
     scene.ensure(home)
     (home / "envmgr.json").write_text(marker)
     assert scene.ensure(home, scene.contents).places.home == home
-    with pytest.raises(EnvmgrError, match=r"EasyBuild 5\.4\.1 is not what the lock says"):
-        scene.ensure(home, "0" * 64)
-    assert home.is_dir(), "who changed it is not known: it is looked at, not removed"
-    assert scene.told == ["venv", "pip"]
+    assert json.loads((home / "envmgr.json").read_text())["contents"] == scene.contents
+    assert scene.told == ["venv", "pip"] * 2
 
 
 def test_build_with_the_easybuild_of_the_lock_installs_none(scene: Scene) -> None:
     lock = lock_of(contents_sum(own_places()))
     reporter = Listening()
-    tool = easybuild_for_build(lock, scene.site, scene.environ, Runner(), reporter)
+    tool = easybuild_for_build(lock, scene.bench(reporter))
     assert (tool.python, tool.places) == (Path(sys.executable), own_places())
     assert (scene.told, reporter.said) == ([], [])
     assert not (scene.root / "prefix").exists()
 
 
-@pytest.mark.parametrize(
-    ("contents", "said"),
-    [("", "the lock has no sha256 of EasyBuild"), ("of the index", "its sha256 is {own}, the lock says {index}")],
-)
-def test_build_with_another_easybuild_installs_it_once(scene: Scene, contents: str, said: str) -> None:
-    wanted = contents and scene.contents
-    lock, reporter = lock_of(wanted), Listening()
+def test_build_with_another_easybuild_installs_it_once(scene: Scene) -> None:
+    lock, reporter = lock_of(scene.contents), Listening()
     for _ in range(2):
-        tool = easybuild_for_build(lock, scene.site, scene.environ, Runner(), reporter)
+        tool = easybuild_for_build(lock, scene.bench(reporter))
         assert tool.places.home == site_home("5.4.1", scene.site)
     assert scene.told == ["venv", "pip"]
-    why = said.format(own=contents_sum(own_places()), index=wanted)
+    why = f"its sha256 is {contents_sum(own_places())}, the lock says {scene.contents}"
     assert reporter.said == [f"EasyBuild 5.4.1: envmgr's own is not used: {why}"]
 
 
@@ -234,6 +240,6 @@ def test_build_with_another_version_installs_it(scene: Scene) -> None:
         part.rename(part.with_name(part.name.replace("5.4.1", "5.3.0")))
     reporter = Listening()
     lock = lock_of(contents_sum(write_easybuild(scene.root / "elsewhere")), "5.3.0")
-    tool = easybuild_for_build(lock, scene.site, scene.environ, Runner(), reporter)
+    tool = easybuild_for_build(lock, scene.bench(reporter))
     assert tool.places.home == site_home("5.3.0", scene.site)
     assert reporter.said == ["EasyBuild 5.3.0: envmgr's own is not used: it has easybuild-framework 5.4.1"]

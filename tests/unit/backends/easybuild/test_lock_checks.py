@@ -6,20 +6,19 @@ from typing import Any
 
 import pytest
 
-from envmgr.backends.easybuild.answers import differing_from_recipe
-from envmgr.backends.easybuild.input import EasyBuildInput
-from envmgr.backends.easybuild.lock import EasyBuildLock
-from envmgr.backends.easybuild.released import CONTENTS, FILES
+from envmgr.backends.easybuild.lock import DEFAULT_CONTENTS, DEFAULT_FILES, EasyBuildLock
+from envmgr.backends.easybuild.lock_checks import differing_from_recipe
+from envmgr.backends.easybuild.settings import EasyBuildInput
 
 WANTED = EasyBuildInput(easyconfig="toy-1.eb", unhashed={"toy.tar.gz": "its authors publish none"})
 SOURCE = {"name": "toy.tar.gz", "sha256": "0" * 64, "unhashed": "its authors publish none"}
-FIRST = {**FILES[0].model_dump(), "sha256": "0" * 64}
+FIRST = {**DEFAULT_FILES[0].model_dump(), "sha256": "0" * 64}
 
 
 def lock(source: dict[str, Any] | None = None, **fields: Any) -> EasyBuildLock:
     item = {"name": "toy", "version": "1", "easyconfig": "toy-1.eb", "origin": "catalog", "sha256": "0" * 64}
     made = {"recipe": WANTED.digest(), "framework": "5.4.1", "easyblocks": "5.4.1", "rpath": False}
-    made |= {"easybuild_sha256": CONTENTS, "easybuild_files": [file.model_dump() for file in FILES]}
+    made |= {"easybuild_sha256": DEFAULT_CONTENTS, "easybuild_files": [file.model_dump() for file in DEFAULT_FILES]}
     return EasyBuildLock.model_validate(
         {**made, "items": [{**item, "sources": [{**SOURCE, **(source or {})}]}], **fields}
     )
@@ -46,10 +45,10 @@ def test_lock_as_it_was_written_differs_in_nothing() -> None:
         ),
         (
             {"easybuild_sha256": "0" * 64},
-            f"easybuild_sha256: EasyBuild 5.4.1 was released as {CONTENTS[:8]}…, the lock says 00000000…",
+            f"easybuild_sha256: EasyBuild 5.4.1 was released as {DEFAULT_CONTENTS[:8]}…, the lock says 00000000…",
         ),
         (
-            {"easybuild_files": [FIRST, *(file.model_dump() for file in FILES[1:])]},
+            {"easybuild_files": [FIRST, *(file.model_dump() for file in DEFAULT_FILES[1:])]},
             "easybuild_files: easybuild_framework-5.4.1.tar.gz was released with another sha256, or lies elsewhere",
         ),
     ],

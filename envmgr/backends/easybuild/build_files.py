@@ -1,4 +1,4 @@
-"""What a build of one item is given: its order, and a private folder with its easyconfig, sources and settings."""
+"""The order of one item's build, and the private folder with its easyconfig, sources and settings."""
 
 from __future__ import annotations
 
@@ -7,40 +7,47 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.backends.easybuild.easyconfigs import EASYCONFIG, local_easyconfig, local_file, root_of, sum_of
-from envmgr.backends.easybuild.folders import locks_folder, modules_folder
-from envmgr.backends.easybuild.input import accept_eula_for
-from envmgr.backends.easybuild.items import configuration_of
+from envmgr.backends.easybuild.installation import INSIDE, EasyBuild
+from envmgr.backends.easybuild.items import configuration_of, locks_folder, module_name, modules_folder, runs_with
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
-from envmgr.backends.easybuild.settings import easyconfig_folders
-from envmgr.backends.easybuild.tool import EasyBuild
+from envmgr.backends.easybuild.settings import accept_eula_for, easyconfig_folders
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import Lmod
-from envmgr.store.prefix import Install
+from envmgr.store.prefix import Install, Item
 from envmgr.system.files import atomic_write, pretty_json
 from envmgr.system.reading import copy_file
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """All that a build of one item needs. `sources` maps a file's name to its place in the cache, checked.
+    """All that a build of one item needs. `items` are those of the whole lock.
 
-    `names` maps `name/version` of everything in the lock to its module's name; `closure` are the installs that it runs with.
+    `sources` maps a file's name to its place in the cache, checked.
     """
 
     install: Install
     locked: LockedItem
     lock: EasyBuildLock
-    names: Mapping[str, str]
-    closure: Sequence[Install]
+    items: Sequence[Item]
     sources: Mapping[str, Path]
     tool: EasyBuild
     lmod: Lmod
     site: Site
 
+    @property
+    def names(self) -> dict[str, str]:
+        """`name/version` of each item -> its module's name, which is that of its folder in the store."""
+        return {str(item.install.entry): module_name(item.install) for item in self.items}
+
+    @property
+    def closure(self) -> list[Install]:
+        """The installs that it runs with, in build order."""
+        return runs_with(self.items, self.install)
+
 
 def lay_out(order: Order, folder: Path, jobs: int) -> Path:
-    """The private folder's content; returns the easyconfig in it."""
+    """Write the private folder's content, and return the easyconfig in it."""
     locked, install = order.locked, order.install
     for name in ("tmp", "build", "log", "repository", "home", "events"):
         (folder / name).mkdir()
@@ -49,7 +56,7 @@ def lay_out(order: Order, folder: Path, jobs: int) -> Path:
         place.mkdir(parents=True, exist_ok=True)
         (place / source.name).symlink_to(order.sources[source.name])
     easyconfig = _easyconfigs(order, folder / "easyconfigs")
-    atomic_write(folder / "items.json", pretty_json(dict(order.names)))
+    atomic_write(folder / "items.json", pretty_json(order.names))
     settings = configuration_of(order.lock, locked, order.site.cpu_level)
     rows = {
         "installpath-software": install.prefix.store,
@@ -64,10 +71,10 @@ def lay_out(order: Order, folder: Path, jobs: int) -> Path:
         "tmp-logdir": folder / "log",
         "tmpdir": folder / "tmp",
         "robot-paths": folder / "easyconfigs",
-        "include-module-naming-schemes": order.tool.inside / "envmgr_naming.py",
+        "include-module-naming-schemes": INSIDE / "envmgr_naming.py",
         "module-naming-scheme": "EnvmgrModuleNamingScheme",
         "fixed-installdir-naming-scheme": 0,
-        "hooks": order.tool.inside / "envmgr_hooks.py",
+        "hooks": INSIDE / "envmgr_hooks.py",
         "parallel": jobs,
         "local-var-naming-check": "error",
         **{name: _said(value) for name, value in settings.items()},
@@ -82,12 +89,14 @@ def lay_out(order: Order, folder: Path, jobs: int) -> Path:
 
 
 def _said(value: object) -> object:
-    """As EasyBuild's configuration file has it."""
-    return ",".join(value) if isinstance(value, list) else int(value) if isinstance(value, bool) else value
+    """Return the value as EasyBuild's configuration file has it."""
+    if isinstance(value, list):
+        return ",".join(value)
+    return int(value) if isinstance(value, bool) else value
 
 
 def _easyconfigs(order: Order, folder: Path) -> Path:
-    """The easyconfig and the files that go with it, copied and held against the lock: what runs is what was locked."""
+    """Copy the easyconfig and the files that go with it, compared with the lock: what runs is what was locked."""
     locked = order.locked
     roots = [*easyconfig_folders(order.site), order.tool.easyconfigs]
     if locked.origin == "catalog":
@@ -108,7 +117,7 @@ def _copy(name: str, sha256: str, path: Path | None, folder: Path, site: Site) -
             "easyconfig-differs",
             f"{name} is not what the lock says",
             context=[str(path or f"no folder of easyconfigs has {place}"), f"sha256 {sha256} was locked"],
-            hint="lock the entry again, or take the file back from git",
+            hint="lock the entry again, or restore the file from git",
         )
     folder.mkdir(parents=True, exist_ok=True)
     copy_file(path, folder / name, EASYCONFIG, tree=root_of(path, site))

@@ -10,12 +10,18 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from envmgr.backends.easybuild.contents import contents_sum
-from envmgr.backends.easybuild.index import find_files, find_in_mirrors, listed_at, mirrors_of
-from envmgr.backends.easybuild.input import EASYBUILD
-from envmgr.backends.easybuild.lock import PACKAGES, EasyBuildFile, EasyBuildLock, read_lock
-from envmgr.backends.easybuild.own import own_places
-from envmgr.backends.easybuild.released import CONTENTS, FILES
+from envmgr.backends.easybuild import Workbench
+from envmgr.backends.easybuild.installation import contents_sum, own_places
+from envmgr.backends.easybuild.lock import (
+    DEFAULT_CONTENTS,
+    DEFAULT_FILES,
+    PACKAGES,
+    EasyBuildFile,
+    EasyBuildLock,
+    read_easybuild_lock,
+)
+from envmgr.backends.easybuild.package_index import find_files, find_in_mirrors, listed_at, mirrors_of
+from envmgr.backends.easybuild.settings import EASYBUILD
 from envmgr.catalog.site import Site, load_site
 from envmgr.report import SilentReporter
 from envmgr.system.files import sha256_file
@@ -53,6 +59,10 @@ def site_of(folder: Path, index: str, mirrors: Sequence[str] = ()) -> Site:
     return load_site(folder / "site.yaml", os.environ)
 
 
+def bench(site: Site, reporter: SilentReporter | None = None) -> Workbench:
+    return Workbench(site, os.environ, Runner(), reporter or SilentReporter(), "toy/1.0")
+
+
 def files_of(house: Wheelhouse) -> tuple[EasyBuildFile, ...]:
     paths = [(package, OTHER, f"{package.replace('-', '_')}-{OTHER}.tar.gz") for package in PACKAGES]
     paths.append(("setuptools", "81.0.0", "setuptools-81.0.0-py3-none-any.whl"))
@@ -70,28 +80,28 @@ def files_of(house: Wheelhouse) -> tuple[EasyBuildFile, ...]:
 
 def test_files_of_the_released_version_are_known_without_an_index(tmp_path: Path) -> None:
     site = site_of(tmp_path, NOWHERE)
-    assert contents_sum(own_places()) == CONTENTS
-    assert find_files(EASYBUILD, CONTENTS, site, Runner(), SilentReporter()) == (FILES, "")
-    changed = find_files(EASYBUILD, "0" * 64, site, Runner(), SilentReporter())
+    assert contents_sum(own_places()) == DEFAULT_CONTENTS
+    assert find_files(EASYBUILD, DEFAULT_CONTENTS, bench(site)) == (DEFAULT_FILES, "")
+    changed = find_files(EASYBUILD, "0" * 64, bench(site))
     assert changed == ((), "the EasyBuild that is here is not as it was released")
-    assert {file.version for file in FILES if not file.builds} == {EASYBUILD}
+    assert {file.version for file in DEFAULT_FILES if not file.builds} == {EASYBUILD}
 
 
 def test_shipped_locks_name_the_released_files() -> None:
     locks = sorted(path.parent for path in ROOT.glob("recipes/*/*/easybuild-lock.yml"))
     assert len(locks) >= 10
     for folder in locks:
-        lock, _ = read_lock(folder)
-        assert (lock.easybuild_sha256, lock.easybuild_files) == (CONTENTS, FILES), folder
+        lock, _ = read_easybuild_lock(folder)
+        assert (lock.easybuild_sha256, lock.easybuild_files) == (DEFAULT_CONTENTS, DEFAULT_FILES), folder
 
 
 def test_files_of_another_version_are_asked_of_the_index(tmp_path: Path, house: Wheelhouse) -> None:
     site = site_of(tmp_path, house.simple.as_uri())
-    assert find_files(OTHER, "0" * 64, site, Runner(), SilentReporter()) == (files_of(house), "")
+    assert find_files(OTHER, "0" * 64, bench(site)) == (files_of(house), "")
 
 
 def test_index_that_does_not_answer_leaves_the_lock_without_files_and_says_why(tmp_path: Path) -> None:
-    files, why = find_files(OTHER, "0" * 64, site_of(tmp_path, NOWHERE), Runner(), SilentReporter())
+    files, why = find_files(OTHER, "0" * 64, bench(site_of(tmp_path, NOWHERE)))
     assert (files, why) == ((), "an index of pypi does not answer")
 
 
@@ -99,7 +109,7 @@ def test_mirrors_have_the_files_in_their_order_and_a_dead_one_is_told(tmp_path: 
     folder, wanted, reporter = house.files.as_uri(), files_of(house), Listening()
     site = site_of(tmp_path, house.simple.as_uri(), [NOWHERE, folder])
     assert mirrors_of(site) == [NOWHERE, folder, house.simple.as_uri()]
-    found = find_in_mirrors(wanted, site, Runner(), reporter, label="toy/1.0")
+    found = find_in_mirrors(wanted, bench(site, reporter))
     assert reporter.said == [f"toy/1.0: {NOWHERE}: an index of pypi does not answer"]
     for file in wanted:
         in_folder, in_index = found[file.sha256]
@@ -146,10 +156,11 @@ def test_public_index_is_no_mirror_of_itself(tmp_path: Path) -> None:
     ],
 )
 def test_lock_with_a_part_of_easybuild_or_a_foreign_place_is_refused(change: object, said: str) -> None:
-    rows = [file.model_dump() for file in FILES]
+    rows = [file.model_dump() for file in DEFAULT_FILES]
     item = {"name": "toy", "version": "1", "easyconfig": "toy-1.eb", "origin": "catalog", "sha256": "0" * 64}
-    lock = {"recipe": "", "framework": "5.4.1", "easyblocks": "5.4.1", "rpath": False, "items": [item]}
-    assert EasyBuildLock.model_validate({**lock, "easybuild_files": rows}).easybuild_files == FILES
+    base = {"recipe": "", "framework": "5.4.1", "easyblocks": "5.4.1", "rpath": False, "items": [item]}
+    lock = {**base, "easybuild_sha256": DEFAULT_CONTENTS}
+    assert EasyBuildLock.model_validate({**lock, "easybuild_files": rows}).easybuild_files == DEFAULT_FILES
     with pytest.raises(ValidationError) as caught:
         EasyBuildLock.model_validate({**lock, "easybuild_files": change(rows)})  # type: ignore[operator]
     assert said in str(caught.value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem, describe
+from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem, locked_versions
 
 
 def test_two_versions_of_one_software_are_both_told() -> None:
@@ -14,8 +14,10 @@ def test_two_versions_of_one_software_are_both_told() -> None:
         )
 
     items = (item("zlib", "1.3.1", "a"), item("zlib", "1.3.1-GCCcore-13.3.0", "b"), item("toy", "1.0", "c"))
-    lock = EasyBuildLock(recipe="", framework="5.4.1", easyblocks="5.4.1", rpath=False, items=items)
-    assert describe(lock) == {
+    lock = EasyBuildLock(
+        recipe="", framework="5.4.1", easyblocks="5.4.1", easybuild_sha256="0" * 64, rpath=False, items=items
+    )
+    assert locked_versions(lock) == {
         "easybuild-framework": "5.4.1",
         "zlib/1.3.1": "1.3.1 aaaaaaaa",
         "zlib/1.3.1-GCCcore-13.3.0": "1.3.1-GCCcore-13.3.0 bbbbbbbb",

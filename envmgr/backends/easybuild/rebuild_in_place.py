@@ -1,7 +1,8 @@
-"""An install that is built again: EasyBuild sees an empty place at its path, in a private mount namespace; nobody else sees it.
+"""Build an install again: EasyBuild sees an empty place at its path, in a private mount namespace; nobody else sees it.
 
-EasyBuild can only build where the install will lie, and there a damaged one lies, which programs may run from. What it makes
-lands in the install's staging folder, and in the build's private one, and is exchanged for what lies there when it is whole.
+EasyBuild can only build where the install will lie, and a damaged one lies there, from which programs may run. What it
+makes lands in the install's staging folder and in the build's private one. When it is whole, it is exchanged for what
+lies there.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from envmgr.backends.easybuild.folders import module_file
+from envmgr.backends.easybuild.items import module_file
 from envmgr.errors import EnvmgrError
 from envmgr.store.prefix import Install
 from envmgr.store.staged_install import land
@@ -21,19 +22,19 @@ from envmgr.system.sandbox import with_own_mounts
 from envmgr.system.shelltext import script_text
 
 
-def tree_of(install: Install) -> Path:
-    """Where what a build makes is seen from outside, until it is lifted."""
+def built_tree(install: Install) -> Path:
+    """Return where the tree that a build makes is seen from outside, until it is lifted."""
     return install.path if install.replaces is None else install.staging / install.label
 
 
-def module_of(install: Install, folder: Path) -> Path:
-    """The same of EasyBuild's module; `folder` is the build's private one."""
+def built_module(install: Install, folder: Path) -> Path:
+    """Return where EasyBuild's module of it is seen; `folder` is the build's private one."""
     own = module_file(install)
     return own if install.replaces is None else folder / "modules" / own.name
 
 
 def require_mounts(install: Install, runner: Runner) -> tuple[str, ...]:
-    """The words before a command that has mounts of its own. EnvmgrError `repair-impossible` where they cannot be had."""
+    """Return the words before a command that has its own mounts. Raise EnvmgrError `repair-impossible` without."""
     words, said = with_own_mounts(runner)
     if words is None:
         raise EnvmgrError(
@@ -46,8 +47,11 @@ def require_mounts(install: Install, runner: Runner) -> tuple[str, ...]:
     return words
 
 
-def stage(install: Install, folder: Path, runner: Runner) -> tuple[str, ...]:
-    """Make the folders in which it is staged; the words before EasyBuild's command. The install's lock is held."""
+def stage_rebuild(install: Install, folder: Path, runner: Runner) -> tuple[str, ...]:
+    """Make the folders in which it is staged, and return the words before EasyBuild's command.
+
+    The caller holds the install's lock.
+    """
     words = require_mounts(install, runner)
     modules = module_file(install).parent
     for each in (install.staging, folder / "modules"):
@@ -59,22 +63,25 @@ def stage(install: Install, folder: Path, runner: Runner) -> tuple[str, ...]:
     return (*words, "/bin/sh", "-c", script_text(__file__, "mount.sh"), "sh", *map(str, places))
 
 
-def lift(install: Install) -> Path:
-    """What was built, as the whole staging folder, from which it can land; to be done while it can be written, as it gets another parent."""
+def lift_tree(install: Install) -> Path:
+    """Return the tree that was built, made the whole staging folder, from which it can land.
+
+    It gets another parent, and so must still be writable.
+    """
     if install.replaces is None:
         return install.path
     aside = install.staging.with_name(f"{install.staging.name}.again")
     lock = install.prefix.locks / f"store-{install.entry.name}-{install.label}.again.lock"
-    with file_lock(lock):  # or another run takes it for what a killed one has left
-        tree_of(install).rename(aside)
+    with file_lock(lock):  # otherwise another run takes it for what a killed one left
+        built_tree(install).rename(aside)
         remove_below(install.prefix.root, install.staging)
         aside.rename(install.staging)
     return install.staging
 
 
-def replace(install: Install, folder: Path) -> None:
-    """What was built takes its place, with its module. Raises EnvmgrError as `land`."""
-    module = module_of(install, folder)
+def replace_install(install: Install, folder: Path) -> None:
+    """Put what was built into its place, with its module. Raises EnvmgrError as `land`."""
+    module = built_module(install, folder)
     land(install)
     target = module_file(install)
     if target.is_dir() and not target.is_symlink():

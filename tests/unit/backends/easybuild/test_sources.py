@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.backends.easybuild.failures import missing_packages
-from envmgr.backends.easybuild.osdeps import installed
+from envmgr.backends.easybuild.sources import installed_packages
 from envmgr.system.run import Completed, Runner, clean_env
 
 # rpm as it answers on Rocky 9: a name that is asked for as a package, and one that another package provides.
@@ -34,7 +34,7 @@ class Here(Runner):
 
 @pytest.mark.skipif(shutil.which("dpkg-query") is None, reason="not a Debian")
 def test_dpkg_tells_installed_packages_from_others() -> None:
-    assert installed({"coreutils", "libc6", "no-such-package", "sh"}, Runner()) == {"coreutils", "libc6", "sh"}
+    assert installed_packages({"coreutils", "libc6", "no-such-package", "sh"}, Runner()) == {"coreutils", "libc6", "sh"}
 
 
 def test_rpm_tells_packages_and_what_they_provide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,7 +42,7 @@ def test_rpm_tells_packages_and_what_they_provide(tmp_path: Path, monkeypatch: p
     (tmp_path / "rpm").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     asked = {"zlib-devel", "libz-devel", "no-such-package"}
-    assert installed(asked, Here()) == {"zlib-devel", "libz-devel"}
+    assert installed_packages(asked, Here()) == {"zlib-devel", "libz-devel"}
 
 
 def test_package_names_are_those_of_each_family() -> None:

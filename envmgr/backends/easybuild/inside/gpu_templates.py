@@ -1,7 +1,7 @@
-"""Which easyconfigs ask for the capabilities of GPUs, which cannot be built without, and which templates nothing would ever resolve.
+"""Find easyconfigs that ask for the capabilities of GPUs, that need them, and templates that nothing would resolve.
 
-An easyconfig asks by a template of the setting, or by an easyblock that reads the setting, in a step for software with CUDA (or ROCm).
-EasyBuild looks at all that only while it builds, so the code of easyblocks is read here.
+An easyconfig asks by a template of the setting, or by an easyblock that reads the setting in a step for software with
+CUDA or ROCm. EasyBuild looks at all that only while it builds, so the code of easyblocks is read here.
 """
 
 import ast
@@ -18,19 +18,13 @@ GETTERS = {CUDA: "get_cuda_cc_template_value", AMD: "get_amdgcn_cc_template_valu
 WITH = {CUDA: {"CUDA", "CUDAcore", "NVHPC", "nvidia-compilers"}, AMD: {"ROCm-LLVM", "ROCR-Runtime", "ROCm"}}
 TARGETS = {CUDA: "NVPTX", AMD: "AMDGPU"}  # of compilers, as LLVM calls them
 NVIDIA_COMPILERS = {"NVHPC", "nvidia-compilers"}  # they hand their own value to what is built with them
-LATER = {
-    "ext_name",
-    "ext_version",
-    "src",
-    "python",
-    "parallel",
-    "mpi_cmd_prefix",
-}  # while it builds, EasyBuild knows these
+# EasyBuild knows these while it builds.
+LATER = {"ext_name", "ext_version", "src", "python", "parallel", "mpi_cmd_prefix"}
 FOR_EXTENSIONS = {"exts_filter"}  # resolved for each extension, by names of its own
 
 
 def known_settings(values):
-    """Those of `values` that this EasyBuild has as an option. Earlier ones lack some: nothing asks for these."""
+    """Return those of `values` that this EasyBuild has as an option. Earlier ones lack some: nothing asks for these."""
     from easybuild.tools.config import BUILD_OPTIONS_CMDLINE
 
     known = {name for names in BUILD_OPTIONS_CMDLINE.values() for name in names}
@@ -38,13 +32,15 @@ def known_settings(values):
 
 
 def look_at(ordered):
-    """For each item of a closure: what it `asks` for, what it `lacks` of that, which templates are `unresolved`."""
+    """Return what each item of a closure `asks` for and `lacks`, which settings may have `only_one` value, and which
+    templates are `unresolved`.
+    """
     found, below = [], {}
     for item in ordered:
         names = {item["ec"]["name"]: item["ec"]}
         for dep in item["ec"].all_dependencies:
             names |= below.get(dep["full_mod_name"], {dep["name"]: None})
-        found.append(_Look(item["ec"], names).told())
+        found.append(_Look(item["ec"], names).answer())
         runs_with = {dep["full_mod_name"] for dep in item["ec"].all_dependencies if not dep.get("build_only")}
         below[item["full_mod_name"]] = {item["ec"]["name"]: item["ec"]}
         for module in runs_with & below.keys():
@@ -53,12 +49,10 @@ def look_at(ordered):
 
 
 def lacks_in(error):
-    """The settings that EasyBuild's error is about: of a template that it wants resolved before it knows the closure."""
+    """Return the settings of an error about a template that EasyBuild wants resolved before it knows the closure."""
     found = re.search(r'Failed to resolve all templates in "(.*?)" using template dictionary', error, re.DOTALL)
-    names = templates_in(found[1]) if found else []
-    return {
-        setting_of(name): f"it, or what it stands on, has the template %({name})s" for name in names if setting_of(name)
-    }
+    why = "it, or what it stands on, has the template %({})s"
+    return {s: why.format(name) for name in (templates_in(found[1]) if found else ()) if (s := setting_of(name))}
 
 
 class _Look:
@@ -71,7 +65,7 @@ class _Look:
         self.kinds = easyblocks_of(config, self.raw)
         config.generate_template_values()
 
-    def told(self):
+    def answer(self):
         asks, lacks, unresolved = set(), {}, {}
         for parameter, name in self.templates():
             setting = setting_of(name)
@@ -97,7 +91,7 @@ class _Look:
         }
 
     def value(self, setting):
-        """As EasyBuild takes it: the option, the easyconfig's own, that of NVIDIA's compilers."""
+        """Return what EasyBuild takes: the option, the easyconfig's own value, that of NVIDIA's compilers."""
         from easybuild.tools.config import build_option
 
         if found := (known_settings({setting: True}) and build_option(setting)) or self.raw.get(setting):
@@ -106,7 +100,7 @@ class _Look:
         return next((c[setting] for c in compilers if c is not None and c is not self.config and c[setting]), None)
 
     def templates(self):
-        """(parameter, name of a template in it), of the whole easyconfig."""
+        """Yield (parameter, name of a template in it), of the whole easyconfig."""
         for parameter, value in self.raw.items():
             if parameter not in FOR_EXTENSIONS:
                 yield from ((parameter, name) for text in texts_in(value) for name in templates_in(text))
@@ -121,22 +115,22 @@ class _Look:
             return name.endswith("ver")  # of the dependencies of one round
         if name.startswith("cuda") and name.endswith("ver") and self.names.keys() & NVIDIA_COMPILERS:
             return True
-        return any(name in words_of(each.__module__) for kind, _ in self.kinds for each in of_easyblocks(kind))
+        return any(name in literals_of(each.__module__) for kind, _ in self.kinds for each in of_easyblocks(kind))
 
     def readings(self):
-        """(setting, `reads`, `needs` or `one`, name of the easyblock) of what is reached while it is built."""
+        """Yield (setting, `reads`, `needs` or `one`, name of the easyblock) of code that runs while it is built."""
         version = str(self.raw.get("version") or "")
         for kind, skipped in self.kinds:
             for each in of_easyblocks(kind):
                 for setting, how, method, tests in readings_in(each):
-                    concerned = self.concerned(setting, words_of(each.__module__))
-                    if not concerned or method in skipped or not reached(kind, each, method):
+                    concerned = self.concerned(setting, literals_of(each.__module__))
+                    if not concerned or method in skipped or not method_runs(kind, each, method):
                         continue
-                    if all(holds(test, version) is not False for test in tests):
+                    if all(test_holds(test, version) is not False for test in tests):
                         yield setting, how if concerned == "surely" else "reads", each.__name__
 
     def concerned(self, setting, words):
-        """Whether an easyblock with these words in its code builds for such GPUs here: `surely`, `maybe`, or not at all."""
+        """Return `surely`, `maybe` or "": does an easyblock with these words build for such GPUs here?"""
         words = {word.lower() for word in words}
         if TARGETS[setting] in (self.raw.get("build_targets") or []) and TARGETS[setting].lower() in words:
             return "surely"
@@ -161,26 +155,21 @@ def texts_in(value):
 
 
 def templates_in(text):
-    """An even number of % is an escaped one."""
+    """Return the names of the templates in a text. An even number of % stands for itself."""
     return [name for percents, name in re.findall(r"(%+)\((\w+)\)s", text) if len(percents) % 2]
 
 
 def also_called(name):
-    """The names that EasyBuild takes for the same template."""
-    from easybuild.framework.easyconfig.templates import (
-        ALTERNATIVE_EASYCONFIG_TEMPLATES,
-        DEPRECATED_EASYCONFIG_TEMPLATES,
-    )
+    """Return the names that EasyBuild takes for the same template."""
+    from easybuild.framework.easyconfig import templates
 
-    pairs = {
-        *ALTERNATIVE_EASYCONFIG_TEMPLATES.items(),
-        *((o, n) for o, (n, _) in DEPRECATED_EASYCONFIG_TEMPLATES.items()),
-    }
-    return {name} | {new for old, new in pairs if old == name} | {old for old, new in pairs if new == name}
+    pairs = [*templates.ALTERNATIVE_EASYCONFIG_TEMPLATES.items()]
+    pairs += [(old, new) for old, (new, _) in templates.DEPRECATED_EASYCONFIG_TEMPLATES.items()]
+    return {name}.union(*(pair for pair in pairs if name in pair))
 
 
 def setting_of(name):
-    """The setting that the template follows from, if any."""
+    """Return the setting that the template follows from, if any."""
     from easybuild.framework.easyconfig.templates import TEMPLATE_NAMES_DYNAMIC
 
     names = {each if isinstance(each, str) else each[0] for each in TEMPLATE_NAMES_DYNAMIC} & also_called(name)
@@ -188,7 +177,7 @@ def setting_of(name):
 
 
 def easyblocks_of(config, raw):
-    """The classes of an easyconfig, of the components of a bundle, of extensions; each with the names of methods that are skipped."""
+    """Return the classes of an easyconfig, its components and extensions, each with the methods that are skipped."""
     from easybuild.framework.easyconfig.easyconfig import get_easyblock_class
 
     parts = [(raw.get("easyblock"), raw["name"], methods_of(raw)), (raw.get("exts_defaultclass"), None, ())]
@@ -202,7 +191,7 @@ def easyblocks_of(config, raw):
     lenient = {"error_on_failed_import": False, "error_on_missing_easyblock": False}
     for easyblock, name, skipped in dict.fromkeys(parts):
         if easyblock or name:
-            with suppress(Exception):  # EasyBuild itself will say of which it has none
+            with suppress(Exception):  # EasyBuild itself will report one that it does not have
                 kind = get_easyblock_class(easyblock, name=config.resolve_template(name), **lenient)
                 if kind is not None:
                     kinds[kind, skipped] = None
@@ -210,51 +199,49 @@ def easyblocks_of(config, raw):
 
 
 def methods_of(parameters):
-    """Of the steps that are skipped."""
+    """Return the methods of the steps that are skipped."""
     return tuple(f"{step}_step" for step in parameters.get("skipsteps") or ())
 
 
 def of_easyblocks(kind):
-    """The class and those it is derived from, as far as they are easyblocks and not EasyBuild's framework."""
+    """Return the class and its bases, as far as they are easyblocks and not EasyBuild's framework."""
     return [each for each in kind.__mro__ if each.__module__.startswith("easybuild.easyblocks")]
 
 
 @cache
-def tree_of(module):
+def syntax_of(module):
     return ast.parse(inspect.getsource(sys.modules[module]))
 
 
 @cache
-def words_of(module):
-    """The texts in the code of a module."""
-    found = set()
+def literals_of(module):
+    """Return the texts in the code of a module."""
     with suppress(OSError, TypeError, SyntaxError):  # no source to read
-        for node in ast.walk(tree_of(module)):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found.add(node.value)
-    return frozenset(found)
+        constants = (node.value for node in ast.walk(syntax_of(module)) if isinstance(node, ast.Constant))
+        return frozenset(value for value in constants if isinstance(value, str))
+    return frozenset()
 
 
 @cache
 def readings_in(kind):
-    """(setting, how, method, tests that must hold) of one class alone, and the functions beside it."""
+    """Return (setting, how, method, tests that must hold) of a class without its bases and of functions beside it."""
     found = []
     with suppress(OSError, TypeError, SyntaxError):
-        tree = tree_of(kind.__module__)
+        tree = syntax_of(kind.__module__)
         parts = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
         own = next((n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == kind.__name__), None)
         parts += [node for node in own.body if isinstance(node, ast.FunctionDef)] if own else []
         for setting in SETTINGS:
-            if setting in words_of(kind.__module__) or GETTERS[setting] in inspect.getsource(kind):
+            if setting in literals_of(kind.__module__) or GETTERS[setting] in inspect.getsource(kind):
                 held = names_of(tree, setting)
                 for part in parts:
                     method = part.name if own and part in own.body else None
-                    found += [(setting, how, method, tests) for how, tests in _read(part, setting, held, ())]
+                    found += [(setting, how, method, tests) for how, tests in _readings(part, setting, held, ())]
     return tuple(dict.fromkeys(found))
 
 
 def names_of(tree, setting):
-    """The variables of a module that hold the setting's value, or what was made of it."""
+    """Return the variables of a module that hold the setting's value, or one that was made from it."""
     held, before = set(), None
     while before != len(held):
         before = len(held)
@@ -270,7 +257,7 @@ def names_of(tree, setting):
 
 
 def is_of(node, setting, held=()):
-    """Whether it is where the setting is read, or a variable that holds it."""
+    """Return whether the setting is read there, or whether it is a variable that holds it."""
     if isinstance(node, ast.Name):
         return node.id in held
     if isinstance(node, ast.Subscript):
@@ -282,42 +269,36 @@ def is_of(node, setting, held=()):
     return called == GETTERS[setting] or (called in ("build_option", "get") and first == setting)
 
 
-def _read(node, setting, held, tests):
-    """(how, tests) of all in `node`; `tests` are those that lead to it."""
+def _readings(node, setting, held, tests):
+    """Yield (how, tests) of all in `node`; `tests` are those that lead to it."""
     if isinstance(node, ast.If):
         stops, stops_else = (any(isinstance(n, ast.Raise) for n in part) for part in (node.body, node.orelse))
-        *others, last = node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]
-        for lack in [*others, last]:
-            rest = [] if lack is node.test else [n for n in (*others, last) if n is not lack]
-            if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or):
-                rest = []
-            if (
-                stops
-                and isinstance(lack, ast.UnaryOp)
-                and isinstance(lack.op, ast.Not)
-                and is_of(lack.operand, setting, held)
-            ):
-                yield "needs", (*tests, *(_Sure(n) for n in rest))
-            if stops and is_not_one(lack, held):
-                yield "one", (*tests, *(_Sure(n) for n in rest))
+        parts = node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]
+        all_must_hold = isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And)
+        for lack in parts if stops else ():
+            sure = (*tests, *(_Sure(n) for n in parts if all_must_hold and n is not lack))
+            if isinstance(lack, ast.UnaryOp) and isinstance(lack.op, ast.Not) and is_of(lack.operand, setting, held):
+                yield "needs", sure
+            if is_not_one(lack, held):
+                yield "one", sure
         if stops_else and is_of(node.test, setting, held):
             yield "needs", tests
-        yield from _read(node.test, setting, held, tests)
+        yield from _readings(node.test, setting, held, tests)
         for each in node.body:
-            yield from _read(each, setting, held, (*tests, node.test))
+            yield from _readings(each, setting, held, (*tests, node.test))
         for each in node.orelse:
-            yield from _read(each, setting, held, (*tests, _Not(node.test)))
+            yield from _readings(each, setting, held, (*tests, _Not(node.test)))
         return
     if not isinstance(node, ast.Name) and is_of(node, setting):
         getter = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == GETTERS[setting]
         may_lack = getter and any(k.arg == "required" for k in node.keywords)
         yield ("needs" if getter and not may_lack else "reads"), tests
     for child in ast.iter_child_nodes(node):
-        yield from _read(child, setting, held, tests)
+        yield from _readings(child, setting, held, tests)
 
 
 def is_not_one(test, held):
-    """`len(values) != 1`."""
+    """Return whether the test is `len(values) != 1`."""
     return (
         isinstance(test, ast.Compare)
         and isinstance(test.ops[0], ast.NotEq)
@@ -330,24 +311,24 @@ def is_not_one(test, held):
 
 
 class _Not:
-    """The test does not hold."""
+    """A test that does not hold."""
 
     def __init__(self, test):
         self.test = test
 
 
 class _Sure(_Not):
-    """Only where the test surely holds."""
+    """A test that counts only if it surely holds."""
 
 
-def holds(test, version):
-    """Whether a test of the software's version holds; None for any other test."""
+def test_holds(test, version):
+    """Return whether a test of the software's version holds; None for any other test."""
     from easybuild.tools import LooseVersion
 
     if isinstance(test, _Sure):
-        return holds(test.test, version) is True
+        return test_holds(test.test, version) is True
     if isinstance(test, _Not):
-        inner = holds(test.test, version)
+        inner = test_holds(test.test, version)
         return None if inner is None else not inner
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return None
@@ -360,8 +341,8 @@ def holds(test, version):
     return compare.get(type(test.ops[0]))
 
 
-def reached(kind, owner, method):
-    """Whether `owner`'s own `method` is run for `kind`: nothing before it replaces it without calling it."""
+def method_runs(kind, owner, method):
+    """Return whether `owner`'s own `method` runs for `kind`: no class before it replaces it without calling it."""
     if method is None:
         return True
     for each in kind.__mro__:

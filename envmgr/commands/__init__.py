@@ -18,7 +18,6 @@ from envmgr.catalog.entries import Catalog, open_catalog
 from envmgr.catalog.names import nearest
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.publish.flips import flips
 from envmgr.publish.record import GenerationRecord, current_number, new_beginning, read_current, way_back
 from envmgr.report import LoggedReporter, Reporter
 from envmgr.store.prefix import Prefix
@@ -102,7 +101,11 @@ def _name_log(told: EnvmgrError, error: Exception, reporter: LoggedReporter) -> 
 
 def require_current_if_ever(ctx: Context) -> None:
     """Raises EnvmgrError `current-damaged` where `current` is damaged, or there is none though something was current once: it was lost."""
-    if current_number(ctx.prefix) is None and flips(ctx.prefix):
+    if current_number(ctx.prefix) is not None:
+        return
+    from envmgr.publish.flips import flips
+
+    if flips(ctx.prefix):
         raise EnvmgrError(
             "current-damaged", f"there is no {ctx.prefix.current}, though there was one", hint=way_back(ctx.prefix)
         )

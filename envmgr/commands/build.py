@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
-from envmgr.builds import BuildJob
 from envmgr.commands import Context
 from envmgr.commands.losses import Losses
 from envmgr.commands.wanted import Wanted, load_all, load_wanted, plan_for
 from envmgr.errors import InputError, Written
 from envmgr.publish.plan import BuildPlan, PlanStep
 from envmgr.report import Result
-from envmgr.smoke import SmokeOutcome
 
-if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
+if TYPE_CHECKING:  # a build with nothing to do needs none of them
+    from envmgr.builds import BuildJob
     from envmgr.nodes import JobOptions
+    from envmgr.smoke import SmokeOutcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from envmgr.backends import LoadedEntry, LoadedLock, get_backend
-from envmgr.builds.hidden import require_none_hidden
 from envmgr.catalog.entries import Catalog, CatalogEntry
 from envmgr.catalog.fitness import NodeNeeds
 from envmgr.catalog.gpu.needs import gpu_needs
@@ -20,12 +19,11 @@ from envmgr.commands import Context, require_current_if_ever
 from envmgr.commands.judging import faults_of, judge_all, reading, require_sound
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import Member, find_families, member_of
-from envmgr.modules.render import fingerprint, templates_digest
+from envmgr.modules.render import fingerprint, render_digest, templates_digest
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish.accepted import judge_install, judge_recipe, require_accepted
 from envmgr.publish.change import NewModule
 from envmgr.publish.compose import compose_module
-from envmgr.publish.generations import render_digest
 from envmgr.publish.plan import BuildPlan, Candidate, make_plan
 from envmgr.publish.record import (
     GenerationRecord,
@@ -121,6 +119,8 @@ class Wanted:
 
     def require_accepted(self, facts: InstallFacts) -> None:
         """InputError `module-unaccepted`, EnvmgrError `commands-hidden`, for what its finished install brings."""
+        from envmgr.builds.hidden import require_none_hidden
+
         install = self.install
         require_none_hidden(self.entry, facts.environment, self.recipe, install.path)
         require_accepted(self.entry, judge_install(self.entry, self.recipe, facts, install.path, install.prefix.root))
@@ -335,4 +335,4 @@ def plan_for(ctx: Context, wanted: Sequence[Wanted]) -> tuple[BuildPlan, Generat
                 installed=item.lock.installed,
             )
         )
-    return make_plan(candidates, current, render_digest(templates, policies)), current
+    return make_plan(candidates, current, render_digest(digest, policies)), current

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from packaging.utils import parse_wheel_filename
 from pydantic import Field
 
 from envmgr.catalog.versions import older
 from envmgr.system.models import FrozenModel
-from envmgr.wheels.closure import Part
+
+if TYPE_CHECKING:
+    from envmgr.wheels.closure import Part
 
 # Whose version is the CUDA version that an environment was made for. Source: the names of NVIDIA's wheels; from 13 on they
 # have no number.
@@ -78,6 +80,8 @@ class LockedSdist(FrozenModel):
     @property
     def parts(self) -> dict[str, Part]:
         """What it is built with, and what the lock says that these need."""
+        from envmgr.wheels.closure import Part
+
         return {wheel.name: Part(wheel.version, wheel.requires) for wheel in self.build}
 
     def identity(self) -> list[object]:
@@ -181,6 +185,8 @@ def glibc_of(wheels: Iterable[LockedWheel]) -> str | None:
     Source: PEP 600, and PEP 513, 571, 599 for the names before it.
     """
     old = {"manylinux1": (2, 5), "manylinux2010": (2, 12), "manylinux2014": (2, 17)}
+    from packaging.utils import parse_wheel_filename  # slow to import
+
     needed: list[tuple[int, int]] = []
     for wheel in wheels:
         found: list[tuple[int, int]] = []

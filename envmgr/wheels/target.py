@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from packaging.markers import Environment, Marker, default_environment
-from packaging.tags import Tag
+if TYPE_CHECKING:  # slow to import: a lock is read without them
+    from packaging.markers import Environment, Marker
+    from packaging.tags import Tag
 
 _OLD_NAMES = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
 
@@ -31,6 +32,8 @@ def target_tags(python: str, platform: str) -> list[Tag]:
 
 def target_environment(python: str, platform: str) -> Environment:
     """The values of markers there. `python` is a version, `platform` in uv's words; the kernel is nobody's, as uv has it."""
+    from packaging.markers import default_environment
+
     environment = default_environment()
     environment |= {
         "python_version": ".".join(python.split(".")[:2]),

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from packaging.utils import canonicalize_name
-
-from envmgr.wheels.closure import Part
 from envmgr.wheels.lock import LockedWheel, WheelSet
 from envmgr.wheels.lock import cuda_of as cuda_of_wheels
 from envmgr.wheels.lock import describe as describe_wheels
 from envmgr.wording import one_line
+
+if TYPE_CHECKING:
+    from envmgr.wheels.closure import Part
 
 # A conda package is three to four times as large unpacked (measured over the stand-ins and torch's wheels).
 UNPACKED = 4
@@ -99,11 +99,15 @@ class AddedWheels(WheelSet):
 
     @property
     def by_name(self) -> dict[str, LockedWheel]:
+        from packaging.utils import canonicalize_name  # slow to import, and most locks have no wheels
+
         return {canonicalize_name(each.name): each for each in self.wheels}
 
     @property
     def parts(self) -> dict[str, Part]:
         """What the lock says that each needs."""
+        from envmgr.wheels.closure import Part
+
         return {name: Part(each.version, each.requires) for name, each in self.by_name.items()}
 
 

@@ -66,7 +66,7 @@ def init(
     """Make a site and an empty catalog."""
     from envmgr.catalog.site import embedded_prefix
     from envmgr.cli.text.catalog import show_init
-    from envmgr.commands.site import init_site
+    from envmgr.commands.init import init_site
 
     chosen = prefix or embedded_prefix(os.environ)
     return shown(init_site(folder, prefix=chosen, name=name, dry_run=dry_run), show_init)
@@ -202,7 +202,7 @@ def sign(
     A new flip for the current generation: where signing began after it was published, or its signature is not good any more.
     """
     from envmgr.cli.text.generations import show_sign
-    from envmgr.commands.sign import sign_current
+    from envmgr.commands.generations import sign_current
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
     return shown(sign_current(ctx, accept_gap=accept_gap, dry_run=dry_run), show_sign)

@@ -212,13 +212,14 @@ def adopt(
     """
     from envmgr.cli.report_file import refuse_missing_folder
     from envmgr.cli.text.adopt import show_adopt
-    from envmgr.commands.adopt import adopt as look
+    from envmgr.commands.adopt import adopt_cluster
 
     if output is not None:
         refuse_missing_folder(output)
     ctx = open_context(site, fmt, told=False, anywhere=True)
     return shown(
-        look(ctx, nodes=nodes, via=None if via is None else via.value, user=user, name=name, output=output), show_adopt
+        adopt_cluster(ctx, nodes=nodes, via=None if via is None else via.value, user=user, name=name, output=output),
+        show_adopt,
     )
 
 

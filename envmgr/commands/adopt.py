@@ -62,7 +62,7 @@ class AdoptResult(Result):
         return 0 if self.nodes else 3
 
 
-def adopt(
+def adopt_cluster(
     ctx: Context, *, nodes: str | None, via: Via | None, user: str | None, name: str, output: Path | None
 ) -> AdoptResult:
     """Look at `nodes`, and write the site file to `output`, which must not be there.
@@ -194,4 +194,4 @@ def _kind(facts: NodeFacts) -> tuple[str, ...]:
     return facts.cpu_level, ",".join(sorted(gpu.name for gpu in facts.gpus))
 
 
-__all__ = ["AdoptResult", "Module", "adopt"]
+__all__ = ["AdoptResult", "Module", "adopt_cluster"]

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.commands import Context
-from envmgr.commands.losses import Losses
-from envmgr.commands.wanted import Wanted, load_all, load_wanted, plan_for
+from envmgr.commands.keep_going import Losses
+from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_all, resolve_named
 from envmgr.errors import InputError, Written
 from envmgr.publish.plan import BuildPlan, PlanStep
 from envmgr.report import Result
@@ -81,12 +81,12 @@ def build_entries(
         losses.raise_first(Written())
     if idle and not dry_run:
         return result
-    from envmgr.commands.make import make_wanted, planned_jobs
+    from envmgr.commands.build_run import planned_jobs, run_build
 
     if dry_run:
         return replace(result, jobs=() if slurm is None else planned_jobs(ctx, wanted, slurm))
     reason = "build --all" if everything else f"build {' '.join(names)}"
-    made = make_wanted(ctx, wanted, plan, losses, reason=reason, publish=publish, jobs=jobs, slurm=slurm)
+    made = run_build(ctx, wanted, plan, losses, reason=reason, publish=publish, jobs=jobs, slurm=slurm)
     return replace(
         result,
         built=made.built,
@@ -101,15 +101,15 @@ def build_entries(
 
 def _load(
     ctx: Context, names: Sequence[str], losses: Losses, *, everything: bool
-) -> tuple[list[Wanted], tuple[str, ...]]:
-    wanted, left_out = load_all(ctx, losses) if everything else (load_wanted(ctx, names, losses), ())
+) -> tuple[list[ResolvedEntry], tuple[str, ...]]:
+    wanted, left_out = resolve_all(ctx, losses) if everything else (resolve_named(ctx, names, losses), ())
     if not wanted:
         losses.raise_first(Written())
         raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
     return wanted, left_out
 
 
-def _pass_gate(ctx: Context, wanted: Sequence[Wanted], plan: BuildPlan, asked: bool | None) -> tuple[str, ...]:
+def _pass_gate(ctx: Context, wanted: Sequence[ResolvedEntry], plan: BuildPlan, asked: bool | None) -> tuple[str, ...]:
     """See `pass_gate`, which is asked of what the build would change."""
     fresh = {s.candidate.entry for s in (*plan.to_build, *plan.to_publish)}
     if not fresh:

@@ -19,7 +19,7 @@ from envmgr.catalog.names import parse_entry, variable_name
 from envmgr.catalog.recipe import Recipe, Requires, shared_files
 from envmgr.catalog.target import CPU_ORDER, Target, read_target
 from envmgr.commands import Context
-from envmgr.commands.judging import faults_of, judge_all, why_failed
+from envmgr.commands.lock_faults import entry_faults, judge_all, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.finding import Finding
 from envmgr.modules.families import Clash, Member, find_clashes
@@ -177,7 +177,7 @@ def _check_entry(
         judged = judge_all(found.entry, recipe, lock.facts(), lock.below)
         findings += [
             Finding("lock", "error", str(found.entry), f"{where}: {fault.rule}: {fault.text}", hint=fault.mend)
-            for fault in faults_of(found.entry, judged)
+            for fault in entry_faults(found.entry, judged)
         ]
         findings += [
             Finding(

@@ -10,7 +10,7 @@ from typing import ClassVar
 from envmgr.builds.install import can_write
 from envmgr.builds.leftovers import clean_leftovers
 from envmgr.commands import Context, logged
-from envmgr.commands.wanted import Wanted, load_all, load_wanted
+from envmgr.commands.resolved import ResolvedEntry, resolve_all, resolve_named
 from envmgr.downloads import Fetched, FetchedFile, Given, read_given
 from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones
 from envmgr.report import Result
@@ -59,7 +59,7 @@ def fetch_entries(
     Raises:
         InputError: unknown entries, `source-unexpected`; EnvmgrError: what cannot be had, and where to put it.
     """
-    wanted = load_all(ctx)[0] if everything else load_wanted(ctx, names)
+    wanted = resolve_all(ctx)[0] if everything else resolve_named(ctx, names)
     if not wanted:
         raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
     given: dict[str, Path] = {}
@@ -76,7 +76,7 @@ def fetch_entries(
         return FetchResult(_entries(_fetch_all(inner, wanted, given, carry=carry)), dry_run, str(log))
 
 
-def _fetch(ctx: Context, item: Wanted, given: Given, *, carry: bool, dry_run: bool = False) -> Fetched:
+def _fetch(ctx: Context, item: ResolvedEntry, given: Given, *, carry: bool, dry_run: bool = False) -> Fetched:
     """Of the entry and of those that it stands on. All are tried; then the first error is raised."""
     files: dict[str, FetchedFile] = {}
     failed: list[EnvmgrError] = []
@@ -95,7 +95,7 @@ def _fetch(ctx: Context, item: Wanted, given: Given, *, carry: bool, dry_run: bo
     return Fetched(tuple(files.values()))
 
 
-def _fetch_all(ctx: Context, wanted: Sequence[Wanted], given: Given, *, carry: bool) -> dict[str, Fetched]:
+def _fetch_all(ctx: Context, wanted: Sequence[ResolvedEntry], given: Given, *, carry: bool) -> dict[str, Fetched]:
     """All are tried; then one error tells of all that failed."""
     done: dict[str, Fetched] = {}
     failed: dict[str, EnvmgrError] = {}

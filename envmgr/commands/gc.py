@@ -17,7 +17,7 @@ from envmgr.builds.install import can_write
 from envmgr.builds.leftovers import clean_leftovers
 from envmgr.builds.slurm import requested_installs, sweep
 from envmgr.commands import Context, logged, require_current_if_ever
-from envmgr.commands.in_use import Asked, ask_in_use, names_nodes
+from envmgr.commands.in_use import UsesFound, ask_in_use, names_nodes
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.flips import flips
 from envmgr.publish.generations import publishing, remove_generations
@@ -116,7 +116,7 @@ def collect_garbage(
         return GcResult((), (), (), 0, dry_run, None)
     require_not_replayed(prefix, ctx.signer, _NOTHING)
     before = _choose(ctx, days, None, InUse({}))
-    asked = ask_in_use(ctx, days) if before.generations or before.installs else Asked()
+    asked = ask_in_use(ctx, days) if before.generations or before.installs else UsesFound()
     if dry_run:
         chosen = _choose(ctx, days, before, asked.found())
         return _result(chosen, asked, [], sum(_size(i) for i in chosen.installs), None)
@@ -139,7 +139,7 @@ def collect_garbage(
     return _result(chosen, asked, leftovers, size, str(log))
 
 
-def _result(chosen: _Chosen, asked: Asked, leftovers: list[str], size: int, log: str | None) -> GcResult:
+def _result(chosen: _Chosen, asked: UsesFound, leftovers: list[str], size: int, log: str | None) -> GcResult:
     unknown = asked.found().unknown
     more = len(unknown) - _REASONS
     kept = () if unknown else tuple(chosen.kept)

@@ -1,4 +1,4 @@
-"""`envmgr remove`, `history`, `rollback` and `diff`: generations after they were published."""
+"""`envmgr remove`, `history`, `rollback`, `diff` and `sign`: generations after they were published."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from envmgr.builds.install import can_write
 from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.commands import Context, logged, published_record, require_published
 from envmgr.commands.publish import smoke_check
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import find_lmod
 from envmgr.publish.change import Change, check_dependencies
 from envmgr.publish.flips import flips, known_current, last_current
-from envmgr.publish.generations import publish, rollback
+from envmgr.publish.generations import publish, rollback, sign
 from envmgr.publish.record import complete_numbers, published_spec, read_record, read_records, read_specs
+from envmgr.publish.trust import FlipFault, look_at_current_flip
 from envmgr.report import Result
 from envmgr.system.resources import shipped
 
@@ -181,3 +182,38 @@ def diff_generations(ctx: Context, a: int | None, b: int | None) -> DiffResult:
             change = "changed" if old[entry].digest != new[entry].digest else "module"
         rows.append(EntryDiff(entry, change, diff_packages(before, after)))
     return DiffResult(a, b, tuple(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class SignResult(Result):
+    """`sequence` is the new flip's, None in a dry run; `faults` is what was wrong with the one before."""
+
+    schema: ClassVar[str] = "envmgr.sign/1"
+    generation: int
+    sequence: int | None
+    faults: tuple[FlipFault, ...]
+    dry_run: bool
+
+
+def sign_current(ctx: Context, *, accept_gap: bool = False, dry_run: bool = False) -> SignResult:
+    """With `accept_gap`, flips that are lost and that nothing brings back are no finding any more.
+
+    Raises InputError `signs-nothing`; EnvmgrError `nothing-published`, `generation-changed`, `not-signed`.
+    """
+    signing, signer = ctx.site.signing, ctx.signer
+    if signing is None or signer is None:
+        raise InputError(
+            "signs-nothing",
+            "this site does not sign what it publishes",
+            context=f"no `signing` in {ctx.site.source or 'the embedded site'}",
+            hint="docs/signing.md tells how a site begins",
+        )
+    number = published_record(ctx).number
+    faults: tuple[FlipFault, ...] = ()
+    if (found := look_at_current_flip(ctx.prefix, signing, ctx.runner)) is not None:
+        number, faults = found[0], found[1].faults
+    if dry_run:
+        return SignResult(number, None, faults, True)
+    can_write(ctx.site)
+    generation, sequence = sign(ctx.prefix, ctx.runner, ctx.reporter, signer=signer, accept_gap=accept_gap)
+    return SignResult(generation, sequence, faults, False)

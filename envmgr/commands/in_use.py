@@ -26,7 +26,7 @@ _SKEW = 300.0  # seconds that clocks may differ
 
 
 @dataclass(slots=True)
-class Asked:
+class UsesFound:
     """What was found, and of whom it was asked: `this host`, a node set, `Slurm`."""
 
     named: dict[str, list[str]] = field(default_factory=dict)
@@ -52,11 +52,11 @@ def names_nodes(ctx: Context) -> bool:
     return bool(ctx.site.groups or ctx.site.login_nodes)
 
 
-def ask_in_use(ctx: Context, keep_days: float) -> Asked:
+def ask_in_use(ctx: Context, keep_days: float) -> UsesFound:
     """Ask everybody. A session that submits a job, or has submitted it, holds no generation that was left more than `keep_days`
     days before that: see docs/prefix.md.
     """
-    asked = Asked()
+    asked = UsesFound()
     root = os.geteuid() == 0
     slurm = shutil.which("squeue") is not None
     if not root and names_nodes(ctx):
@@ -72,7 +72,7 @@ def ask_in_use(ctx: Context, keep_days: float) -> Asked:
     return asked
 
 
-def _ask_here(ctx: Context, asked: Asked) -> None:
+def _ask_here(ctx: Context, asked: UsesFound) -> None:
     prefix = ctx.prefix.root
     with ctx.reporter.stage("processes of this host"):
         began = time.time()
@@ -106,7 +106,7 @@ def _way_for_others(prefix: Path) -> Path | None:
     return None
 
 
-def _ask_nodes(ctx: Context, asked: Asked) -> None:
+def _ask_nodes(ctx: Context, asked: UsesFound) -> None:
     try:
         sets = NodeSets(ctx.site, ctx.runner)
         nodes = dict.fromkeys(sets.resolve(None) if ctx.site.groups else ())
@@ -137,7 +137,7 @@ def _ask_nodes(ctx: Context, asked: Asked) -> None:
     asked.of.append(fold(nodes))
 
 
-def _take_reply(asked: Asked, reply: Reply) -> None:
+def _take_reply(asked: UsesFound, reply: Reply) -> None:
     if reply.status != "answered":
         asked.silent.setdefault(f"{reply.status}: {reply.reason}", []).append(reply.node)
         return
@@ -158,7 +158,7 @@ def _switched_off(ctx: Context, nodes: Sequence[str]) -> frozenset[str]:
     return frozenset(node for node, name in names.items() if states[name][0].endswith("~"))
 
 
-def _ask_slurm(ctx: Context, asked: Asked, keep_days: float, *, slurm: bool) -> None:
+def _ask_slurm(ctx: Context, asked: UsesFound, keep_days: float, *, slurm: bool) -> None:
     if not slurm:
         if ctx.site.transport.via == "slurm":
             asked.unknown.append("Slurm's jobs are not known: there is no squeue here")

@@ -14,7 +14,7 @@ from envmgr.catalog.locks import LockChange, diff_packages, require_lock_visible
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.site import Site
 from envmgr.commands import Context
-from envmgr.commands.judging import faults_of, judge_all, reading, require_sound, why_failed
+from envmgr.commands.lock_faults import entry_faults, judge_all, reading_entry, require_sound, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error
@@ -86,7 +86,7 @@ def lock_entries(
         for number, entry in enumerate(found):
             stage.update(number, detail=str(entry.entry))
             try:
-                with reading(entry.entry):
+                with reading_entry(entry.entry):
                     outcomes.append(_lock(ctx, entry, LockOptions(solver, places), dry_run=dry_run))
             except Interrupted:
                 raise
@@ -123,7 +123,7 @@ def _require_known_channels(places: Mapping[str, str], found: Sequence[CatalogEn
     """A place for a channel that no recipe and no site has is a typing error: the solve would silently use another place."""
     known: set[str] = set()
     for entry in found:
-        with suppress(EnvmgrError), reading(entry.entry):  # told with its entry
+        with suppress(EnvmgrError), reading_entry(entry.entry):  # told with its entry
             recipe = entry.recipe()
             known |= {*get_backend(recipe.backend).channels(recipe, site)}
     if unknown := sorted(set(places) - known):
@@ -192,7 +192,7 @@ def _check_lock(entry: CatalogEntry, site: Site) -> LockOutcome:
         judged = judge_all(entry.entry, recipe, lock.facts(), lock.below)
     except EnvmgrError as error:
         return LockOutcome(str(entry.entry), "stale", 0, (), reason=error.message)
-    if faults := faults_of(entry.entry, judged):
+    if faults := entry_faults(entry.entry, judged):
         reason = "; ".join(f"{fault.rule}: {fault.text}" for fault in faults)
         mends = tuple(dict.fromkeys(fault.mend for fault in faults if fault.mend))
         return LockOutcome(str(entry.entry), "faulty", len(lock.packages), (), reason=reason, mends=mends)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from envmgr.builds.install import can_write
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context, logged
-from envmgr.commands.wanted import Wanted, load_one, load_wanted, plan_for, read_published
+from envmgr.commands.resolved import ResolvedEntry, plan_for, published_entries, resolve_entry, resolve_named
 from envmgr.errors import EnvmgrError, failed_ones
 from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.modules.spec import ModuleSpec
@@ -51,7 +51,7 @@ def publish_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False
     Raises:
         EnvmgrError: `not-built`; `smoke-test-failed`; `current` is then untouched.
     """
-    wanted = load_wanted(ctx, names) if names else _built(ctx)
+    wanted = resolve_named(ctx, names) if names else _built(ctx)
     plan, _ = plan_for(ctx, wanted)
     missing = [str(s.candidate.entry) for s in plan.to_build]
     if missing:
@@ -80,7 +80,7 @@ def publish_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False
 
 def publish_wanted(
     ctx: Context,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[ResolvedEntry],
     plan: BuildPlan,
     facts: Mapping[str, InstallFacts],
     *,
@@ -139,19 +139,19 @@ def smoke_check(ctx: Context, lmod: Lmod, outcomes: list[SmokeOutcome], slurm: J
     return check
 
 
-def _installs(item: Wanted, facts: InstallFacts, prefix: Prefix) -> list[Install]:
+def _installs(item: ResolvedEntry, facts: InstallFacts, prefix: Prefix) -> list[Install]:
     """The entry's own, and those it runs with."""
     return [item.install, *(prefix.install_at(path) for path in facts.needs)]
 
 
-def _built(ctx: Context) -> list[Wanted]:
+def _built(ctx: Context) -> list[ResolvedEntry]:
     """Every catalog entry whose current lock is installed; the others are not an error here."""
     target = read_target(ctx.site.cpu_level)
-    published = read_published(ctx.prefix)
+    published = published_entries(ctx.prefix)
     found = []
     for entry in ctx.catalog.entries():
         try:
-            item = load_one(ctx, entry, target)
+            item = resolve_entry(ctx, entry, target)
             item.require_sound(published)
         except EnvmgrError as error:
             if error.reference in {"lock-contradicts", "module-unaccepted"}:

@@ -13,8 +13,8 @@ from envmgr.builds.repair import may_repair, repair_install
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context, logged
 from envmgr.commands.publish import smoke_check
-from envmgr.commands.verify import Verified, VerifyResult, VerifyWhat, is_in_the_way, look, trusted_owners
-from envmgr.commands.wanted import Wanted, load_one
+from envmgr.commands.resolved import ResolvedEntry, resolve_entry
+from envmgr.commands.verify import PrefixLook, VerifyResult, VerifyWhat, is_in_the_way, look, trusted_owners
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.publish.change import Change, NewModule
@@ -40,7 +40,7 @@ class _Plan:
     current: int | None = None
     history: bool = False
     generation: int | None = None
-    modules: tuple[Wanted, ...] | None = None  # of all entries, where the generation cannot be read
+    modules: tuple[ResolvedEntry, ...] | None = None  # of all entries, where the generation cannot be read
     old: dict[int, int | None] = field(default_factory=dict)  # which is not current -> its new number, once it has one
     beside: tuple[int, ...] | None = (
         None  # what stands on `installs`, where there is no `current` to put a generation on
@@ -90,16 +90,16 @@ def _again(ctx: Context, what: VerifyWhat) -> VerifyWhat:
     return replace(what, generations=kept)
 
 
-def _plan(ctx: Context, seen: Verified) -> _Plan:
+def _plan(ctx: Context, seen: PrefixLook) -> _Plan:
     plan = _Plan()
     wrong = [path for path, lines in seen.installs.items() if lines and path in seen.users]  # others are for `gc`
     lost = []
-    loaded: dict[str, Wanted | EnvmgrError] = {}
+    loaded: dict[str, ResolvedEntry | EnvmgrError] = {}
     for path in wrong:
         for name in seen.users[path]:
             loaded.setdefault(name, _load(ctx, name))
         found = [loaded[name] for name in seen.users[path]]
-        if (made := _made_by(path, [each for each in found if isinstance(each, Wanted)])) is None:
+        if (made := _made_by(path, [each for each in found if isinstance(each, ResolvedEntry)])) is None:
             why = next((each.message for each in found if isinstance(each, EnvmgrError)), _MOVED)
             lost.append(f"{path}: {why}")
             continue
@@ -121,20 +121,20 @@ def _plan(ctx: Context, seen: Verified) -> _Plan:
 _MOVED = "the lock in the catalog is not the one that it was built from"
 
 
-def _load(ctx: Context, name: str) -> Wanted | EnvmgrError:
+def _load(ctx: Context, name: str) -> ResolvedEntry | EnvmgrError:
     try:
-        return load_one(ctx, ctx.catalog.find(ctx.catalog.parse(name)), read_target(ctx.site.cpu_level))
+        return resolve_entry(ctx, ctx.catalog.find(ctx.catalog.parse(name)), read_target(ctx.site.cpu_level))
     except EnvmgrError as error:
         return error
 
 
-def _made_by(path: str, wanted: Sequence[Wanted]) -> tuple[LoadedEntry, Item] | None:
+def _made_by(path: str, wanted: Sequence[ResolvedEntry]) -> tuple[LoadedEntry, Item] | None:
     parts = [(part.made_by, item) for each in wanted for part in each.parts for item in part.items]
     return next(((made_by, item) for made_by, item in parts if item.install.relative == path), None)
 
 
-def _build_order(loaded: Iterable[Wanted | EnvmgrError]) -> list[str]:
-    return [item.install.relative for each in loaded if isinstance(each, Wanted) for item in each.items]
+def _build_order(loaded: Iterable[ResolvedEntry | EnvmgrError]) -> list[str]:
+    return [item.install.relative for each in loaded if isinstance(each, ResolvedEntry) for item in each.items]
 
 
 def _sound_manifest(item: Item, lines: Sequence[str]) -> Manifest | None:
@@ -150,7 +150,7 @@ def _sound_manifest(item: Item, lines: Sequence[str]) -> Manifest | None:
     return manifest if sound else None
 
 
-def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
+def _plan_generation(ctx: Context, seen: PrefixLook, plan: _Plan) -> None:
     current = known_current(ctx.prefix)
     plan.history = bool(seen.history)
     plan.old = dict.fromkeys(_old_to_make(ctx, seen, current))
@@ -186,7 +186,7 @@ def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
     wrong += [
         f"{each.entry}: {_MOVED}"
         for each in wanted
-        if isinstance(each, Wanted)
+        if isinstance(each, ResolvedEntry)
         and looked.record is not None
         and each.install.relative != looked.record.entries[str(each.entry)].path
     ]
@@ -197,7 +197,7 @@ def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
             context=wrong,
             hint=seen.way_back or way_back(ctx.prefix, _other_whole(ctx)),
         )
-    plan.modules = tuple(each for each in wanted if isinstance(each, Wanted))
+    plan.modules = tuple(each for each in wanted if isinstance(each, ResolvedEntry))
 
 
 def _require_newest(ctx: Context, last: int) -> None:
@@ -213,7 +213,7 @@ def _require_newest(ctx: Context, last: int) -> None:
         )
 
 
-def _standing_on(seen: Verified, plan: _Plan) -> tuple[int, ...]:
+def _standing_on(seen: PrefixLook, plan: _Plan) -> tuple[int, ...]:
     """Generations that name an install of the plan, with all that a new one is made from."""
     found = []
     for number, looked in seen.generations.items():
@@ -231,7 +231,7 @@ def _other_whole(ctx: Context) -> int | None:
     return newest_whole(ctx.prefix, told_records(ctx.prefix), trusted_owners(ctx))
 
 
-def _old_to_make(ctx: Context, seen: Verified, current: int | None) -> Iterator[int]:
+def _old_to_make(ctx: Context, seen: PrefixLook, current: int | None) -> Iterator[int]:
     """Damaged generations that are not current, and may serve for a rollback again: what each holds is known, and no other one that
     is sound holds just that.
     """

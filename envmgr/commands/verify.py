@@ -80,7 +80,7 @@ class VerifyResult(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class PrefixLook:
     """What was looked at, and what is wrong: of `installs` by path, of `generations` by number. `number` is what is current.
 
     `in_place` are installs that cannot be made again beside their place, with what mends them.
@@ -189,7 +189,7 @@ def verify_entries(ctx: Context, what: VerifyWhat) -> VerifyResult:
     return look(ctx, what).result()
 
 
-def look(ctx: Context, what: VerifyWhat) -> Verified:
+def look(ctx: Context, what: VerifyWhat) -> PrefixLook:
     """See `verify_entries`. From the start again where a `gc` took away what was being looked at.
 
     Raises EnvmgrError `nothing-published`, `no-generation`; InputError `not-published`, `verify-all`.
@@ -200,7 +200,7 @@ def look(ctx: Context, what: VerifyWhat) -> Verified:
             return found
 
 
-def _was_removed(prefix: Prefix, found: Verified) -> bool:
+def _was_removed(prefix: Prefix, found: PrefixLook) -> bool:
     folders = (prefix.generation(number) for number in found.generations)
     unused = (path for path, lines in found.installs.items() if lines and path not in found.users)
     return any((each / ABANDONED).exists() and not (each / RECORD).exists() for each in folders) or any(
@@ -208,7 +208,7 @@ def _was_removed(prefix: Prefix, found: Verified) -> bool:
     )
 
 
-def _look(ctx: Context, what: VerifyWhat) -> Verified:
+def _look(ctx: Context, what: VerifyWhat) -> PrefixLook:
     if what.everything and (what.names or what.generations):
         raise InputError("verify-all", "--all is everything: name no entries and no generations with it")
     prefix = ctx.prefix
@@ -240,7 +240,7 @@ def _look(ctx: Context, what: VerifyWhat) -> Verified:
         if lines and _is_made_in_place(prefix.install_at(path))
     }
     faults = tuple(current_faults(prefix))
-    return Verified(
+    return PrefixLook(
         checked,
         faults,
         looked,

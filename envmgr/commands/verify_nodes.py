@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envmgr.audit.hashing import HashOnNodes, NodeFault, Place
 from envmgr.commands import Context
-from envmgr.commands.verify import Verified, VerifyNodes, VerifyResult, VerifyWhat, look
+from envmgr.commands.verify import PrefixLook, VerifyNodes, VerifyResult, VerifyWhat, look
 from envmgr.finding import Finding
 from envmgr.modules.pip_shim import FOLDER as SHIMS
 from envmgr.nodes import fold, resolve_nodes
@@ -59,12 +59,12 @@ def _without_followers(ctx: Context, faults: list[NodeFault], owners: Mapping[st
     return [fault for fault in faults if not follows(fault)]
 
 
-def _wrong_here(seen: Verified) -> list[str]:
+def _wrong_here(seen: PrefixLook) -> list[str]:
     generations = [f"generations/{number:04d}" for number, looked in seen.generations.items() if looked.faults]
     return [*generations, *(path for path, lines in seen.installs.items() if lines)]
 
 
-def _places(ctx: Context, seen: Verified) -> tuple[dict[str, Place], dict[str, str]]:
+def _places(ctx: Context, seen: PrefixLook) -> tuple[dict[str, Place], dict[str, str]]:
     """What nodes are asked for, by its path; and each path of an install -> the install."""
     wrong = {*_wrong_here(seen)}
     found: dict[str, Place] = {}
@@ -125,7 +125,7 @@ def _currents(ctx: Context, currents: dict[str, str]) -> list[NodeFault]:
     ]
 
 
-def _folded(ctx: Context, faults: list[NodeFault], seen: Verified, owners: Mapping[str, str]) -> list[Finding]:
+def _folded(ctx: Context, faults: list[NodeFault], seen: PrefixLook, owners: Mapping[str, str]) -> list[Finding]:
     nodes: dict[tuple[str, str], list[str]] = {}
     for fault in faults:
         nodes.setdefault((fault.folder, fault.found), []).append(fault.node)

@@ -19,11 +19,11 @@ from tests.helpers.waiting import DEADLINE
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copy")
     assert copy_with(
-        folder, "envmgr/audit/checks/kernel.", "envmgr/catalog/exchange/words.", "envmgr/cli/formats/tsv."
+        folder, "envmgr/audit/checks/kernel.", "envmgr/commands/export/words.", "envmgr/cli/formats/tsv."
     ) == [
         "envmgr/audit/checks/kernel.node.sh",
         "envmgr/audit/checks/kernel.py",
-        "envmgr/catalog/exchange/words.py",
+        "envmgr/commands/export/words.py",
         "envmgr/cli/formats/tsv.py",
     ]
     return folder
@@ -72,8 +72,8 @@ def test_new_tool_is_among_those_that_are_known_and_writes_its_file(copy: Path) 
         "error[unknown-exchange]: nothing is written for `wrods`\n\nhint: did you mean words?\n"
     )
     code = (
-        "from envmgr.catalog.exchange import Cluster, get_exchange\n"
-        "print(repr(get_exchange('words').cluster_text(Cluster('lab', '/sw', 1, (), (), ()))))"
+        "from envmgr.commands.export import Cluster, get_exporter\n"
+        "print(repr(get_exporter('words').cluster_text(Cluster('lab', '/sw', 1, (), (), ()))))"
     )
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(copy)}
     told = subprocess.run(
@@ -84,7 +84,7 @@ def test_new_tool_is_among_those_that_are_known_and_writes_its_file(copy: Path) 
 
 def test_new_files_pass_the_projects_own_checks(copy: Path) -> None:
     programs = Path(sys.executable).parent
-    names = ("audit/checks/kernel.py", "catalog/exchange/words.py", "cli/formats/tsv.py")
+    names = ("audit/checks/kernel.py", "commands/export/words.py", "cli/formats/tsv.py")
     added = [copy / "envmgr" / name for name in names]
     for argv in (
         ["ruff", "check", "--config", ROOT / "pyproject.toml", *added],

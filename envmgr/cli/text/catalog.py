@@ -10,9 +10,9 @@ from envmgr.wording import counted
 
 if TYPE_CHECKING:
     from envmgr.commands.catalog import CheckResult, CopyResult
-    from envmgr.commands.gpus import GpuSummary
-    from envmgr.commands.list import ListResult, ShowResult
-    from envmgr.commands.site import InitResult, SiteCheckResult
+    from envmgr.commands.init import InitResult
+    from envmgr.commands.list import GpuSummary, ListResult, ShowResult
+    from envmgr.commands.site import SiteCheckResult
 
 
 def show_list(result: ListResult) -> None:

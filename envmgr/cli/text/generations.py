@@ -9,8 +9,7 @@ from envmgr.cli.text.builds import show_changes
 from envmgr.wording import counted
 
 if TYPE_CHECKING:
-    from envmgr.commands.generations import DiffResult, HistoryResult, RemoveResult, RollbackResult
-    from envmgr.commands.sign import SignResult
+    from envmgr.commands.generations import DiffResult, HistoryResult, RemoveResult, RollbackResult, SignResult
 
 
 def show_remove(result: RemoveResult) -> None:

@@ -12,9 +12,9 @@ from envmgr.builds.install import Ensured, can_write, ensure_install, require_sp
 from envmgr.builds.leftovers import clean_leftovers
 from envmgr.builds.schedule import Outcome, Work, make_all, raise_first
 from envmgr.commands import Context, logged
-from envmgr.commands.losses import Losses
+from envmgr.commands.keep_going import Losses
 from envmgr.commands.publish import publish_wanted
-from envmgr.commands.wanted import Wanted
+from envmgr.commands.resolved import ResolvedEntry
 from envmgr.errors import EnvmgrError, Written, failed_ones
 from envmgr.modules.lmod import find_lmod
 from envmgr.publish.generations import PublishedChange
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class BuildRun:
     """What was done, as `BuildResult` tells it."""
 
     built: tuple[str, ...]
@@ -43,9 +43,9 @@ class Made:
     tests: tuple[SmokeOutcome, ...] = ()
 
 
-def make_wanted(
+def run_build(
     ctx: Context,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[ResolvedEntry],
     plan: BuildPlan,
     losses: Losses,
     *,
@@ -53,7 +53,7 @@ def make_wanted(
     publish: bool,
     jobs: int,
     slurm: JobOptions | None,
-) -> Made:
+) -> BuildRun:
     """Make what is missing of `wanted`, and publish what `plan` says; the rest is as in `build_entries`.
 
     `reason` is the generation's.
@@ -89,7 +89,7 @@ def make_wanted(
         written = Written(installs=tuple(made))
         built = tuple(name for name, e in ensured.items() if e.built)
         trees = {name: e.tree for name, e in ensured.items()}
-        result = Made(built, trees, str(log), sent, plan.current)
+        result = BuildRun(built, trees, str(log), sent, plan.current)
         if publish:
             facts = {name: e.facts for name, e in ensured.items()}
             rest = _Rest(inner, plan, facts, made, reason, slurm, losses)
@@ -115,7 +115,7 @@ class _Rest:
     losses: Losses
     published: tuple[str, ...] = ()
 
-    def publish(self, wanted: Sequence[Wanted]) -> tuple[PublishedChange | None, tuple[SmokeOutcome, ...]]:
+    def publish(self, wanted: Sequence[ResolvedEntry]) -> tuple[PublishedChange | None, tuple[SmokeOutcome, ...]]:
         """Entries whose tests fail are lost, too, or whose install has changed; None where nothing is left that would change a generation."""
         while not self.losses.failed or self._changed(wanted):
             try:
@@ -130,11 +130,11 @@ class _Rest:
             return done
         return None, ()
 
-    def _changed(self, wanted: Sequence[Wanted]) -> tuple[str, ...]:
+    def _changed(self, wanted: Sequence[ResolvedEntry]) -> tuple[str, ...]:
         here = {item.entry for item in wanted}
         return tuple(str(step.candidate.entry) for step in self.plan.to_publish if step.candidate.entry in here)
 
-    def _without_failed(self, error: EnvmgrError, wanted: Sequence[Wanted]) -> list[Wanted]:
+    def _without_failed(self, error: EnvmgrError, wanted: Sequence[ResolvedEntry]) -> list[ResolvedEntry]:
         """Raises the error, with what was lost before, where it is not about these entries, or none may be lost."""
         failed = {each.what for each in error.failed}
         if not self.losses.allowed or not failed & {str(item.entry) for item in wanted}:
@@ -159,7 +159,7 @@ def _sweep(ctx: Context) -> None:
 
 
 def _ensure_all(
-    ctx: Context, wanted: Sequence[Wanted], jobs: int, slurm: JobOptions | None, losses: Losses, *, publish: bool
+    ctx: Context, wanted: Sequence[ResolvedEntry], jobs: int, slurm: JobOptions | None, losses: Losses, *, publish: bool
 ) -> tuple[dict[str, Ensured], list[str], tuple[BuildJob, ...]]:
     """Every wanted install, built where it is missing, with what it stands on. All are tried; then the first error is raised,
     or put down among the losses.
@@ -198,21 +198,21 @@ def _ensure_all(
     return ensured, made, sent
 
 
-def _raise_own(item: Wanted, outcome: Outcome) -> None:
+def _raise_own(item: ResolvedEntry, outcome: Outcome) -> None:
     """Raises the error of the first install of this entry that failed; one that was not tried stands on one that did."""
     for each in item.items:
         if (error := outcome.failed.get(each.install.relative)) is not None:
             raise error
 
 
-def _to_make(item: Wanted) -> list[tuple[LoadedLock, list[Item]]]:
+def _to_make(item: ResolvedEntry) -> list[tuple[LoadedLock, list[Item]]]:
     """What is to be built of an entry and of those that it stands on, in build order: each lock with its own installs."""
     missing = {each.install for each in item.missing}
     parts = [(part.made_by.lock, [each for each in part.items if each.install in missing]) for part in item.parts]
     return [(lock, items) for lock, items in parts if items]
 
 
-def _missing(wanted: Sequence[Wanted]) -> list[Work]:
+def _missing(wanted: Sequence[ResolvedEntry]) -> list[Work]:
     """What is to be built, each once, what others stand on first."""
     found: dict[str, Work] = {}
     for item in wanted:
@@ -225,7 +225,7 @@ def _missing(wanted: Sequence[Wanted]) -> list[Work]:
     return list(found.values())
 
 
-def _submitter(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> Submitter:
+def _submitter(ctx: Context, wanted: Sequence[ResolvedEntry], slurm: JobOptions) -> Submitter:
     from envmgr.builds.slurm import Submitter
 
     made_by = (part.made_by for item in wanted for part in item.parts)
@@ -233,5 +233,5 @@ def _submitter(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> Sub
     return Submitter(ctx.site, slurm, folders, ctx.runner, ctx.reporter)
 
 
-def planned_jobs(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> tuple[BuildJob, ...]:
+def planned_jobs(ctx: Context, wanted: Sequence[ResolvedEntry], slurm: JobOptions) -> tuple[BuildJob, ...]:
     return tuple(build.result() for build in _submitter(ctx, wanted, slurm).look(_missing(wanted)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from envmgr.commands.wanted import Wanted
+from envmgr.commands.resolved import ResolvedEntry
 from envmgr.errors import EnvmgrError, Interrupted, Written, failed_ones
 
 
@@ -39,7 +39,7 @@ class Losses:
             self.left.append(str(entry))
         return lost
 
-    def without(self, wanted: Sequence[Wanted]) -> list[Wanted]:
+    def without(self, wanted: Sequence[ResolvedEntry]) -> list[ResolvedEntry]:
         """Those that are left of `wanted`, which has dependencies first."""
         return [
             item

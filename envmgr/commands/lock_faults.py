@@ -30,7 +30,7 @@ def require_sound(judged: Iterable[tuple[Entry, Judged]]) -> None:
             raise refusal(entry, each)
 
 
-def faults_of(entry: Entry, judged: Iterable[tuple[Entry, Judged]]) -> list[Fault]:
+def entry_faults(entry: Entry, judged: Iterable[tuple[Entry, Judged]]) -> list[Fault]:
     """All of them, as faults of the entry; of very many, the first, and how many more there are."""
     found: list[Fault] = []
     for whose, each in judged:
@@ -41,7 +41,7 @@ def faults_of(entry: Entry, judged: Iterable[tuple[Entry, Judged]]) -> list[Faul
 
 
 @contextmanager
-def reading(entry: object) -> Iterator[None]:
+def reading_entry(entry: object) -> Iterator[None]:
     """What a library raises over what others wrote is a failure of this entry, as any other: verbs go on beside it.
 
     Raises EnvmgrError `entry-unreadable`.

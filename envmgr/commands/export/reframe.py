@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from envmgr.catalog.exchange import Cluster, Part, PublishedAs
+from envmgr.commands.export import Cluster, ClusterPart, ExportedEntry
 from envmgr.system.yamlfile import dump_yaml
 
 
@@ -43,7 +43,7 @@ def _as_template(text: str) -> str:
     return re.sub(r"\{(?=[{%#])", "{{ '{' }}", text)
 
 
-def _partition(part: Part, name: str, environments: Mapping[str, str]) -> dict[str, Any]:
+def _partition(part: ClusterPart, name: str, environments: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": name,
         "descr": part.folded or "this host",
@@ -54,7 +54,7 @@ def _partition(part: Part, name: str, environments: Mapping[str, str]) -> dict[s
     }
 
 
-def _way(part: Part) -> dict[str, Any]:
+def _way(part: ClusterPart) -> dict[str, Any]:
     """`squeue` is ReFrame's name for a Slurm that keeps no accounts: it asks for no job that has ended."""
     if part.slurm is not None:
         scheduler = "slurm" if part.slurm.accounting else "squeue"
@@ -64,7 +64,7 @@ def _way(part: Part) -> dict[str, Any]:
     return {"scheduler": "local", "launcher": "local"}
 
 
-def _environment(entry: PublishedAs, name: str, system: str) -> dict[str, Any]:
+def _environment(entry: ExportedEntry, name: str, system: str) -> dict[str, Any]:
     """`extras` carries the entry's own tests, for checks that run them."""
     features = {"envmgr": True, _word(entry.name): True, "python": entry.python, "cuda": _needs_gpu(entry)}
     return {
@@ -85,7 +85,7 @@ def _environment(entry: PublishedAs, name: str, system: str) -> dict[str, Any]:
     }
 
 
-def _needs_gpu(entry: PublishedAs) -> bool:
+def _needs_gpu(entry: ExportedEntry) -> bool:
     return bool(entry.requires.nvidia_driver or entry.requires.compute_capability)
 
 

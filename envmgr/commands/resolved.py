@@ -16,7 +16,7 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe, Software
 from envmgr.catalog.target import Target, read_target
 from envmgr.commands import Context, require_current_if_ever
-from envmgr.commands.judging import faults_of, judge_all, reading, require_sound
+from envmgr.commands.lock_faults import entry_faults, judge_all, reading_entry, require_sound
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import Member, find_families, member_of
 from envmgr.modules.render import fingerprint, render_digest, templates_digest
@@ -40,17 +40,17 @@ from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.resources import shipped
 from envmgr.system.shelltext import quote
 
-Published = Mapping[str, PublishedEntry]
+PublishedEntries = Mapping[str, PublishedEntry]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LockInstalls:
     """The installs that one lock builds."""
 
     made_by: LoadedEntry
     items: tuple[Item, ...]
 
-    def was_checked(self, published: Published) -> bool:
+    def was_checked(self, published: PublishedEntries) -> bool:
         """The install is there, and was built or published by the very text of this lock."""
         lock, install = self.made_by.lock, self.items[-1].install
         if not install.exists():
@@ -64,7 +64,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ResolvedEntry:
     """One entry with everything that was read for it. `lock` does the work.
 
     `parts` are the entries that it stands on, which are built first and not published for that, and itself, the last.
@@ -74,7 +74,7 @@ class Wanted:
     recipe: Recipe
     software: Software
     lock: LoadedLock
-    parts: tuple[Part, ...]
+    parts: tuple[LockInstalls, ...]
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -112,7 +112,7 @@ class Wanted:
                 runs.update(item.needs)
         return any(each.of_older_layout and each.exists() for each in runs)
 
-    def require_sound(self, published: Published) -> None:
+    def require_sound(self, published: PublishedEntries) -> None:
         """InputError `lock-contradicts`, of the first lock with faults of those that it is built from; `module-unaccepted`."""
         require_sound(self._judged(published))
         require_accepted(self.entry, judge_recipe(self.entry, self.recipe))
@@ -125,13 +125,13 @@ class Wanted:
         require_none_hidden(self.entry, facts.environment, self.recipe, install.path)
         require_accepted(self.entry, judge_install(self.entry, self.recipe, facts, install.path, install.prefix.root))
 
-    def faults(self, published: Published) -> list[Fault]:
+    def faults(self, published: PublishedEntries) -> list[Fault]:
         """Of the locks that it is built from."""
-        return faults_of(self.entry, self._judged(published))
+        return entry_faults(self.entry, self._judged(published))
 
-    def _judged(self, published: Published) -> list[tuple[Entry, Judged]]:
+    def _judged(self, published: PublishedEntries) -> list[tuple[Entry, Judged]]:
         checked = {part.made_by.lock.entry for part in self.parts if part.was_checked(published)}
-        with reading(self.entry):
+        with reading_entry(self.entry):
             facts = self.lock.facts(checked=self.entry in checked)
             return judge_all(self.entry, self.recipe, facts, self.lock.below, checked=checked)
 
@@ -176,7 +176,7 @@ class Loss(Protocol):
     def stand_on_lost(self, entry: object, depends: Iterable[str]) -> bool: ...
 
 
-def load_wanted(ctx: Context, names: Sequence[str], losses: Loss | None = None) -> list[Wanted]:
+def resolve_named(ctx: Context, names: Sequence[str], losses: Loss | None = None) -> list[ResolvedEntry]:
     """The named entries and their dependencies, dependencies first; with `losses`, those that can be loaded.
 
     Raises:
@@ -185,28 +185,28 @@ def load_wanted(ctx: Context, names: Sequence[str], losses: Loss | None = None) 
     catalog = ctx.catalog
     target = read_target(ctx.site.cpu_level)
     entries = [catalog.parse(name) for name in dict.fromkeys(names)]
-    published = read_published(ctx.prefix)
-    wanted: list[Wanted] = []
+    published = published_entries(ctx.prefix)
+    wanted: list[ResolvedEntry] = []
     for found in _with_dependencies(catalog, entries, losses):
         with losses.of(found.entry) if losses else nullcontext():
             if losses is None or not losses.stand_on_lost(found.entry, found.recipe().depends):
-                item = load_one(ctx, found, target)
+                item = resolve_entry(ctx, found, target)
                 item.require_sound(published)
                 wanted.append(item)
     _require_one_default(wanted)
     return wanted
 
 
-def load_all(ctx: Context, losses: Loss | None = None) -> tuple[list[Wanted], tuple[str, ...]]:
+def resolve_all(ctx: Context, losses: Loss | None = None) -> tuple[list[ResolvedEntry], tuple[str, ...]]:
     """What `--all` means: every entry, dependencies first; and those left out, as the site has not acknowledged a licence of
     theirs or of one that they depend on.
 
     Raises:
-        As `load_wanted`, but for `licence-not-acknowledged`.
+        As `resolve_named`, but for `licence-not-acknowledged`.
     """
     catalog, target = ctx.catalog, read_target(ctx.site.cpu_level)
-    published = read_published(ctx.prefix)
-    wanted: list[Wanted] = []
+    published = published_entries(ctx.prefix)
+    wanted: list[ResolvedEntry] = []
     left_out: list[str] = []
     for found in _with_dependencies(catalog, [e.entry for e in catalog.entries()], losses):
         item = None
@@ -227,7 +227,7 @@ def load_all(ctx: Context, losses: Loss | None = None) -> tuple[list[Wanted], tu
     return wanted, tuple(left_out)
 
 
-def read_published(prefix: Prefix) -> Published:
+def published_entries(prefix: Prefix) -> PublishedEntries:
     """The entries of what is current; none where that is damaged, which is told by who needs it."""
     with suppress(EnvmgrError):
         if current := read_current(prefix):
@@ -246,8 +246,8 @@ def _with_dependencies(catalog: Catalog, entries: Sequence[Entry], losses: Loss 
     return list(found.values())
 
 
-def load_one(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = True) -> Wanted:
-    """`shells` as `load_recipe`. Raises EnvmgrError as `load_wanted`."""
+def resolve_entry(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = True) -> ResolvedEntry:
+    """`shells` as `load_recipe`. Raises EnvmgrError as `resolve_named`."""
     item = _load(ctx, found, target, shells=shells)
     if missing := _unacknowledged(ctx, item):
         raise EnvmgrError(
@@ -259,23 +259,23 @@ def load_one(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool 
     return item
 
 
-def _load(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = True) -> Wanted:
-    with reading(found.entry):
+def _load(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = True) -> ResolvedEntry:
+    with reading_entry(found.entry):
         recipe, software = found.recipe(shells=shells), found.software()
         backend = get_backend(recipe.backend)
         lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
         entries = (*lock.below, LoadedEntry(recipe, found.folder, lock))
-        parts = tuple(Part(each, each.lock.items(ctx.site, target)) for each in entries)
-    return Wanted(found, recipe, software, lock, parts)
+        parts = tuple(LockInstalls(each, each.lock.items(ctx.site, target)) for each in entries)
+    return ResolvedEntry(found, recipe, software, lock, parts)
 
 
-def _unacknowledged(ctx: Context, item: Wanted) -> list[str]:
+def _unacknowledged(ctx: Context, item: ResolvedEntry) -> list[str]:
     own = [item.software.acknowledge] if item.software.acknowledge else []
     words = [*own, *(word for part in item.parts for word in part.made_by.lock.licences)]
     return [word for word in dict.fromkeys(words) if word not in ctx.site.policies.licences]
 
 
-def _require_one_default(wanted: Sequence[Wanted]) -> None:
+def _require_one_default(wanted: Sequence[ResolvedEntry]) -> None:
     defaults: dict[str, Entry] = {}
     for item in wanted:
         if item.recipe.default and (other := defaults.setdefault(item.entry.name, item.entry)) != item.entry:
@@ -287,7 +287,7 @@ def _require_one_default(wanted: Sequence[Wanted]) -> None:
             )
 
 
-def _facts_of_unpublished(item: Wanted) -> InstallFacts:
+def _facts_of_unpublished(item: ResolvedEntry) -> InstallFacts:
     """Raises EnvmgrError `manifest-damaged`, with what makes again an install that `verify --repair` does not know of."""
     try:
         return read_manifest(item.install.manifest).facts
@@ -297,7 +297,7 @@ def _facts_of_unpublished(item: Wanted) -> InstallFacts:
         raise
 
 
-def plan_for(ctx: Context, wanted: Sequence[Wanted]) -> tuple[BuildPlan, GenerationRecord | None]:
+def plan_for(ctx: Context, wanted: Sequence[ResolvedEntry]) -> tuple[BuildPlan, GenerationRecord | None]:
     """Diff the wanted entries against store and `current`; reads, changes nothing."""
     policies = ModulePolicies.from_site(ctx.site)
     templates = shipped("modulefiles")
@@ -307,7 +307,7 @@ def plan_for(ctx: Context, wanted: Sequence[Wanted]) -> tuple[BuildPlan, Generat
     specs = read_specs(ctx.prefix, current.number) if current else {}
     digest = templates_digest(templates)
 
-    def facts_of(item: Wanted) -> InstallFacts | None:
+    def facts_of(item: ResolvedEntry) -> InstallFacts | None:
         raw = specs.get(str(item.entry))
         if raw is not None and raw["spec"]["digest"] == item.install.digest:
             return published_spec(raw).facts

@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from envmgr.builds import BuildJob
 from envmgr.commands import Context
 from envmgr.commands.keep_going import Losses
 from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_all, resolve_named
 from envmgr.errors import InputError, Written
 from envmgr.publish.plan import BuildPlan, PlanStep
 from envmgr.report import Result
+from envmgr.smoke import SmokeOutcome
 
-if TYPE_CHECKING:  # a build with nothing to do needs none of them
-    from envmgr.builds import BuildJob
+if TYPE_CHECKING:  # a build that is no Slurm job does not need it
     from envmgr.nodes import JobOptions
-    from envmgr.smoke import SmokeOutcome
 
 
 @dataclass(frozen=True, slots=True)

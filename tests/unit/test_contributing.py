@@ -19,12 +19,12 @@ from tests.helpers.waiting import DEADLINE
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copy")
     assert copy_with(
-        folder, "envmgr/audit/checks/kernel.", "envmgr/commands/export/words.", "envmgr/cli/formats/tsv."
+        folder, "envmgr/audit/checks/kernel.", "envmgr/cli/formats/tsv.", "envmgr/commands/export/words."
     ) == [
         "envmgr/audit/checks/kernel.node.sh",
         "envmgr/audit/checks/kernel.py",
-        "envmgr/commands/export/words.py",
         "envmgr/cli/formats/tsv.py",
+        "envmgr/commands/export/words.py",
     ]
     return folder
 

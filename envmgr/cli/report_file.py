@@ -17,10 +17,10 @@ from envmgr.system.files import atomic_write
 from envmgr.wording import for_terminal, masked
 
 if TYPE_CHECKING:
-    from envmgr.cli.answer import Answer
+    from envmgr.cli.run import VerbAnswer
 
 
-def write_report(answer: Answer | EnvmgrError, fmt: str, report: Path | None) -> None:
+def write_report(answer: VerbAnswer | EnvmgrError, fmt: str, report: Path | None) -> None:
     """Write the answer to `report`, atomically readable by all, or to stdout where that is None.
 
     An error is told on stderr, too. What was interrupted leaves the file as it is: its age says the rest.
@@ -53,7 +53,7 @@ def refuse_missing_folder(report: Path, option: str = "--output") -> None:
         return  # writing says what is wrong there
 
 
-def answer_text(answer: Answer | EnvmgrError, fmt: str, *, now: float) -> str | None:
+def answer_text(answer: VerbAnswer | EnvmgrError, fmt: str, *, now: float) -> str | None:
     """The whole text of an answer; None where a format has no words for a failure. `now` is epoch seconds."""
     from envmgr.commands.audit import AuditResult
 

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, ParamSpec, TypeVar
 
 import typer
 
@@ -22,16 +22,28 @@ from envmgr.errors import Bug, EnvmgrError, Interrupted
 
 if TYPE_CHECKING:
     from envmgr.catalog.site import Site
-    from envmgr.cli.answer import Answer
     from envmgr.commands import Context
-    from envmgr.report import Reporter
+    from envmgr.report import Reporter, Result
     from envmgr.system.run import Runner
 
+    _R = TypeVar("_R", bound="Result")
 
 _P = ParamSpec("_P")
 
 
-def verb(function: Callable[_P, Answer]) -> Callable[_P, None]:
+class VerbAnswer(NamedTuple):
+    """The result of a verb, and the function that prints it as text."""
+
+    result: Result
+    show: Callable[[], None]
+
+
+def answer_with(result: _R, show: Callable[[_R], None]) -> VerbAnswer:
+    """Return the answer that `show`, a function for results of this type, prints."""
+    return VerbAnswer(result, functools.partial(show, result))
+
+
+def verb(function: Callable[_P, VerbAnswer]) -> Callable[_P, None]:
     """A verb's function as typer calls it: what it gives back, or its error, is shown, and the process exits with its code.
 
     Of the verb's options, `fmt` says how the answer is written and `report` into which file; without them, as text to stdout.
@@ -81,7 +93,7 @@ def open_context(
             from envmgr.publish.root_signer import start_root_signer
 
             signer = start_root_signer(found.signing, runner)
-        settle(found)
+        become_build_user(found)
         if signer is not None:
             from envmgr.system.users import refuse_tracing
 
@@ -94,7 +106,7 @@ def open_context(
     return Context(found, runner, make_reporter(quiet=fmt == "json"), dict(os.environ), signer)
 
 
-def settle(site: Site) -> None:
+def become_build_user(site: Site) -> None:
     """Become the build user, as whom the prefix is written, and clear what that user's killed runs left. Raises EnvmgrError, see `drop_to`."""
     from envmgr.system.users import drop_to
 
@@ -149,7 +161,7 @@ def _stop_by(number: int, cancel: Callable[[], None]) -> None:
     signal.signal(number, stop)
 
 
-def _finish(work: Callable[[], Answer], fmt: str, report: Path | None) -> NoReturn:
+def _finish(work: Callable[[], VerbAnswer], fmt: str, report: Path | None) -> NoReturn:
     """Do the work, show its answer on stdout or in the file `report`, exit with its code.
 
     Raises:
@@ -177,7 +189,7 @@ def _finish(work: Callable[[], Answer], fmt: str, report: Path | None) -> NoRetu
     raise typer.Exit(code)
 
 
-def _answer(work: Callable[[], Answer]) -> Answer | EnvmgrError:
+def _answer(work: Callable[[], VerbAnswer]) -> VerbAnswer | EnvmgrError:
     """The result, or the error. Anything unexpected is a bug of ours: exit code 4, and what to report."""
     try:
         return work()
@@ -199,7 +211,7 @@ def _answer(work: Callable[[], Answer]) -> Answer | EnvmgrError:
         return Bug(f"envmgr {__version__} did not expect this", hint="report it with the lines on stderr above")
 
 
-def _show(answer: Answer | EnvmgrError, fmt: str, report: Path | None) -> None:
+def _show(answer: VerbAnswer | EnvmgrError, fmt: str, report: Path | None) -> None:
     from envmgr.cli.render import print_error, print_json, to_data
 
     if isinstance(answer, EnvmgrError) and answer.reference == "output-failed":  # it cannot be told there

@@ -213,7 +213,6 @@ OTHERWISE = {
     "catalog/target.py": "/etc/os-release",
     "cli/app.py": "/dev/null",
     "cli/run.py": "/dev/null",
-    "cli/narrow.py": "/dev/null",
     "commands/init.py": "a template that ships with envmgr",
     "commands/job.py": "a template that ships with envmgr",
     "commands/verify_nodes.py": "what nodes are held against: the files of an install or a generation, hashed",

@@ -52,7 +52,7 @@ def test_help_of_a_verb_ends_with_an_example_that_is_understood_and_a_page_that_
     assert match is not None
     example, page = match.groups()
     assert example == rows(said("--help"))[verb][2]
-    assert f"envmgr {verb.partition(" ")[0]}" in (ROOT / page).read_text("utf-8")
+    assert f"envmgr {verb.partition(' ')[0]}" in (ROOT / page).read_text("utf-8")
     whole = typer.main.get_command(app)
     context = whole.make_context("envmgr", shlex.split(example)[1:])
     words = [*context._protected_args, *context.args]

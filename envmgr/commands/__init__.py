@@ -26,6 +26,7 @@ from envmgr.system.run import Runner
 from envmgr.wording import did_you_mean
 
 if TYPE_CHECKING:
+    from envmgr.modules.lmod import Lmod
     from envmgr.publish.signature import Signer
 
 
@@ -51,6 +52,12 @@ class Context:
     @property
     def prefix(self) -> Prefix:
         return Prefix(self.site.prefix)
+
+    def find_lmod(self) -> Lmod:
+        """Return the site's Lmod. Raises EnvmgrError, see `envmgr.modules.lmod.find_lmod`."""
+        from envmgr.modules.lmod import find_lmod
+
+        return find_lmod(self.site.lmod.dir, self.environ, runner=self.runner)
 
     def allowing(self, *, network: bool) -> Context:
         """With `network`, as if the site's policies let builds have one where they cannot be kept off it."""

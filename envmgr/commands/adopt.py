@@ -21,7 +21,6 @@ from envmgr.catalog.site_file import SiteFile
 from envmgr.commands import Context
 from envmgr.commands.audit import with_user
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.modules.lmod import find_lmod
 from envmgr.nodes import fold, slurm_here
 from envmgr.nodes.partitions import ask_slurm
 from envmgr.report import Result
@@ -72,7 +71,7 @@ def adopt_cluster(
     if output is not None and output.exists():
         raise InputError("site-exists", f"{output} exists", hint="it is never overwritten: choose another file")
     try:
-        lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+        lmod = ctx.find_lmod()
     except EnvmgrError:
         lmod = None
     checks: dict[str, Check] = {each: get_check(each) for each in _CHECKS}

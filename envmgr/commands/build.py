@@ -86,17 +86,7 @@ def build_entries(
     if dry_run:
         return replace(result, jobs=() if slurm is None else planned_jobs(ctx, wanted, slurm))
     reason = "build --all" if everything else f"build {' '.join(names)}"
-    made = run_build(ctx, wanted, plan, losses, reason=reason, publish=publish, jobs=jobs, slurm=slurm)
-    return replace(
-        result,
-        built=made.built,
-        trees=made.trees,
-        log=made.log,
-        jobs=made.jobs,
-        tests=made.tests,
-        generation=made.generation,
-        parent=made.parent,
-    )
+    return run_build(ctx, wanted, plan, losses, result, reason=reason, publish=publish, jobs=jobs, slurm=slurm)
 
 
 def _load(

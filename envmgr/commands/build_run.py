@@ -12,11 +12,11 @@ from envmgr.builds.install import Ensured, can_write, ensure_install, require_sp
 from envmgr.builds.leftovers import clean_leftovers
 from envmgr.builds.schedule import Outcome, Work, make_all, raise_first
 from envmgr.commands import Context, logged
+from envmgr.commands.build import BuildResult
 from envmgr.commands.keep_going import Losses
 from envmgr.commands.publish import publish_wanted
 from envmgr.commands.resolved import ResolvedEntry
 from envmgr.errors import EnvmgrError, Written, failed_ones
-from envmgr.modules.lmod import find_lmod
 from envmgr.publish.generations import PublishedChange
 from envmgr.publish.plan import BuildPlan
 from envmgr.smoke import SmokeOutcome
@@ -30,39 +30,27 @@ if TYPE_CHECKING:
     from envmgr.nodes import JobOptions
 
 
-@dataclass(frozen=True, slots=True)
-class BuildRun:
-    """What was done, as `BuildResult` tells it."""
-
-    built: tuple[str, ...]
-    trees: dict[str, str]
-    log: str
-    jobs: tuple[BuildJob, ...]
-    parent: int | None
-    generation: int | None = None
-    tests: tuple[SmokeOutcome, ...] = ()
-
-
 def run_build(
     ctx: Context,
     wanted: Sequence[ResolvedEntry],
     plan: BuildPlan,
     losses: Losses,
+    result: BuildResult,
     *,
     reason: str,
     publish: bool,
     jobs: int,
     slurm: JobOptions | None,
-) -> BuildRun:
-    """Make what is missing of `wanted`, and publish what `plan` says; the rest is as in `build_entries`.
+) -> BuildResult:
+    """Make what is missing of `wanted`, and publish what `plan` says; returns `result` with what was done.
 
-    `reason` is the generation's.
+    `reason` is the generation's. The rest is as in `build_entries`.
 
     Raises:
         EnvmgrError: of what failed first, with what was written all the same.
     """
     if publish:
-        find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)  # missing: say so before the download, not after
+        ctx.find_lmod()  # missing: say so before the download, not after
     for item in wanted:
         if item.missing:
             with losses.of(item.entry):
@@ -89,7 +77,7 @@ def run_build(
         written = Written(installs=tuple(made))
         built = tuple(name for name, e in ensured.items() if e.built)
         trees = {name: e.tree for name, e in ensured.items()}
-        result = BuildRun(built, trees, str(log), sent, plan.current)
+        result = replace(result, built=built, trees=trees, log=str(log), jobs=sent)
         if publish:
             facts = {name: e.facts for name, e in ensured.items()}
             rest = _Rest(inner, plan, facts, made, reason, slurm, losses)

@@ -21,7 +21,7 @@ from envmgr.catalog.target import CPU_ORDER, Target, read_target
 from envmgr.commands import Context
 from envmgr.commands.lock_faults import entry_faults, judge_all, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.finding import Finding
+from envmgr.finding import Finding, Severity
 from envmgr.modules.families import Clash, Member, find_clashes
 from envmgr.publish.accepted import judge_recipe
 from envmgr.report import Result
@@ -131,74 +131,60 @@ def _check_entry(
     accepted: list[Accepted],
 ) -> list[Finding]:
     """`recipes`, `locks` and `accepted` get what could be read."""
-    where = str(found.recipe_path)
     try:
         recipe = found.recipe()
         found.software()
         backend = get_backend(recipe.backend)
     except EnvmgrError as error:
-        has_place = error.message.startswith(f"{where}:")  # else the faults are its context, each with its line
+        has_place = error.message.startswith(
+            f"{found.recipe_path}:"
+        )  # else the faults are its context, each with its line
         lines = (error.message,) if has_place else error.context or (error.message,)
-        return [
-            Finding("recipe", "error", str(found.entry), one_line(line), hint=error.hint) for line in shortened(lines)
-        ]
+        name = str(found.entry)
+        return [Finding("recipe", "error", name, one_line(line), hint=error.hint) for line in shortened(lines)]
     recipes[str(found.entry)] = recipe
+    if faults := backend.faults(recipe, ctx.site):
+        return [_finding("recipe", "error", found, one_line(fault)) for fault in shortened(faults)]
+    hint = "name it in site.yaml, or look at what it has"
     findings = [
-        Finding("recipe", "error", str(found.entry), one_line(f"{where}: {fault}"))
-        for fault in shortened(backend.faults(recipe, ctx.site))
-    ]
-    if findings:
-        return findings
-    findings += [
-        Finding(
-            "recipe",
-            "warning",
-            str(found.entry),
-            one_line(f"{where}: {remark}"),
-            hint="name it in site.yaml, or look at what it has",
-        )
+        _finding("recipe", "warning", found, one_line(remark), hint)
         for remark in shortened(backend.remarks(recipe, ctx.site))
     ]
     findings += _missing(look, found, recipe)
     findings += _check_module(found, recipe, accepted)
     if recipe.deprecated and recipe.deprecated.date < datetime.datetime.now(datetime.UTC).date():
-        text = f"{where}: deprecated.date {recipe.deprecated.date} has passed"
-        findings.append(Finding("deprecated", "warning", str(found.entry), text, hint=f"`envmgr remove {found.entry}`"))
-    findings += [
-        Finding("requires", "warning", str(found.entry), f"{where}: requires.{fault}")
-        for fault in _beyond_target(recipe.requires, read_target(ctx.site.cpu_level))
-    ]
+        text = f"deprecated.date {recipe.deprecated.date} has passed"
+        findings.append(_finding("deprecated", "warning", found, text, f"`envmgr remove {found.entry}`"))
+    beyond = _beyond_target(recipe.requires, read_target(ctx.site.cpu_level))
+    findings += [_finding("requires", "warning", found, f"requires.{fault}") for fault in beyond]
     if not recipe.tests:
-        findings.append(
-            Finding("tests", "warning", str(found.entry), f"{where}: no smoke test: only loading is checked")
-        )
+        findings.append(_finding("tests", "warning", found, "no smoke test: only loading is checked"))
     try:
         lock = locks[str(found.entry)] = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
         judged = judge_all(found.entry, recipe, lock.facts(), lock.below)
         findings += [
-            Finding("lock", "error", str(found.entry), f"{where}: {fault.rule}: {fault.text}", hint=fault.mend)
+            _finding("lock", "error", found, f"{fault.rule}: {fault.text}", fault.mend)
             for fault in entry_faults(found.entry, judged)
         ]
+        own = judged[-1][1]
         findings += [
-            Finding(
-                "lock",
-                "warning",
-                str(found.entry),
-                f"{where}: accept.{rule}: its lock has no such fault",
-                hint="take it out",
-            )
-            for rule in judged[-1][1].unused
+            _finding("lock", "warning", found, f"accept.{rule}: its lock has no such fault", "take it out")
+            for rule in own.unused
         ]
-        accepted += [_accepted(found, fault.rule, fault.text, why) for fault, why in judged[-1][1].accepted]
+        accepted += [_accepted(found, fault.rule, fault.text, why) for fault, why in own.accepted]
     except EnvmgrError as error:
-        severity = "warning" if error.reference == "lock-missing" else "error"
-        findings.append(Finding("lock", severity, str(found.entry), error.message, hint=error.hint))  # type: ignore[arg-type]
+        severity: Severity = "warning" if error.reference == "lock-missing" else "error"
+        findings.append(Finding("lock", severity, str(found.entry), error.message, hint=error.hint))
     return findings
+
+
+def _finding(check: str, severity: Severity, found: CatalogEntry, text: str, hint: str = "") -> Finding:
+    """Return a finding about the recipe of `found`."""
+    return Finding(check, severity, str(found.entry), f"{found.recipe_path}: {text}", hint=hint)
 
 
 def _check_module(found: CatalogEntry, recipe: Recipe, accepted: list[Accepted]) -> list[Finding]:
     """What its module would do that must be accepted; `accepted` gets what is."""
-    name, where = str(found.entry), found.recipe_path
     judged = judge_recipe(found.entry, recipe)
     accepted += [_accepted(found, fault.rule, fault.text, why) for fault, why in judged.accepted]
     taken = {*judged.unused, *RULES, *(key_for(recipe.accept, fault.rule) for fault, _ in judged.accepted)}
@@ -207,13 +193,12 @@ def _check_module(found: CatalogEntry, recipe: Recipe, accepted: list[Accepted])
         for key, why in recipe.accept.items()
         if key not in taken
     ]
-    told = [
-        Finding("environment", "error", name, f"{where}: {fault.rule}: {fault.text}", hint=fault.mend)
-        for fault in judged.faults
-    ]
-    return told + [
-        Finding("environment", "warning", name, f"{where}: accept.{key}: it needs no word", hint="take it out")
-        for key in judged.unused
+    return [
+        *(_finding("environment", "error", found, f"{f.rule}: {f.text}", f.mend) for f in judged.faults),
+        *(
+            _finding("environment", "warning", found, f"accept.{key}: it needs no word", "take it out")
+            for key in judged.unused
+        ),
     ]
 
 

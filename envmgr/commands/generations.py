@@ -9,16 +9,14 @@ from typing import ClassVar
 from envmgr.builds.install import can_write
 from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.commands import Context, logged, published_record, require_published
-from envmgr.commands.publish import smoke_check
+from envmgr.commands.publish import publish_change
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.modules.lmod import find_lmod
 from envmgr.publish.change import Change, check_dependencies
 from envmgr.publish.flips import flips, known_current, last_current
-from envmgr.publish.generations import publish, rollback, sign
+from envmgr.publish.generations import rollback, sign
 from envmgr.publish.record import complete_numbers, published_spec, read_record, read_records, read_specs
 from envmgr.publish.trust import FlipFault, look_at_current_flip
 from envmgr.report import Result
-from envmgr.system.resources import shipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +90,12 @@ def remove_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False)
     if dry_run:
         return RemoveResult(tuple(names), None, current.number, True, None)
     can_write(ctx.site)
-    lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+    lmod = ctx.find_lmod()
 
     with logged(ctx, "remove") as (inner, log):
         change = Change({}, tuple(names), f"remove {' '.join(names)}")
-        check = smoke_check(inner, lmod, [])  # no entry changes, unless templates or policies did as well
-        done = publish(
-            change,
-            ctx.site,
-            lmod,
-            ctx.runner,
-            inner.reporter,
-            templates=shipped("modulefiles"),
-            check=check,
-            signer=ctx.signer,
-        )
+        # Nothing is tested, unless templates or policies changed as well.
+        done = publish_change(inner, change, lmod, [])
     return RemoveResult(tuple(names), done.number, done.parent, False, str(log))
 
 

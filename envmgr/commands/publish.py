@@ -12,11 +12,11 @@ from envmgr.catalog.target import read_target
 from envmgr.commands import Context, logged
 from envmgr.commands.resolved import ResolvedEntry, plan_for, published_entries, resolve_entry, resolve_named
 from envmgr.errors import EnvmgrError, failed_ones
-from envmgr.modules.lmod import Lmod, find_lmod
+from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.publish.change import Change
 from envmgr.publish.flips import flips
-from envmgr.publish.generations import PublishedChange, StagedCheck, publish
+from envmgr.publish.generations import PublishedChange, publish
 from envmgr.publish.plan import BuildPlan, PlanStep
 from envmgr.publish.record import BUILD
 from envmgr.report import Result
@@ -90,7 +90,7 @@ def publish_wanted(
 ) -> tuple[PublishedChange, tuple[SmokeOutcome, ...]]:
     """Verify, stage, test, flip. `fresh` are the installs made in this run, by their paths relative to the prefix.
 
-    `slurm` is as for `smoke_check`.
+    `slurm` is as for `publish_change`.
     """
     changing = {str(s.candidate.entry): s for s in plan.to_publish}
     for item in wanted:
@@ -104,25 +104,16 @@ def publish_wanted(
                     except EnvmgrError as error:
                         error.failed = failed_ones({str(item.entry): error})
                         raise
-    lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
     outcomes: list[SmokeOutcome] = []
-
     change = Change({str(w.entry): w.module(facts[str(w.entry)]) for w in wanted}, (), reason, frozenset(fresh))
-    published = publish(
-        change,
-        ctx.site,
-        lmod,
-        ctx.runner,
-        ctx.reporter,
-        templates=shipped("modulefiles"),
-        check=smoke_check(ctx, lmod, outcomes, slurm),
-        signer=ctx.signer,
-    )
+    published = publish_change(ctx, change, ctx.find_lmod(), outcomes, slurm)
     return published, tuple(outcomes)
 
 
-def smoke_check(ctx: Context, lmod: Lmod, outcomes: list[SmokeOutcome], slurm: JobOptions | None = None) -> StagedCheck:
-    """What a staged generation must pass: the tests of every changed module. `outcomes` collects how they ended.
+def publish_change(
+    ctx: Context, change: Change, lmod: Lmod, outcomes: list[SmokeOutcome], slurm: JobOptions | None = None
+) -> PublishedChange:
+    """Stage `change`, run the smoke tests of every changed module, and flip. `outcomes` collects how the tests ended.
 
     A test's own Slurm job asks for what the site's `slurm_options` say, and before them `slurm`.
     """
@@ -136,7 +127,8 @@ def smoke_check(ctx: Context, lmod: Lmod, outcomes: list[SmokeOutcome], slurm: J
             )
         raise_for_failures(outcomes)
 
-    return check
+    templates, signer = shipped("modulefiles"), ctx.signer
+    return publish(change, ctx.site, lmod, ctx.runner, ctx.reporter, templates=templates, check=check, signer=signer)
 
 
 def _installs(item: ResolvedEntry, facts: InstallFacts, prefix: Prefix) -> list[Install]:

@@ -12,14 +12,13 @@ from envmgr.builds.leftovers import clean_leftovers
 from envmgr.builds.repair import may_repair, repair_install
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context, logged
-from envmgr.commands.publish import smoke_check
+from envmgr.commands.publish import publish_change
 from envmgr.commands.resolved import ResolvedEntry, resolve_entry
 from envmgr.commands.verify import PrefixLook, VerifyResult, VerifyWhat, is_in_the_way, look, trusted_owners
 from envmgr.errors import EnvmgrError
-from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.publish.change import Change, NewModule
 from envmgr.publish.flips import known_current, last_current, told_records
-from envmgr.publish.generations import publish, repair_history, rollback
+from envmgr.publish.generations import repair_history, rollback
 from envmgr.publish.record import RECORD, SPECS, PublishedEntry, complete_numbers, read_records, way_back
 from envmgr.publish.trust import last_signed
 from envmgr.publish.verify import newest_whole, verify_generation
@@ -27,7 +26,6 @@ from envmgr.store.holds import holding
 from envmgr.store.manifest import Manifest, read_manifest
 from envmgr.store.prefix import Item
 from envmgr.store.verify import Verified as Intact
-from envmgr.system.resources import shipped
 
 _REASON = "verify --repair"
 
@@ -274,27 +272,14 @@ def _repair(ctx: Context, plan: _Plan) -> int | None:
         plan.old |= dict.fromkeys(plan.beside)
     if plan.generation is None and not new and not plan.old:
         return None
-    lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+    lmod = ctx.find_lmod()
     for old in plan.old:
         again = Change({}, (), f"{_REASON} of generation {old}", frozenset(new), anew=True, base=old)
-        plan.old[old] = _publish(ctx, again, lmod)
+        plan.old[old] = publish_change(ctx, again, lmod, []).number
     if plan.generation is None and (not new or plan.beside is not None):
         return None
     add: dict[str, NewModule] = {}
     for each in plan.modules or ():
         add[str(each.entry)] = each.module(read_manifest(each.install.manifest).facts)
     change = Change(add, (), _REASON, frozenset(new), anew=True, whole=plan.modules is not None)
-    return _publish(ctx, change, lmod)
-
-
-def _publish(ctx: Context, change: Change, lmod: Lmod) -> int | None:
-    return publish(
-        change,
-        ctx.site,
-        lmod,
-        ctx.runner,
-        ctx.reporter,
-        templates=shipped("modulefiles"),
-        check=smoke_check(ctx, lmod, []),
-        signer=ctx.signer,
-    ).number
+    return publish_change(ctx, change, lmod, []).number

@@ -18,7 +18,6 @@ from envmgr.catalog.target import read_target
 from envmgr.commands import Context
 from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_entry
 from envmgr.errors import EnvmgrError
-from envmgr.modules.lmod import find_lmod
 from envmgr.publish.record import GenerationRecord, read_current
 from envmgr.report import Result
 from envmgr.store.place import require_place
@@ -167,7 +166,7 @@ def _catalogs(ctx: Context) -> Iterator[SiteFact]:
 
 def _lmod(ctx: Context) -> Iterator[SiteFact]:
     try:
-        lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+        lmod = ctx.find_lmod()
         yield SiteFact("lmod", "ok", f"Lmod {lmod.version()} in {lmod.package}")
     except EnvmgrError as error:
         yield SiteFact("lmod", "error", error.message, error.hint)

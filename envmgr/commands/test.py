@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from envmgr.commands import Context, choose_published
 from envmgr.errors import InputError
-from envmgr.modules.lmod import find_lmod
 from envmgr.nodes import fold, resolve_nodes
 from envmgr.probe.model import Way
 from envmgr.publish.record import published_spec, read_specs
@@ -55,7 +54,7 @@ class NodeTestResult(Result):
 def run_tests(ctx: Context, names: Sequence[str]) -> TestResult:
     """Run the smoke tests of published entries on this machine, through the published modules."""
     current, chosen = choose_published(ctx, names)
-    lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+    lmod = ctx.find_lmod()
     folder = ctx.prefix.generation(current.number)
     specs = read_specs(ctx.prefix, current.number)
     outcomes: list[SmokeOutcome] = []
@@ -109,7 +108,7 @@ def run_tests_on_nodes(
         site=ctx.site,
         via=way,
         account=account,
-        lmod=find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner),
+        lmod=ctx.find_lmod(),
         runner=ctx.runner,
         reporter=ctx.reporter,
         deadline=deadline or ctx.site.transport.deadline,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-from envmgr.commands.resolved import ResolvedEntry
 from envmgr.errors import EnvmgrError, Interrupted, Written, failed_ones
+
+if TYPE_CHECKING:
+    from envmgr.commands.resolved import ResolvedEntry
 
 
 class Losses:

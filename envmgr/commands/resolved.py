@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
 
 from envmgr.backends import LoadedEntry, LoadedLock, get_backend
 from envmgr.catalog.entries import Catalog, CatalogEntry
@@ -16,6 +15,7 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe, Software
 from envmgr.catalog.target import Target, read_target
 from envmgr.commands import Context, require_current_if_ever
+from envmgr.commands.keep_going import Losses
 from envmgr.commands.lock_faults import entry_faults, judge_all, reading_entry, require_sound
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import Member, find_families, member_of
@@ -169,52 +169,45 @@ class ResolvedEntry:
         return Member(self.recipe.named_families, bool(self.lock.python), self.recipe.depends)
 
 
-class Loss(Protocol):
-    """What loading tells of entries that cannot be loaded: see `Losses`."""
-
-    def of(self, entry: object) -> AbstractContextManager[None]: ...
-    def stand_on_lost(self, entry: object, depends: Iterable[str]) -> bool: ...
-
-
-def resolve_named(ctx: Context, names: Sequence[str], losses: Loss | None = None) -> list[ResolvedEntry]:
-    """The named entries and their dependencies, dependencies first; with `losses`, those that can be loaded.
+def resolve_named(ctx: Context, names: Sequence[str], losses: Losses | None = None) -> list[ResolvedEntry]:
+    """Return the named entries and their dependencies, dependencies first; with `losses`, those that can be loaded.
 
     Raises:
-        InputError: unknown entry, bad recipe; EnvmgrError: `lock-missing`, `lock-stale`, `lock-contradicts`, `licence-not-acknowledged`.
+        InputError: unknown entry, bad recipe.
+        EnvmgrError: `lock-missing`, `lock-stale`, `lock-contradicts`, `licence-not-acknowledged`.
     """
-    catalog = ctx.catalog
-    target = read_target(ctx.site.cpu_level)
-    entries = [catalog.parse(name) for name in dict.fromkeys(names)]
-    published = published_entries(ctx.prefix)
+    entries = [ctx.catalog.parse(name) for name in dict.fromkeys(names)]
+    target, published = read_target(ctx.site.cpu_level), published_entries(ctx.prefix)
+    losses = losses or Losses(allowed=False)
     wanted: list[ResolvedEntry] = []
-    for found in _with_dependencies(catalog, entries, losses):
-        with losses.of(found.entry) if losses else nullcontext():
-            if losses is None or not losses.stand_on_lost(found.entry, found.recipe().depends):
-                item = resolve_entry(ctx, found, target)
-                item.require_sound(published)
-                wanted.append(item)
+    for found in _loadable(ctx.catalog, entries, losses):
+        with losses.of(found.entry):
+            item = resolve_entry(ctx, found, target)
+            item.require_sound(published)
+            wanted.append(item)
     _require_one_default(wanted)
     return wanted
 
 
-def resolve_all(ctx: Context, losses: Loss | None = None) -> tuple[list[ResolvedEntry], tuple[str, ...]]:
-    """What `--all` means: every entry, dependencies first; and those left out, as the site has not acknowledged a licence of
-    theirs or of one that they depend on.
+def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[ResolvedEntry], tuple[str, ...]]:
+    """Return what `--all` means: every entry, dependencies first; and the entries that are left out.
+
+    Left out are those with a licence that the site has not acknowledged, of their own or of one that they depend on.
 
     Raises:
-        As `resolve_named`, but for `licence-not-acknowledged`.
+        As `resolve_named`, except for `licence-not-acknowledged`.
     """
-    catalog, target = ctx.catalog, read_target(ctx.site.cpu_level)
-    published = published_entries(ctx.prefix)
+    target, published = read_target(ctx.site.cpu_level), published_entries(ctx.prefix)
+    losses = losses or Losses(allowed=False)
     wanted: list[ResolvedEntry] = []
     left_out: list[str] = []
-    for found in _with_dependencies(catalog, [e.entry for e in catalog.entries()], losses):
+    entries = [each.entry for each in ctx.catalog.entries()]
+    for found in _loadable(ctx.catalog, entries, losses):
         item = None
-        with losses.of(found.entry) if losses else nullcontext():
-            if losses is None or not losses.stand_on_lost(found.entry, found.recipe().depends):
-                item = _load(ctx, found, target)
-                if not _unacknowledged(ctx, item):
-                    item.require_sound(published)
+        with losses.of(found.entry):
+            item = _load(ctx, found, target)
+            if not _unacknowledged(ctx, item):
+                item.require_sound(published)
         if item is None:
             continue
         if _unacknowledged(ctx, item) or set(item.recipe.depends) & set(left_out):
@@ -228,22 +221,27 @@ def resolve_all(ctx: Context, losses: Loss | None = None) -> tuple[list[Resolved
 
 
 def published_entries(prefix: Prefix) -> PublishedEntries:
-    """The entries of what is current; none where that is damaged, which is told by who needs it."""
+    """Return the entries of the current generation; none where that is damaged, which is reported where it is needed."""
     with suppress(EnvmgrError):
         if current := read_current(prefix):
             return current.entries
     return {}
 
 
-def _with_dependencies(catalog: Catalog, entries: Sequence[Entry], losses: Loss | None) -> list[CatalogEntry]:
-    """With `losses`, an entry is lost whose own recipe cannot be read, or that of one that it depends on."""
-    if losses is None:
-        return catalog.with_dependencies(list(entries))
+def _loadable(catalog: Catalog, entries: Sequence[Entry], losses: Losses) -> Iterator[CatalogEntry]:
+    """Yield entries and their dependencies, dependencies first, without those that are lost.
+
+    Lost is an entry whose own recipe cannot be read, or that of one that it depends on.
+    """
     found: dict[Entry, CatalogEntry] = {}
     for entry in entries:
         with losses.of(entry):
             found |= {each.entry: each for each in catalog.with_dependencies([entry])}
-    return list(found.values())
+    for each in found.values():
+        with losses.of(each.entry):
+            lost = losses.stand_on_lost(each.entry, each.recipe().depends)
+        if str(each.entry) not in losses.failed and not lost:
+            yield each
 
 
 def resolve_entry(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = True) -> ResolvedEntry:

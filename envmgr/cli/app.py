@@ -1,4 +1,6 @@
-"""The command line: the table of verbs with their help, and the entry point. Imports nothing heavy: verbs import what they need."""
+"""The command line: the table of verbs with their help, and the entry point. It imports nothing heavy: verbs import
+what they need.
+"""
 
 from __future__ import annotations
 
@@ -129,8 +131,8 @@ command("sign", "Maintain", "envmgr sign --dry-run", "signing.md")(publish.sign_
 def narrowed(whole: typer.Typer, argv: Sequence[str]) -> typer.Typer:
     """Return a copy of `whole` that answers `argv`, the words after the program's name, as `whole` would.
 
-    typer reads the parameters of every verb at each start; the copy has only the verb that runs. Where the first word is no verb (an
-    option, or a name that typer compares with all there are), `whole` itself is returned.
+    typer reads the parameters of every verb at each start; the copy has only the verb that runs. Where the first word
+    is no verb (an option, or a name that typer compares with all there are), `whole` itself is returned.
     """
     word = argv[0] if argv else "--help"
     found = copy.copy(whole)

@@ -45,8 +45,8 @@ def test(
 ) -> VerbAnswer:
     """Run the smoke tests of published entries, here or on nodes.
 
-    On nodes an ordinary user runs them. The exit code is 1 when a test failed, and 3 when the result of a node is not known. Tests
-    that need several nodes run with -N.
+    On nodes an ordinary user runs them. The exit code is 1 when a test failed, and 3 when the result of a node is not
+    known. Tests that need several nodes run with -N.
     """
     from envmgr.cli.text.checks import show_node_tests, show_tests
     from envmgr.commands.test import run_tests, run_tests_on_nodes
@@ -88,8 +88,8 @@ def verify(
 ) -> VerbAnswer:
     """Compare what is published with what was recorded.
 
-    It compares `current`, generations with their records, and installs with their manifests: content, modes, owners, missing and
-    additional files. Each difference is a finding.
+    It compares `current`, generations with their records, and installs with their manifests: content, modes, owners,
+    missing and additional files. Each difference is a finding.
     """
     from envmgr.cli.text.checks import show_verify
     from envmgr.commands.verify import VerifyNodes, VerifyWhat, verify_entries

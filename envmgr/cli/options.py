@@ -25,7 +25,9 @@ else:  # one of the formats for all verbs, or of those that are files of `format
 
 
 def plain_file(path: Path | None) -> Path | None:
-    """Return `path`; refuse a device or a link, whose place a rename would take, and a folder, which it cannot replace."""
+    """Return `path`; refuse a device or a link, whose place a rename would take, and a folder, which it cannot
+    replace.
+    """
     if path is not None and os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
         raise typer.BadParameter(f"{path} is there, and is not a plain file.")
     return path

@@ -114,8 +114,8 @@ def gc(
 ) -> VerbAnswer:
     """Remove old generations and unused installs.
 
-    The site's `policies` say which generations are old. An install is unused when no remaining generation names it. Whatever a
-    process of this host or of a node, or a Slurm job, uses or may use is kept, and reported.
+    The site's `policies` say which generations are old. An install is unused when no remaining generation names it.
+    What a process of this host or of a node, or a Slurm job, uses or may use is kept, and reported.
     """
     from envmgr.cli.text.generations import show_gc
     from envmgr.commands.gc import collect_garbage

@@ -1,6 +1,7 @@
-"""What every verb of the command line runs in: site, build user and signals before it, its result and exit code after.
+"""The frame of every verb of the command line: site, build user and signals before it, its result and exit code after
+it.
 
-Imports nothing heavy: the site and the renderers are imported when a verb runs.
+It imports nothing heavy: the site and the renderers are imported when a verb runs.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ def answer_with(result: _R, show: Callable[[_R], None]) -> VerbAnswer:
 
 
 def verb(function: Callable[_P, VerbAnswer]) -> Callable[_P, None]:
-    """A verb's function as typer calls it: what it gives back, or its error, is shown, and the process exits with its code.
+    """Return a verb's function as typer calls it: show its answer or its error, and exit with the code of that.
 
-    Of the verb's options, `fmt` says how the answer is written and `report` into which file; without them, as text to stdout.
+    Of the verb's options, `fmt` says how the answer is written, and `report` into which file; without them it is text
+    on stdout.
     """
 
     @functools.wraps(function)
@@ -62,10 +64,13 @@ def verb(function: Callable[_P, VerbAnswer]) -> Callable[_P, None]:
 def open_context(
     site: Path | None, fmt: str, *, writes_prefix: bool = False, told: bool = True, anywhere: bool = False
 ) -> Context:
-    """Find the site, become the build user where the prefix is written, and let signals stop the verb's processes, then it.
+    """Find the site, become the build user where the prefix is written, and let signals stop the verb's processes, then
+    the verb.
 
-    `site` is what --site names; that there is none is `told` on stderr, beside text. `anywhere` is a verb that neither
-    changes nor proves what the prefix holds: it works in one that was moved, too. Raises EnvmgrError, see `load_site`, `drop_to`, `require_place`.
+    `site` is the value of --site. With `told`, stderr says where there is no site file, beside text. `anywhere` is for
+    a verb that neither changes nor proves what the prefix holds: it works in a prefix that was moved, too.
+
+    Raises EnvmgrError, see `load_site`, `drop_to`, `require_place`.
     """
     from envmgr.catalog.site import find_site, load_site
     from envmgr.cli.progress import make_reporter
@@ -107,7 +112,10 @@ def open_context(
 
 
 def become_build_user(site: Site) -> None:
-    """Become the build user, as whom the prefix is written, and clear what that user's killed runs left. Raises EnvmgrError, see `drop_to`."""
+    """Become the build user, who writes the prefix, and clear what killed runs of that user left.
+
+    Raises EnvmgrError, see `drop_to`.
+    """
     from envmgr.system.users import drop_to
 
     os.umask(site.policies.mask)
@@ -116,7 +124,7 @@ def become_build_user(site: Site) -> None:
 
 
 def _clear_dead(prefix: Path) -> None:
-    """What runs that were killed left beside their work, of this user; what they left of it, the verb clears itself."""
+    """Clear what killed runs of this user left beside their work; the verb clears what they left of it."""
     from envmgr.store.holds import remove_dead_holds
     from envmgr.store.prefix import Prefix
     from envmgr.system.scratch import clear_dead_scratch
@@ -133,7 +141,10 @@ def _old_keys() -> Mapping[str, tuple[str, str]]:
 
 
 def open_job() -> tuple[Runner, Reporter]:
-    """For work on a node that needs no site file: plain lines on stderr, which is the job's log, and an end by signals."""
+    """Return the runner and the reporter for work on a node that needs no site file.
+
+    The reporter writes plain lines to stderr, which is the job's log; signals end the work.
+    """
     from envmgr.cli.progress import PlainReporter
     from envmgr.system.run import Runner
 
@@ -190,7 +201,7 @@ def _finish(work: Callable[[], VerbAnswer], fmt: str, report: Path | None) -> No
 
 
 def _answer(work: Callable[[], VerbAnswer]) -> VerbAnswer | EnvmgrError:
-    """The result, or the error. Anything unexpected is a bug of ours: exit code 4, and what to report."""
+    """Return the result, or the error. Anything unexpected is a bug of ours: exit code 4, and what to report."""
     try:
         return work()
     except KeyboardInterrupt:
@@ -234,7 +245,7 @@ def _silence_stdout() -> None:
 
 
 def _working_folder() -> Path:
-    """Where a site is looked for; `/` when the working folder was removed under us."""
+    """Return the folder where the search for a site begins; `/` when the working folder was removed."""
     try:
         return Path.cwd()
     except OSError:

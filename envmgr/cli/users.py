@@ -35,7 +35,7 @@ def job(
 ) -> VerbAnswer:
     """Print a script for sbatch that runs an entry.
 
-    The script loads the module, starts processes as the entry's MPI or torchrun needs, and writes to the job's log what ran.
+    It loads the module, starts processes as the entry's MPI or torchrun needs, and writes to the job's log what ran.
     """
     from envmgr.cli.report_file import refuse_missing_folder
     from envmgr.cli.text.nodes import show_job

@@ -1,6 +1,7 @@
-"""Verbs: explicit arguments in, a frozen result out. A module is a verb, or a few about one thing; this one is what all are given.
+"""Verbs: explicit arguments in, a frozen result out. A module is one verb, or a few about one thing; this one is what
+all verbs get.
 
-`wanted` and `gate` are steps that verbs share.
+`resolved`, `lock_faults`, `keep_going`, `gate`, `build_run` and `in_use` are steps of verbs.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a verb works with; made once, by the command line or a test."""
+    """The things that a verb works with; made once, by the command line or a test."""
 
     site: Site
     runner: Runner
@@ -42,7 +43,9 @@ class Context:
 
     @property
     def signer(self) -> Signer | None:
-        """Who signs flips: root, where root started this process for the build user; None where the site signs none."""
+        """Return the signer of flips; None where the site signs none. It is root where root started this process for
+        the build user.
+        """
         if self.site.signing is None or self.root_signer is not None:
             return self.root_signer
         from envmgr.publish.signature import KeySigner
@@ -60,7 +63,7 @@ class Context:
         return find_lmod(self.site.lmod.dir, self.environ, runner=self.runner)
 
     def allowing(self, *, network: bool) -> Context:
-        """With `network`, as if the site's policies let builds have one where they cannot be kept off it."""
+        """Return a context whose site lets builds use a network where envmgr cannot block it, if `network`."""
         if not network:
             return self
         policies = self.site.policies.model_copy(update={"allow_network": True})
@@ -73,7 +76,9 @@ class Context:
 
 @contextmanager
 def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
-    """The same context with everything also written to a log under `<prefix>/var/log`; an error that leaves names it."""
+    """Yield the same context, which also writes to a log under `<prefix>/var/log`; an error that leaves names the
+    log.
+    """
     path = ctx.prefix.logs / f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{verb}-{os.getpid()}.log"
     reporter = LoggedReporter(ctx.reporter, path)
     try:
@@ -107,7 +112,9 @@ def _name_log(told: EnvmgrError, error: Exception, reporter: LoggedReporter) -> 
 
 
 def require_current_if_ever(ctx: Context) -> None:
-    """Raises EnvmgrError `current-damaged` where `current` is damaged, or there is none though something was current once: it was lost."""
+    """Raise EnvmgrError `current-damaged` where `current` is damaged, or lost: there is none although something was
+    current once.
+    """
     if current_number(ctx.prefix) is not None:
         return
     from envmgr.publish.flips import flips
@@ -119,7 +126,7 @@ def require_current_if_ever(ctx: Context) -> None:
 
 
 def published_record(ctx: Context) -> GenerationRecord:
-    """The current generation; EnvmgrError `nothing-published` before the first publish."""
+    """Return the current generation. Raises EnvmgrError `nothing-published` before the first publish."""
     current = read_current(ctx.prefix)
     require_current_if_ever(ctx)
     if current is None:
@@ -133,7 +140,7 @@ def published_record(ctx: Context) -> GenerationRecord:
 
 
 def require_published(names: Sequence[str], current: GenerationRecord) -> None:
-    """Raises InputError `not-published`, with the nearest names, for the first that is not in the generation."""
+    """Raise InputError `not-published`, with the nearest names, for the first name that is not in the generation."""
     for name in names:
         if name not in current.entries:
             close = nearest(name, current.entries)
@@ -146,7 +153,9 @@ def require_published(names: Sequence[str], current: GenerationRecord) -> None:
 
 
 def choose_published(ctx: Context, names: Sequence[str]) -> tuple[GenerationRecord, list[str]]:
-    """The current generation and the named entries of it, all where none is named. Raises as the two above."""
+    """Return the current generation and the named entries of it, or all entries without names. Raises as the two
+    above.
+    """
     current = published_record(ctx)
     require_published(names, current)
     return current, list(names) or sorted(current.entries)

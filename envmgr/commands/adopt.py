@@ -1,4 +1,4 @@
-"""`envmgr adopt`: a site.yaml to begin with, and the modules that are there, from what nodes tell. Nothing is changed on them."""
+"""`envmgr adopt`: propose a site.yaml for nodes, and list the modules they have. It changes nothing on them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PLAIN = re.compile(r"[^a-z0-9]")
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module that nodes have. `entry` is of the catalog, empty where that has no software of this name."""
+    """A module on nodes. `entry` is the catalog's entry of the same software, empty where there is none."""
 
     name: str
     version: str
@@ -46,7 +46,9 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class AdoptResult(Result):
-    """`text` is the proposed site file, `output` where it was written, None for nowhere. `silent` nodes (folded) did not answer."""
+    """`text` is the proposed site file, `output` the file with it, None for none. The nodes in `silent` (folded) did
+    not answer.
+    """
 
     schema: ClassVar[str] = "envmgr.adopt/1"
     nodes: str

@@ -1,4 +1,4 @@
-"""`envmgr build`: what there is to do, by recipes, locks, store and `current`. `make.py` does it.
+"""`envmgr build`: find what there is to do, by recipes, locks, store and `current`. build_run.py does it.
 
 A run with nothing to do imports nothing that makes an install, tests it or asks a node.
 """
@@ -26,8 +26,9 @@ if TYPE_CHECKING:  # a build that is no Slurm job does not need it
 class BuildResult(Result):
     """`generation` is None when nothing was published; `built` are the entries whose install was made in this run.
 
-    `gate` is what the last audit's facts say against the entries, where it did not stop the build; `jobs` are the Slurm jobs
-    that made installs, or that a dry run would submit; `left_out` are entries whose licence the site has not acknowledged.
+    `gate` is what the last audit says against the entries, where that did not stop the build. `jobs` are the Slurm jobs
+    that made installs, or that a dry run would submit. `left_out` are entries whose licence the site has not
+    acknowledged.
     """
 
     schema: ClassVar[str] = "envmgr.build/1"
@@ -59,13 +60,14 @@ def build_entries(
 ) -> BuildResult:
     """Build and publish the named entries and what they depend on.
 
-    `jobs` is how many installs are made side by side. One failure keeps `current` as it is; other installs are finished
-    and kept, and reused by the next run. With `keep_going`, entries that neither failed nor stand on one that did are published;
-    then the error is raised. `gate` asks the last audit if the nodes can run them; None is as the site says. With `slurm`
-    every install is a Slurm job, and `jobs` does not matter.
+    `jobs` is how many installs are made at once. One failure keeps `current` as it is; other installs are finished and
+    kept, and the next run uses them. With `keep_going`, entries that neither failed nor depend on one that did are
+    published; then the error is raised. `gate` asks the last audit whether the nodes can run them; None is as the site
+    says. With `slurm` every install is a Slurm job, and `jobs` does not matter.
 
     Raises:
-        InputError: unknown entries; EnvmgrError: whatever goes wrong, with the log's path.
+        InputError: unknown entries.
+        EnvmgrError: every other failure, with the log's path.
     """
     if slurm is not None:
         slurm.check()
@@ -100,7 +102,7 @@ def _load(
 
 
 def _pass_gate(ctx: Context, wanted: Sequence[ResolvedEntry], plan: BuildPlan, asked: bool | None) -> tuple[str, ...]:
-    """See `pass_gate`, which is asked of what the build would change."""
+    """Return what `pass_gate` says of the entries that the build would change."""
     fresh = {s.candidate.entry for s in (*plan.to_build, *plan.to_publish)}
     if not fresh:
         return ()

@@ -1,4 +1,6 @@
-"""What a build does once there is something to do: make the missing installs, publish what the plan says, lose only what failed."""
+"""The work of a build that has something to do: make the missing installs, publish what the plan says, lose only what
+failed.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,10 @@ class _Rest:
     published: tuple[str, ...] = ()
 
     def publish(self, wanted: Sequence[ResolvedEntry]) -> tuple[PublishedChange | None, tuple[SmokeOutcome, ...]]:
-        """Entries whose tests fail are lost, too, or whose install has changed; None where nothing is left that would change a generation."""
+        """Publish what is not lost; return None where nothing is left that would change a generation.
+
+        Entries are lost too whose tests fail, or whose install has changed.
+        """
         while not self.losses.failed or self._changed(wanted):
             try:
                 done = publish_wanted(
@@ -123,7 +128,10 @@ class _Rest:
         return tuple(str(step.candidate.entry) for step in self.plan.to_publish if step.candidate.entry in here)
 
     def _without_failed(self, error: EnvmgrError, wanted: Sequence[ResolvedEntry]) -> list[ResolvedEntry]:
-        """Raises the error, with what was lost before, where it is not about these entries, or none may be lost."""
+        """Return `wanted` without the entries that `error` is about.
+
+        Raises the error, with what was lost before, where it is about other things, or nothing may be lost.
+        """
         failed = {each.what for each in error.failed}
         if not self.losses.allowed or not failed & {str(item.entry) for item in wanted}:
             error.failed = (*error.failed, *failed_ones(self.losses.failed))
@@ -149,10 +157,10 @@ def _sweep(ctx: Context) -> None:
 def _ensure_all(
     ctx: Context, wanted: Sequence[ResolvedEntry], jobs: int, slurm: JobOptions | None, losses: Losses, *, publish: bool
 ) -> tuple[dict[str, Ensured], list[str], tuple[BuildJob, ...]]:
-    """Every wanted install, built where it is missing, with what it stands on. All are tried; then the first error is raised,
-    or put down among the losses.
+    """Build each wanted install that is missing, with what it needs.
 
-    Returns them by entry, the paths of all installs that were made, and the Slurm jobs that made them.
+    All are tried; then the first error is raised, or put down among the losses. Returns the installs by entry, the
+    paths of those that were made, and the Slurm jobs that made them.
     """
     own = {item.install.relative: Work(item.recipe, item.lock, item.items[-1]) for item in wanted}
     sent: tuple[BuildJob, ...] = ()
@@ -187,21 +195,23 @@ def _ensure_all(
 
 
 def _raise_own(item: ResolvedEntry, outcome: Outcome) -> None:
-    """Raises the error of the first install of this entry that failed; one that was not tried stands on one that did."""
+    """Raise the error of the first install of this entry that failed; an install that was not tried needs one that
+    failed.
+    """
     for each in item.items:
         if (error := outcome.failed.get(each.install.relative)) is not None:
             raise error
 
 
 def _to_make(item: ResolvedEntry) -> list[tuple[LoadedLock, list[Item]]]:
-    """What is to be built of an entry and of those that it stands on, in build order: each lock with its own installs."""
+    """Return the missing installs of an entry and of the entries below it, in build order, by lock."""
     missing = {each.install for each in item.missing}
     parts = [(part.made_by.lock, [each for each in part.items if each.install in missing]) for part in item.parts]
     return [(lock, items) for lock, items in parts if items]
 
 
 def _missing(wanted: Sequence[ResolvedEntry]) -> list[Work]:
-    """What is to be built, each once, what others stand on first."""
+    """Return the missing installs, each once, in build order."""
     found: dict[str, Work] = {}
     for item in wanted:
         missing = {each.install for each in item.missing}

@@ -44,7 +44,9 @@ class CopyResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What a recipe accepts of its lock or its module, for whoever reviews it: `change` is what is done, `reason` the recipe's."""
+    """A thing of a lock or a module that a recipe accepts, for its reviewers: `change` is what is done, `reason` the
+    recipe's.
+    """
 
     entry: str
     rule: str
@@ -67,7 +69,7 @@ class CheckResult(Result):
 
 
 def copy_entry(ctx: Context, name: str, *, dry_run: bool = False) -> CopyResult:
-    """A shipped recipe, with its lock, into the site's first own catalog. Never overwrites an entry."""
+    """Copy a shipped recipe, with its lock, into the site's first own catalog. It never overwrites an entry."""
     catalog = ctx.catalog
     found = catalog.find(catalog.parse(name))
     root = catalog.own_root()
@@ -96,7 +98,7 @@ def copy_entry(ctx: Context, name: str, *, dry_run: bool = False) -> CopyResult:
 
 
 def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
-    """All recipes and all locks, each fault with its place."""
+    """Check all recipes and locks, or the named ones; each fault has its place."""
     catalog = ctx.catalog
     found = [catalog.find(catalog.parse(n)) for n in names] if names else catalog.entries()
     findings = [] if names else [Finding("names", "error", "catalog", text) for text in catalog.name_faults()]
@@ -184,7 +186,7 @@ def _finding(check: str, severity: Severity, found: CatalogEntry, text: str, hin
 
 
 def _check_module(found: CatalogEntry, recipe: Recipe, accepted: list[Accepted]) -> list[Finding]:
-    """What its module would do that must be accepted; `accepted` gets what is."""
+    """Return findings on what the module would do that must be accepted; `accepted` gets what is accepted."""
     judged = judge_recipe(found.entry, recipe)
     accepted += [_accepted(found, fault.rule, fault.text, why) for fault, why in judged.accepted]
     taken = {*judged.unused, *RULES, *(key_for(recipe.accept, fault.rule) for fault, _ in judged.accepted)}
@@ -214,7 +216,7 @@ class _Look:
     missed: int = 0
 
     def find(self, name: str) -> CatalogEntry:
-        """Raises InputError."""
+        """Find an entry by name. Raises InputError."""
         entry = parse_entry(name)
         if found := self.catalog.look(entry):
             return found
@@ -225,7 +227,7 @@ class _Look:
 
 
 def _missing(look: _Look, found: CatalogEntry, recipe: Recipe) -> list[Finding]:
-    """What it depends on that is nowhere; of very many, the first."""
+    """Return a finding for each dependency that no catalog has; of very many, the first."""
     findings: list[Finding] = []
     for dependency in recipe.depends:
         try:
@@ -241,7 +243,9 @@ def _missing(look: _Look, found: CatalogEntry, recipe: Recipe) -> list[Finding]:
 
 
 def _check_depending(look: _Look, found: Sequence[CatalogEntry], recipes: Mapping[str, Recipe]) -> list[Finding]:
-    """Circles, and entries that depend on very many; what they depend on is read where it is not among `found`."""
+    """Return findings on circles, and on entries that depend on very many; dependencies outside `found` are read
+    too.
+    """
     depends: dict[str, tuple[str, ...]] = {}
     waiting = [*recipes]
     while waiting:
@@ -268,7 +272,7 @@ def _check_depending(look: _Look, found: Sequence[CatalogEntry], recipes: Mappin
 
 
 def _beyond_target(requires: Requires, target: Target) -> list[str]:
-    """What the site's own target does not give, so that no node of it can be counted on."""
+    """Return the requirements that the site's own target does not meet, so that no node of it can be counted on."""
     faults = []
     if requires.cpu_level and CPU_ORDER.get(requires.cpu_level, 0) > CPU_ORDER.get(target.cpu_level, 0):
         faults.append(f"cpu_level: {requires.cpu_level}, the site is built for {target.cpu_level}")
@@ -279,7 +283,7 @@ def _beyond_target(requires: Requires, target: Target) -> list[str]:
 
 
 def _check_together(recipes: dict[str, Recipe]) -> list[Finding]:
-    """What only shows between entries: two defaults of a name, two names with one variable."""
+    """Return findings that only show between entries: two defaults of a name, two names with one variable."""
     findings = []
     defaults: dict[str, list[str]] = defaultdict(list)
     stems: dict[str, set[str]] = defaultdict(set)
@@ -304,7 +308,7 @@ def _check_families(
     recipes: Mapping[str, Recipe],
     locks: Mapping[str, LoadedLock],
 ) -> list[Finding]:
-    """Of the entries `found`, those that load two members of one family, or two versions of one name."""
+    """Return findings on entries that load two members of one family, or two versions of one name."""
     members: dict[str, Member] = {}
     waiting, seen = [str(each.entry) for each in found], set[str]()
     while waiting:
@@ -327,7 +331,9 @@ def _check_families(
 
 
 def _brings_python(ctx: Context, lock: LoadedLock) -> bool:
-    """Where the lock does not tell, as the install that is there; before it is built, that cannot be known."""
+    """Return whether an entry has its own Python. Where its lock does not say, its install does; before the build that
+    is not known.
+    """
     if lock.python is not None:
         return lock.python
     install = lock.items(ctx.site, read_target(ctx.site.cpu_level))[-1].install

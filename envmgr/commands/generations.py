@@ -100,7 +100,7 @@ def remove_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False)
 
 
 def read_history(ctx: Context) -> HistoryResult:
-    """Works with a damaged `current` too: it shows the numbers that a rollback can take."""
+    """Return all generations, also with a damaged `current`: it shows the numbers that a rollback can take."""
     current = known_current(ctx.prefix)
     rows = []
     records, damaged = read_records(ctx.prefix)
@@ -131,7 +131,7 @@ def read_history(ctx: Context) -> HistoryResult:
 
 
 def roll_back(ctx: Context, number: int | None, *, dry_run: bool = False) -> RollbackResult:
-    """To `number`, or to the generation that the current one was made from."""
+    """Make `number` current, or the generation that the current one was made from."""
     if number is None:
         current = published_record(ctx)
         number = current.parent
@@ -151,7 +151,9 @@ def roll_back(ctx: Context, number: int | None, *, dry_run: bool = False) -> Rol
 
 
 def diff_generations(ctx: Context, a: int | None, b: int | None) -> DiffResult:
-    """Entries, packages and versions that differ from generation `a` to `b`; by default from current's parent to current."""
+    """Return what differs from generation `a` to `b`, by default from the parent of the current one to the current
+    one.
+    """
     current = published_record(ctx)
     b = current.number if b is None else b
     a = read_record(ctx.prefix, b).parent if a is None else a
@@ -185,7 +187,7 @@ class SignResult(Result):
 
 
 def sign_current(ctx: Context, *, accept_gap: bool = False, dry_run: bool = False) -> SignResult:
-    """With `accept_gap`, flips that are lost and that nothing brings back are no finding any more.
+    """Sign the current generation again. With `accept_gap`, flips that are lost for good are no finding any more.
 
     Raises InputError `signs-nothing`; EnvmgrError `nothing-published`, `generation-changed`, `not-signed`.
     """

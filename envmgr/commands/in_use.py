@@ -1,6 +1,7 @@
-"""What is in use: asked of this host's processes, of the site's nodes, and of Slurm's jobs. Read by `gc`, and changes nothing.
+"""The things that are in use: asks this host's processes, the site's nodes, and Slurm's jobs for `gc`. It changes
+nothing.
 
-What cannot be asked counts as in use. Only root is shown the processes of all users.
+What cannot be asked counts as in use. Only root sees the processes of all users.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _SKEW = 300.0  # seconds that clocks may differ
 
 @dataclass(slots=True)
 class UsesFound:
-    """What was found, and of whom it was asked: `this host`, a node set, `Slurm`."""
+    """The uses that were found, and where they were asked for: `this host`, a node set, `Slurm`."""
 
     named: dict[str, list[str]] = field(default_factory=dict)
     since: list[tuple[float, str]] = field(default_factory=list)
@@ -48,13 +49,15 @@ class UsesFound:
 
 
 def names_nodes(ctx: Context) -> bool:
-    """Whether the site says which nodes it has."""
+    """Return whether the site says which nodes it has."""
     return bool(ctx.site.groups or ctx.site.login_nodes)
 
 
 def ask_in_use(ctx: Context, keep_days: float) -> UsesFound:
-    """Ask everybody. A session that submits a job, or has submitted it, holds no generation that was left more than `keep_days`
-    days before that: see docs/prefix.md.
+    """Ask everybody for uses.
+
+    A session that submits a job, or has submitted it, holds no generation that was left more than `keep_days` days
+    before that: see docs/prefix.md.
     """
     asked = UsesFound()
     root = os.geteuid() == 0
@@ -98,7 +101,9 @@ def _ask_here(ctx: Context, asked: UsesFound) -> None:
 
 
 def _way_for_others(prefix: Path) -> Path | None:
-    """A folder on the way to the prefix that only its owner passes, besides root; None where others come through."""
+    """Return a folder on the way to the prefix that only its owner and root can pass; None where other users come
+    through.
+    """
     for folder in (prefix.resolve(), *prefix.resolve().parents):
         status = folder.stat()
         if status.st_uid == os.geteuid() and not stat.S_IMODE(status.st_mode) & 0o011:
@@ -150,7 +155,7 @@ def _take_reply(asked: UsesFound, reply: Reply) -> None:
 
 
 def _switched_off(ctx: Context, nodes: Sequence[str]) -> frozenset[str]:
-    """Nodes that Slurm has powered down: no process runs there. Source: sinfo(1), NODE STATE CODES, `~`."""
+    """Return the nodes that Slurm has powered down: no process runs there. Source: sinfo(1), NODE STATE CODES, `~`."""
     if not slurm_here():
         return frozenset()
     states, _ = states_or_reason(ctx.runner, ctx.site.transport.deadline)

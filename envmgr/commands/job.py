@@ -28,9 +28,10 @@ _OF_THE_SITE = ("--clusters", "--constraint", "--partition")
 
 @dataclass(frozen=True, slots=True)
 class JobResult(Result):
-    """`text` is the whole script; `output` is where it is, or would be, None for nowhere. `mpi` is empty where `mpirun` starts it.
+    """`text` is the whole script; `output` is its file, None for none. `mpi` is empty where `mpirun` starts the
+    program.
 
-    `options` are those of sbatch; `excluded` nodes (folded) cannot run the entry, as the last audit saw them.
+    `options` are those of sbatch; the nodes in `excluded` (folded) cannot run the entry, as the last audit saw them.
     """
 
     schema: ClassVar[str] = "envmgr.job/1"
@@ -58,7 +59,7 @@ def write_job(
     output: Path | None = None,
     dry_run: bool = False,
 ) -> JobResult:
-    """A job of `nodes` nodes with `gpus` GPUs on each, and `processes` processes (None: one a GPU, or one) on each.
+    """Write a job of `nodes` nodes, each with `gpus` GPUs and `processes` processes (None: one for each GPU, or one).
 
     `options.cpus` are the cores of a process. Nothing is written without `output`.
 
@@ -99,7 +100,7 @@ def write_job(
 
 
 def _require(ctx: Context, name: str, current: GenerationRecord) -> None:
-    """As `require_published`; of an entry that only has to be built, that is said."""
+    """Require a published entry, as `require_published`; an entry that only has to be built gets that hint."""
     if name not in current.entries and name in {str(found.entry) for found in ctx.catalog.entries()}:
         raise InputError(
             "not-published",
@@ -111,7 +112,7 @@ def _require(ctx: Context, name: str, current: GenerationRecord) -> None:
 
 
 def _with_depends(name: str, specs: Mapping[str, ModuleSpec]) -> dict[str, ModuleSpec]:
-    """The entry and all that is loaded with it."""
+    """Return the entry and all that is loaded with it."""
     found: dict[str, ModuleSpec] = {}
     todo = [name]
     while todo:
@@ -134,7 +135,7 @@ def _where(ctx: Context, asked: JobOptions) -> list[str]:
 
 
 def _excluded(ctx: Context, specs: Mapping[str, ModuleSpec]) -> str:
-    """Slurm's names of nodes that cannot run it, as far as an audit has seen: that is told."""
+    """Return Slurm's names of nodes that cannot run the entry, as far as an audit has seen; report them."""
     try:
         seen = read_node_facts(ctx.prefix)
     except EnvmgrError:  # the next audit writes it anew
@@ -162,7 +163,7 @@ _NOTE = "Your program instead of `{example}`; or `envmgr job ENTRY … -- COMMAN
 
 @dataclass(frozen=True, slots=True)
 class JobShape:
-    """What is asked of Slurm. `processes` are those of a node, `cpus` those of a process; 0 GPUs and None are left to Slurm."""
+    """The request to Slurm: `processes` on each node, `cpus` of each process; 0 GPUs and None are left to Slurm."""
 
     nodes: int
     processes: int
@@ -172,7 +173,7 @@ class JobShape:
 
 
 def sbatch_options(spec: ModuleSpec, shape: JobShape, launch: Launch) -> tuple[str, ...]:
-    """A task of torchrun is a node's, with all its processes."""
+    """Return the options of sbatch. With torchrun one task is a node, with all its processes."""
     tasks, each = (1, shape.processes) if launch.program == "torchrun" else (shape.processes, 1)
     found = [f"--job-name={spec.name}", "--output=%x-%j.out", f"--nodes={shape.nodes}", f"--ntasks-per-node={tasks}"]
     found += [f"--cpus-per-task={shape.cpus * each}"] if shape.cpus is not None else []
@@ -183,7 +184,9 @@ def sbatch_options(spec: ModuleSpec, shape: JobShape, launch: Launch) -> tuple[s
 def job_text(
     spec: ModuleSpec, generation: int, site: str, shape: JobShape, launch: Launch, command: Sequence[str]
 ) -> str:
-    """The script. `command` takes the example's place: torchrun's script with its arguments, or a program with its own."""
+    """Return the script. `command` replaces the example: torchrun's script with its arguments, or a program with its
+    own.
+    """
     import jinja2
 
     example = _EXAMPLES["python" if launch.program == "mpi" and spec.python else launch.program]

@@ -1,4 +1,6 @@
-"""Entries that failed in a verb that may go on without them (`build --keep-going`), and those that stand on them."""
+"""The entries that failed in a verb that may go on without them (`build --keep-going`), and the entries that depend on
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,10 @@ if TYPE_CHECKING:
 
 
 class Losses:
-    """`failed` is entry -> its error, in the order of time; `left` are entries that were not tried, as one below them failed.
+    """`failed` is entry -> its error, oldest first; `left` are entries that were not tried, because one below them
+    failed.
 
-    Where it is not `allowed` to go on, the first error leaves at once.
+    Where it is not `allowed` to go on, the first error is raised at once.
     """
 
     def __init__(self, *, allowed: bool) -> None:
@@ -25,7 +28,7 @@ class Losses:
 
     @contextmanager
     def of(self, entry: object) -> Iterator[None]:
-        """What is raised within is this entry's failure."""
+        """Take an error that is raised within as this entry's failure."""
         try:
             yield
         except Interrupted:
@@ -36,14 +39,14 @@ class Losses:
             self.failed.setdefault(str(entry), error)
 
     def stand_on_lost(self, entry: object, depends: Iterable[str]) -> bool:
-        """Whether an entry that these depend on is lost; this one is lost, too, then."""
+        """Return whether one of the entries in `depends` is lost; then this entry is lost too."""
         lost = bool({*self.failed, *self.left} & set(depends))
         if lost and str(entry) not in (*self.failed, *self.left):
             self.left.append(str(entry))
         return lost
 
     def without(self, wanted: Sequence[ResolvedEntry]) -> list[ResolvedEntry]:
-        """Those that are left of `wanted`, which has dependencies first."""
+        """Return the entries of `wanted`, which has dependencies first, that are not lost."""
         return [
             item
             for item in wanted
@@ -52,7 +55,7 @@ class Losses:
         ]
 
     def raise_first(self, written: Written) -> None:
-        """Raises the first error, if there is one, with what else happened."""
+        """Raise the first error, if there is one, with what else happened."""
         if not self.failed:
             return
         (entry, error), *others = self.failed.items()

@@ -28,8 +28,8 @@ OLD_LAYOUT = "of an older layout, in use until its lock changes"
 
 @dataclass(frozen=True, slots=True)
 class EntryState:
-    """`state` is declared, locked, built, published or outdated; `notes` say why, and hidden, default, deprecated, broken, of
-    an older layout.
+    """`state` is declared, locked, built, published or outdated; `notes` say why, and other things: hidden, default,
+    deprecated, broken.
     """
 
     entry: str
@@ -48,7 +48,9 @@ class ListResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class ShowResult(Result):
-    """`recipe` is as written; `install` and `module` are paths, None where there is nothing yet; `gpu` is None for what needs none."""
+    """`recipe` is as written; `install` and `module` are paths, None where there is nothing yet; `gpu` is None if no
+    GPU is needed.
+    """
 
     schema: ClassVar[str] = "envmgr.show/1"
     entry: str
@@ -65,7 +67,7 @@ class ShowResult(Result):
 
 
 def list_entries(ctx: Context) -> ListResult:
-    """Every entry of every catalog, and what is published without a recipe."""
+    """Return every entry of every catalog, and the published entries that no catalog has."""
     current = read_current(ctx.prefix)
     states = _states(ctx, ctx.catalog.entries(), current)
     orphans = sorted(set(current.entries if current else {}) - {s.entry for s in states})
@@ -108,7 +110,7 @@ def show_entry(ctx: Context, name: str) -> ShowResult:
 
 
 def _made_at(wanted: ResolvedEntry) -> Iterator[str]:
-    """The installs of it that are not the same bytes everywhere. Raises EnvmgrError `manifest-damaged`."""
+    """Yield the installs of an entry that are not the same bytes everywhere. Raises EnvmgrError `manifest-damaged`."""
     for install in (item.install for item in wanted.items if item.install.exists()):
         if places := read_manifest(install.manifest).made_at:
             yield f"not reproducible: {install.relative} was built in {', '.join(places)}"
@@ -124,7 +126,7 @@ def _gpu(ctx: Context, wanted: ResolvedEntry) -> GpuSummary | None:
 
 
 def _states(ctx: Context, entries: Sequence[CatalogEntry], current: GenerationRecord | None) -> list[EntryState]:
-    """One plan for all of them: the store and `current` are read once."""
+    """Return the states of all entries by one plan: the store and `current` are read once."""
     target = read_target(ctx.site.cpu_level)
     loaded: dict[str, ResolvedEntry | EnvmgrError] = {}
     for found in entries:
@@ -144,7 +146,7 @@ def _states(ctx: Context, entries: Sequence[CatalogEntry], current: GenerationRe
 
 
 def _gone(ctx: Context, entry: str, current: GenerationRecord | None) -> tuple[str, ...]:
-    """What a published module names and is not there any more."""
+    """Return a note on the installs that a published module names and that do not exist any more."""
     published = current.entries.get(entry) if current else None
     if published is None:
         return ()
@@ -178,7 +180,7 @@ def _state(
 
 
 def _moved(item: ResolvedEntry, current: GenerationRecord | None) -> list[str]:
-    """The entries that it stands on, and that have another install now than the one that its published install stands on."""
+    """Return the entries below it that now have another install than the one that its published install needs."""
     published = current.entries.get(str(item.entry)) if current else None
     if published is None or published.digest == item.install.digest:
         return []
@@ -196,7 +198,7 @@ def _notes(recipe: Recipe) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class GpuVerdict:
-    """What the entry does on these nodes (folded), as the last audits saw them."""
+    """The verdict on an entry on these nodes (folded), as the last audits saw them."""
 
     nodes: str
     verdict: str
@@ -205,9 +207,12 @@ class GpuVerdict:
 
 @dataclass(frozen=True, slots=True)
 class GpuSummary:
-    """`cuda` is the version of the lock, empty where that is not known; `runs_from` the oldest driver that runs its machine code,
-    `compiles_from` the branch from which on drivers compile for it, each empty where no table tells. `codes` are None where not known;
-    `measured`: read from the binaries of its install. `compat` is the version of its `cuda-compat`.
+    """The needs of an entry for GPUs, and its verdicts on nodes.
+
+    `cuda` is the version of the lock, empty where it is not known. `runs_from` is the oldest driver that runs its
+    machine code, `compiles_from` the first branch of drivers that compile for it; each is empty where no table has it.
+    `codes` are None where they are not known. `measured`: they were read from the binaries of its install. `compat` is
+    the version of its `cuda-compat`.
     """
 
     cuda: str | None
@@ -220,7 +225,7 @@ class GpuSummary:
 
 
 def summarize(needs: NodeNeeds, *, measured: bool, seen: Mapping[str, NodeFacts]) -> GpuSummary | None:
-    """None for an entry that needs no GPU."""
+    """Return the summary of an entry, None for one that needs no GPU."""
     gpu = needs.gpu
     if gpu is None:
         return None

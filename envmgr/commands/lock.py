@@ -25,8 +25,9 @@ LockStatus = Literal["written", "unchanged", "would write", "fresh", "stale", "f
 
 @dataclass(frozen=True, slots=True)
 class LockOutcome:
-    """One entry. `changes` are against the lock that was there; `reason` says why a lock is stale or faulty, `mends` what would mend
-    its faults.
+    """The outcome of one entry. `changes` are against the lock that was there.
+
+    `reason` says why a lock is stale or faulty, and `mends` how to fix its faults.
     """
 
     entry: str
@@ -60,10 +61,10 @@ def lock_entries(
     solver: str | None = None,
     places: Mapping[str, str] | None = None,
 ) -> LockCommandResult:
-    """Solve the named entries. With `check`, compare recipes with their locks; solves and writes nothing.
+    """Solve the named entries. With `check`, compare recipes with their locks; that solves and writes nothing.
 
-    Each lock is written as soon as it is solved, whole. All entries are tried: one that fails keeps its lock as it was, and one
-    error tells of all that failed.
+    Each lock is written whole, as soon as it is solved. All entries are tried: an entry that fails keeps its lock as it
+    was, and one error reports all that failed.
     """
     catalog = ctx.catalog
     found = catalog.entries() if everything else [catalog.find(catalog.parse(n)) for n in dict.fromkeys(names)]
@@ -99,7 +100,9 @@ def lock_entries(
 
 
 def _one_error(failed: Mapping[str, EnvmgrError], written: Sequence[str]) -> EnvmgrError:
-    """The first, with what the others say, and the locks that were written all the same. What several say alike is said once."""
+    """Return the first error, with the others' messages and the locks that were written. What several entries say alike
+    is said once.
+    """
     alike: dict[tuple[str, ...], EnvmgrError] = {}
     all_failed = failed_ones(failed)
     for entry, each in failed.items():
@@ -120,7 +123,9 @@ def _one_error(failed: Mapping[str, EnvmgrError], written: Sequence[str]) -> Env
 
 
 def _require_known_channels(places: Mapping[str, str], found: Sequence[CatalogEntry], site: Site) -> None:
-    """A place for a channel that no recipe and no site has is a typing error: the solve would silently use another place."""
+    """Refuse a place for a channel that no recipe and no site has: it is a typing error, and the solve would use
+    another place.
+    """
     known: set[str] = set()
     for entry in found:
         with suppress(EnvmgrError), reading_entry(entry.entry):  # told with its entry
@@ -175,7 +180,7 @@ def _holds(path: Path, text: str) -> bool:
 
 
 def _check(entry: CatalogEntry, site: Site) -> LockOutcome:
-    """Whatever its author wrote, it does not end the check of other entries."""
+    """Check one entry. Nothing that its author wrote ends the check of other entries."""
     try:
         return _check_lock(entry, site)
     except Interrupted:

@@ -1,4 +1,4 @@
-"""`envmgr publish`: what is built becomes what users load. Also the last step of `envmgr build`."""
+"""`envmgr publish`: make built entries what users load. Also the last step of `envmgr build`."""
 
 from __future__ import annotations
 
@@ -132,12 +132,12 @@ def publish_change(
 
 
 def _installs(item: ResolvedEntry, facts: InstallFacts, prefix: Prefix) -> list[Install]:
-    """The entry's own, and those it runs with."""
+    """Return the entry's own install, and those it runs with."""
     return [item.install, *(prefix.install_at(path) for path in facts.needs)]
 
 
 def _built(ctx: Context) -> list[ResolvedEntry]:
-    """Every catalog entry whose current lock is installed; the others are not an error here."""
+    """Return every catalog entry whose current lock is installed; the others are no error here."""
     target = read_target(ctx.site.cpu_level)
     published = published_entries(ctx.prefix)
     found = []

@@ -1,4 +1,4 @@
-"""`envmgr verify --repair`: what differs is made again: installs in their place, `current`, a generation as a new one."""
+"""`envmgr verify --repair`: make again what differs: installs in their place, `current`, a generation as a new one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _REASON = "verify --repair"
 
 @dataclass(slots=True)
 class _Plan:
-    """What there is to do. `installs` are in build order; a manifest is None where it is damaged, too."""
+    """The things to do. `installs` are in build order; a manifest is None where it is damaged too."""
 
     installs: dict[str, tuple[LoadedEntry, Item, Manifest | None]] = field(default_factory=dict)
     current: int | None = None
@@ -45,7 +45,9 @@ class _Plan:
     )
 
     def lines(self, *, published: bool = False) -> tuple[str, ...]:
-        """`published`: a generation was, also where that was only seen when an install was there."""
+        """Return the things to do, one line each. `published`: a generation was published, also where only an install
+        showed the need.
+        """
         new = published or any(manifest is None for _, _, manifest in self.installs.values())
         again = self.generation is not None or (new and self.beside is None)
         what = "the current generation" if self.generation is None else f"generation {self.generation}"
@@ -83,7 +85,7 @@ def repair_entries(ctx: Context, what: VerifyWhat, *, dry_run: bool) -> VerifyRe
 
 
 def _again(ctx: Context, what: VerifyWhat) -> VerifyWhat:
-    """A generation that was published again is not looked at once more: what is current now counts."""
+    """Return `what` without generations that were published again: what is current now counts."""
     kept = tuple(n for n in what.generations if n == known_current(ctx.prefix))
     return replace(what, generations=kept)
 
@@ -136,7 +138,9 @@ def _build_order(loaded: Iterable[ResolvedEntry | EnvmgrError]) -> list[str]:
 
 
 def _sound_manifest(item: Item, lines: Sequence[str]) -> Manifest | None:
-    """None where something was found wrong with the manifest itself. EnvmgrError `format-unknown` for one of a later envmgr."""
+    """Return the manifest; None where something was found wrong with it. EnvmgrError `format-unknown` for one of a
+    later envmgr.
+    """
     name = item.install.manifest.name
     sound = not any(line.startswith((f"{name}:", f"{item.install.manifest} ")) for line in lines)
     try:
@@ -199,7 +203,7 @@ def _plan_generation(ctx: Context, seen: PrefixLook, plan: _Plan) -> None:
 
 
 def _require_newest(ctx: Context, last: int) -> None:
-    """EnvmgrError `repair-impossible`, where a signed flip made another generation current later than the history tells."""
+    """Raise EnvmgrError `repair-impossible` where a signed flip is newer than all that the history says."""
     right = last_signed(ctx.prefix, ctx.signer)
     if right not in (None, last):
         back = f"`envmgr rollback {right}` makes that one current"
@@ -212,7 +216,7 @@ def _require_newest(ctx: Context, last: int) -> None:
 
 
 def _standing_on(seen: PrefixLook, plan: _Plan) -> tuple[int, ...]:
-    """Generations that name an install of the plan, with all that a new one is made from."""
+    """Return generations that name an install of the plan, and have everything that a new one is made from."""
     found = []
     for number, looked in seen.generations.items():
         own = {fault.path.split("/", 2)[-1] for fault in looked.faults}
@@ -230,8 +234,9 @@ def _other_whole(ctx: Context) -> int | None:
 
 
 def _old_to_make(ctx: Context, seen: PrefixLook, current: int | None) -> Iterator[int]:
-    """Damaged generations that are not current, and may serve for a rollback again: what each holds is known, and no other one that
-    is sound holds just that.
+    """Yield damaged generations that are not current, and can serve for a rollback again.
+
+    It must be known what each holds, and no other sound generation may hold the same.
     """
     records, told, owners = read_records(ctx.prefix)[0], told_records(ctx.prefix), trusted_owners(ctx)
     taken: list[Mapping[str, PublishedEntry]] = []
@@ -247,7 +252,7 @@ def _old_to_make(ctx: Context, seen: PrefixLook, current: int | None) -> Iterato
 
 
 def _repair(ctx: Context, plan: _Plan) -> int | None:
-    """The number of the generation that it published; None for none."""
+    """Return the number of the generation that it published; None for none."""
     intact = Intact()
     new = set()
     for path, (made_by, item, manifest) in plan.installs.items():

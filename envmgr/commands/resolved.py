@@ -1,4 +1,4 @@
-"""What named entries stand for: recipe, lock, install, and the module it would have."""
+"""The entries that names stand for: recipe, lock, install, and the module each would have."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class LockInstalls:
     items: tuple[Item, ...]
 
     def was_checked(self, published: PublishedEntries) -> bool:
-        """The install is there, and was built or published by the very text of this lock."""
+        """Return whether the install is there, and was built or published by the very text of this lock."""
         lock, install = self.made_by.lock, self.items[-1].install
         if not install.exists():
             return False
@@ -67,7 +67,7 @@ class LockInstalls:
 class ResolvedEntry:
     """One entry with everything that was read for it. `lock` does the work.
 
-    `parts` are the entries that it stands on, which are built first and not published for that, and itself, the last.
+    `parts` are the entries below it, which are built first and not published for that, and itself, the last.
     """
 
     found: CatalogEntry
@@ -86,12 +86,14 @@ class ResolvedEntry:
 
     @property
     def install(self) -> Install:
-        """The entry's own: the last of its items."""
+        """Return the entry's own install: the last of its items."""
         return self.items[-1].install
 
     @property
     def missing(self) -> tuple[Item, ...]:
-        """What a build would have to make, in build order: of a finished install, what only its build needed may be gone."""
+        """Return what a build would have to make, in build order. What only the build of a finished install needed may
+        be gone.
+        """
         by_path = {item.install.relative: item for item in self.items}
         there: dict[str, bool] = {}
         waiting = [self.install.relative]
@@ -105,7 +107,7 @@ class ResolvedEntry:
 
     @property
     def of_older_layout(self) -> bool:
-        """Some install that it runs with is there as an older layout has it, and stays so until the lock changes."""
+        """Return whether an install that it runs with has an older layout; it stays so until the lock changes."""
         runs = {self.install}
         for item in reversed(self.items):  # in build order: what stands on others comes after them
             if item.install in runs:
@@ -113,12 +115,14 @@ class ResolvedEntry:
         return any(each.of_older_layout and each.exists() for each in runs)
 
     def require_sound(self, published: PublishedEntries) -> None:
-        """InputError `lock-contradicts`, of the first lock with faults of those that it is built from; `module-unaccepted`."""
+        """Raise InputError `lock-contradicts` for the first of its locks with faults, or `module-unaccepted`."""
         require_sound(self._judged(published))
         require_accepted(self.entry, judge_recipe(self.entry, self.recipe))
 
     def require_accepted(self, facts: InstallFacts) -> None:
-        """InputError `module-unaccepted`, EnvmgrError `commands-hidden`, for what its finished install brings."""
+        """Raise InputError `module-unaccepted` or EnvmgrError `commands-hidden` for what its finished install
+        brings.
+        """
         from envmgr.builds.hidden import require_none_hidden
 
         install = self.install
@@ -126,7 +130,7 @@ class ResolvedEntry:
         require_accepted(self.entry, judge_install(self.entry, self.recipe, facts, install.path, install.prefix.root))
 
     def faults(self, published: PublishedEntries) -> list[Fault]:
-        """Of the locks that it is built from."""
+        """Return the faults of the locks that it is built from."""
         return entry_faults(self.entry, self._judged(published))
 
     def _judged(self, published: PublishedEntries) -> list[tuple[Entry, Judged]]:
@@ -136,7 +140,7 @@ class ResolvedEntry:
             return judge_all(self.entry, self.recipe, facts, self.lock.below, checked=checked)
 
     def module(self, facts: InstallFacts) -> NewModule:
-        """What the next generation publishes of it."""
+        """Return what the next generation publishes of it."""
         spec = compose_module(
             self.entry,
             self.recipe,
@@ -154,18 +158,20 @@ class ResolvedEntry:
         return NewModule(spec, facts, self.lock.sha256)
 
     def needs(self, measured: Sequence[str] | None) -> NodeNeeds:
-        """What it needs of a node; what was `measured` in its install counts."""
+        """Return what it needs of a node; what was `measured` in its install counts."""
         requires = self.recipe.requires
         return NodeNeeds(requires, gpu_needs(requires, self.lock.cuda(), self.lock.cuda_compat(), measured))
 
     def measured(self) -> tuple[str, ...] | None:
-        """What its binaries have code for; None where that is not known. Raises EnvmgrError `manifest-damaged`."""
+        """Return what its binaries have code for; None where that is not known. Raises EnvmgrError
+        `manifest-damaged`.
+        """
         if self.lock.cuda() is None or not self.install.exists():
             return None
         return read_manifest(self.install.manifest).facts.gpu_codes
 
     def member(self) -> Member:
-        """What decides its families, as far as that is known before its install is there."""
+        """Return what decides its families, as far as that is known before its install is there."""
         return Member(self.recipe.named_families, bool(self.lock.python), self.recipe.depends)
 
 
@@ -221,7 +227,7 @@ def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[Resolv
 
 
 def published_entries(prefix: Prefix) -> PublishedEntries:
-    """Return the entries of the current generation; none where that is damaged, which is reported where it is needed."""
+    """Return the entries of the current generation; none where it is damaged, which is reported where it matters."""
     with suppress(EnvmgrError):
         if current := read_current(prefix):
             return current.entries
@@ -245,7 +251,7 @@ def _loadable(catalog: Catalog, entries: Sequence[Entry], losses: Losses) -> Ite
 
 
 def resolve_entry(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = True) -> ResolvedEntry:
-    """`shells` as `load_recipe`. Raises EnvmgrError as `resolve_named`."""
+    """Return one entry; `shells` is as for `load_recipe`. Raises EnvmgrError as `resolve_named`."""
     item = _load(ctx, found, target, shells=shells)
     if missing := _unacknowledged(ctx, item):
         raise EnvmgrError(
@@ -286,7 +292,10 @@ def _require_one_default(wanted: Sequence[ResolvedEntry]) -> None:
 
 
 def _facts_of_unpublished(item: ResolvedEntry) -> InstallFacts:
-    """Raises EnvmgrError `manifest-damaged`, with what makes again an install that `verify --repair` does not know of."""
+    """Return the facts of an install that no generation names.
+
+    Raises EnvmgrError `manifest-damaged`, with what makes such an install again: `verify --repair` does not know of it.
+    """
     try:
         return read_manifest(item.install.manifest).facts
     except EnvmgrError as error:
@@ -296,7 +305,7 @@ def _facts_of_unpublished(item: ResolvedEntry) -> InstallFacts:
 
 
 def plan_for(ctx: Context, wanted: Sequence[ResolvedEntry]) -> tuple[BuildPlan, GenerationRecord | None]:
-    """Diff the wanted entries against store and `current`; reads, changes nothing."""
+    """Compare the wanted entries with the store and `current`; it reads, and changes nothing."""
     policies = ModulePolicies.from_site(ctx.site)
     templates = shipped("modulefiles")
     current = read_current(ctx.prefix)

@@ -46,7 +46,7 @@ class SiteCheckResult(Result):
 
 
 def check_site(ctx: Context) -> SiteCheckResult:
-    """Every setting with what it means here, and what is wrong with it. Reads this machine; asks no network."""
+    """Explain every setting, and what is wrong with it. It reads this machine, and asks no network."""
     site = ctx.site
     facts = (
         *_prefix(site),
@@ -145,7 +145,7 @@ def _build_user(site: Site) -> Iterator[SiteFact]:
 
 
 def _in_catalogs(site: Site) -> Iterator[Path]:
-    """All that a build may read in the site's own catalogs."""
+    """Yield all that a build may read in the site's own catalogs."""
     for root in site.catalogs:
         if root != site.shipped_catalog and closed_catalog(root) is None:
             yield from (path for depth in ("*", "*/*", "*/*/*") for path in sorted(root.glob(depth)))
@@ -244,7 +244,7 @@ def _policies(site: Site) -> Iterator[SiteFact]:
 
 
 def _file_system(path: Path) -> str:
-    """`ext4` or `nfs4 fs1:/export`."""
+    """Return `ext4` or `nfs4 fs1:/export`."""
     kind, source, _ = mount_of(path)
     return f"{kind} {source}" if ":" in source else kind
 
@@ -253,8 +253,10 @@ _FIELD = "upgrade"
 
 
 def explain_upgrade(ctx: Context) -> Iterator[SiteFact]:
-    """Of what is published: modules that would be written anew, installs that stay as an older layout has them, and locks that
-    are the same and would give another install. Reads only; entries whose recipe or lock cannot be used are left out.
+    """Yield what this envmgr would do differently with what is published.
+
+    That is modules that would be written again, installs that keep an older layout, and locks that are the same and
+    would give another install. It reads only; entries whose recipe or lock cannot be used are left out.
     """
     try:
         current = read_current(ctx.prefix)

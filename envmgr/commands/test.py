@@ -1,4 +1,4 @@
-"""`envmgr test`, here or on nodes: does what is published still work?"""
+"""`envmgr test`, here or on nodes: check that what is published still works."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class TestResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class NodeTestResult(Result):
-    """`tests` as `TestResult` has them, each with its nodes. `nodes` is folded; `user` ran the tests; `seconds` is wall-clock."""
+    """`tests` as in `TestResult`, each with its nodes. `nodes` is folded; `user` ran the tests; `seconds` is
+    wall-clock.
+    """
 
     schema: ClassVar[str] = "envmgr.test-nodes/1"
     generation: int
@@ -82,9 +84,11 @@ def run_tests_on_nodes(
     deadline: float | None,
     count: int | None = None,
 ) -> NodeTestResult:
-    """Run the smoke tests of published entries on `nodes` (None: all groups), as an ordinary user, through the published modules.
+    """Run the smoke tests of published entries on `nodes` (None: all groups) through the published modules, as an
+    ordinary user.
 
-    With `count`, on that many of them, in one Slurm job. `deadline` is wall-clock seconds for everything, the site's if None.
+    With `count`, on that many of them, in one Slurm job. `deadline` is wall-clock seconds for everything, the site's if
+    None.
 
     Raises:
         InputError: `test-user`, `test-count`; unknown nodes or entries.

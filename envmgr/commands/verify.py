@@ -1,4 +1,4 @@
-"""`envmgr verify`: is what is published still what was built and published?"""
+"""`envmgr verify`: compare what is published with what was built and published."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VerifyWhat:
-    """`names` are entries, none for all; `generations` numbers, none for the current one. `everything`: all that there is."""
+    """`names` are entries, none for all; `generations` are numbers, none for the current one; `everything` is all that
+    there is.
+    """
 
     names: tuple[str, ...] = ()
     generations: tuple[int, ...] = ()
@@ -42,7 +44,9 @@ class VerifyWhat:
 
 @dataclass(frozen=True, slots=True)
 class VerifyNodes:
-    """`nodes` is a node set; `via` None is as the site says; `deadline` is seconds for all nodes together, None the verb's own."""
+    """`nodes` is a node set; `via` None is as the site says; `deadline` is seconds for all nodes together, None the
+    verb's own.
+    """
 
     nodes: str
     via: Way | None = None
@@ -51,12 +55,13 @@ class VerifyNodes:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult(Result):
-    """`checked` are entries, `installs` paths relative to the prefix, `generations` numbers; each finding is one path that is not
-    as its record or its manifest says. `not_looked_at` are things for whose state nothing stands.
+    """`checked` are entries, `installs` paths relative to the prefix, `generations` numbers.
 
-    `nodes` are those that told all, and `not_verified` those that did not, folded; both are empty for this machine. `repaired` are the installs and generations that were made again, or would be
-    (`dry_run`); `generation` is then current. `flip` is what is in force and who signed it, empty where that was not found.
-    `made_at` are the installs that were built at paths of their own, with these: built elsewhere, their files may differ.
+    Each finding is one path that is not as its record or its manifest says. `not_looked_at` are things that no record
+    describes. `nodes` are those that answered in full, and `not_verified` those that did not, folded; both are empty
+    for this machine. `repaired` are the installs and generations that were made again, or would be (`dry_run`);
+    `generation` is then current. `flip` is what is in force and who signed it, empty where that was not found.
+    `made_at` maps installs to the paths at which they were built: elsewhere their files may differ.
     """
 
     schema: ClassVar[str] = "envmgr.verify/1"
@@ -81,9 +86,10 @@ class VerifyResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class PrefixLook:
-    """What was looked at, and what is wrong: of `installs` by path, of `generations` by number. `number` is what is current.
+    """The things that were looked at, and what is wrong: of `installs` by path, of `generations` by number. `number` is
+    the current one.
 
-    `in_place` are installs that cannot be made again beside their place, with what mends them.
+    `in_place` maps installs that cannot be made again beside their place to what fixes them.
     """
 
     entries: tuple[str, ...]
@@ -174,7 +180,9 @@ def _hint(path: str, entries: Sequence[str], in_place: str | None) -> str:
 
 
 def _is_made_in_place(install: Install) -> bool:
-    """By the backend that its manifest names; a manifest that does not tell is of no help."""
+    """Return whether the backend makes the install at its place, as its manifest says; False for a manifest that does
+    not say it.
+    """
     from envmgr.backends import get_backend
 
     try:
@@ -190,7 +198,7 @@ def verify_entries(ctx: Context, what: VerifyWhat) -> VerifyResult:
 
 
 def look(ctx: Context, what: VerifyWhat) -> PrefixLook:
-    """See `verify_entries`. From the start again where a `gc` took away what was being looked at.
+    """Look at everything, as `verify_entries`; start again where a `gc` removed what was being looked at.
 
     Raises EnvmgrError `nothing-published`, `no-generation`; InputError `not-published`, `verify-all`.
     """
@@ -263,7 +271,9 @@ def _way_back(
     told: Mapping[int, str],
     owners: frozenset[int] | None,
 ) -> str:
-    """What makes `current` right, or leads away from a generation that cannot be read; empty where nothing is wrong with either."""
+    """Return what makes `current` right, or leads away from a generation that cannot be read; empty where both are
+    sound.
+    """
     number = known_current(prefix)
     if not faults and (number is None or number not in looked or looked[number].record is not None):
         return ""
@@ -275,18 +285,18 @@ def _way_back(
 
 
 def is_in_the_way(prefix: Prefix) -> bool:
-    """Something else than a link lies at `current`."""
+    """Return whether something else than a link lies at `current`."""
     return prefix.current.exists() and not prefix.current.is_symlink()
 
 
 def _look_at_flip(ctx: Context) -> FlipLook | None:
-    """None where the site does not sign, or `current` is damaged."""
+    """Return the look at the current flip; None where the site does not sign, or `current` is damaged."""
     found = None if ctx.site.signing is None else look_at_current_flip(ctx.prefix, ctx.site.signing, ctx.runner)
     return None if found is None else found[1]
 
 
 def trusted_owners(ctx: Context) -> frozenset[int] | None:
-    """To whom a prefix may belong: its folder's owner and the build user; None where a group shares it."""
+    """Return to whom a prefix may belong: its folder's owner and the build user; None where a group shares it."""
     if ctx.site.policies.group is not None:
         return None
     found = {ctx.prefix.root.stat().st_uid}
@@ -314,7 +324,9 @@ def _numbers(ctx: Context, what: VerifyWhat) -> list[int]:
 def _users(
     looked: Mapping[int, LookedAt], what: VerifyWhat
 ) -> tuple[dict[str, list[str]], dict[str, str], dict[int, tuple[str, ...]]]:
-    """Path of an install -> the entries that use it, entry -> its own install; generation -> what cannot be known of it."""
+    """Return install -> the entries that use it, entry -> its own install, and generation -> what cannot be known of
+    it.
+    """
     users: dict[str, list[str]] = {}
     own: dict[str, str] = {}
     lost: dict[int, tuple[str, ...]] = {}

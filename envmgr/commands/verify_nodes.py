@@ -1,4 +1,4 @@
-"""`envmgr verify --nodes`: do nodes see, through their own mount, what was built and published?"""
+"""`envmgr verify --nodes`: compare what nodes see, through their own mount, with what was built and published."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _HINT = "on the node: what is mounted there? `envmgr audit --check mount --nodes
 
 
 def verify_on_nodes(ctx: Context, what: VerifyWhat, asked: VerifyNodes) -> VerifyResult:
-    """Verify here first: nodes are compared with what is right here. What is wrong here is told once, without nodes.
+    """Verify here first, because nodes are compared with what is right here. What is wrong here is reported once,
+    without nodes.
 
     Raises InputError for unknown nodes; else as `look`.
     """
@@ -49,7 +50,7 @@ def verify_on_nodes(ctx: Context, what: VerifyWhat, asked: VerifyNodes) -> Verif
 
 
 def _without_followers(ctx: Context, faults: list[NodeFault], owners: Mapping[str, str]) -> list[NodeFault]:
-    """Where an install is missing as a whole, what lies beside it is not told besides."""
+    """Return the faults without what lies beside an install that is missing as a whole."""
     gone = {(fault.node, fault.folder) for fault in faults if fault.found == "missing"}
 
     def follows(fault: NodeFault) -> bool:
@@ -65,7 +66,7 @@ def _wrong_here(seen: PrefixLook) -> list[str]:
 
 
 def _places(ctx: Context, seen: PrefixLook) -> tuple[dict[str, Place], dict[str, str]]:
-    """What nodes are asked for, by its path; and each path of an install -> the install."""
+    """Return what nodes are asked for, by its path; and each path of an install -> the install."""
     wrong = {*_wrong_here(seen)}
     found: dict[str, Place] = {}
     owners: dict[str, str] = {}
@@ -99,7 +100,7 @@ def _generation(ctx: Context, number: int, record: GenerationRecord) -> Place:
 
 
 def _install(install: Install) -> dict[str, Place]:
-    """Its folder, its manifest, and what belongs to it and lies elsewhere, as a module of EasyBuild's."""
+    """Return its folder, its manifest, and what belongs to it and lies elsewhere, such as a module of EasyBuild's."""
     manifest = read_manifest(install.manifest)
     paths = [path._replace(mode=path.mode & ~manifest.mask) for path in manifest.paths]
     root = install.prefix.root
@@ -111,7 +112,7 @@ def _install(install: Install) -> dict[str, Place]:
 
 
 def _file(path: Path) -> Place:
-    """As it is here, where it was compared with what was written down of it."""
+    """Return a file as it is here, where it was compared with its record."""
     return Place(str(path), stat.S_IMODE(path.lstat().st_mode), sha256=sha256_bytes(read_regular(path)))
 
 

@@ -1,7 +1,9 @@
-"""An audit in the form of DeepOps's validators: one JSON object with `ok` and the list `failures`, whose texts say what to do. Pure.
+"""The form of DeepOps's validators: one JSON object with `ok` and the list `failures`, whose texts say what to do.
+Pure.
 
-`ok` is true just where there are no failures, which is where the audit exits with 0. Names that their validator of Slurm has too
-(`nodes_total`, `nodes_available`, `nodes_unavailable`, `nodes`) mean here what they mean there; every field is always there.
+`ok` is true just where there are no failures, which is where the audit exits with 0. Names that their validator of
+Slurm has too (`nodes_total`, `nodes_available`, `nodes_unavailable`, `nodes`) mean here what they mean there; every
+field is always there.
 
 Source: DeepOps, docs/deepops/validation.md and scripts/validation/validate_slurm.py.
 """
@@ -52,7 +54,9 @@ def error_text(error: EnvmgrError, *, now: float) -> str:  # noqa: ARG001 - the 
 
 
 def _document(failures: list[str], **fields: Any) -> str:
-    """In the order of its names, as theirs is. ASCII: right in every encoding that stdout may have."""
+    """Return the document in the order of its names, as theirs is. ASCII is right in every encoding that stdout may
+    have.
+    """
     nothing = {
         "nodes_total": 0,
         "nodes_available": 0,
@@ -69,7 +73,9 @@ def _document(failures: list[str], **fields: Any) -> str:
 
 
 def _states(result: AuditResult) -> dict[str, str]:
-    """node -> how it answered; nodes that Slurm was not asked for (busy, asleep) count by the ways in which they were."""
+    """Return node -> how it answered; nodes that Slurm was not asked for (busy, asleep) count by the ways in which they
+    were asked.
+    """
     found = dict.fromkeys(expand(result.nodes), "silent")
     for state in reversed(_STATES):
         for asked in result.asked:

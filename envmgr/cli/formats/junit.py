@@ -1,7 +1,7 @@
-"""An audit as JUnit's XML, for Jenkins, GitLab and their like: one suite a check, one case a set of nodes. Pure.
+"""JUnit's XML, for Jenkins, GitLab and similar tools: one suite for each check, one case for each set of nodes. Pure.
 
-Errors and warnings are failures, notes are output; nodes that never answered are skipped cases, so that nothing reads as
-fine which was not looked at.
+Errors and warnings are failures, notes are output. Nodes that never answered are skipped cases, so that nothing reads
+as fine that was not looked at.
 
 Source: junit-10.xsd of jenkinsci/xunit-plugin; GitLab, "Unit test reports".
 """

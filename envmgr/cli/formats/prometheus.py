@@ -1,6 +1,7 @@
-"""An audit as metrics, for node_exporter's textfile collector. Pure.
+"""Metrics of an audit, for node_exporter's textfile collector. Pure.
 
-Source: Prometheus, "Exposition formats" (text format 0.0.4) and "Metric and label naming"; node_exporter, "Textfile Collector".
+Source: Prometheus, "Exposition formats" (text format 0.0.4) and "Metric and label naming"; node_exporter, "Textfile
+Collector".
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def result_text(result: AuditResult) -> str:
 
 
 def error_text(error: EnvmgrError, *, now: float) -> str | None:
-    """What the file says when there is no audit to tell of: `now`, epoch seconds, and that it failed.
+    """Return the file of an audit that failed: `now`, epoch seconds, and that it failed.
 
     None for an interrupted audit: an alert would be a false one.
     """

@@ -1,4 +1,4 @@
-"""How locking, fetching, building and publishing look."""
+"""Locking, fetching, building and publishing as text."""
 
 from __future__ import annotations
 

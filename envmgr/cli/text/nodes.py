@@ -1,4 +1,4 @@
-"""Set-up of nodes and shells, job scripts, exports, and the look at foreign modules as text."""
+"""Node set-up, shell lines, job scripts, exports and proposed sites as text."""
 
 from __future__ import annotations
 

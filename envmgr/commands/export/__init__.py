@@ -1,7 +1,7 @@
 """`envmgr export`: write the published entries, with the nodes that run them, as a file of another tool.
 
-Each tool is one module of this folder; `export --to` takes its name. It gets a `Cluster`, which holds all that is known, and returns
-text: it asks nothing.
+Each tool is one module of this folder, and `export --to` takes its name. It gets a `Cluster`, which holds all that is
+known, and returns text: it asks nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ LOGIN = "login"
 
 @dataclass(frozen=True, slots=True)
 class SlurmAccess:
-    """How a job gets to just these nodes. `options` are sbatch's; `accounting` is whether Slurm keeps what has ended."""
+    """The way for a job to get just these nodes. `options` are sbatch's; `accounting`: Slurm keeps jobs that have
+    ended.
+    """
 
     options: tuple[str, ...]
     accounting: bool
@@ -40,10 +42,10 @@ class SlurmAccess:
 
 @dataclass(frozen=True, slots=True)
 class ClusterPart:
-    """Nodes of one group of the site, as `fold` writes them, and the entries that can run there.
+    """The nodes of one group of the site, as `fold` writes them, and the entries that can run there.
 
-    `slurm` is None where Slurm does not know them; then ssh reaches them, or (`nodes` empty) it is the host itself. `gpu`: the last
-    audit saw a GPU with its driver on every one.
+    `slurm` is None where Slurm does not know them; then ssh reaches them, or (`nodes` empty) they are the host itself.
+    `gpu`: the last audit saw a GPU with its driver on every node.
     """
 
     name: str
@@ -56,7 +58,7 @@ class ClusterPart:
 
 @dataclass(frozen=True, slots=True)
 class ExportedEntry:
-    """An entry as users load it: `root` is its install, `python` whether its module puts a Python into PATH."""
+    """An entry as users load it: `root` is its install; `python`: its module puts a Python into PATH."""
 
     entry: str
     name: str
@@ -70,7 +72,9 @@ class ExportedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A site with what it has published. `hosts` are those on which users start programs: login nodes, and this host."""
+    """A site with what it has published. `hosts` are those on which users start programs: login nodes, and this
+    host.
+    """
 
     name: str
     prefix: str
@@ -84,7 +88,7 @@ class Exporter(Protocol):
     """A module of this folder. Pure: text out, no I/O. Its docstring begins with what the file is."""
 
     def cluster_text(self, cluster: Cluster) -> str:
-        """The whole file, the same for the same cluster."""
+        """Return the whole file, the same for the same cluster."""
 
 
 def exporter_names() -> list[str]:
@@ -92,7 +96,7 @@ def exporter_names() -> list[str]:
 
 
 def get_exporter(name: str) -> Exporter:
-    """Raises InputError `unknown-exchange`, with the nearest names."""
+    """Return the module of a tool. Raises InputError `unknown-exchange`, with the nearest names."""
     if name not in exporter_names():
         close = nearest(name, exporter_names())
         raise InputError(
@@ -137,9 +141,10 @@ def export_entries(
     output: Path | None = None,
     dry_run: bool = False,
 ) -> ExportResult:
-    """Write the entries `names` (none: all that are published) for the tool `to`, on `nodes` (None: all groups of the site).
+    """Write the entries `names` for the tool `to`, on `nodes`. Without names all published entries, without nodes all
+    groups.
 
-    `system` is the cluster's name there, the site's where it is None. Nothing is written without `output`.
+    `system` is the cluster's name in the file, the site's name where it is None. Nothing is written without `output`.
 
     Raises:
         InputError: `unknown-exchange`, `not-published`, and what `NodeSets.resolve` raises.
@@ -184,7 +189,7 @@ def _hosts(ctx: Context) -> tuple[str, ...]:
 
 
 def _parts(ctx: Context, specs: Mapping[str, ModuleSpec], nodes: str | None) -> Iterator[ClusterPart]:
-    """The host that users work on first, then each group: as Slurm knows it, or else by ssh."""
+    """Yield the host that users work on, then each group: as Slurm knows it, or else by ssh."""
     groups = _groups(ctx, nodes)
     if LOGIN not in groups and (ctx.site.login_nodes or not groups):
         yield ClusterPart(LOGIN, (), "", None, gpu=False, entries=tuple(specs))
@@ -203,7 +208,7 @@ def _parts(ctx: Context, specs: Mapping[str, ModuleSpec], nodes: str | None) -> 
 
 
 def _groups(ctx: Context, nodes: str | None) -> dict[str, tuple[str, ...]]:
-    """Each group that has nodes, or some of the named ones."""
+    """Return each group that has nodes, or some of the named ones."""
     sets = NodeSets(ctx.site, ctx.runner)
     groups = sets.groups()
     if nodes is not None:
@@ -224,13 +229,13 @@ def _access(ctx: Context, group: str, nodes: Sequence[str], slurm: SlurmNodes) -
 
 
 def _facts(ctx: Context) -> dict[str, NodeFacts]:
-    """What the last audits saw of the nodes; nothing before the first."""
+    """Return what the last audits saw of the nodes; nothing before the first audit."""
     fleet = read_node_facts(ctx.prefix)
     return fleet.by_node() if fleet is not None else {}
 
 
 def _fitting(ctx: Context, group: str, specs: Mapping[str, ModuleSpec], seen: Mapping[str, NodeFacts]) -> Iterator[str]:
-    """Without the entries that a node of the group cannot run, as far as is known: that is told."""
+    """Yield the entries that all nodes of the group can run, as far as is known; report the others."""
     for name, spec in specs.items():
         reasons = {node: why for node, facts in seen.items() if (why := unfit(spec.needs, facts))}
         if reasons:

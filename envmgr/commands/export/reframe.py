@@ -1,4 +1,6 @@
-"""A configuration for ReFrame 4 as YAML, which ReFrame reads and does not run: a system, a partition a group, an environment an entry.
+"""The configuration for ReFrame 4: YAML, which ReFrame reads and does not run.
+
+It has one system, a partition for each group, and an environment for each entry.
 
 Source: ReFrame 4.10, "Configuration Reference", its schemas/config.json, and `load_config_yaml` of its core/config.py.
 """
@@ -39,7 +41,10 @@ def cluster_text(cluster: Cluster) -> str:
 
 
 def _as_template(text: str) -> str:
-    """ReFrame takes the file for a template of Jinja's, which gives `text` again: a shell's `${#words}` begins a comment there."""
+    """Return the text that gives `text` again when ReFrame reads it as a template of Jinja's.
+
+    In such a template a shell's `${#words}` begins a comment.
+    """
     return re.sub(r"\{(?=[{%#])", "{{ '{' }}", text)
 
 
@@ -90,7 +95,7 @@ def _needs_gpu(entry: ExportedEntry) -> bool:
 
 
 def _names(texts: Iterable[str]) -> dict[str, str]:
-    """text -> a name of its own for each: `a/1.0` and `a/1-0` are `a-1_0` and `a-1-0`, `a/1+0` is `a-1_0_2` then."""
+    """Return text -> a name, no name twice: `a/1.0` and `a/1-0` are `a-1_0` and `a-1-0`; `a/1+0` is then `a-1_0_2`."""
     found: dict[str, str] = {}
     for text in texts:
         name, count = _word(text), 1
@@ -102,11 +107,13 @@ def _names(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _word(text: str) -> str:
-    """What ReFrame takes for a name: letters, digits, `_` and `-`, and no digit or `-` in front."""
+    """Return `text` as a name for ReFrame: letters, digits, `_` and `-`, with no digit or `-` in front."""
     word = re.sub(r"[^A-Za-z0-9_-]", "_", text.replace("/", "-"))
     return word if re.match(r"[A-Za-z_]", word) else f"_{word}"
 
 
 def _pattern(host: str) -> str:
-    """ReFrame holds it against what the host calls itself, from the beginning: with or without a domain."""
+    """Return the pattern of a host's name, with or without a domain. ReFrame compares it from the beginning with the
+    host's own name.
+    """
     return rf"{re.escape(host.partition('.')[0])}(\.|$)"

@@ -19,8 +19,8 @@ from typer.core import TyperGroup
 from envmgr import __version__
 from envmgr.cli import build, catalog, nodes, publish, users
 
+# Objects between two runs of Python's collector. A start makes some 50,000 that stay; collecting takes a twelfth of it.
 _COLLECTED = 100_000
-"""Objects between two looks of Python's collector: a start makes some 50,000 that stay, and looking at them takes a twelfth of it."""
 _NAME_WIDTH = 14  # of a verb in the list, `catalog check` included
 
 

@@ -83,7 +83,7 @@ def adopt_cluster(
     evidence = gather(request, checks, site, lmod, ctx.runner, ctx.reporter)
     found = tuple(_modules(evidence, _entries(ctx)))
     answered = evidence.fleet.nodes
-    text = site_text(propose(ctx, evidence, name), f"what {fold(answered)} told") if answered else ""
+    text = site_text(propose(ctx, evidence, name), f"the answers of {fold(answered)}") if answered else ""
     if output is not None and answered:
         atomic_write(output, text)
     return AdoptResult(
@@ -154,7 +154,7 @@ def site_text(fields: Mapping[str, Any], told: str) -> str:
     date = time.strftime("%Y-%m-%d", time.gmtime())
     head = [
         f"# By `envmgr adopt` on {date}, from {told}. `envmgr site check` explains each field.",
-        "# Nothing is in the prefix before the first `envmgr build`: it is to be a shared folder, the same path on every node.",
+        "# Nothing is in the prefix before the first `envmgr build`: it has to be a shared folder, the same on every node.",
     ]
     return "\n".join(head) + "\n" + dump_yaml(dict(fields), width=120)
 

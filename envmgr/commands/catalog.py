@@ -111,7 +111,7 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
             findings += _check_entry(ctx, look, entry, recipes, locks, accepted)
         except Interrupted:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever libraries say of what others wrote: it ends no check of the others
+        except Exception as error:  # noqa: BLE001 - a library that fails over one entry ends no check of the others
             text = f"{entry.recipe_path}: cannot be checked: {why_failed(error)}"
             hint = "report it, with the recipe and its lock"
             findings.append(Finding("recipe", "error", str(entry.entry), text, hint=hint))
@@ -344,14 +344,15 @@ def _told(clash: Clash, where: str) -> Finding:
     others = [each for each in clash.members if each != clash.entry]
     named, verb = " and ".join(others), "is" if len(others) == 1 else "are"
     if not clash.certain:
-        text = f"depends: {named} would each be of family {clash.family} by default, and {verb} not, so that both can be loaded"
+        family = f"would each be of family {clash.family} by default, and {verb} not, so that both can be loaded"
+        text = f"depends: {named} {family}"
         return Finding("families", "warning", clash.entry, f"{where}: {text}", hint="depend on one of them, if it does")
     if not clash.family:
         text = f"depends: {' and '.join(clash.members)} have one name, and Lmod keeps one version of a name loaded"
         hint = "depend on one of them, or give one another name"
     elif len(others) < len(clash.members):
         text = f"families: {clash.family}: {named}, which it depends on, {verb} of it too, and Lmod cannot load both"
-        hint = f"take {clash.family} out of it: its module leaves it out, and loading it replaces members of the family all the same"
+        hint = f"take {clash.family} out of it: its module leaves it out, and loading it still replaces members of it"
     else:
         text = f"depends: {named} are both of family {clash.family}, and Lmod keeps one module of a family loaded"
         hint = "depend on one of them, or let one of them say `families: []`"

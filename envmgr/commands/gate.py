@@ -68,7 +68,7 @@ def _known_facts(ctx: Context) -> FleetFacts:
     if fleet is None or not fleet.seen:
         raise EnvmgrError(
             "gate-no-facts",
-            "no audit has told yet what the nodes can run",
+            "no audit has found out yet what the nodes can run",
             context=f"nothing in {facts_file(ctx.prefix)}",
             hint="`envmgr audit`, then build; `--no-gate` builds without asking",
         )
@@ -89,7 +89,7 @@ def _require_fit(requirements: Mapping[str, NodeNeeds], fleet: FleetFacts) -> No
                 f"audited since {since}",
                 *_old(fleet),
             ],
-            hint="require less, or mend the nodes and `envmgr audit`; `--no-gate` builds all the same",
+            hint="require less, or fix the nodes and run `envmgr audit`; `--no-gate` builds anyway",
         )
 
 
@@ -182,6 +182,5 @@ def _old(fleet: FleetFacts) -> tuple[str, ...]:
     if not old:
         return ()
     days = round((now - min(seen.time for seen in old)) / 86400)
-    return (
-        f"{fold(n for seen in old for n in seen.nodes)}: last audited up to {days} days ago; `envmgr audit` looks again",
-    )
+    nodes = fold(node for seen in old for node in seen.nodes)
+    return (f"{nodes}: last audited up to {days} days ago; `envmgr audit` looks again",)

@@ -69,7 +69,7 @@ class Losses:
         if self.left:
             extra.append(f"not tried, because it stands on that: {', '.join(self.left)}")
         if written.generation is not None:
-            extra.append(f"published all the same: {', '.join(written.published)} in generation {written.generation}")
+            extra.append(f"published anyway: {', '.join(written.published)} in generation {written.generation}")
         elif written.installs:
             extra.append(f"built and kept for the next run: {', '.join(written.installs)}")
         error.context = (*error.context, *extra)

@@ -22,7 +22,7 @@ from envmgr.publish.record import GenerationRecord, read_current
 from envmgr.report import Result
 from envmgr.store.manifest import read_manifest
 
-_MODULE_ALONE = "a publish writes its module anew, on the same install"
+_MODULE_ALONE = "a publish writes its module again, on the same install"
 OLD_LAYOUT = "of an older layout, in use until its lock changes"
 
 

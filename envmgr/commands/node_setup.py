@@ -254,27 +254,23 @@ def _slurm_line() -> str:
 
 def _slurm_advice(states: Iterable[SlurmState], *, undo: bool) -> tuple[str, ...]:
     """Return what the administrator has to do, because slurm.conf belongs to the site."""
-    advice = []
-    for state in states:
-        if undo and state.state == "named":
-            advice.append(
-                f"Slurm: take `{SLURM_LINE}` out of {state.value} on {state.nodes}, then `scontrol reconfigure`"
-            )
-        elif undo:
-            continue
-        elif state.state == "unset":
-            advice.append(
-                f"Slurm: when every node has the files, put `{SLURM_LINE}` into {state.value} on {state.nodes}, then `scontrol reconfigure`"
-            )
-        elif state.state == "other":
-            advice.append(
-                f"Slurm: TaskProlog on {state.nodes} is {state.value}: let it run {TASK_PROLOG} as well, and pass on what that prints"
-            )
-        elif state.state == "unknown":
-            advice.append(
-                f"Slurm: {state.nodes} has no slurm.conf that can be read: see that the site's says `{SLURM_LINE}`"
-            )
-    return tuple(advice)
+    advice = _SLURM_UNDO if undo else _SLURM
+    return tuple(
+        f"Slurm: {advice[each.state].format(nodes=each.nodes, value=each.value)}"
+        for each in states
+        if each.state in advice
+    )
+
+
+# State of TaskProlog on nodes -> what the administrator does there.
+_SLURM_UNDO = {"named": f"take `{SLURM_LINE}` out of {{value}} on {{nodes}}, then `scontrol reconfigure`"}
+_SLURM = {
+    "unset": (
+        f"when every node has the files, put `{SLURM_LINE}` into {{value}} on {{nodes}}, then `scontrol reconfigure`"
+    ),
+    "other": f"TaskProlog on {{nodes}} is {{value}}: let it run {TASK_PROLOG} as well, and pass on what that prints",
+    "unknown": f"{{nodes}} has no slurm.conf that can be read: see that the site's says `{SLURM_LINE}`",
+}
 
 
 def _plan(files: NodeFiles) -> tuple[PlannedFile, ...]:

@@ -110,7 +110,8 @@ def _plan(ctx: Context, seen: PrefixLook) -> _Plan:
             "repair-impossible",
             "not all that differs can be made again",
             context=lost,
-            hint="bring back the recipe and the lock that it was built from, or build and publish the entry as it is now",
+            hint="bring back the recipe and the lock that it was built from, or build and publish the entry as it is "
+            "now",
         )
     order = {path: place for place, path in enumerate(_build_order(loaded.values()))}
     plan.installs = dict(sorted(plan.installs.items(), key=lambda pair: order.get(pair[0], 0)))

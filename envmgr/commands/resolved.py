@@ -221,7 +221,7 @@ def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[Resolv
         else:
             wanted.append(item)
     if left_out:
-        ctx.reporter.say(f"left out, for want of an acknowledged licence: {', '.join(left_out)}")
+        ctx.reporter.say(f"left out, because the licence is not acknowledged: {', '.join(left_out)}")
     _require_one_default(wanted)
     return wanted, tuple(left_out)
 

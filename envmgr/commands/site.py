@@ -219,11 +219,8 @@ def _nodes(site: Site) -> Iterator[SiteFact]:
 def _policies(site: Site) -> Iterator[SiteFact]:
     p = site.policies
     target = read_target(site.cpu_level)
-    yield SiteFact(
-        "cpu_level",
-        "ok",
-        f"{site.cpu_level} on {target.arch}, {target.os_id} {target.os_major}, glibc {target.glibc}: the target of every digest",
-    )
+    system = f"{target.arch}, {target.os_id} {target.os_major}, glibc {target.glibc}"
+    yield SiteFact("cpu_level", "ok", f"{site.cpu_level} on {system}: the target of every digest")
     yield SiteFact(
         "policies", "ok", f"{p.keep_generations} generations and {p.keep_days:g} days are kept; umask {p.umask}"
     )
@@ -285,39 +282,26 @@ def _modules(ctx: Context, current: GenerationRecord, entries: Sequence[Resolved
     if plan.rerender:
         count = len(current.entries)
         modules = "its module" if count == 1 else f"all {count} modules"
-        yield SiteFact(
-            _FIELD,
-            "warning",
-            f"the next publish writes {modules} anew: templates or policies are others than those of generation {current.number}",
-            "installs stay, and shells that run keep their modules; `envmgr publish` does it now",
-        )
-    elif anew := [str(s.candidate.entry) for s in plan.steps if s.publish == "module"]:
-        yield SiteFact(
-            _FIELD,
-            "warning",
-            f"a publish would write another module of {', '.join(anew)}, on the same install",
-            "`envmgr publish` does it now",
-        )
+        others = f"templates or policies are others than those of generation {current.number}"
+        hint = "installs stay, and shells that run keep their modules; `envmgr publish` does it now"
+        yield SiteFact(_FIELD, "warning", f"the next publish writes {modules} again: {others}", hint)
+    elif again := [str(s.candidate.entry) for s in plan.steps if s.publish == "module"]:
+        text = f"a publish would write another module of {', '.join(again)}, on the same install"
+        yield SiteFact(_FIELD, "warning", text, "`envmgr publish` does it now")
 
 
 def _layouts(entries: Sequence[ResolvedEntry]) -> Iterator[SiteFact]:
     for backend in {item.lock.backend.name: item.lock.backend for item in entries}.values():
         older = [str(item.entry) for item in entries if item.lock.backend.name == backend.name and item.of_older_layout]
         if older:
-            yield SiteFact(
-                _FIELD,
-                "ok",
-                f"{', '.join(older)}: installs of an older layout of {backend.name} stay in use until their lock changes",
-            )
+            stay = f"installs of an older layout of {backend.name} stay in use until their lock changes"
+            yield SiteFact(_FIELD, "ok", f"{', '.join(older)}: {stay}")
 
 
 def _renamed(current: GenerationRecord, entries: Sequence[ResolvedEntry]) -> Iterator[SiteFact]:
     for item in entries:
         published = current.entries[str(item.entry)]
         if published.lock == item.lock.sha256 and published.path != item.install.relative:
-            yield SiteFact(
-                _FIELD,
-                "warning",
-                f"{item.entry}: the same lock is another install here: {item.install.relative}, published is {published.path}",
-                "cpu_level, prefix and the operating system are part of it: did one of them change?",
-            )
+            paths = f"{item.install.relative}, published is {published.path}"
+            hint = "cpu_level, prefix and the operating system are part of it: did one of them change?"
+            yield SiteFact(_FIELD, "warning", f"{item.entry}: the same lock is another install here: {paths}", hint)

@@ -149,19 +149,18 @@ class PrefixLook:
         return f"flip {self.flip.sequence}, signed by {self.flip.who}"
 
 
-_CURRENT = "`envmgr verify --repair` makes it anew"
+_CURRENT = "`envmgr verify --repair` makes it again"
 _HISTORY = "`envmgr verify --repair` writes it again, from the flips; what they do not tell is lost"
-_GENERATION = "a generation never changes: find the cause; `envmgr verify --repair` publishes the same entries as a new generation"
-
-
+_NEVER = "a generation never changes: find the cause"
+_GENERATION = f"{_NEVER}; `envmgr verify --repair` publishes the same entries as a new generation"
 _OLD = (
-    "a generation never changes: find the cause; for a rollback choose another one: `envmgr verify --repair --generation {number}` "
-    "makes one with the same entries, where there is none, until `envmgr gc` removes this one"
+    f"{_NEVER}; for a rollback choose another one: `envmgr verify --repair --generation {{number}}` makes one with the same "
+    "entries, where there is none, until `envmgr gc` removes this one"
 )
 _OLD_LOST = (
-    "a generation never changes: find the cause; what it held is not known: for a rollback choose another one, until `envmgr gc` "
-    "removes this one"
+    f"{_NEVER}; what it held is not known: for a rollback choose another one, until `envmgr gc` removes this one"
 )
+_INSTALL = "an install never changes: find the cause"
 
 
 def _generation_hint(looked: LookedAt, current: int | None, way_back: str) -> str:
@@ -173,10 +172,10 @@ def _generation_hint(looked: LookedAt, current: int | None, way_back: str) -> st
 
 def _hint(path: str, entries: Sequence[str], in_place: str | None) -> str:
     if not entries:
-        return f"an install never changes: find the cause; no generation names {path}: `envmgr gc` removes it when it is old"
+        return f"{_INSTALL}; no generation names {path}: `envmgr gc` removes it when it is old"
     if in_place is not None:
-        return f"an install never changes: find the cause; when nobody uses it, {in_place}"
-    return "an install never changes: find the cause; `envmgr verify --repair` makes it again, in its place"
+        return f"{_INSTALL}; when nobody uses it, {in_place}"
+    return f"{_INSTALL}; `envmgr verify --repair` makes it again, in its place"
 
 
 def _is_made_in_place(install: Install) -> bool:

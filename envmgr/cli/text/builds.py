@@ -32,9 +32,8 @@ def show_build(result: BuildResult) -> None:
         return
     for step in result.steps:
         entry = str(step.candidate.entry)
-        out(
-            f"{entry}: {'built' if entry in result.built else 'reused'}  {step.candidate.path}  tree {result.trees[entry][:12]}"
-        )
+        done = "built" if entry in result.built else "reused"
+        out(f"{entry}: {done}  {step.candidate.path}  tree {result.trees[entry][:12]}")
     _jobs(result.jobs)
     show_outcomes(result.tests)
     _published(result.generation, result.parent, result.steps)

@@ -82,9 +82,8 @@ def _gpu_rows(gpu: GpuSummary | None) -> list[tuple[str, str]]:
 
 
 def show_copy(result: CopyResult) -> None:
-    out(
-        f"{result.entry}: {'would be copied' if result.dry_run else 'copied'} to {result.target} ({', '.join(result.files)})"
-    )
+    done = "would be copied" if result.dry_run else "copied"
+    out(f"{result.entry}: {done} to {result.target} ({', '.join(result.files)})")
 
 
 def show_check(result: CheckResult) -> None:

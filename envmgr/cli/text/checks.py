@@ -40,9 +40,8 @@ def show_node_tests(result: NodeTestResult) -> None:
 
 def show_outcomes(tests: Iterable[SmokeOutcome]) -> None:
     for test in tests:
-        out(
-            f"test {test.entry} `{test.test}`: {_MARKS[test.status]}{f' ({test.detail})' if test.status in _REASONED else f' in {test.seconds:.1f} s'}"
-        )
+        how = f"({test.detail})" if test.status in _REASONED else f"in {test.seconds:.1f} s"
+        out(f"test {test.entry} `{test.test}`: {_MARKS[test.status]} {how}")
         if test.status == "failed":
             for line in test.detail.splitlines()[-12:]:
                 out(f"  {line}")
@@ -57,9 +56,8 @@ def show_verify(result: VerifyResult) -> None:
     for line in result.not_looked_at:
         out(f"not looked at: {line}")
     for path, places in result.made_at.items():
-        out(
-            f"not reproducible: {path}: built in {', '.join(places)}: elsewhere, or by another user, its files may differ"
-        )
+        where = ", ".join(places)
+        out(f"not reproducible: {path}: built in {where}: elsewhere, or by another user, its files may differ")
     for line in result.repaired:
         out(f"{'would make' if result.dry_run else 'made'} again: {line}")
     if result.generation is not None:

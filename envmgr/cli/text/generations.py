@@ -53,7 +53,7 @@ def show_sign(result: SignResult) -> None:
     for fault in result.faults:
         out(f"{'is' if result.dry_run else 'was'} {fault.state}: {fault.path}: {fault.found}")
     if result.sequence is None and any(fault.state == "replayed" for fault in result.faults):
-        out(f"would not sign generation {result.generation}: `envmgr verify` says what mends it")
+        out(f"would not sign generation {result.generation}: `envmgr verify` says how to fix it")
     elif result.sequence is None:
         out(f"would sign generation {result.generation}")
     else:

@@ -46,10 +46,9 @@ def show_export(result: ExportResult) -> None:
     if result.output is None:
         sys.stdout.write(result.text)
         return
-    out(
-        f"{'would write' if result.dry_run else 'wrote'} {result.output}: {counted(len(result.entries), 'entries')} of generation"
-        f" {result.generation} for {result.to}, as {result.system}"
-    )
+    done = "would write" if result.dry_run else "wrote"
+    entries = f"{counted(len(result.entries), 'entries')} of generation {result.generation}"
+    out(f"{done} {result.output}: {entries} for {result.to}, as {result.system}")
     for part in result.parts:
         out(f"  {part.name}: {part.nodes or 'this host'}, {counted(len(part.entries), 'entries')}")
 

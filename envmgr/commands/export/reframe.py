@@ -30,8 +30,8 @@ def cluster_text(cluster: Cluster) -> str:
             }
         ],
         "environments": [_environment(entry, environments[entry.entry], system) for entry in cluster.entries],
-        # A job's shell reads the start-up files that make modules resolve. ReFrame itself loads none: it may run on another
-        # generation than the job, and Lmod settles conflicts.
+        # A job's shell reads the start-up files that make modules resolve. ReFrame itself loads none: it may run on
+        # another generation than the job, and Lmod settles conflicts.
         "general": [{"use_login_shell": True, "resolve_module_conflicts": False, "target_systems": [system]}],
     }
     head = (

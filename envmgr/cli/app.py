@@ -71,7 +71,7 @@ app.add_typer(site_app, name="site")
 app.add_typer(catalog_app, name="catalog")
 
 
-def command(name: str, group: str, example: str, page: str) -> Callable[[Callable[..., None]], None]:
+def add_verb(name: str, group: str, example: str, page: str) -> Callable[[Callable[..., None]], None]:
     """Add a verb under `name`. Its help ends with `example`, one command that works, and `page`, a file of docs/."""
     into = {"site": site_app, "catalog": catalog_app}.get(name.partition(" ")[0], app)
 
@@ -97,35 +97,35 @@ def root(
     """Reproducible software environments for clusters: lock, build, publish as Lmod modules."""
 
 
-command("init", "Start", "envmgr init site --prefix /shared/envmgr", "tour.md")(catalog.init)
-command("adopt", "Start", "envmgr adopt --nodes c[1-3] --output site.yaml", "any-cluster.md")(nodes.adopt)
-command("site check", "Start", "envmgr site check --site site.yaml", "site.md")(catalog.site_check)
-command("node-setup", "Start", "envmgr node-setup --nodes c[1-3] --apply", "node-setup.md")(nodes.node_setup)
-command("shell-init", "Start", "envmgr shell-init zsh", "node-setup.md")(users.shell_init)
+add_verb("init", "Start", "envmgr init site --prefix /shared/envmgr", "tour.md")(catalog.init)
+add_verb("adopt", "Start", "envmgr adopt --nodes c[1-3] --output site.yaml", "any-cluster.md")(nodes.adopt)
+add_verb("site check", "Start", "envmgr site check --site site.yaml", "site.md")(catalog.site_check)
+add_verb("node-setup", "Start", "envmgr node-setup --nodes c[1-3] --apply", "node-setup.md")(nodes.node_setup)
+add_verb("shell-init", "Start", "envmgr shell-init zsh", "node-setup.md")(users.shell_init)
 
-command("list", "Build", "envmgr list --format json", "recipe.md")(catalog.list_)
-command("show", "Build", "envmgr show pytorch/2.7-cuda12.9", "gpu.md")(catalog.show)
-command("copy", "Build", "envmgr copy python/3.11", "tour.md")(catalog.copy)
-command("catalog check", "Build", "envmgr catalog check python/3.11", "recipe.md")(catalog.catalog_check)
-command("lock", "Build", "envmgr lock pydata/1.0 --dry-run", "recipe.md")(build.lock)
-command("fetch", "Build", "envmgr fetch python/3.11", "sources.md")(build.fetch_verb)
-command("build", "Build", "envmgr build python/3.11 --jobs 4", "tour.md")(build.build)
+add_verb("list", "Build", "envmgr list --format json", "recipe.md")(catalog.list_)
+add_verb("show", "Build", "envmgr show pytorch/2.7-cuda12.9", "gpu.md")(catalog.show)
+add_verb("copy", "Build", "envmgr copy python/3.11", "tour.md")(catalog.copy)
+add_verb("catalog check", "Build", "envmgr catalog check python/3.11", "recipe.md")(catalog.catalog_check)
+add_verb("lock", "Build", "envmgr lock pydata/1.0 --dry-run", "recipe.md")(build.lock)
+add_verb("fetch", "Build", "envmgr fetch python/3.11", "sources.md")(build.fetch_verb)
+add_verb("build", "Build", "envmgr build python/3.11 --jobs 4", "tour.md")(build.build)
 app.command("_build-item", hidden=True)(build.build_job)
 
-command("publish", "Publish", "envmgr publish pydata/1.0", "prefix.md")(publish.publish_verb)
-command("remove", "Publish", "envmgr remove pydata/1.0", "prefix.md")(publish.remove)
-command("rollback", "Publish", "envmgr rollback 12", "prefix.md")(publish.rollback_verb)
-command("history", "Publish", "envmgr history", "tour.md")(publish.history)
-command("diff", "Publish", "envmgr diff 11 12", "tour.md")(publish.diff)
-command("job", "Publish", "envmgr job pydata/1.0 -N 2 -- python solve.py", "jobs.md")(users.job)
-command("export", "Publish", "envmgr export --to reframe --output cluster.yaml", "monitoring.md")(users.export)
+add_verb("publish", "Publish", "envmgr publish pydata/1.0", "prefix.md")(publish.publish_verb)
+add_verb("remove", "Publish", "envmgr remove pydata/1.0", "prefix.md")(publish.remove)
+add_verb("rollback", "Publish", "envmgr rollback 12", "prefix.md")(publish.rollback_verb)
+add_verb("history", "Publish", "envmgr history", "tour.md")(publish.history)
+add_verb("diff", "Publish", "envmgr diff 11 12", "tour.md")(publish.diff)
+add_verb("job", "Publish", "envmgr job pydata/1.0 -N 2 -- python solve.py", "jobs.md")(users.job)
+add_verb("export", "Publish", "envmgr export --to reframe --output cluster.yaml", "monitoring.md")(users.export)
 
-command("test", "Check", "envmgr test pydata/1.0 --nodes c[1-3]", "recipe.md")(nodes.test)
-command("verify", "Check", "envmgr verify --all", "prefix.md")(nodes.verify)
-command("audit", "Check", "envmgr audit --nodes c[1-3]", "audit.md")(nodes.audit)
+add_verb("test", "Check", "envmgr test pydata/1.0 --nodes c[1-3]", "recipe.md")(nodes.test)
+add_verb("verify", "Check", "envmgr verify --all", "prefix.md")(nodes.verify)
+add_verb("audit", "Check", "envmgr audit --nodes c[1-3]", "audit.md")(nodes.audit)
 
-command("gc", "Maintain", "envmgr gc --dry-run", "prefix.md")(publish.gc)
-command("sign", "Maintain", "envmgr sign --dry-run", "signing.md")(publish.sign_verb)
+add_verb("gc", "Maintain", "envmgr gc --dry-run", "prefix.md")(publish.gc)
+add_verb("sign", "Maintain", "envmgr sign --dry-run", "signing.md")(publish.sign_verb)
 
 
 def narrowed(whole: typer.Typer, argv: Sequence[str]) -> typer.Typer:

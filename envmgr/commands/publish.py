@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from envmgr.builds.install import can_write
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context, logged
-from envmgr.commands.resolved import ResolvedEntry, plan_for, published_entries, resolve_entry, resolve_named
+from envmgr.commands.resolved import ResolvedEntry, plan_for, current_entries, resolve_entry, resolve_named
 from envmgr.errors import EnvmgrError, failed_ones
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
@@ -139,7 +139,7 @@ def _installs(item: ResolvedEntry, facts: InstallFacts, prefix: Prefix) -> list[
 def _built(ctx: Context) -> list[ResolvedEntry]:
     """Return every catalog entry whose current lock is installed; the others are no error here."""
     target = read_target(ctx.site.cpu_level)
-    published = published_entries(ctx.prefix)
+    published = current_entries(ctx.prefix)
     found = []
     for entry in ctx.catalog.entries():
         try:

@@ -183,7 +183,7 @@ def resolve_named(ctx: Context, names: Sequence[str], losses: Losses | None = No
         EnvmgrError: `lock-missing`, `lock-stale`, `lock-contradicts`, `licence-not-acknowledged`.
     """
     entries = [ctx.catalog.parse(name) for name in dict.fromkeys(names)]
-    target, published = read_target(ctx.site.cpu_level), published_entries(ctx.prefix)
+    target, published = read_target(ctx.site.cpu_level), current_entries(ctx.prefix)
     losses = losses or Losses(allowed=False)
     wanted: list[ResolvedEntry] = []
     for found in _loadable(ctx.catalog, entries, losses):
@@ -203,7 +203,7 @@ def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[Resolv
     Raises:
         As `resolve_named`, except for `licence-not-acknowledged`.
     """
-    target, published = read_target(ctx.site.cpu_level), published_entries(ctx.prefix)
+    target, published = read_target(ctx.site.cpu_level), current_entries(ctx.prefix)
     losses = losses or Losses(allowed=False)
     wanted: list[ResolvedEntry] = []
     left_out: list[str] = []
@@ -226,7 +226,7 @@ def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[Resolv
     return wanted, tuple(left_out)
 
 
-def published_entries(prefix: Prefix) -> PublishedEntries:
+def current_entries(prefix: Prefix) -> PublishedEntries:
     """Return the entries of the current generation; none where it is damaged, which is reported where it matters."""
     with suppress(EnvmgrError):
         if current := read_current(prefix):

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from envmgr.cli.text.audit import place, why_not
+from envmgr.cli.text.audit import place, why_no_comparison
 from envmgr.nodes import expand
 from envmgr.wording import escaped
 
@@ -31,7 +31,7 @@ def result_text(result: AuditResult) -> str:
     bad = [finding for finding in result.findings if finding.severity != "note"]
     failures = [_sentence(finding) for finding in bad]
     if result.exit_code == 3:
-        failures.insert(0, why_not(result))
+        failures.insert(0, why_no_comparison(result))
     states = _states(result)
     count = Counter(node for finding in bad for node in expand(finding.nodes))
     return _document(

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from envmgr.cli.text.audit import place, why_not
+from envmgr.cli.text.audit import place, why_no_comparison
 from envmgr.nodes import expand, fold
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def result_text(result: AuditResult) -> str:
     missing = frozenset(nodes) - {node for asked in result.asked for node in expand(asked.answered)}  # in every way
     suites = [_suite(c, list(_cases(c, result.findings, nodes, missing)), result.finished) for c in checks]
     if result.exit_code == 3:
-        suites.insert(0, _could_not(why_not(result), "", result.finished))
+        suites.insert(0, _could_not(why_no_comparison(result), "", result.finished))
     return _document(suites, result.seconds)
 
 

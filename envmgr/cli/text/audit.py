@@ -47,7 +47,7 @@ def place(finding: Finding) -> str:
     return finding.nodes or (f"{finding.between} differ" if finding.between else "here")
 
 
-def why_not(result: AuditResult) -> str:
+def why_no_comparison(result: AuditResult) -> str:
     """Return what an audit lacked that could compare nothing (exit code 3)."""
     if result.generation is None and not result.alone:
         return "this host cannot read the published generation"

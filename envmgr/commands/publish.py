@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from envmgr.builds.install import can_write
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context, logged
-from envmgr.commands.resolved import ResolvedEntry, plan_for, current_entries, resolve_entry, resolve_named
+from envmgr.commands.resolved import ResolvedEntry, current_entries, plan_for, resolve_entry, resolve_named
 from envmgr.errors import EnvmgrError, failed_ones
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec

@@ -9,16 +9,16 @@ from typing import Annotated, Literal
 import typer
 
 from envmgr.cli.options import (
-    Account,
+    AccountOption,
     All,
     AllowNetwork,
     DryRun,
     Format,
     FormatOption,
-    Partition,
+    PartitionOption,
     SiteOption,
     SomeEntries,
-    Time,
+    TimeOption,
 )
 from envmgr.cli.run import VerbAnswer, answer_with, open_context, open_job, verb
 from envmgr.errors import InputError
@@ -108,11 +108,11 @@ def build(
     via: Annotated[
         Literal["local", "slurm"], typer.Option(help="Build here, or in one Slurm job for each install.")
     ] = "local",
-    partition: Partition = None,
-    account: Account = None,
+    partition: PartitionOption = None,
+    account: AccountOption = None,
     cpus: Annotated[int | None, typer.Option(min=1, help="Cores of each Slurm job.")] = None,
     allow_network: AllowNetwork = False,
-    time: Time = None,
+    time: TimeOption = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
 ) -> VerbAnswer:

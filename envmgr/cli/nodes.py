@@ -10,15 +10,15 @@ import typer
 
 from envmgr.cli.options import (
     AuditFormat,
-    Deadline,
+    DeadlineOption,
     DryRun,
     Format,
     FormatOption,
-    Nodes,
-    Output,
+    NodesOption,
+    OutputOption,
     SiteOption,
     SomeEntries,
-    Via,
+    ViaOption,
     plain_file,
 )
 from envmgr.cli.run import VerbAnswer, answer_with, open_context, verb
@@ -39,7 +39,7 @@ def test(
     user: Annotated[
         str | None, typer.Option(help="Run tests on nodes as this user, never as root.", metavar="NAME")
     ] = None,
-    deadline: Deadline = None,
+    deadline: DeadlineOption = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
 ) -> VerbAnswer:
@@ -77,8 +77,8 @@ def verify(
     nodes: Annotated[
         str | None, typer.Option(help="Verify on these nodes, through their mount: c[1-3], @gpu.", metavar="SET")
     ] = None,
-    via: Via = None,
-    deadline: Deadline = None,
+    via: ViaOption = None,
+    deadline: DeadlineOption = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Repair what differs: installs in their place, a generation as a new one.")
     ] = False,
@@ -193,11 +193,11 @@ def audit(
 
 @verb
 def adopt(
-    nodes: Nodes = None,
-    via: Via = None,
+    nodes: NodesOption = None,
+    via: ViaOption = None,
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Ordinary user whose modules are looked at.")] = None,
     name: Annotated[str, typer.Option(help="The cluster's name.")] = "cluster",
-    output: Output = None,
+    output: OutputOption = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
 ) -> VerbAnswer:
@@ -228,7 +228,7 @@ def node_setup(
         Path | None,
         typer.Option(help="Write plain files to this folder, for Ansible and similar tools.", metavar="DIR"),
     ] = None,
-    via: Via = None,
+    via: ViaOption = None,
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,

@@ -46,19 +46,23 @@ AllowNetwork = Annotated[
 All = Annotated[bool, typer.Option("--all", help="Every entry of the catalog.")]
 
 OneWay = Literal["ssh", "slurm"]
-Nodes = Annotated[
+NodesOption = Annotated[
     str | None, typer.Option("--nodes", help="Node set, such as c[1-3] or @gpu; all groups by default.", metavar="SET")
 ]
-Via = Annotated[OneWay | None, typer.Option("--via", help="Reach nodes by ssh or Slurm; by default as the site says.")]
-Deadline = Annotated[float | None, typer.Option("--deadline", min=1, help="Seconds that all nodes together may take.")]
-Output = Annotated[
+ViaOption = Annotated[
+    OneWay | None, typer.Option("--via", help="Reach nodes by ssh or Slurm; by default as the site says.")
+]
+DeadlineOption = Annotated[
+    float | None, typer.Option("--deadline", min=1, help="Seconds that all nodes together may take.")
+]
+OutputOption = Annotated[
     Path | None,
     typer.Option(
         "--output", "-o", metavar="FILE", help="Write to this file in one step; stdout by default.", callback=plain_file
     ),
 ]
-Partition = Annotated[str | None, typer.Option("--partition", help="Slurm partition.", metavar="NAME")]
-Account = Annotated[str | None, typer.Option("--account", help="Slurm account.", metavar="NAME")]
-Time = Annotated[
+PartitionOption = Annotated[str | None, typer.Option("--partition", help="Slurm partition.", metavar="NAME")]
+AccountOption = Annotated[str | None, typer.Option("--account", help="Slurm account.", metavar="NAME")]
+TimeOption = Annotated[
     str | None, typer.Option("--time", help="Time limit of a job, as Slurm writes it: 90, 4:00:00, 2-0.", metavar="T")
 ]

@@ -6,7 +6,17 @@ from typing import Annotated
 
 import typer
 
-from envmgr.cli.options import Account, DryRun, Format, FormatOption, Output, Partition, SiteOption, SomeEntries, Time
+from envmgr.cli.options import (
+    AccountOption,
+    DryRun,
+    Format,
+    FormatOption,
+    OutputOption,
+    PartitionOption,
+    SiteOption,
+    SomeEntries,
+    TimeOption,
+)
 from envmgr.cli.run import VerbAnswer, answer_with, open_context, verb
 
 
@@ -25,10 +35,10 @@ def job(
         ),
     ] = None,
     cpus: Annotated[int | None, typer.Option("--cpus", min=1, metavar="C", help="Cores of each process.")] = None,
-    time: Time = None,
-    partition: Partition = None,
-    account: Account = None,
-    output: Output = None,
+    time: TimeOption = None,
+    partition: PartitionOption = None,
+    account: AccountOption = None,
+    output: OutputOption = None,
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
@@ -63,7 +73,7 @@ def job(
 def export(
     to: Annotated[str, typer.Option("--to", help="The tool, such as reframe.", metavar="TOOL")],
     entries: SomeEntries = None,
-    output: Output = None,
+    output: OutputOption = None,
     system: Annotated[
         str | None, typer.Option(help="The cluster's name in the file; by default the site's name.", metavar="NAME")
     ] = None,

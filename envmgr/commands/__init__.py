@@ -28,6 +28,7 @@ from envmgr.wording import did_you_mean
 
 if TYPE_CHECKING:
     from envmgr.modules.lmod import Lmod
+    from envmgr.probe.model import Way
     from envmgr.publish.signature import Signer
 
 
@@ -51,6 +52,10 @@ class Context:
         from envmgr.publish.signature import KeySigner
 
         return KeySigner(self.site.signing, self.runner)
+
+    def way(self, asked: Way | None = None) -> Way:
+        """Return how nodes are reached: as `asked`, else as the site says, by ssh where it says both."""
+        return asked or ("slurm" if self.site.transport.via == "slurm" else "ssh")
 
     @property
     def prefix(self) -> Prefix:

@@ -135,7 +135,7 @@ def _ask_nodes(ctx: Context, asked: UsesFound) -> None:
             site=ctx.site,
             runner=ctx.runner,
             on_reply=take,
-            via="slurm" if ctx.site.transport.via == "slurm" else "ssh",
+            via=ctx.way(),
         )
     for node in todo:  # in their order, whoever answered first
         _take_reply(asked, replies[node])

@@ -163,8 +163,6 @@ def _ask(
     names = resolve_nodes(expression, ctx.site, ctx.runner)
     answers: dict[str, str] = {}
     failures: list[_Failure] = []
-    if via is None:
-        via = "slurm" if ctx.site.transport.via == "slurm" else "ssh"
     with ctx.reporter.stage("nodes", total=len(names)) as stage:
 
         def on_reply(reply: Reply) -> None:
@@ -174,7 +172,7 @@ def _ask(
                 failures.append(_Failure(reply.node, reply.status, reply.reason))
             stage.update(len(answers) + len(failures), detail=reply.node)
 
-        ask_nodes(names, script, site=ctx.site, via=via, runner=ctx.runner, on_reply=on_reply)
+        ask_nodes(names, script, site=ctx.site, via=ctx.way(via), runner=ctx.runner, on_reply=on_reply)
     return answers, failures
 
 

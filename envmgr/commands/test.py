@@ -97,7 +97,7 @@ def run_tests_on_nodes(
     began = time.monotonic()
     if count is not None and via == "ssh":
         raise InputError("test-count", "-N is the size of a Slurm job", context="--via ssh", hint="`--via slurm`")
-    way: Way = via or ("slurm" if ctx.site.transport.via == "slurm" or count is not None else "ssh")
+    way = ctx.way("slurm" if count is not None else via)
     account = choose_account(ctx.site, way, user)
     chosen_nodes = resolve_nodes(nodes, ctx.site, ctx.runner)
     look_at_prefix(ctx.site, ctx.runner)

@@ -13,7 +13,6 @@ from envmgr.commands.verify import PrefixLook, VerifyNodes, VerifyResult, Verify
 from envmgr.finding import Finding
 from envmgr.modules.pip_shim import FOLDER as SHIMS
 from envmgr.nodes import fold, resolve_nodes
-from envmgr.probe.model import Way
 from envmgr.publish.flips import known_current
 from envmgr.publish.record import RECORD, GenerationRecord
 from envmgr.store.manifest import read_manifest
@@ -34,8 +33,7 @@ def verify_on_nodes(ctx: Context, what: VerifyWhat, asked: VerifyNodes) -> Verif
     nodes = resolve_nodes(asked.nodes, ctx.site, ctx.runner)
     seen = look(ctx, what)
     places, owners = _places(ctx, seen)
-    way: Way = asked.via or ("slurm" if ctx.site.transport.via == "slurm" else "ssh")
-    hashing = HashOnNodes(ctx.site, ctx.runner, ctx.reporter, way, asked.deadline or _SECONDS)
+    hashing = HashOnNodes(ctx.site, ctx.runner, ctx.reporter, ctx.way(asked.via), asked.deadline or _SECONDS)
     faults = _without_followers(ctx, hashing.ask(nodes, [*places.values()]), owners)
     faults += _currents(ctx, hashing.currents)
     result = seen.result()

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from envmgr.cli import VerbAnswer, answer_with
 from envmgr.cli.options import (
     AccountOption,
     All,
@@ -20,7 +21,7 @@ from envmgr.cli.options import (
     SomeEntries,
     TimeOption,
 )
-from envmgr.cli.run import VerbAnswer, answer_with, open_context, open_job, verb
+from envmgr.cli.run import open_context, open_job, verb
 from envmgr.errors import InputError
 
 _PLACE = "NAME=URL-OR-FOLDER"

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from envmgr.cli import VerbAnswer, answer_with
 from envmgr.cli.options import DryRun, Format, FormatOption, SiteOption, SomeEntries
-from envmgr.cli.run import VerbAnswer, answer_with, open_context, verb
+from envmgr.cli.run import open_context, verb
 
 
 @verb

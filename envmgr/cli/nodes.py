@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from envmgr.cli import VerbAnswer, answer_with
 from envmgr.cli.options import (
     AuditFormat,
     DeadlineOption,
@@ -21,7 +22,7 @@ from envmgr.cli.options import (
     ViaOption,
     plain_file,
 )
-from envmgr.cli.run import VerbAnswer, answer_with, open_context, verb
+from envmgr.cli.run import open_context, verb
 from envmgr.errors import InputError
 
 

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from envmgr.cli import VerbAnswer, answer_with
 from envmgr.cli.options import DryRun, Entries, Format, FormatOption, SiteOption, SomeEntries
-from envmgr.cli.run import VerbAnswer, answer_with, become_build_user, open_context, verb
+from envmgr.cli.run import become_build_user, open_context, verb
 
 
 @verb

@@ -19,7 +19,7 @@ from envmgr.system.files import atomic_write
 from envmgr.wording import for_terminal, masked
 
 if TYPE_CHECKING:
-    from envmgr.cli.run import VerbAnswer
+    from envmgr.cli import VerbAnswer
 
 
 def write_report(answer: VerbAnswer | EnvmgrError, fmt: str, report: Path | None) -> None:

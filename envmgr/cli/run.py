@@ -13,35 +13,23 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NoReturn, ParamSpec
 
 import typer
 
 from envmgr import __version__
+from envmgr.cli import VerbAnswer
 from envmgr.cli.options import Format
 from envmgr.errors import Bug, EnvmgrError, Interrupted
 
 if TYPE_CHECKING:
     from envmgr.catalog.site import Site
     from envmgr.commands import Context
-    from envmgr.report import Reporter, Result
+    from envmgr.report import Reporter
     from envmgr.system.run import Runner
 
-    _R = TypeVar("_R", bound="Result")
 
 _P = ParamSpec("_P")
-
-
-class VerbAnswer(NamedTuple):
-    """The result of a verb, and the function that prints it as text."""
-
-    result: Result
-    show: Callable[[], None]
-
-
-def answer_with(result: _R, show: Callable[[_R], None]) -> VerbAnswer:
-    """Return the answer that `show`, a function for results of this type, prints."""
-    return VerbAnswer(result, functools.partial(show, result))
 
 
 def verb(function: Callable[_P, VerbAnswer]) -> Callable[_P, None]:

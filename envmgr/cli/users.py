@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from envmgr.cli import VerbAnswer, answer_with
 from envmgr.cli.options import (
     AccountOption,
     DryRun,
@@ -17,7 +18,7 @@ from envmgr.cli.options import (
     SomeEntries,
     TimeOption,
 )
-from envmgr.cli.run import VerbAnswer, answer_with, open_context, verb
+from envmgr.cli.run import open_context, verb
 
 
 @verb

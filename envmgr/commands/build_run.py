@@ -14,7 +14,6 @@ from envmgr.builds.install import Ensured, can_write, ensure_install, require_sp
 from envmgr.builds.leftovers import clean_leftovers
 from envmgr.builds.schedule import Outcome, Work, make_all, raise_first
 from envmgr.commands import Context, logged
-from envmgr.commands.build import BuildResult
 from envmgr.commands.keep_going import Losses
 from envmgr.commands.publish import publish_wanted
 from envmgr.commands.resolved import ResolvedEntry
@@ -32,19 +31,31 @@ if TYPE_CHECKING:
     from envmgr.nodes import JobOptions
 
 
+@dataclass(frozen=True, slots=True)
+class BuildRun:
+    """The work that was done, in the fields of `BuildResult`."""
+
+    built: tuple[str, ...]
+    trees: dict[str, str]
+    log: str
+    jobs: tuple[BuildJob, ...]
+    parent: int | None
+    generation: int | None = None
+    tests: tuple[SmokeOutcome, ...] = ()
+
+
 def run_build(
     ctx: Context,
     wanted: Sequence[ResolvedEntry],
     plan: BuildPlan,
     losses: Losses,
-    result: BuildResult,
     *,
     reason: str,
     publish: bool,
     jobs: int,
     slurm: JobOptions | None,
-) -> BuildResult:
-    """Make what is missing of `wanted`, and publish what `plan` says; returns `result` with what was done.
+) -> BuildRun:
+    """Make what is missing of `wanted`, and publish what `plan` says.
 
     `reason` is the generation's. The rest is as in `build_entries`.
 
@@ -58,7 +69,7 @@ def run_build(
             with losses.of(item.entry):
                 for lock, _ in _to_make(item):
                     lock.may_build()
-    wanted = losses.without(wanted)
+    wanted = _not_lost(wanted, losses)
     can_write(ctx.site, [lock.backend for item in wanted for lock, _ in _to_make(item)])
     uses = {each.install.relative for item in wanted for each in item.items}
     with logged(ctx, "build") as (inner, log), holding(ctx.prefix, uses, ctx.runner, inner.reporter):
@@ -73,13 +84,13 @@ def run_build(
                     inner.reporter.say(f"{lock.entry}: {note}")
                 with losses.of(item.entry):
                     lock.prepare(missing_items, ctx.site, ctx.runner, inner.reporter, elsewhere=slurm)
-        wanted = losses.without(wanted)
+        wanted = _not_lost(wanted, losses)
         ensured, made, sent = _ensure_all(inner, wanted, jobs, slurm, losses, publish=publish)
-        wanted = losses.without(wanted)
+        wanted = _not_lost(wanted, losses)
         written = Written(installs=tuple(made))
         built = tuple(name for name, e in ensured.items() if e.built)
         trees = {name: e.tree for name, e in ensured.items()}
-        result = replace(result, built=built, trees=trees, log=str(log), jobs=sent)
+        result = BuildRun(built, trees, str(log), sent, plan.current)
         if publish:
             facts = {name: e.facts for name, e in ensured.items()}
             rest = _Rest(inner, plan, facts, made, reason, slurm, losses)
@@ -144,7 +155,17 @@ class _Rest:
             if str(item.entry) in failed:
                 with self.losses.of(item.entry):
                     raise error
-        return self.losses.without(wanted)
+        return _not_lost(wanted, self.losses)
+
+
+def _not_lost(wanted: Sequence[ResolvedEntry], losses: Losses) -> list[ResolvedEntry]:
+    """Return the entries of `wanted`, which has dependencies first, that are not lost."""
+    return [
+        item
+        for item in wanted
+        if str(item.entry) not in (*losses.failed, *losses.left)
+        and not losses.stand_on_lost(item.entry, item.recipe.depends)
+    ]
 
 
 def _sweep(ctx: Context) -> None:

@@ -4,14 +4,10 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from envmgr.errors import EnvmgrError, Interrupted, Written, failed_ones
-
-if TYPE_CHECKING:
-    from envmgr.commands.resolved import ResolvedEntry
 
 
 class Losses:
@@ -44,15 +40,6 @@ class Losses:
         if lost and str(entry) not in (*self.failed, *self.left):
             self.left.append(str(entry))
         return lost
-
-    def without(self, wanted: Sequence[ResolvedEntry]) -> list[ResolvedEntry]:
-        """Return the entries of `wanted`, which has dependencies first, that are not lost."""
-        return [
-            item
-            for item in wanted
-            if str(item.entry) not in (*self.failed, *self.left)
-            and not self.stand_on_lost(item.entry, item.recipe.depends)
-        ]
 
     def raise_first(self, written: Written) -> None:
         """Raise the first error, if there is one, with what else happened."""

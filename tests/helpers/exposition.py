@@ -7,8 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from envmgr.cli import report_file
-from envmgr.cli.run import VerbAnswer, answer_with
+from envmgr.cli import VerbAnswer, answer_with, report_file
 from envmgr.cli.text.audit import show_audit, show_explain
 from envmgr.commands.audit import Asked, AuditResult, ExplainResult
 from envmgr.errors import EnvmgrError

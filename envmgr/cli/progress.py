@@ -62,16 +62,16 @@ class _PlainStage:
     def __init__(self, reporter: PlainReporter, label: str, total: int | None, unit: str) -> None:
         self._reporter, self._label, self._total, self._unit = reporter, label, total, unit
         self._done = 0
-        self._told = time.monotonic()
+        self._said_at = time.monotonic()
         self._last = ""
 
     def update(self, done: int, *, total: int | None = None, detail: str = "") -> None:
         self._done = done
         self._total = total or self._total
-        if (since := time.monotonic() - self._told) >= _EVERY:
+        if (since := time.monotonic() - self._said_at) >= _EVERY:
             text = f"{self._label}: {_how_far(done, self._total, self._unit)} {detail}".rstrip()
             if text != self._last or since >= _SAME:
-                self._told, self._last = time.monotonic(), text
+                self._said_at, self._last = time.monotonic(), text
                 self._reporter.say(text)
 
     def text(self) -> str:

@@ -199,8 +199,8 @@ def _answer(work: Callable[[], VerbAnswer]) -> VerbAnswer | EnvmgrError:
     except Exception as error:  # noqa: BLE001 - the one exit point for bugs
         from envmgr.system.files import disk_error
 
-        if isinstance(error, OSError) and (told := disk_error(error, str(error.filename or "a file"))):
-            return told
+        if isinstance(error, OSError) and (explained := disk_error(error, str(error.filename or "a file"))):
+            return explained
         import traceback
 
         from envmgr.wording import for_terminal
@@ -213,7 +213,7 @@ def _answer(work: Callable[[], VerbAnswer]) -> VerbAnswer | EnvmgrError:
 def _show(answer: VerbAnswer | EnvmgrError, fmt: str, report: Path | None) -> None:
     from envmgr.cli.render import print_error, print_json, to_data
 
-    if isinstance(answer, EnvmgrError) and answer.reference == "output-failed":  # it cannot be told there
+    if isinstance(answer, EnvmgrError) and answer.reference == "output-failed":  # it cannot be written there
         print_error(answer, "table")
     elif report is not None or fmt not in {"table", "json"}:
         from envmgr.cli.report_file import write_report

@@ -92,12 +92,12 @@ def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
         _name_log(error, error, reporter)
         raise
     except OSError as error:
-        told = disk_error(error, str(error.filename or "a file"))
-        if told is None:
+        explained = disk_error(error, str(error.filename or "a file"))
+        if explained is None:
             reporter.log("".join(traceback.format_exception(error)))
             raise
-        _name_log(told, error, reporter)
-        raise told from error
+        _name_log(explained, error, reporter)
+        raise explained from error
     except KeyboardInterrupt:
         reporter.log("stopped by a signal")
         raise Interrupted(log=str(path) if path.exists() else "") from None
@@ -108,12 +108,12 @@ def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
         reporter.close()
 
 
-def _name_log(told: EnvmgrError, error: Exception, reporter: LoggedReporter) -> None:
-    reporter.log(told.render())
+def _name_log(explained: EnvmgrError, error: Exception, reporter: LoggedReporter) -> None:
+    reporter.log(explained.render())
     reporter.log("".join(traceback.format_exception(error)))
     with suppress(OSError):
-        if not told.log and reporter.path.exists() and reporter.path.stat().st_size:
-            told.log = str(reporter.path)
+        if not explained.log and reporter.path.exists() and reporter.path.stat().st_size:
+            explained.log = str(reporter.path)
 
 
 def require_current_if_ever(ctx: Context) -> None:

@@ -150,10 +150,10 @@ def propose(ctx: Context, evidence: Evidence, name: str) -> dict[str, Any]:
     return fields
 
 
-def site_text(fields: Mapping[str, Any], told: str) -> str:
+def site_text(fields: Mapping[str, Any], source: str) -> str:
     date = time.strftime("%Y-%m-%d", time.gmtime())
     head = [
-        f"# By `envmgr adopt` on {date}, from {told}. `envmgr site check` explains each field.",
+        f"# By `envmgr adopt` on {date}, from {source}. `envmgr site check` explains each field.",
         "# Nothing is in the prefix before the first `envmgr build`: it has to be a shared folder, the same on every node.",
     ]
     return "\n".join(head) + "\n" + dump_yaml(dict(fields), width=120)

@@ -118,10 +118,8 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
     findings += _check_depending(look, found, recipes)
     findings += _check_together(recipes)
     findings += _check_families(ctx, look, found, recipes, locks)
-    told = (
-        replace(each, found=one_line(each.found, _LONGEST), hint=one_line(each.hint, _LONGEST)) for each in findings
-    )
-    return CheckResult(len(found), tuple(told), tuple(accepted))
+    cut = (replace(each, found=one_line(each.found, _LONGEST), hint=one_line(each.hint, _LONGEST)) for each in findings)
+    return CheckResult(len(found), tuple(cut), tuple(accepted))
 
 
 def _check_entry(
@@ -252,7 +250,7 @@ def _check_depending(look: _Look, found: Sequence[CatalogEntry], recipes: Mappin
         name = waiting.pop()
         if name not in depends:
             depends[name] = ()
-            with suppress(Exception):  # told where it is checked
+            with suppress(Exception):  # reported where it is checked
                 depends[name] = (recipes.get(name) or look.find(name).recipe()).depends
             waiting += depends[name]
     places = {str(each.entry): each.recipe_path for each in found}
@@ -316,7 +314,7 @@ def _check_families(
         if name in seen:
             continue
         seen.add(name)
-        with suppress(Exception):  # what is wrong with a recipe or a lock is told where that is checked
+        with suppress(Exception):  # what is wrong with a recipe or a lock is reported where that is checked
             each = look.find(name)
             recipe = recipes.get(name) or each.recipe()
             members[name] = Member(recipe.named_families, False, recipe.depends)
@@ -327,7 +325,7 @@ def _check_families(
     for name in too_many_below({name: member.depends for name, member in members.items()}):
         del members[name]
     places = {str(each.entry): str(each.recipe_path) for each in found}
-    return [_told(clash, places[clash.entry]) for clash in find_clashes(members) if clash.entry in places]
+    return [_clash_finding(clash, places[clash.entry]) for clash in find_clashes(members) if clash.entry in places]
 
 
 def _brings_python(ctx: Context, lock: LoadedLock) -> bool:
@@ -340,7 +338,7 @@ def _brings_python(ctx: Context, lock: LoadedLock) -> bool:
     return install.exists() and install.has_python()
 
 
-def _told(clash: Clash, where: str) -> Finding:
+def _clash_finding(clash: Clash, where: str) -> Finding:
     others = [each for each in clash.members if each != clash.entry]
     named, verb = " and ".join(others), "is" if len(others) == 1 else "are"
     if not clash.certain:

@@ -181,8 +181,8 @@ def _ask_slurm(ctx: Context, asked: UsesFound, keep_days: float, *, slurm: bool)
         if job.submitted is None:
             asked.unknown.append(f"{job}: Slurm does not tell when it was submitted")
         else:
-            told = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(job.submitted))
-            asked.since.append((job.submitted - keep_days * 86400 - _SKEW, f"{job}, submitted {told}"))
+            since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(job.submitted))
+            asked.since.append((job.submitted - keep_days * 86400 - _SKEW, f"{job}, submitted {since}"))
 
 
 def _me() -> str:

@@ -138,7 +138,7 @@ def _excluded(ctx: Context, specs: Mapping[str, ModuleSpec]) -> str:
     """Return Slurm's names of nodes that cannot run the entry, as far as an audit has seen; report them."""
     try:
         seen = read_node_facts(ctx.prefix)
-    except EnvmgrError:  # the next audit writes it anew
+    except EnvmgrError:  # the next audit writes it again
         return ""
     reasons = {
         node: why

@@ -139,9 +139,9 @@ def _states(ctx: Context, entries: Sequence[CatalogEntry], current: GenerationRe
     ]
     plan, _ = plan_for(ctx, published)
     outdated = {str(s.candidate.entry) for s in plan.steps if s.publish != "unchanged"}
-    anew = {str(s.candidate.entry) for s in plan.steps if s.publish == "module" and s.build == "reuse"}
+    rewritten = {str(s.candidate.entry) for s in plan.steps if s.publish == "module" and s.build == "reuse"}
     states = [_state(found, loaded[str(found.entry)], current, outdated) for found in entries]
-    states = [replace(s, notes=(*s.notes, _MODULE_ALONE)) if s.entry in anew else s for s in states]
+    states = [replace(s, notes=(*s.notes, _MODULE_ALONE)) if s.entry in rewritten else s for s in states]
     return [replace(s, notes=(*s.notes, *_gone(ctx, s.entry, current))) for s in states]
 
 
@@ -173,7 +173,7 @@ def _state(
         notes = _notes(found.recipe(shells=False))
         description = found.software().description.strip().splitlines()[0]
     except EnvmgrError:
-        pass  # told by the note below
+        pass  # the note below says it
     if loaded.reference != "lock-missing" or published:
         notes.append(loaded.message)
     return EntryState(name, state_of(published, True, False, locked=False), description, tuple(notes), found.shipped)

@@ -128,7 +128,7 @@ def _require_known_channels(places: Mapping[str, str], found: Sequence[CatalogEn
     """
     known: set[str] = set()
     for entry in found:
-        with suppress(EnvmgrError), reading_entry(entry.entry):  # told with its entry
+        with suppress(EnvmgrError), reading_entry(entry.entry):  # reported with its entry
             recipe = entry.recipe()
             known |= {*get_backend(recipe.backend).channels(recipe, site)}
     if unknown := sorted(set(places) - known):

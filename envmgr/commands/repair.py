@@ -239,7 +239,7 @@ def _old_to_make(ctx: Context, seen: PrefixLook, current: int | None) -> Iterato
 
     It must be known what each holds, and no other sound generation may hold the same.
     """
-    records, told, owners = read_records(ctx.prefix)[0], told_records(ctx.prefix), trusted_owners(ctx)
+    records, recorded, owners = read_records(ctx.prefix)[0], told_records(ctx.prefix), trusted_owners(ctx)
     taken: list[Mapping[str, PublishedEntry]] = []
     for number, looked in sorted(seen.generations.items(), reverse=True):
         own = {fault.path.split("/", 2)[-1] for fault in looked.faults}
@@ -247,7 +247,7 @@ def _old_to_make(ctx: Context, seen: PrefixLook, current: int | None) -> Iterato
         if number == current or not own or record is None or own & {RECORD, SPECS} or record.entries in taken:
             continue
         same = [n for n, each in records.items() if n != number and each.entries == record.entries]
-        if not any(not verify_generation(ctx.prefix, n, told, owners).faults for n in same):
+        if not any(not verify_generation(ctx.prefix, n, recorded, owners).faults for n in same):
             taken.append(record.entries)
             yield number
 

@@ -58,7 +58,7 @@ class LockInstalls:
         found = published.get(str(lock.entry))
         if found is not None and (found.path, found.lock) == (install.relative, lock.sha256):
             return True
-        with suppress(EnvmgrError):  # a damaged manifest is told where it is needed
+        with suppress(EnvmgrError):  # a damaged manifest is reported where it matters
             return bool(read_manifest(install.manifest).provenance.get("lock_sha256") == lock.sha256)
         return False
 

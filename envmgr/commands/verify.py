@@ -128,8 +128,8 @@ class PrefixLook:
             of = self.users.get(path, ())
             where = ", ".join(of) or path
             for line in lines:
-                told = line if not of or path == self.own.get(of[0]) else f"{path}: {line}"
-                yield Finding("install", "error", where, told, hint=_hint(path, of, self.in_place.get(path)))
+                text = line if not of or path == self.own.get(of[0]) else f"{path}: {line}"
+                yield Finding("install", "error", where, text, hint=_hint(path, of, self.in_place.get(path)))
 
     def result(self) -> VerifyResult:
         unseen = [line for looked in self.generations.values() for line in looked.unseen]
@@ -221,12 +221,12 @@ def _look(ctx: Context, what: VerifyWhat) -> PrefixLook:
     prefix = ctx.prefix
     numbers = _numbers(ctx, what)
     owners = trusted_owners(ctx)
-    told = told_records(prefix)
+    recorded = told_records(prefix)
     looked = {}
     with ctx.reporter.stage("generations", total=len(numbers), unit="generations") as stage:
         for count, number in enumerate(numbers, 1):
             ctx.runner.raise_if_cancelled()
-            looked[number] = verify_generation(prefix, number, told, owners)
+            looked[number] = verify_generation(prefix, number, recorded, owners)
             stage.update(count)
     users, own, lost = _users(looked, what)
     entries = sorted({name for names in users.values() for name in names})
@@ -257,7 +257,7 @@ def _look(ctx: Context, what: VerifyWhat) -> PrefixLook:
         known_current(prefix),
         in_place,
         _look_at_flip(ctx),
-        _way_back(prefix, faults, looked, told, owners),
+        _way_back(prefix, faults, looked, recorded, owners),
         lost_lines(prefix),
         {path: each.made_at for path, each in seen.items() if each.made_at},
     )
@@ -267,7 +267,7 @@ def _way_back(
     prefix: Prefix,
     faults: Sequence[Fault],
     looked: Mapping[int, LookedAt],
-    told: Mapping[int, str],
+    recorded: Mapping[int, str],
     owners: frozenset[int] | None,
 ) -> str:
     """Return what makes `current` right, or leads away from a generation that cannot be read; empty where both are
@@ -276,7 +276,7 @@ def _way_back(
     number = known_current(prefix)
     if not faults and (number is None or number not in looked or looked[number].record is not None):
         return ""
-    whole, last = newest_whole(prefix, told, owners), last_current(prefix)
+    whole, last = newest_whole(prefix, recorded, owners), last_current(prefix)
     sound = last is not None and (last == whole or (last in looked and not looked[last].faults))
     if faults and sound and not is_in_the_way(prefix):
         return _CURRENT

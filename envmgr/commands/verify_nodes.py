@@ -135,14 +135,14 @@ def _folded(ctx: Context, faults: list[NodeFault], seen: PrefixLook, owners: Map
             findings.append(Finding("node", "error", fold(of), found, nodes=fold(of), hint=_UNKNOWN))
         elif path in owners:
             where = ", ".join(seen.users.get(owners[path], ())) or owners[path]
-            told = found.removeprefix(".: ")
-            findings.append(Finding("install", "error", where, f"{path}: {told}", nodes=fold(of), hint=_HINT))
+            text = found.removeprefix(".: ")
+            findings.append(Finding("install", "error", where, f"{path}: {text}", nodes=fold(of), hint=_HINT))
         elif path == "current":
             findings.append(Finding("current", "error", path, found, nodes=fold(of), hint=_HINT))
         else:
             place, _, rest = found.partition(": ")
-            where, told = (f"{path}/{place}", rest) if rest else (path, found)
-            findings.append(Finding("generation", "error", where, told, nodes=fold(of), hint=_HINT))
+            where, text = (f"{path}/{place}", rest) if rest else (path, found)
+            findings.append(Finding("generation", "error", where, text, nodes=fold(of), hint=_HINT))
     return findings
 
 

@@ -166,8 +166,8 @@ def export_entries(
     text = exporter.cluster_text(cluster)
     if output is not None and not dry_run:
         atomic_write(output, text)
-    told = tuple(ExportedPart(part.name, part.folded, part.entries) for part in parts)
-    return ExportResult(to, cluster.name, current.number, tuple(chosen), told, output, dry_run, text)
+    shown = tuple(ExportedPart(part.name, part.folded, part.entries) for part in parts)
+    return ExportResult(to, cluster.name, current.number, tuple(chosen), shown, output, dry_run, text)
 
 
 def _published(name: str, spec: ModuleSpec) -> ExportedEntry:

@@ -109,8 +109,8 @@ def collect_garbage(
             "gc-keeps-no-days",
             "policies.keep_days is 0, and the site names nodes",
             context="a shell or a job that cannot be seen on them would lose its modules",
-            hint="`keep_days` longer than the longest session; or `envmgr gc --now`, which removes what nobody was seen "
-            "to use",
+            hint="`keep_days` longer than the longest session; or `envmgr gc --now`, which removes what nobody "
+            "was seen to use",
         )
     if not dry_run and (os.geteuid() != 0 or not prefix.root.is_dir()):
         settle()

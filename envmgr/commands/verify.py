@@ -154,8 +154,8 @@ _HISTORY = "`envmgr verify --repair` writes it again, from the flips; what they 
 _NEVER = "a generation never changes: find the cause"
 _GENERATION = f"{_NEVER}; `envmgr verify --repair` publishes the same entries as a new generation"
 _OLD = (
-    f"{_NEVER}; for a rollback choose another one: `envmgr verify --repair --generation {{number}}` makes one with the same "
-    "entries, where there is none, until `envmgr gc` removes this one"
+    f"{_NEVER}; for a rollback choose another one: `envmgr verify --repair --generation {{number}}` makes one with the "
+    "same entries, where there is none, until `envmgr gc` removes this one"
 )
 _OLD_LOST = (
     f"{_NEVER}; what it held is not known: for a rollback choose another one, until `envmgr gc` removes this one"

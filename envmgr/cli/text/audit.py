@@ -80,7 +80,8 @@ def _summary(result: AuditResult) -> str:
         return _alone(result, len(everywhere), notes)
     generation = f"generation {result.generation}{notes}"
     if len(everywhere) < result.count:  # the others are busy, or asleep
-        return f"{len(everywhere)} of {result.count} nodes answered in every way, and resolve the same modules: {generation}"
+        answered = f"{len(everywhere)} of {result.count} nodes answered in every way"
+        return f"{answered}, and resolve the same modules: {generation}"
     if result.count == 1:
         return f"{result.nodes} resolves the published modules: {generation}"
     return f"all {result.count} nodes resolve the same modules: {generation}"

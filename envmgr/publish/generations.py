@@ -10,7 +10,7 @@ from pathlib import Path
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import Lmod
-from envmgr.modules.render import templates_digest
+from envmgr.modules.render import render_digest, templates_digest
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish.flipfile import OvertakenError
@@ -30,7 +30,7 @@ from envmgr.publish.trust import accepting, find_replay, gaps, require_not_repla
 from envmgr.report import Reporter
 from envmgr.store.jobtable import is_staged, remove_dead_holds
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import canonical_json, explain_os_error, sha256_bytes
+from envmgr.system.files import explain_os_error
 from envmgr.system.locks import file_lock
 from envmgr.system.openat import change
 from envmgr.system.pulse import renew_listing
@@ -89,7 +89,8 @@ def publish(
         EnvmgrError: whatever staging or `check` raises; `current` is then untouched, and the number stays taken.
     """
     prefix, policies = Prefix(site.prefix), ModulePolicies.from_site(site)
-    work = Work(change, prefix, policies, render_digest(templates, policies), templates, lmod, runner, reporter, signer)
+    digest = render_digest(templates_digest(templates), policies)
+    work = Work(change, prefix, policies, digest, templates, lmod, runner, reporter, signer)
     passed: set[str] = set()
     with ExitStack() as staged_now:
         parent, staged = staged_now.enter_context(staging(work))
@@ -233,13 +234,6 @@ def repair_history(prefix: Prefix, runner: Runner, reporter: Reporter, *, signer
         require_not_replayed(prefix, signer)
         if lost_lines(prefix):
             write_history_again(prefix, reporter, signer)
-
-
-def render_digest(templates: Path, policies: ModulePolicies) -> str:
-    """What besides the entries decides the text of every module."""
-    return sha256_bytes(
-        canonical_json({"schema": 1, "templates": templates_digest(templates), "policies": policies.model_dump()})
-    )
 
 
 def remove_generations(numbers: list[int], prefix: Prefix) -> None:

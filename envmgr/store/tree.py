@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -117,6 +116,8 @@ def _in_batches(
     batches = [found[at : at + _BATCH] for at in range(0, len(found), _BATCH)]
     if len(batches) < 2 or workers < 2:
         return [one(*item) for item in found]
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(workers) as pool:  # hashing leaves the interpreter lock
         return [path for batch in pool.map(lambda batch: [one(*item) for item in batch], batches) for path in batch]
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
@@ -16,6 +15,9 @@ from envmgr.catalog.lock_rules import UNANSWERED, LockFault, closure_of, unanswe
 from envmgr.wheels.locked import Distribution
 from envmgr.wheels.requirements import MOST_ROWS, Question, read_requirement
 from envmgr.wheels.target import target_environment
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]{0,200})")
 _MOST_STEPS = 2_000_000  # some seconds; the longest locks that people make take a quarter of it

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-
-from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
-from packaging.requirements import InvalidRequirement, Requirement
+from typing import TYPE_CHECKING
 
 from envmgr.system.models import FrozenModel
 from envmgr.wheels.target import marker_holds
 from envmgr.wording import one_line
+
+if TYPE_CHECKING:  # a parser, which is slow to import: a lock is read without it
+    from packaging.markers import Marker
+    from packaging.requirements import Requirement
 
 MOST_ROWS = 5_000  # requirements of one file, or of one package
 _LONGEST = 2_000  # characters of one; the longest that were seen have some 300
@@ -52,6 +54,8 @@ class Question(FrozenModel):
 
 def read_requirement(row: str) -> Requirement:
     """Return one requirement that an index can answer. Raise ValueError for everything else, with reason and way out."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
     shown = one_line(row, 60)
     if len(row) > _LONGEST:
         raise ValueError(f"`{shown}`: a requirement has {_LONGEST} characters at most")
@@ -79,6 +83,8 @@ def read_requirement(row: str) -> Requirement:
 
 def _fault_in_marker(marker: Marker) -> str:
     """Return why it cannot be evaluated, on any platform and for any extra; empty if it can."""
+    from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
+
     try:
         marker_holds(marker, "3.11.0", "x86_64-manylinux_2_28")
     except (UndefinedEnvironmentName, KeyError) as error:  # KeyError: older versions of packaging

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import cast
-
-from packaging.markers import Environment, Marker, default_environment
-from packaging.tags import Tag
-from packaging.utils import parse_wheel_filename
+from typing import TYPE_CHECKING, cast
 
 from envmgr.wheels.locked import LockedWheel
+
+if TYPE_CHECKING:  # slow to import: a lock is read without them
+    from packaging.markers import Environment, Marker
+    from packaging.tags import Tag
 
 # Source: PEP 600, and PEP 513, 571, 599 for the names before it.
 _OLD_NAMES = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
@@ -40,6 +40,8 @@ def target_tags(python: str, platform: str) -> list[Tag]:
 
 def glibc_of(wheels: Iterable[LockedWheel]) -> str | None:
     """Return the oldest glibc that all wheels run on: the highest of the lowest tags of each. None if they need no glibc."""
+    from packaging.utils import parse_wheel_filename
+
     old = {name: glibc for glibc, name in _OLD_NAMES.items()}
     needed: list[tuple[int, int]] = []
     for wheel in wheels:
@@ -56,6 +58,8 @@ def glibc_of(wheels: Iterable[LockedWheel]) -> str | None:
 
 def target_environment(python: str, platform: str) -> Environment:
     """Return the values of markers there. The kernel is unknown: uv leaves its values empty, too."""
+    from packaging.markers import default_environment
+
     environment = default_environment()
     environment |= {
         "python_version": ".".join(python.split(".")[:2]),

@@ -208,7 +208,7 @@ def test_terms_hold_for_what_an_entry_depends_on(workshop: Workshop) -> None:
     workshop.toy(dependencies=[("Anaconda3", "1.0")])
     workshop.locked("toy/1.0", "toy-1.0.eb")
     left_out = workshop.ok("build", "--all", "--dry-run").stderr.splitlines()[0]
-    assert left_out.startswith("left out, for want of an acknowledged licence: ")
+    assert left_out.startswith("left out, because the licence is not acknowledged: ")
     assert left_out.endswith(", toy/1.0")
     refused(workshop, "toy/1.0", "anaconda-terms")
 

@@ -174,7 +174,7 @@ def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts
         *_unmet(packages),
         *_hiding(packages),
     ]
-    glibc = glibc_of(() if lock.added is None else lock.added.wheels)
+    glibc = None if lock.added is None else glibc_of(lock.added.wheels)
     return LockFacts(cuda=cuda_of(lock, wanted), majors=majors, glibc=glibc, own=tuple(faults))
 
 

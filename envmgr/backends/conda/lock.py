@@ -6,8 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from packaging.utils import canonicalize_name
-
 from envmgr.wheels.cuda import cuda_of_wheels
 from envmgr.wheels.locked import Distribution, LockedWheel, WheelSet, describe_wheels
 from envmgr.wording import one_line
@@ -97,6 +95,8 @@ class AddedWheels(WheelSet):
 
     @property
     def by_name(self) -> dict[str, LockedWheel]:
+        from packaging.utils import canonicalize_name  # slow to import, and most locks have no wheels
+
         return {canonicalize_name(each.name): each for each in self.wheels}
 
     @property

@@ -1,4 +1,6 @@
-"""What a build does once there is something to do: make the missing installs, publish what the plan says, lose only what failed."""
+"""The work of a build that has something to do: make the missing installs, publish what the plan says, lose only what
+failed.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,10 @@ from envmgr.builds.install import Ensured, can_write, ensure_install, require_sp
 from envmgr.builds.leftovers import clean_leftovers
 from envmgr.builds.schedule import Outcome, Work, make_all, raise_first
 from envmgr.commands import Context, logged
-from envmgr.commands.losses import Losses
+from envmgr.commands.keep_going import Losses
 from envmgr.commands.publish import publish_wanted
-from envmgr.commands.wanted import Wanted
+from envmgr.commands.resolved import ResolvedEntry
 from envmgr.errors import EnvmgrError, Written, failed_ones
-from envmgr.modules.lmod import find_lmod
 from envmgr.publish.generations import PublishedChange
 from envmgr.publish.plan import BuildPlan
 from envmgr.smoke import SmokeOutcome
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """What was done, as `BuildResult` tells it."""
+class BuildRun:
+    """The work that was done, in the fields of `BuildResult`."""
 
     built: tuple[str, ...]
     trees: dict[str, str]
@@ -43,9 +44,9 @@ class Made:
     tests: tuple[SmokeOutcome, ...] = ()
 
 
-def make_wanted(
+def run_build(
     ctx: Context,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[ResolvedEntry],
     plan: BuildPlan,
     losses: Losses,
     *,
@@ -53,22 +54,22 @@ def make_wanted(
     publish: bool,
     jobs: int,
     slurm: JobOptions | None,
-) -> Made:
-    """Make what is missing of `wanted`, and publish what `plan` says; the rest is as in `build_entries`.
+) -> BuildRun:
+    """Make what is missing of `wanted`, and publish what `plan` says.
 
-    `reason` is the generation's.
+    `reason` is the generation's. The rest is as in `build_entries`.
 
     Raises:
         EnvmgrError: of what failed first, with what was written all the same.
     """
     if publish:
-        find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)  # missing: say so before the download, not after
+        ctx.find_lmod()  # missing: say so before the download, not after
     for item in wanted:
         if item.missing:
             with losses.of(item.entry):
                 for lock, _ in _to_make(item):
                     lock.may_build()
-    wanted = losses.without(wanted)
+    wanted = _not_lost(wanted, losses)
     can_write(ctx.site, [lock.backend for item in wanted for lock, _ in _to_make(item)])
     uses = {each.install.relative for item in wanted for each in item.items}
     with logged(ctx, "build") as (inner, log), holding(ctx.prefix, uses, ctx.runner, inner.reporter):
@@ -83,13 +84,13 @@ def make_wanted(
                     inner.reporter.say(f"{lock.entry}: {note}")
                 with losses.of(item.entry):
                     lock.prepare(missing_items, ctx.site, ctx.runner, inner.reporter, elsewhere=slurm)
-        wanted = losses.without(wanted)
+        wanted = _not_lost(wanted, losses)
         ensured, made, sent = _ensure_all(inner, wanted, jobs, slurm, losses, publish=publish)
-        wanted = losses.without(wanted)
+        wanted = _not_lost(wanted, losses)
         written = Written(installs=tuple(made))
         built = tuple(name for name, e in ensured.items() if e.built)
         trees = {name: e.tree for name, e in ensured.items()}
-        result = Made(built, trees, str(log), sent, plan.current)
+        result = BuildRun(built, trees, str(log), sent, plan.current)
         if publish:
             facts = {name: e.facts for name, e in ensured.items()}
             rest = _Rest(inner, plan, facts, made, reason, slurm, losses)
@@ -115,8 +116,11 @@ class _Rest:
     losses: Losses
     published: tuple[str, ...] = ()
 
-    def publish(self, wanted: Sequence[Wanted]) -> tuple[PublishedChange | None, tuple[SmokeOutcome, ...]]:
-        """Entries whose tests fail are lost, too, or whose install has changed; None where nothing is left that would change a generation."""
+    def publish(self, wanted: Sequence[ResolvedEntry]) -> tuple[PublishedChange | None, tuple[SmokeOutcome, ...]]:
+        """Publish what is not lost; return None where nothing is left that would change a generation.
+
+        Entries are lost too whose tests fail, or whose install has changed.
+        """
         while not self.losses.failed or self._changed(wanted):
             try:
                 done = publish_wanted(
@@ -130,12 +134,15 @@ class _Rest:
             return done
         return None, ()
 
-    def _changed(self, wanted: Sequence[Wanted]) -> tuple[str, ...]:
+    def _changed(self, wanted: Sequence[ResolvedEntry]) -> tuple[str, ...]:
         here = {item.entry for item in wanted}
         return tuple(str(step.candidate.entry) for step in self.plan.to_publish if step.candidate.entry in here)
 
-    def _without_failed(self, error: EnvmgrError, wanted: Sequence[Wanted]) -> list[Wanted]:
-        """Raises the error, with what was lost before, where it is not about these entries, or none may be lost."""
+    def _without_failed(self, error: EnvmgrError, wanted: Sequence[ResolvedEntry]) -> list[ResolvedEntry]:
+        """Return `wanted` without the entries that `error` is about.
+
+        Raises the error, with what was lost before, where it is about other things, or nothing may be lost.
+        """
         failed = {each.what for each in error.failed}
         if not self.losses.allowed or not failed & {str(item.entry) for item in wanted}:
             error.failed = (*error.failed, *failed_ones(self.losses.failed))
@@ -148,7 +155,17 @@ class _Rest:
             if str(item.entry) in failed:
                 with self.losses.of(item.entry):
                     raise error
-        return self.losses.without(wanted)
+        return _not_lost(wanted, self.losses)
+
+
+def _not_lost(wanted: Sequence[ResolvedEntry], losses: Losses) -> list[ResolvedEntry]:
+    """Return the entries of `wanted`, which has dependencies first, that are not lost."""
+    return [
+        item
+        for item in wanted
+        if str(item.entry) not in (*losses.failed, *losses.left)
+        and not losses.stand_on_lost(item.entry, item.recipe.depends)
+    ]
 
 
 def _sweep(ctx: Context) -> None:
@@ -159,12 +176,12 @@ def _sweep(ctx: Context) -> None:
 
 
 def _ensure_all(
-    ctx: Context, wanted: Sequence[Wanted], jobs: int, slurm: JobOptions | None, losses: Losses, *, publish: bool
+    ctx: Context, wanted: Sequence[ResolvedEntry], jobs: int, slurm: JobOptions | None, losses: Losses, *, publish: bool
 ) -> tuple[dict[str, Ensured], list[str], tuple[BuildJob, ...]]:
-    """Every wanted install, built where it is missing, with what it stands on. All are tried; then the first error is raised,
-    or put down among the losses.
+    """Build each wanted install that is missing, with what it needs.
 
-    Returns them by entry, the paths of all installs that were made, and the Slurm jobs that made them.
+    All are tried; then the first error is raised, or put down among the losses. Returns the installs by entry, the
+    paths of those that were made, and the Slurm jobs that made them.
     """
     own = {item.install.relative: Work(item.recipe, item.lock, item.items[-1]) for item in wanted}
     sent: tuple[BuildJob, ...] = ()
@@ -198,22 +215,24 @@ def _ensure_all(
     return ensured, made, sent
 
 
-def _raise_own(item: Wanted, outcome: Outcome) -> None:
-    """Raises the error of the first install of this entry that failed; one that was not tried stands on one that did."""
+def _raise_own(item: ResolvedEntry, outcome: Outcome) -> None:
+    """Raise the error of the first install of this entry that failed; an install that was not tried needs one that
+    failed.
+    """
     for each in item.items:
         if (error := outcome.failed.get(each.install.relative)) is not None:
             raise error
 
 
-def _to_make(item: Wanted) -> list[tuple[LoadedLock, list[Item]]]:
-    """What is to be built of an entry and of those that it stands on, in build order: each lock with its own installs."""
+def _to_make(item: ResolvedEntry) -> list[tuple[LoadedLock, list[Item]]]:
+    """Return the missing installs of an entry and of the entries below it, in build order, by lock."""
     missing = {each.install for each in item.missing}
     parts = [(part.made_by.lock, [each for each in part.items if each.install in missing]) for part in item.parts]
     return [(lock, items) for lock, items in parts if items]
 
 
-def _missing(wanted: Sequence[Wanted]) -> list[Work]:
-    """What is to be built, each once, what others stand on first."""
+def _missing(wanted: Sequence[ResolvedEntry]) -> list[Work]:
+    """Return the missing installs, each once, in build order."""
     found: dict[str, Work] = {}
     for item in wanted:
         missing = {each.install for each in item.missing}
@@ -225,7 +244,7 @@ def _missing(wanted: Sequence[Wanted]) -> list[Work]:
     return list(found.values())
 
 
-def _submitter(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> Submitter:
+def _submitter(ctx: Context, wanted: Sequence[ResolvedEntry], slurm: JobOptions) -> Submitter:
     from envmgr.builds.slurm import Submitter
 
     made_by = (part.made_by for item in wanted for part in item.parts)
@@ -233,5 +252,5 @@ def _submitter(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> Sub
     return Submitter(ctx.site, slurm, folders, ctx.runner, ctx.reporter)
 
 
-def planned_jobs(ctx: Context, wanted: Sequence[Wanted], slurm: JobOptions) -> tuple[BuildJob, ...]:
+def planned_jobs(ctx: Context, wanted: Sequence[ResolvedEntry], slurm: JobOptions) -> tuple[BuildJob, ...]:
     return tuple(build.result() for build in _submitter(ctx, wanted, slurm).look(_missing(wanted)))

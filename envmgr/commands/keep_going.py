@@ -1,18 +1,20 @@
-"""Entries that failed in a verb that may go on without them (`build --keep-going`), and those that stand on them."""
+"""The entries that failed in a verb that may go on without them (`build --keep-going`), and the entries that depend on
+them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from envmgr.commands.wanted import Wanted
 from envmgr.errors import EnvmgrError, Interrupted, Written, failed_ones
 
 
 class Losses:
-    """`failed` is entry -> its error, in the order of time; `left` are entries that were not tried, as one below them failed.
+    """`failed` is entry -> its error, oldest first; `left` are entries that were not tried, because one below them
+    failed.
 
-    Where it is not `allowed` to go on, the first error leaves at once.
+    Where it is not `allowed` to go on, the first error is raised at once.
     """
 
     def __init__(self, *, allowed: bool) -> None:
@@ -22,7 +24,7 @@ class Losses:
 
     @contextmanager
     def of(self, entry: object) -> Iterator[None]:
-        """What is raised within is this entry's failure."""
+        """Take an error that is raised within as this entry's failure."""
         try:
             yield
         except Interrupted:
@@ -33,23 +35,14 @@ class Losses:
             self.failed.setdefault(str(entry), error)
 
     def stand_on_lost(self, entry: object, depends: Iterable[str]) -> bool:
-        """Whether an entry that these depend on is lost; this one is lost, too, then."""
+        """Return whether one of the entries in `depends` is lost; then this entry is lost too."""
         lost = bool({*self.failed, *self.left} & set(depends))
         if lost and str(entry) not in (*self.failed, *self.left):
             self.left.append(str(entry))
         return lost
 
-    def without(self, wanted: Sequence[Wanted]) -> list[Wanted]:
-        """Those that are left of `wanted`, which has dependencies first."""
-        return [
-            item
-            for item in wanted
-            if str(item.entry) not in (*self.failed, *self.left)
-            and not self.stand_on_lost(item.entry, item.recipe.depends)
-        ]
-
     def raise_first(self, written: Written) -> None:
-        """Raises the first error, if there is one, with what else happened."""
+        """Raise the first error, if there is one, with what else happened."""
         if not self.failed:
             return
         (entry, error), *others = self.failed.items()
@@ -63,7 +56,7 @@ class Losses:
         if self.left:
             extra.append(f"not tried, because it stands on that: {', '.join(self.left)}")
         if written.generation is not None:
-            extra.append(f"published all the same: {', '.join(written.published)} in generation {written.generation}")
+            extra.append(f"published anyway: {', '.join(written.published)} in generation {written.generation}")
         elif written.installs:
             extra.append(f"built and kept for the next run: {', '.join(written.installs)}")
         error.context = (*error.context, *extra)

@@ -1,4 +1,6 @@
-"""A configuration for ReFrame 4 as YAML, which ReFrame reads and does not run: a system, a partition a group, an environment an entry.
+"""The configuration for ReFrame 4: YAML, which ReFrame reads and does not run.
+
+It has one system, a partition for each group, and an environment for each entry.
 
 Source: ReFrame 4.10, "Configuration Reference", its schemas/config.json, and `load_config_yaml` of its core/config.py.
 """
@@ -9,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from envmgr.catalog.exchange import Cluster, Part, PublishedAs
+from envmgr.commands.export import Cluster, ClusterPart, ExportedEntry
 from envmgr.system.yamlfile import dump_yaml
 
 
@@ -28,8 +30,8 @@ def cluster_text(cluster: Cluster) -> str:
             }
         ],
         "environments": [_environment(entry, environments[entry.entry], system) for entry in cluster.entries],
-        # A job's shell reads the start-up files that make modules resolve. ReFrame itself loads none: it may run on another
-        # generation than the job, and Lmod settles conflicts.
+        # A job's shell reads the start-up files that make modules resolve. ReFrame itself loads none: it may run on
+        # another generation than the job, and Lmod settles conflicts.
         "general": [{"use_login_shell": True, "resolve_module_conflicts": False, "target_systems": [system]}],
     }
     head = (
@@ -39,11 +41,14 @@ def cluster_text(cluster: Cluster) -> str:
 
 
 def _as_template(text: str) -> str:
-    """ReFrame takes the file for a template of Jinja's, which gives `text` again: a shell's `${#words}` begins a comment there."""
+    """Return the text that gives `text` again when ReFrame reads it as a template of Jinja's.
+
+    In such a template a shell's `${#words}` begins a comment.
+    """
     return re.sub(r"\{(?=[{%#])", "{{ '{' }}", text)
 
 
-def _partition(part: Part, name: str, environments: Mapping[str, str]) -> dict[str, Any]:
+def _partition(part: ClusterPart, name: str, environments: Mapping[str, str]) -> dict[str, Any]:
     return {
         "name": name,
         "descr": part.folded or "this host",
@@ -54,7 +59,7 @@ def _partition(part: Part, name: str, environments: Mapping[str, str]) -> dict[s
     }
 
 
-def _way(part: Part) -> dict[str, Any]:
+def _way(part: ClusterPart) -> dict[str, Any]:
     """`squeue` is ReFrame's name for a Slurm that keeps no accounts: it asks for no job that has ended."""
     if part.slurm is not None:
         scheduler = "slurm" if part.slurm.accounting else "squeue"
@@ -64,7 +69,7 @@ def _way(part: Part) -> dict[str, Any]:
     return {"scheduler": "local", "launcher": "local"}
 
 
-def _environment(entry: PublishedAs, name: str, system: str) -> dict[str, Any]:
+def _environment(entry: ExportedEntry, name: str, system: str) -> dict[str, Any]:
     """`extras` carries the entry's own tests, for checks that run them."""
     features = {"envmgr": True, _word(entry.name): True, "python": entry.python, "cuda": _needs_gpu(entry)}
     return {
@@ -85,12 +90,12 @@ def _environment(entry: PublishedAs, name: str, system: str) -> dict[str, Any]:
     }
 
 
-def _needs_gpu(entry: PublishedAs) -> bool:
+def _needs_gpu(entry: ExportedEntry) -> bool:
     return bool(entry.requires.nvidia_driver or entry.requires.compute_capability)
 
 
 def _names(texts: Iterable[str]) -> dict[str, str]:
-    """text -> a name of its own for each: `a/1.0` and `a/1-0` are `a-1_0` and `a-1-0`, `a/1+0` is `a-1_0_2` then."""
+    """Return text -> a name, no name twice: `a/1.0` and `a/1-0` are `a-1_0` and `a-1-0`; `a/1+0` is then `a-1_0_2`."""
     found: dict[str, str] = {}
     for text in texts:
         name, count = _word(text), 1
@@ -102,11 +107,13 @@ def _names(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _word(text: str) -> str:
-    """What ReFrame takes for a name: letters, digits, `_` and `-`, and no digit or `-` in front."""
+    """Return `text` as a name for ReFrame: letters, digits, `_` and `-`, with no digit or `-` in front."""
     word = re.sub(r"[^A-Za-z0-9_-]", "_", text.replace("/", "-"))
     return word if re.match(r"[A-Za-z_]", word) else f"_{word}"
 
 
 def _pattern(host: str) -> str:
-    """ReFrame holds it against what the host calls itself, from the beginning: with or without a domain."""
+    """Return the pattern of a host's name, with or without a domain. ReFrame compares it from the beginning with the
+    host's own name.
+    """
     return rf"{re.escape(host.partition('.')[0])}(\.|$)"

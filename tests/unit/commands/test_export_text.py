@@ -11,23 +11,25 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.catalog.exchange import Cluster, Part, PublishedAs, SlurmAccess, exchange_names, get_exchange
 from envmgr.catalog.recipe import Requires, SmokeTest
+from envmgr.commands.export import Cluster, ClusterPart, ExportedEntry, SlurmAccess, exporter_names, get_exporter
 from envmgr.errors import InputError
 
 WORD = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]*")  # alphanum_ext_string of ReFrame's schemas/config.json
 
 
-def published(entry: str, **fields: Any) -> PublishedAs:
+def published(entry: str, **fields: Any) -> ExportedEntry:
     name, version = entry.split("/")
     known = {"root": f"/sw/store/{entry}-0", "digest": "0" * 64, "python": False, "requires": Requires(), "tests": ()}
-    return PublishedAs(entry=entry, name=name, version=version, **{**known, **fields})
+    return ExportedEntry(entry=entry, name=name, version=version, **{**known, **fields})
 
 
-def reframe(*entries: PublishedAs, parts: tuple[Part, ...] = (), hosts: tuple[str, ...] = ("login",)) -> dict[str, Any]:
+def reframe(
+    *entries: ExportedEntry, parts: tuple[ClusterPart, ...] = (), hosts: tuple[str, ...] = ("login",)
+) -> dict[str, Any]:
     cluster = Cluster("lab 1", "/sw", 7, hosts, parts, entries)
-    text = get_exchange("reframe").cluster_text(cluster)
-    assert text == get_exchange("reframe").cluster_text(cluster)
+    text = get_exporter("reframe").cluster_text(cluster)
+    assert text == get_exporter("reframe").cluster_text(cluster)
     return read(text)
 
 
@@ -37,8 +39,8 @@ def read(text: str) -> dict[str, Any]:
     return found
 
 
-def part(name: str = "gpu", nodes: tuple[str, ...] = ("c1", "c2"), **fields: Any) -> Part:
-    return Part(
+def part(name: str = "gpu", nodes: tuple[str, ...] = ("c1", "c2"), **fields: Any) -> ClusterPart:
+    return ClusterPart(
         **{
             "name": name,
             "nodes": nodes,
@@ -86,7 +88,7 @@ def test_an_entry_is_an_environment_with_its_module_and_its_tests() -> None:
     ],
     ids=["slurm", "slurm with accounts", "ssh", "here"],
 )
-def test_a_group_is_a_partition_reached_as_its_nodes_are(given: Part, way: dict[str, Any]) -> None:
+def test_a_group_is_a_partition_reached_as_its_nodes_are(given: ClusterPart, way: dict[str, Any]) -> None:
     (system,) = reframe(parts=(given,))["systems"]
     (partition,) = system["partitions"]
     assert {key: value for key, value in partition.items() if key in way or key.startswith("sched")} == way
@@ -149,12 +151,12 @@ def test_words_of_the_template_language_are_an_entrys_own() -> None:
 
 
 def test_an_unknown_tool_is_told_with_the_nearest() -> None:
-    assert "reframe" in exchange_names()
+    assert "reframe" in exporter_names()
     with pytest.raises(InputError) as error:
-        get_exchange("refarme")
+        get_exporter("refarme")
     assert (
         str(error.value) == "error[unknown-exchange]: nothing is written for `refarme`\n\nhint: did you mean reframe?"
     )
     with pytest.raises(InputError, match="unknown-exchange") as error:
-        get_exchange("../x")
-    assert error.value.hint == f"known: {', '.join(exchange_names())}"
+        get_exporter("../x")
+    assert error.value.hint == f"known: {', '.join(exporter_names())}"

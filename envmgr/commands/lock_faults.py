@@ -1,4 +1,4 @@
-"""The judgement of a lock, with those of the entries that it stands on: each verb asks here, so that all say the same."""
+"""The faults of a lock and of the locks below it: each verb asks here, so that all say the same."""
 
 from __future__ import annotations
 
@@ -18,20 +18,22 @@ from envmgr.wording import MOST_LINES, one_line
 def judge_all(
     entry: Entry, recipe: Recipe, facts: LockFacts, below: Iterable[LoadedEntry], *, checked: Collection[Entry] = ()
 ) -> list[tuple[Entry, Judged]]:
-    """Of the entries `below` first, as they are built; the entry's own is the last. `checked` are those of `LoadedLock.facts`."""
+    """Judge the entries `below` first, in build order; the entry's own is the last. `checked` are those of
+    `LoadedLock.facts`.
+    """
     found = [(e.lock.entry, judge_lock(e.lock.facts(checked=e.lock.entry in checked), e.recipe)) for e in below]
     return [*found, (entry, judge_lock(facts, recipe))]
 
 
 def require_sound(judged: Iterable[tuple[Entry, Judged]]) -> None:
-    """InputError `lock-contradicts`, of the first that has faults."""
+    """Raise InputError `lock-contradicts` for the first entry that has faults."""
     for entry, each in judged:
         if each.faults:
             raise lock_contradicts(entry, each)
 
 
-def faults_of(entry: Entry, judged: Iterable[tuple[Entry, Judged]]) -> list[LockFault]:
-    """All of them, as faults of the entry; of very many, the first, and how many more there are."""
+def entry_faults(entry: Entry, judged: Iterable[tuple[Entry, Judged]]) -> list[LockFault]:
+    """Return all faults as faults of the entry; of very many, the first, and how many more there are."""
     found: list[LockFault] = []
     for whose, each in judged:
         place = "" if whose == entry else f"the lock of {whose}, on which it stands: "
@@ -41,8 +43,9 @@ def faults_of(entry: Entry, judged: Iterable[tuple[Entry, Judged]]) -> list[Lock
 
 
 @contextmanager
-def reading(entry: object) -> Iterator[None]:
-    """What a library raises over what others wrote is a failure of this entry, as any other: verbs go on beside it.
+def reading_entry(entry: object) -> Iterator[None]:
+    """Turn an exception of a library, over what others wrote, into a failure of this entry: verbs go on with the
+    others.
 
     Raises EnvmgrError `entry-unreadable`.
     """
@@ -56,13 +59,13 @@ def reading(entry: object) -> Iterator[None]:
             "entry-unreadable",
             f"the recipe of {entry}, its lock or a package of it cannot be read",
             context=[why_failed(error), f"in {frame.f_globals.get('__name__')}, line {line}"],
-            hint=f"look at what was changed last in the recipe and its lock; `envmgr catalog check {entry}` says more. Report it: envmgr "
-            "should have told what is wrong",
+            hint=f"look at what was changed last in the recipe and its lock; `envmgr catalog check {entry}` says more. "
+            "Report it: envmgr should have said what is wrong",
         ) from error
 
 
 def why_failed(error: Exception) -> str:
-    """In one line, for an entry that cannot be read, whatever its author wrote."""
+    """Return in one line why an entry cannot be read, whatever its author wrote."""
     if isinstance(error, EnvmgrError):
         return "; ".join((error.message, *error.context[:3]))
     return one_line(f"{type(error).__name__}: {error}")

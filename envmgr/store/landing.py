@@ -10,7 +10,7 @@ from envmgr.store.prefix import Install
 from envmgr.store.tree import tree_digest
 from envmgr.system.files import exchange, sync_folder
 from envmgr.system.locks import require_not_anothers
-from envmgr.system.openat import remove_below
+from envmgr.system.safe_paths import remove_below
 
 
 def clear(install: Install) -> None:

@@ -33,9 +33,9 @@ from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Install, Item, Prefix, install_of
-from envmgr.system.openat import remove_below
 from envmgr.system.resources import shipped
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import remove_below
 
 if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
     from envmgr.nodes import JobOptions

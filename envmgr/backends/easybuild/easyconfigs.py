@@ -10,7 +10,7 @@ from envmgr.backends.easybuild.lock import LockedFile, LockedItem
 from envmgr.backends.easybuild.settings import easyconfig_folders
 from envmgr.catalog.site import Site
 from envmgr.system.invisible import TABS
-from envmgr.system.reading import (
+from envmgr.system.untrusted_files import (
     ANYWHERE,
     BESIDE,
     Kind,

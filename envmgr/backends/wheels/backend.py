@@ -26,8 +26,8 @@ from envmgr.errors import EnvmgrError
 from envmgr.nodes import JobOptions
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
-from envmgr.system.reading import LOCK, copy_files
 from envmgr.system.run import Runner
+from envmgr.system.untrusted_files import LOCK, copy_files
 from envmgr.wheels.folders import wheel_cache
 from envmgr.wheels.held import require_hashes
 from envmgr.wheels.lock import WHEEL_UNPACKED, cuda_majors, cuda_of, describe, glibc_of, newer_than_cuda

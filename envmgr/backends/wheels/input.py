@@ -18,7 +18,7 @@ from envmgr.catalog.names import catalog_of, parse_entry
 from envmgr.errors import InputError
 from envmgr.system.files import sha256_bytes
 from envmgr.system.models import FrozenModel
-from envmgr.system.reading import BESIDE, read_bytes, require_visible_patch
+from envmgr.system.untrusted_files import BESIDE, read_bytes, require_visible_patch
 from envmgr.wheels.requirements import HashedRow, Question, checked_all
 
 SYSTEM = "system"

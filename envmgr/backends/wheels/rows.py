@@ -11,7 +11,7 @@ from pathlib import Path
 
 from envmgr.catalog.names import catalog_of
 from envmgr.errors import InputError
-from envmgr.system.reading import REQUIREMENTS, read_file_text
+from envmgr.system.untrusted_files import REQUIREMENTS, read_file_text
 from envmgr.wheels.requirements import MOST_ROWS, HashedRow, checked
 from envmgr.wording import one_line
 

@@ -19,12 +19,12 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 import envmgr
 from envmgr.backends.wheels.source.shut import Shut
 from envmgr.errors import CommandError, EnvmgrError
-from envmgr.system.excerpt import meaningful, without_colour
 from envmgr.system.files import explain_os_error
+from envmgr.system.log_excerpt import meaningful, without_colour
 from envmgr.system.models import FrozenModel
-from envmgr.system.reading import ROW, Kind, opened, read_json
 from envmgr.system.run import Bounds, Completed, Runner, clean_env
 from envmgr.system.sandbox import PLACE, seen_at_place
+from envmgr.system.untrusted_files import ROW, Kind, open_untrusted, read_json
 from envmgr.system.users import Account
 from envmgr.system.yamlfile import reason_of
 from envmgr.wheels.foreign import Metadata, read_metadata
@@ -228,7 +228,7 @@ def _failure(answer: Answer, ask: str, source: Source, said: Sequence[str], log:
 def _said(log: Path) -> list[str]:
     """The lines of a log that say what is wrong; none where a link or a pipe lies in its place."""
     try:
-        with opened(log, _LOG, tree=None) as file:
+        with open_untrusted(log, _LOG, tree=None) as file:
             text = os.pread(file, _TAIL, max(0, os.fstat(file).st_size - _TAIL)).decode(errors="replace")
     except (OSError, EnvmgrError):
         return []

@@ -26,9 +26,9 @@ from envmgr.report import Reporter
 from envmgr.store.prefix import Install, Item
 from envmgr.store.workfolder import build_folder, work_folder
 from envmgr.system.files import remove_tree
-from envmgr.system.reading import Kind, digest_of
 from envmgr.system.run import Runner
 from envmgr.system.sandbox import PLACE
+from envmgr.system.untrusted_files import Kind, digest_of
 from envmgr.wheels.folders import wheel_cache
 from envmgr.wheels.lock import LockedSdist
 from envmgr.wheels.metadata import requires_in

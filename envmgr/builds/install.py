@@ -32,8 +32,8 @@ from envmgr.store.verify import Verified
 from envmgr.system.files import explain_os_error, free_bytes, group_id, sha256_file
 from envmgr.system.locks import file_lock
 from envmgr.system.modes import ask_owner, give_place
-from envmgr.system.openat import change, remove_below
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import change, remove_below
 from envmgr.system.usernames import own_name, user_name
 from envmgr.system.users import Account
 from envmgr.wording import shortened, size_text, utc_now

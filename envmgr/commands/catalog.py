@@ -24,8 +24,8 @@ from envmgr.modules.families import Clash, Member, find_clashes
 from envmgr.publish.compose import judge_recipe
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
-from envmgr.system.reading import ANYWHERE, LOCK, SOFTWARE, copy_files, read_bytes
 from envmgr.system.scratch import clear_dead_scratch, copy_folder
+from envmgr.system.untrusted_files import ANYWHERE, LOCK, SOFTWARE, copy_files, read_bytes
 from envmgr.wording import MOST_LINES, one_line, shortened
 
 _LONGEST = 1500  # characters of one finding

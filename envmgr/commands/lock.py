@@ -18,7 +18,7 @@ from envmgr.commands.lock_faults import entry_faults, judge_all, reading_entry, 
 from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error
-from envmgr.system.reading import LOCK, read_bytes
+from envmgr.system.untrusted_files import LOCK, read_bytes
 
 LockStatus = Literal["written", "unchanged", "would write", "fresh", "stale", "faulty"]
 

@@ -74,14 +74,14 @@ def _die_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-async def fetch(request: dict[str, Any]) -> None:
+async def fetch_request(request: dict[str, Any]) -> None:
     """Bring all `records` into `cache`. What one place or one file lacks does not end the others."""
     from envmgr.downloads.download import fetch_all, make_client
-    from envmgr.downloads.space import require_space
+    from envmgr.downloads.space import require_download_space
 
     cancel_on_sigterm()
     records, cache = request["records"], Path(request["cache"])
-    await require_space(records, cache, keep_free=request["min_free"], keep=True)
+    await require_download_space(records, cache, keep_free=request["min_free"], keep=True)
     await fetch_all(
         records,
         cache,
@@ -96,4 +96,4 @@ async def fetch(request: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    serve(lambda request: asyncio.run(fetch(request)))
+    serve(lambda request: asyncio.run(fetch_request(request)))

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from envmgr.downloads import has
-from envmgr.downloads.failures import Fault, differs, explain
+from envmgr.downloads.failures import AttemptFailed, attempt_failed, wrong_sha256
 from envmgr.downloads.space import DownloadRecord, Room, TooLarge
 from envmgr.downloads.web import open_url
 from envmgr.system.processes import host_mark
@@ -39,7 +39,7 @@ _SCHEMES = ("http", "https", "file")
 
 Emit = Callable[..., None]
 # A file to have: `name` in events, `file` its name in the cache, `sha256`, `places` in order, `size` (bytes) or None.
-Reason = tuple[str, str, str]  # URL, `Fault.kind`, text
+Reason = tuple[str, str, str]  # URL, `AttemptFailed.kind`, text
 
 
 class DownloadError(Exception):
@@ -132,7 +132,7 @@ async def _fetch(
                 if place.startswith("file://") and not keep:
                     return await asyncio.to_thread(_from_folder, place, record["sha256"])
                 await _into_cache(place, record, target, client, emit, stall_timeout, room)
-            except Fault as fault:
+            except AttemptFailed as fault:
                 last = (place, fault.kind, str(fault))
                 if fault.again and attempt < retries:
                     emit("retry", name=record["name"], message=f"{place}: {fault}", attempt=attempt + 1)
@@ -149,7 +149,7 @@ def _from_folder(place: str, sha256: str) -> str:
     with _open_in_folder(place) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != sha256:
-        raise differs(digest, sha256)
+        raise wrong_sha256(digest, sha256)
     return place
 
 
@@ -157,17 +157,17 @@ def _open_in_folder(place: str) -> BufferedReader:
     path = Path(unquote(urlsplit(place).path))
     try:
         if not path.is_file():
-            raise Fault("not-found", "no such file", again=False)
+            raise AttemptFailed("not-found", "no such file", again=False)
         return path.open("rb")
     except OSError as error:
-        raise Fault("refused", error.strerror or str(error), again=False) from None
+        raise AttemptFailed("refused", error.strerror or str(error), again=False) from None
 
 
 async def _into_cache(
     place: str, record: DownloadRecord, target: Path, client: Any, emit: Emit, stall_timeout: float, room: Room
 ) -> None:
     if urlsplit(place).scheme not in _SCHEMES:
-        raise Fault("refused", "only http(s):// URLs and folders are fetched from", again=False)
+        raise AttemptFailed("refused", "only http(s):// URLs and folders are fetched from", again=False)
     async with _part_file(target) as (part, file):
         if await asyncio.to_thread(has, target, record["sha256"]):
             part.unlink()  # another run fetched it meanwhile
@@ -188,11 +188,11 @@ async def _into_cache(
                 if writer.error is not None:
                     raise writer.error
             if (digest := writer.digest.hexdigest()) != record["sha256"]:
-                raise differs(digest, record["sha256"], again=not place.startswith("file://"))
+                raise wrong_sha256(digest, record["sha256"], again=not place.startswith("file://"))
             file.flush()
             part.replace(target)
         except OversizedError as error:
-            raise Fault("sha256", str(error), again=False) from None
+            raise AttemptFailed("sha256", str(error), again=False) from None
         finally:
             part.unlink(missing_ok=True)
             with suppress(OSError):
@@ -209,7 +209,7 @@ async def _copy(place: str, writer: _Writer) -> None:
         except OSError as error:
             if writer.error is not None:
                 raise
-            raise Fault("refused", error.strerror or str(error), again=False) from None
+            raise AttemptFailed("refused", error.strerror or str(error), again=False) from None
 
 
 async def _transfer(place: str, writer: _Writer, client: Any, stall_timeout: float) -> None:
@@ -224,7 +224,7 @@ async def _transfer(place: str, writer: _Writer, client: Any, stall_timeout: flo
     except (OSError, RuntimeError, TooLarge) as error:
         if writer.error is not None:
             raise writer.error from None  # our disk, not their network
-        raise await asyncio.to_thread(explain, error, place) from None
+        raise await asyncio.to_thread(attempt_failed, error, place) from None
 
 
 def _was_unpacked(part: Path, file: BinaryIO) -> bool:
@@ -244,7 +244,7 @@ async def _read_plainly(place: str, writer: _Writer, stall_timeout: float) -> No
     except (OSError, http.client.HTTPException) as error:
         if writer.error is not None:
             raise writer.error from None
-        raise Fault("cut", f"the transfer ended early: {error}", again=True) from None
+        raise AttemptFailed("cut", f"the transfer ended early: {error}", again=True) from None
 
 
 @asynccontextmanager
@@ -326,7 +326,7 @@ class _Writer:
 
 
 async def _unless_stalled(task: asyncio.Future[None], writer: _Writer, stall_timeout: float) -> None:
-    """Wait for the download; Fault `stalled` when no byte came for `stall_timeout` seconds, or so few that it would go on for days."""
+    """Wait for the download; AttemptFailed `stalled` when no byte came for `stall_timeout` seconds, or so few that it would go on for days."""
     began, before = time.monotonic(), 0
     end = began + _LONGEST
     while True:
@@ -349,4 +349,4 @@ async def _unless_stalled(task: asyncio.Future[None], writer: _Writer, stall_tim
             task.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await task
-            raise Fault("stalled", said, again=True)
+            raise AttemptFailed("stalled", said, again=True)

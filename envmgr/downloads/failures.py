@@ -71,7 +71,7 @@ def _weight(reason: tuple[str, str, str]) -> int:
     return 0 if url.startswith("file://") else 2
 
 
-class Fault(Exception):  # noqa: N818 - one attempt's end, not the whole download's
+class AttemptFailed(Exception):  # noqa: N818 - one attempt's end, not the whole download's
     """One attempt that failed. `kind` is `not-found`, `refused`, `unreachable`, `cut`, `stalled`, `sha256` or `server`."""
 
     def __init__(self, kind: str, text: str, *, again: bool) -> None:
@@ -80,25 +80,25 @@ class Fault(Exception):  # noqa: N818 - one attempt's end, not the whole downloa
         self.again = again
 
 
-def differs(found: str, sha256: str, *, again: bool = False) -> Fault:
-    return Fault("sha256", f"sha256 is {found}, the lock says {sha256}", again=again)
+def wrong_sha256(found: str, sha256: str, *, again: bool = False) -> AttemptFailed:
+    return AttemptFailed("sha256", f"sha256 is {found}, the lock says {sha256}", again=again)
 
 
-def explain(error: Exception, place: str) -> Fault:
+def attempt_failed(error: Exception, place: str) -> AttemptFailed:
     """Sort what rattler says by what can be done about it."""
     text = str(error)
     if "client error (404" in text or "client error (410" in text:
-        return Fault("not-found", "404 Not Found", again=False)
+        return AttemptFailed("not-found", "404 Not Found", again=False)
     if "HTTP status client error (" in text:
-        return Fault("refused", text.partition("(")[2].partition(")")[0], again=False)
+        return AttemptFailed("refused", text.partition("(")[2].partition(")")[0], again=False)
     if "HTTP status server error (" in text:
-        return Fault("server", text.partition("(")[2].partition(")")[0], again=True)
+        return AttemptFailed("server", text.partition("(")[2].partition(")")[0], again=True)
     if "error sending request" in text:
         reason = _why_unreachable(place)
-        return Fault("unreachable", reason or "the request was not answered", again=not reason)
+        return AttemptFailed("unreachable", reason or "the request was not answered", again=not reason)
     if "decoding response body" in text or "end of file" in text:
-        return Fault("cut", "the transfer ended early", again=True)
-    return Fault("server", text, again=True)
+        return AttemptFailed("cut", "the transfer ended early", again=True)
+    return AttemptFailed("server", text, again=True)
 
 
 def _why_unreachable(place: str) -> str:

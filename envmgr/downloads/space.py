@@ -44,7 +44,7 @@ class Room:
             )
 
 
-async def require_space(
+async def require_download_space(
     records: Sequence[DownloadRecord], cache: Path, *, keep_free: int, unpacked: int = 0, keep: bool = False
 ) -> None:
     """Room for the files that are missing, and for all of them unpacked (`unpacked` times as large).

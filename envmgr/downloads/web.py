@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 
 from envmgr.errors import EnvmgrError
-from envmgr.system.reading import ANYWHERE, Kind, read_bytes
+from envmgr.system.untrusted_files import ANYWHERE, Kind, read_bytes
 
 STALL = 10.0  # seconds without a byte
 _LONGEST = 60.0  # seconds for a page

@@ -29,7 +29,7 @@ from envmgr.store.prefix import Prefix
 from envmgr.system.files import explain_os_error, pretty_json, sync_folder, write_new
 from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.pulse import link_new, renew_listing
-from envmgr.system.reading import FLIP, SIGNATURE, read_bytes, why_unreadable
+from envmgr.system.untrusted_files import FLIP, SIGNATURE, read_bytes, why_unreadable
 
 FORMAT = 1
 """The number of the format of flips; another one is refused."""

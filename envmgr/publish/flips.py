@@ -40,7 +40,7 @@ from envmgr.store.prefix import Prefix
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error, sync_folder
 from envmgr.system.models import require_format
 from envmgr.system.pulse import renew_listing
-from envmgr.system.reading import FLIP, GENERATION, HISTORY, append_line, digest_of, read_bytes, why_unreadable
+from envmgr.system.untrusted_files import FLIP, GENERATION, HISTORY, append_line, digest_of, read_bytes, why_unreadable
 from envmgr.system.usernames import own_name
 from envmgr.wording import utc_now
 

@@ -32,9 +32,9 @@ from envmgr.store.jobtable import is_staged, remove_dead_holds
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import explain_os_error
 from envmgr.system.locks import file_lock
-from envmgr.system.openat import change
 from envmgr.system.pulse import renew_listing
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import change
 
 _OVERTAKEN = 3  # times that a publish tests again what another one changed, before it tests under the lock
 

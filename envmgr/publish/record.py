@@ -19,8 +19,8 @@ from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.system.files import read_regular
 from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.pythons import pip_writes
-from envmgr.system.reading import GENERATION, read_bytes, why_unreadable
 from envmgr.system.shelltext import quote, words
+from envmgr.system.untrusted_files import GENERATION, read_bytes, why_unreadable
 
 RECORD = "generation.json"
 SPECS = "modules.json"

@@ -21,8 +21,8 @@ from envmgr.errors import CommandError, EnvmgrError, ErrorData, InputError
 from envmgr.publish.flipfile import Flip, FlipRecord
 from envmgr.report import Reporter, SilentReporter
 from envmgr.system.models import FrozenModel
-from envmgr.system.reading import ANYWHERE, SIGNERS, read_file_text
 from envmgr.system.run import Runner, clean_env
+from envmgr.system.untrusted_files import ANYWHERE, SIGNERS, read_file_text
 
 NAMESPACE = "envmgr-flip"
 """What a signature is for: one of a git commit or of a file is none of a flip."""

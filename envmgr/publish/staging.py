@@ -59,8 +59,8 @@ from envmgr.system.files import (
     sync_file_system,
     sync_folder,
 )
-from envmgr.system.openat import change, empty_below
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import change, empty_below
 from envmgr.system.usernames import own_name
 from envmgr.wording import utc_now
 

@@ -32,8 +32,8 @@ from envmgr.publish.verify import verify_generation
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.pulse import renew_listing
-from envmgr.system.reading import GENERATION, digest_of
 from envmgr.system.run import Runner
+from envmgr.system.untrusted_files import GENERATION, digest_of
 
 FlipState = State | Literal["replayed", "gap"]
 Gap = tuple[int, int]

@@ -19,9 +19,9 @@ from envmgr.system.files import atomic_write, clear_temporaries, pretty_json
 from envmgr.system.locks import file_lock, try_file_lock
 from envmgr.system.processes import Process, all_processes, runs_here, this_process
 from envmgr.system.pulse import beat_lately, beating, beats_within, renew_listing
-from envmgr.system.reading import ROW, read_json
 from envmgr.system.run import Runner
 from envmgr.system.sandbox import PLACE
+from envmgr.system.untrusted_files import ROW, read_json
 from envmgr.wording import utc_now
 
 _WATCH = 10.0  # seconds to look for a touch of a row

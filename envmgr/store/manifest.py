@@ -16,9 +16,9 @@ from envmgr.store.prefix import Install
 from envmgr.store.tree import TreePath, look_at_tree, scan_tree, tree_digest
 from envmgr.system.files import atomic_write
 from envmgr.system.models import FrozenModel, require_format
-from envmgr.system.openat import remove_below
-from envmgr.system.reading import MANIFEST, read_bytes, why_unreadable
+from envmgr.system.safe_paths import remove_below
 from envmgr.system.sandbox import PLACE
+from envmgr.system.untrusted_files import MANIFEST, read_bytes, why_unreadable
 from envmgr.system.usernames import user_name
 from envmgr.wording import escaped
 

@@ -17,8 +17,8 @@ from envmgr.store.prefix import Prefix
 from envmgr.system.detached import run_detached
 from envmgr.system.files import pretty_json
 from envmgr.system.models import FrozenModel
-from envmgr.system.reading import FACTS, read_bytes, why_unreadable
 from envmgr.system.shelltext import script_text
+from envmgr.system.untrusted_files import FACTS, read_bytes, why_unreadable
 from envmgr.system.users import command_as, find_account
 
 _SECONDS = 20.0  # that the prefix may take to read and write one small file

@@ -16,8 +16,8 @@ from pathlib import Path
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import atomic_write
-from envmgr.system.reading import MANIFEST, PLACE, opened, read_json
 from envmgr.system.shelltext import words
+from envmgr.system.untrusted_files import MANIFEST, PLACE, open_untrusted, read_json
 
 _HEAD = 64 << 10  # bytes: a manifest has the module's values before its list of paths
 _ROOT = re.compile(rb'"(/[^"\s:]+)/store/[^"/]+/[^"/]+-[0-9a-f]{8}[/"]')
@@ -88,6 +88,6 @@ def _said(prefix: Prefix) -> Iterator[Path]:
     """What files say that were written before the path was written down, or it was lost: the newest modules first."""
     specs = sorted(prefix.generations.glob("*/modules.json"), reverse=True)
     for path in (*specs, *sorted(prefix.store.glob("*/*.manifest.json"))):
-        with suppress(InputError, FileNotFoundError), opened(path, MANIFEST, tree=None) as descriptor:
+        with suppress(InputError, FileNotFoundError), open_untrusted(path, MANIFEST, tree=None) as descriptor:
             if found := _ROOT.search(os.read(descriptor, _HEAD)):
                 yield Path(os.fsdecode(found[1]))

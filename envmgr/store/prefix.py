@@ -13,7 +13,7 @@ from envmgr.catalog.site import MAX_PREFIX
 from envmgr.catalog.target import Target
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import canonical_json, sha256_bytes
-from envmgr.system.reading import MANIFEST, opened
+from envmgr.system.untrusted_files import MANIFEST, open_untrusted
 
 SHORT = 8  # hex digits of a digest that name an install
 
@@ -238,7 +238,7 @@ def recorded_digest(manifest: Path) -> str:
     Raises EnvmgrError `manifest-damaged`.
     """
     try:
-        with opened(manifest, MANIFEST, tree=None) as descriptor:
+        with open_untrusted(manifest, MANIFEST, tree=None) as descriptor:
             head = os.read(descriptor, 512)
     except InputError as error:
         raise EnvmgrError("manifest-damaged", error.message, hint="remove it, and build again") from None

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from envmgr.errors import EnvmgrError
 from envmgr.system.files import canonical_json, sha256_bytes, sha256_regular
-from envmgr.system.openat import change_tree
+from envmgr.system.safe_paths import change_tree
 from envmgr.wording import escaped
 
 _BATCH = 64  # paths that one thread takes at once: a task for each would cost more than a small file

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.errors import EnvmgrError
-from envmgr.system.openat import open_doors
+from envmgr.system.safe_paths import open_doors
 
 _PIECE = 256 << 10  # bytes
 

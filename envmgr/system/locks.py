@@ -18,7 +18,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import canonical_json, explain_os_error
 from envmgr.system.processes import Process, is_here, runs_here, this_process
 from envmgr.system.pulse import beat_lately, beating, beats_within, says, seen_at_all
-from envmgr.system.reading import ROW, read_json
+from envmgr.system.untrusted_files import ROW, read_json
 from envmgr.wording import utc_now
 
 _LOCK_POLL = 0.1  # seconds

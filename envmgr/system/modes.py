@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from envmgr.system.openat import way_to
+from envmgr.system.safe_paths import way_to
 from envmgr.system.shelltext import quote, words
 
 TakenRights = Literal["o-w", "go-w", "go-rwx"]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from envmgr.errors import InputError
 from envmgr.system.files import atomic_write, explain_os_error, write_new
-from envmgr.system.reading import ROW, opened, read_bytes
+from envmgr.system.untrusted_files import ROW, open_untrusted, read_bytes
 
 _BEAT = 2.0  # seconds between two touches
 _DEAD = 60.0  # seconds without one after which a run counts as dead
@@ -141,7 +141,7 @@ def seen_at_all(path: Path) -> bool:
 def _touched(path: Path) -> float | None:
     """When a row was touched last, by the file system's clock; opened, as NFS looks at the server then."""
     try:
-        with opened(path, ROW, tree=None) as descriptor:
+        with open_untrusted(path, ROW, tree=None) as descriptor:
             return os.fstat(descriptor).st_mtime
     except (OSError, InputError):
         return None

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError
 from envmgr.system.files import explain_os_error
-from envmgr.system.openat import remove_below
 from envmgr.system.processes import host_mark
+from envmgr.system.safe_paths import remove_below
 from envmgr.system.users import Account, can_enter
 
 _OURS = re.compile(r"(envmgr-run-[a-z]+|\.copy)-((?P<host>[0-9a-f]{8})-)?\w{8}")

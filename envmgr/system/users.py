@@ -17,7 +17,7 @@ from typing import Any
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import explain_os_error
-from envmgr.system.openat import give_folder
+from envmgr.system.safe_paths import give_folder
 from envmgr.system.usernames import user_name
 
 _PACKAGE = Path(__file__).resolve().parents[1]

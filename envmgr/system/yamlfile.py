@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from envmgr.errors import InputError
 from envmgr.system.invisible import hidden_values
-from envmgr.system.reading import Kind, read_file_text
+from envmgr.system.untrusted_files import Kind, read_file_text
 from envmgr.wording import one_line
 
 try:

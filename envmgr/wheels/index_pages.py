@@ -18,8 +18,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envmgr.downloads.web import Page, read_page
-from envmgr.system.reading import parse_json
 from envmgr.system.run import Runner
+from envmgr.system.untrusted_files import parse_json
 
 _ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 _AT_ONCE = 8

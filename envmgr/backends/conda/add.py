@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 from envmgr.backends.conda.files import FilesDiffer
 from envmgr.downloads.child import emit, serve
 from envmgr.store.bytecode import compile_python
-from envmgr.system.openat import change
+from envmgr.system.safe_paths import change
 from envmgr.wheels.closure import closure_faults
 from envmgr.wheels.locked import Distribution
 from envmgr.wheels.metadata import metadata_in

@@ -48,8 +48,8 @@ from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Install, Item, Prefix
-from envmgr.system.openat import remove_below
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import remove_below
 
 if TYPE_CHECKING:  # only a build as a Slurm job needs it
     from envmgr.nodes import JobOptions

@@ -27,9 +27,9 @@ from envmgr.store.manifest import InstallFacts
 from envmgr.store.tree import make_read_only
 from envmgr.store.workfolder import build_folder, work_folder
 from envmgr.system.files import explain_os_error, group_id, sync_file_system
-from envmgr.system.openat import change, remove_below
 from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Completed, Runner
+from envmgr.system.safe_paths import change, remove_below
 
 _EPOCH = "1577836800"  # 2020-01-01: what programs that write the time of a build write instead
 

@@ -16,7 +16,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import Lmod
 from envmgr.store.prefix import Install, Item
 from envmgr.system.files import atomic_write, pretty_json
-from envmgr.system.reading import copy_file
+from envmgr.system.untrusted_files import copy_file
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,8 @@ from envmgr.backends.easybuild.lock import LockedFile, LockedItem
 from envmgr.backends.easybuild.settings import easyconfig_folders, own_easyconfigs
 from envmgr.catalog.site import Site
 from envmgr.system.invisible import TABS
-from envmgr.system.reading import (
+from envmgr.system.resources import shipped
+from envmgr.system.untrusted_files import (
     ANYWHERE,
     BESIDE,
     Kind,
@@ -20,7 +21,6 @@ from envmgr.system.reading import (
     read_file_text,
     require_visible_patch,
 )
-from envmgr.system.resources import shipped
 
 _TEXT = Kind("easyconfig", 1 << 20, TABS)
 EASYCONFIG = Kind("file of the easyconfigs", 16 << 30)  # sources may lie beside an easyconfig

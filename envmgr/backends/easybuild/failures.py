@@ -11,7 +11,7 @@ from envmgr.backends.easybuild.lock import LockedItem
 from envmgr.backends.easybuild.settings import eula_word
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Install
-from envmgr.system.excerpt import meaningful, without_colour
+from envmgr.system.log_excerpt import meaningful, without_colour
 from envmgr.system.run import Completed
 
 _STEP_NAMES = {"sanity": "sanity check", "finish": "post-processing"}

@@ -14,8 +14,8 @@ from envmgr.store.jobtable import end_processes_in, left_row, lives_perhaps
 from envmgr.store.prefix import Install, Prefix
 from envmgr.store.workfolder import clear_dead_build, clear_kept_rows
 from envmgr.system.locks import require_not_anothers, try_file_lock
-from envmgr.system.openat import remove_below
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import remove_below
 
 
 def clear_leftovers(install: Install, runner: Runner, reporter: Reporter) -> None:

@@ -16,8 +16,8 @@ from envmgr.store.prefix import Install
 from envmgr.store.staged_install import land
 from envmgr.system.files import atomic_write, read_regular
 from envmgr.system.locks import file_lock
-from envmgr.system.openat import change, remove_below
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import change, remove_below
 from envmgr.system.sandbox import with_own_mounts
 from envmgr.system.shelltext import script_text
 

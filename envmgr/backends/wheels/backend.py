@@ -23,8 +23,8 @@ from envmgr.errors import EnvmgrError
 from envmgr.nodes import JobOptions
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
-from envmgr.system.reading import LOCK, copy_files
 from envmgr.system.run import Runner
+from envmgr.system.untrusted_files import LOCK, copy_files
 from envmgr.wheels.answers import require_hashes, require_own_wheels
 from envmgr.wheels.cuda import cuda_majors, cuda_of_wheels, newer_than_cuda
 from envmgr.wheels.locked import WHEEL_UNPACKED, describe_wheels

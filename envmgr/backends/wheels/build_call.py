@@ -20,12 +20,12 @@ import envmgr
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.report import Reporter
-from envmgr.system.excerpt import meaningful, without_colour
 from envmgr.system.files import explain_os_error
+from envmgr.system.log_excerpt import meaningful, without_colour
 from envmgr.system.models import FrozenModel
-from envmgr.system.reading import ROW, Kind, opened, read_json
 from envmgr.system.run import Bounds, Completed, Runner, clean_env
 from envmgr.system.sandbox import PLACE, seen_at_place, without_network
+from envmgr.system.untrusted_files import ROW, Kind, open_untrusted, read_json
 from envmgr.system.users import Account
 from envmgr.system.yamlfile import reason_of
 from envmgr.wheels.metadata import Metadata, read_metadata
@@ -246,7 +246,7 @@ class SourceBuild:
 def _excerpt(log: Path) -> list[str]:
     """Return the lines of a log that say what is wrong; none if a link or a pipe lies in its place."""
     try:
-        with opened(log, _LOG, tree=None) as file:
+        with open_untrusted(log, _LOG, tree=None) as file:
             text = os.pread(file, _TAIL, max(0, os.fstat(file).st_size - _TAIL)).decode(errors="replace")
     except (OSError, EnvmgrError):
         return []

@@ -28,9 +28,9 @@ from envmgr.report import Reporter
 from envmgr.store.prefix import Install, Item
 from envmgr.store.workfolder import build_folder, work_folder
 from envmgr.system.files import remove_tree
-from envmgr.system.reading import Kind, digest_of
 from envmgr.system.run import Runner
 from envmgr.system.sandbox import PLACE
+from envmgr.system.untrusted_files import Kind, digest_of
 from envmgr.wheels.closure import needed_of
 from envmgr.wheels.locked import LockedSdist
 from envmgr.wheels.metadata import distributions_in, metadata_in, require_files_answer

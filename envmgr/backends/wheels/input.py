@@ -17,7 +17,7 @@ from envmgr.catalog.names import catalog_of, parse_entry
 from envmgr.errors import InputError
 from envmgr.system.files import sha256_bytes
 from envmgr.system.models import FrozenModel
-from envmgr.system.reading import BESIDE, REQUIREMENTS, read_bytes, read_file_text, require_visible_patch
+from envmgr.system.untrusted_files import BESIDE, REQUIREMENTS, read_bytes, read_file_text, require_visible_patch
 from envmgr.wheels.requirements import MOST_ROWS, HashedRow, Question, checked, checked_all
 from envmgr.wording import one_line
 

@@ -34,10 +34,10 @@ from envmgr.downloads.client import bring
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
-from envmgr.system.openat import change_tree
-from envmgr.system.reading import BESIDE, copy_file
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import change_tree
 from envmgr.system.scratch import scratch_folder
+from envmgr.system.untrusted_files import BESIDE, copy_file
 from envmgr.system.users import Account, runs_for_root
 from envmgr.wheels.answers import refuse_prereleases, require_hashes
 from envmgr.wheels.failures import wheel_failure

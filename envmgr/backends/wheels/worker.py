@@ -15,7 +15,7 @@ from typing import Any
 from envmgr.backends.wheels.base import make_environment, make_interpreter
 from envmgr.downloads.child import emit, serve
 from envmgr.store.bytecode import compile_python
-from envmgr.system.openat import change
+from envmgr.system.safe_paths import change
 from envmgr.wheels.unpack import promised, unpack_all
 
 _UNPACKED = ".unpacked"

@@ -24,9 +24,9 @@ from envmgr.errors import EnvmgrError, ErrorData, InputError
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import atomic_write, explain_os_error, pretty_json
 from envmgr.system.models import FrozenModel
-from envmgr.system.openat import change, remove_below
 from envmgr.system.pulse import renew_listing
-from envmgr.system.reading import LOCK, ROW, copy_file, read_bytes, read_json
+from envmgr.system.safe_paths import change, remove_below
+from envmgr.system.untrusted_files import LOCK, ROW, copy_file, read_bytes, read_json
 
 
 class BuildRequest(FrozenModel):

@@ -22,8 +22,8 @@ from envmgr.report import Reporter
 from envmgr.store.jobtable import held_installs
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.locks import file_lock, try_file_lock
-from envmgr.system.openat import remove_below
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import remove_below
 from envmgr.system.shelltext import assign, script_text
 from envmgr.system.usernames import own_name
 from envmgr.wording import shortened, utc_now

@@ -17,7 +17,7 @@ from envmgr.catalog.recipe import load_recipe, load_software
 from envmgr.catalog.site import load_site
 from envmgr.errors import InputError
 from envmgr.system.invisible import TABS, hidden_in, hidden_values, require_visible
-from envmgr.system.reading import require_visible_patch
+from envmgr.system.untrusted_files import require_visible_patch
 from envmgr.system.yamlfile import parse_yaml
 from tests.helpers.places import ROOT
 
@@ -110,7 +110,7 @@ def test_what_reads_others_texts_knows_one_end_of_a_line() -> None:
     """`str.splitlines` ends a line at eight characters more, which no reviewer sees."""
     rooms = (
         "catalog",
-        "system/reading.py",
+        "system/untrusted_files.py",
         "system/yamlfile.py",
         "wheels/resolve.py",
         "backends/wheels/*.py",

@@ -27,8 +27,8 @@ from envmgr.store.prefix import Prefix
 from envmgr.store.tree import make_read_only
 from envmgr.system import users
 from envmgr.system.files import atomic_write, remove_tree
-from envmgr.system.openat import change, remove_below, way_to
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import change, remove_below, way_to
 from envmgr.system.users import Account, require_account, runs_for_root
 from tests.helpers.places import ROOT
 
@@ -399,7 +399,7 @@ BY_NAME = {
     "wheels/resolve.py": "files that were written just now, in a folder of temporary files that is this run's alone",
     "wheels/uv.py": "files that were written just now, in a folder of temporary files that is this run's alone",
     "system/files.py": "removes trees, by Python's own descriptors",
-    "system/openat.py": "the one way",
+    "system/safe_paths.py": "the one way",
 }
 CHANGES = {"chown", "lchown", "chmod", "lchmod", "rmtree", "copymode", "copystat", "copytree", "move", "removedirs"}
 

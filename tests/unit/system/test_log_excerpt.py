@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.system.excerpt import meaningful
+from envmgr.system.log_excerpt import meaningful
 
 NOISE = [f"cc -O2 -Wall -c -o obj/file{n}.o file{n}.c" for n in range(200)]
 

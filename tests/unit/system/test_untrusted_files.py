@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 
 from envmgr.errors import InputError
-from envmgr.system.reading import ANYWHERE, Kind, append_line, copy_files, digest_of, read_bytes, read_json, stays_in
+from envmgr.system.untrusted_files import (
+    ANYWHERE,
+    Kind,
+    append_line,
+    copy_files,
+    digest_of,
+    read_bytes,
+    read_json,
+    stays_in,
+)
 from envmgr.wording import one_line, shortened
 from tests.helpers.places import ROOT
 
@@ -233,10 +242,10 @@ OTHERWISE = {
     "system/files.py": "writes; sums of what was built or downloaded",
     "system/locks.py": "locks of processes",
     "system/mounts.py": "/proc",
-    "system/openat.py": "folders, and what is changed or removed, by descriptors",
+    "system/safe_paths.py": "folders, and what is changed or removed, by descriptors",
     "system/processes.py": "/proc, and files in memory",
     "system/pythons.py": "an install",
-    "system/reading.py": "the one way",
+    "system/untrusted_files.py": "the one way",
     "system/scratch.py": "locks of folders",
     "system/shelltext.py": "a script that ships with envmgr",
     "wheels/metadata.py": "a member of a wheel that is open, up to a size",
@@ -266,7 +275,7 @@ def opens(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Call):
             names.add(node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", ""))
-        elif isinstance(node, ast.ImportFrom) and node.module == "envmgr.system.reading":
+        elif isinstance(node, ast.ImportFrom) and node.module == "envmgr.system.untrusted_files":
             ours |= {name.asname or name.name for name in node.names}
     return names & OPENS - ours
 

@@ -77,7 +77,7 @@ def read_bytes(path: Path, kind: Kind, *, tree: Path | None = None) -> bytes:
     Raises:
         InputError: `file-irregular`, `file-too-large`; OSError as `open` does.
     """
-    with opened(path, kind, tree=tree) as descriptor:
+    with open_untrusted(path, kind, tree=tree) as descriptor:
         return _read(descriptor, path, kind)
 
 
@@ -154,7 +154,7 @@ def require_visible_values(data: Any, path: Path, also: str) -> None:
 def digest_of(path: Path, kind: Kind, *, tree: Path | None = None) -> str:
     """The sha256 of its content. Errors as `read_bytes`."""
     digest, size = hashlib.sha256(), 0
-    with opened(path, kind, tree=tree) as descriptor:
+    with open_untrusted(path, kind, tree=tree) as descriptor:
         while piece := os.read(descriptor, _PIECE):
             digest.update(piece)
             size += len(piece)
@@ -173,7 +173,7 @@ def require_visible_patch(data: bytes, path: Path) -> None:
 
 def copy_file(path: Path, place: Path, kind: Kind, *, tree: Path | None = None) -> None:
     """Its content, in a new file. Errors as `read_bytes`."""
-    with opened(path, kind, tree=tree) as descriptor, place.open("wb") as copy:
+    with open_untrusted(path, kind, tree=tree) as descriptor, place.open("wb") as copy:
         size = 0
         while piece := os.read(descriptor, _PIECE):
             size += len(piece)
@@ -204,7 +204,7 @@ def copy_files(folder: Path, place: Path, kind: Kind, *, tree: Path) -> None:
 
 
 @contextmanager
-def opened(path: Path, kind: Kind, *, tree: Path | None) -> Iterator[int]:
+def open_untrusted(path: Path, kind: Kind, *, tree: Path | None) -> Iterator[int]:
     """A descriptor to read from. Errors as `read_bytes`."""
     descriptor = _open(path, kind, tree)
     try:

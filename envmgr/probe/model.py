@@ -106,6 +106,10 @@ class Fleet:
     def only(self, wanted: Callable[[Facts], bool]) -> Fleet:
         return Fleet(tuple(g for g in self.groups if wanted(g.facts)), self.own, self.replies, self.missing)
 
+    def where(self, key: str, value: str) -> Fleet:
+        """Return the nodes whose fact `key` is `value`."""
+        return self.only(lambda facts: facts.get(key) == value)
+
     @property
     def nodes(self) -> tuple[str, ...]:
         return tuple(node for group in self.groups for node in group.nodes)

@@ -6,16 +6,14 @@ it holds none of ours.
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO
 
-from envmgr.system.children import in_memory
+from envmgr.system.children import end_child, give_up, in_memory, signal_group
 from envmgr.system.run import clean_env
 
 _POLL = 0.005  # seconds
@@ -55,22 +53,12 @@ def run_detached(
                 time.sleep(_POLL)
         finally:
             code = process.poll()
+            if code is None:  # it may have files to tidy up; one that hangs in the kernel hears nothing
+                end_child(process, group=True, grace=_GRACE, wait=0)
+            signal_group(process.pid, signal.SIGKILL)
             if code is None:
-                _tell_to_end(process)
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            if code is None:
-                process.returncode = -signal.SIGKILL  # no code waits for it, and Popen must not complain about that
+                give_up(process)
         return Detached(code, _read(out), _read(err))
-
-
-def _tell_to_end(process: subprocess.Popen[bytes]) -> None:
-    """It may have files to tidy up; a process that hangs in the kernel does not hear it."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGTERM)
-    end = time.monotonic() + _GRACE
-    while process.poll() is None and time.monotonic() < end:
-        time.sleep(_POLL)
 
 
 def _read(file: IO[bytes]) -> str:

@@ -140,7 +140,7 @@ class Runner:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        pending = stdin.encode()
+        pending: bytes | memoryview = stdin.encode()
         rest, errors = b"", bytearray()
         try:
             os.set_blocking(process.stdin.fileno(), False)

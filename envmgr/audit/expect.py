@@ -10,9 +10,8 @@ from envmgr.catalog.names import nearest
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.record import RECORD, complete_numbers, published_spec, read_current, read_specs
 from envmgr.store.prefix import Prefix
-from envmgr.system.detached import run_detached
 from envmgr.system.reading import GENERATION, digest_of
-from envmgr.system.run import Runner
+from envmgr.system.run import Runner, run_detached
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.shelltext import script_text
 from envmgr.wording import did_you_mean

@@ -43,15 +43,12 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
 from envmgr.nodes import NodeSets, Reply, fold
 from envmgr.probe.answers import Folding
-from envmgr.probe.contexts import choose_contexts
-from envmgr.probe.here import look_here
-from envmgr.probe.model import Facts, Fleet, ProbePart, ShellAccount, ShellContext, Way
-from envmgr.probe.prefix import attribute_cache, newer_generations
+from envmgr.probe.model import Facts, Fleet, ProbePart, ShellAccount, ShellContext, Way, choose_contexts
+from envmgr.probe.prefix import attribute_cache, look_here, newer_generations
 from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
-from envmgr.system.detached import run_detached
-from envmgr.system.run import Runner
+from envmgr.system.run import Runner, run_detached
 from envmgr.system.usernames import own_name
 
 Via = Literal["ssh", "slurm", "both"]

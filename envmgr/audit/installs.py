@@ -13,8 +13,7 @@ from typing import Any
 from envmgr.modules.spec import ModuleSpec
 from envmgr.publish.record import PublishedEntry
 from envmgr.store.prefix import Prefix
-from envmgr.system.detached import run_detached
-from envmgr.system.run import Runner
+from envmgr.system.run import Runner, run_detached
 from envmgr.system.shelltext import script_text
 
 _SECONDS = 20.0  # for reading manifests of a prefix that has just answered

@@ -5,14 +5,22 @@ ClusterShell is imported by the functions that need it.
 
 from __future__ import annotations
 
+from envmgr.nodes.access import GpuJobs, SlurmNodes, access_options, ask_slurm, gpu_request, jobs_with_gpu
 from envmgr.nodes.allocation import Allocation, allocated
 from envmgr.nodes.batch import batch_on_nodes
+from envmgr.nodes.envelope import Reply, Status
 from envmgr.nodes.fanout import ask_nodes
-from envmgr.nodes.gpus import GpuJobs, gpu_request, jobs_with_gpu
-from envmgr.nodes.jobs import JobOptions, JobSeen, ask_a_node, end_jobs, job_facts, see_jobs, send_job
-from envmgr.nodes.partitions import SlurmNodes, access_options, ask_slurm
-from envmgr.nodes.queue import QueuedJob, queued_jobs
-from envmgr.nodes.reply import Reply, Status
+from envmgr.nodes.jobs import (
+    JobOptions,
+    JobSeen,
+    QueuedJob,
+    ask_a_node,
+    end_jobs,
+    job_facts,
+    queued_jobs,
+    see_jobs,
+    send_job,
+)
 from envmgr.nodes.sets import NodeSets, expand, fold, read_folded, resolve_nodes
 from envmgr.nodes.slurm import (
     UNCONFIGURED,

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
+from envmgr.nodes.access import SlurmNodes, access_options
 from envmgr.nodes.jobs import SLURM_DOWN, end_jobs
-from envmgr.nodes.partitions import SlurmNodes, access_options
 from envmgr.nodes.sets import fold
-from envmgr.nodes.slurm import job_name, longest_job, reason, slurm_names, time_limit
+from envmgr.nodes.slurm import job_name, longest_job, slurm_names, slurm_reason, time_limit
 from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import script_text
@@ -161,7 +161,7 @@ def _allocation(words: Sequence[str]) -> Allocation:
 
 
 def _refused(errors: str, count: int, among: Sequence[str], options: Sequence[str], patience: float) -> EnvmgrError:
-    said = reason(errors.encode()) or "salloc ended and said nothing"
+    said = slurm_reason(errors.encode()) or "salloc ended and said nothing"
     if SLURM_DOWN.search(errors):
         return EnvmgrError(
             "slurm-unavailable", f"Slurm does not answer: {said}", hint="is slurmctld up (`scontrol ping`)?"

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Literal
 
 from envmgr.catalog.site import Site
 from envmgr.nodes import slurm
-from envmgr.nodes.envelope import Answer, end_mark, end_rest, marked, unwrap, wrap
+from envmgr.nodes.envelope import Answer, Reply, Status, end_mark, end_rest, marked, unwrap, wrap
 from envmgr.nodes.fanout import NODES_OWN, Fan, reply_now
-from envmgr.nodes.reply import Reply, Status
 from envmgr.nodes.sets import require_node_names
 from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
@@ -148,7 +147,7 @@ class _Jobs:
         self._states, broken = slurm.states_or_reason(self._runner, self._deadline)
         self._names = slurm.slurm_names(self._states, self._waiting)
         for node in list(self._waiting):
-            if gone := f"Slurm: {broken}" if broken else slurm.why_not(self._states, self._names.get(node, node)):
+            if gone := f"Slurm: {broken}" if broken else slurm.why_no_step(self._states, self._names.get(node, node)):
                 self._waiting.remove(node)
                 self._on_reply(reply_now(node, "unreachable", gone))
         if self._waiting:
@@ -201,7 +200,7 @@ class _Jobs:
                 self._queued[node] = _Job(node, name, number, time.monotonic(), began)
             else:
                 why = (
-                    f"Slurm: {slurm.reason(words_.replace('; ', chr(10)).encode())}"
+                    f"Slurm: {slurm.slurm_reason(words_.replace('; ', chr(10)).encode())}"
                     if status
                     else self._no_shell(client)
                 )
@@ -302,7 +301,7 @@ class _Jobs:
         return f"no job for {node}"
 
     def explain(self, client: Client, answer: Answer, *, begun: bool) -> tuple[Status, str]:
-        said = slurm.reason(client.errors)
+        said = slurm.slurm_reason(client.errors)
         if begun or answer.reason != "no answer" or not said:
             return "silent", f"the job's answer was not collected: {answer.reason}"
         return "silent", f"the job's answer was not collected: {said}"

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import IO, Literal
 
-from envmgr.system.children import Leaving, close_pipes, give_up, write_some
+from envmgr.system.processes import Leaving, close_pipes, give_up, write_some
 
 TICK = 0.1  # seconds between looks at clocks and at the cancel flag
 _CHUNK = 1 << 16

@@ -1,13 +1,35 @@
-"""A script's way to a node and its answer's way back: what is sent to `/bin/sh -s`, and what came out of it. Pure."""
+"""A script's way to a node and its answer's way back: what is sent to `/bin/sh -s`, what came out of it, and the reply. Pure."""
 
 from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from envmgr.system.shelltext import assign, script_text
 from envmgr.wording import size_text
+
+Status = Literal["answered", "silent", "unreachable"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What one node said to a script; every node that was asked has exactly one.
+
+    `answered`: `text` is the script's whole output, and `reason` is empty, or says that the script ended with another
+    status than 0. `silent`: the node was reached, and no whole answer came (out of time, half of it, too long, something
+    else). `unreachable`: no connection, no step. `reason` is one line that says why.
+    `began` and `ended` are the controller's clock, seconds since the epoch; between them the node answered.
+    """
+
+    node: str
+    status: Status
+    text: str
+    reason: str
+    began: float
+    ended: float
+
 
 _MARK = "--envmgr:{nonce}:{what}--"
 _QUOTED = 30  # characters of a node's own words in a reason

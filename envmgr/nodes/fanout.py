@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.nodes import slurm, ssh
-from envmgr.nodes.envelope import Answer, begun, end_mark, unwrap, wrap
-from envmgr.nodes.reply import Reply, Status
+from envmgr.nodes.envelope import Answer, Reply, Status, begun, end_mark, unwrap, wrap
 from envmgr.nodes.sets import require_node_names
 from envmgr.nodes.tools import tool_env
 from envmgr.system.run import Runner
@@ -122,7 +121,7 @@ class SshWay:
         return ssh.command(self._transport, node, user=self._user, socket=self._socket)
 
     def explain(self, client: Client, answer: Answer, *, begun: bool) -> tuple[Status, str]:
-        said = ssh.reason(client.errors)
+        said = ssh.ssh_reason(client.errors)
         if begun:
             return "silent", answer.reason
         if client.status == 255:

@@ -1,16 +1,18 @@
-"""Slurm jobs that go on without us: sent, looked at, ended. For builds; a job that only answers a question is batch.py's."""
+"""Jobs of Slurm: sent, seen and ended by their numbers; and all users' jobs that have not ended."""
 
 from __future__ import annotations
 
+import calendar
 import os
 import re
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError, InputError
-from envmgr.nodes.slurm import ENDED, UNCONFIGURED, reason, time_limit
+from envmgr.nodes.slurm import ENDED, UNCONFIGURED, slurm_reason, time_limit
 from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Completed, Runner
 
@@ -94,7 +96,7 @@ def send_job(
     if done.returncode or not number.isdigit():
         raise EnvmgrError(
             "job-refused",
-            f"Slurm does not take the job: {reason((done.stderr or done.stdout).encode())}",
+            f"Slurm does not take the job: {slurm_reason((done.stderr or done.stdout).encode())}",
             context=" ".join([*options.words(), *site.transport.slurm_options]),
             hint="see --partition, --account, --cpus and --time, and transport.slurm_options in site.yaml",
         )
@@ -202,5 +204,53 @@ _LOOK = "is slurmctld up (`scontrol ping`), and is this host one of the cluster'
 def unavailable(done: Completed) -> EnvmgrError:
     found = SLURM_DOWN.search(done.stderr)
     line = next((line for line in done.stderr.splitlines() if found and found[0] in line), "")
-    said = reason((line or done.stderr or f"exit status {done.returncode}").encode())
+    said = slurm_reason((line or done.stderr or f"exit status {done.returncode}").encode())
     return EnvmgrError("slurm-unavailable", f"Slurm does not answer: {said}", hint=_LOOK)
+
+
+_QUEUE_TIME = "%Y-%m-%dT%H:%M:%S"
+_ENV = {"TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}  # times without a zone; see squeue(1)
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """`submitted` is seconds since the epoch, None where Slurm does not tell it; `state` as Slurm writes it."""
+
+    number: str
+    user: str
+    state: str
+    submitted: float | None
+
+    def __str__(self) -> str:
+        return f"job {self.number} of {self.user} ({self.state.lower()})"
+
+
+def queued_jobs(site: Site, runner: Runner) -> list[QueuedJob] | None:
+    """Jobs of all users that wait, run or end; None on a host that has Slurm's commands and belongs to no cluster of it.
+
+    Raises:
+        EnvmgrError: `slurm-unavailable`, `command-missing`.
+    """
+    argv = [tool("squeue"), "-h", "--all", "-o", "%i|%u|%T|%V", *where_jobs_go(site)]
+    try:
+        done = run_slurm(runner, argv, env=tool_env() | _ENV)
+    except EnvmgrError as error:
+        if UNCONFIGURED in error.message:
+            return None
+        raise
+    if done.returncode:
+        raise unavailable(done)
+    return [job for line in done.stdout.splitlines() if (job := _job(line)) is not None]
+
+
+def _job(line: str) -> QueuedJob | None:
+    """None for the name of a cluster, which squeue prints above its jobs."""
+    fields = [field.strip() for field in line.split("|")]
+    return QueuedJob(fields[0], fields[1], fields[2], _seconds(fields[3])) if len(fields) == 4 else None
+
+
+def _seconds(text: str) -> float | None:
+    try:
+        return float(calendar.timegm(time.strptime(text, _QUEUE_TIME)))
+    except ValueError:
+        return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError
-from envmgr.nodes.reply import Status
+from envmgr.nodes.envelope import Status
 from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
 from envmgr.system.users import session_as
@@ -78,7 +78,7 @@ def states_or_reason(runner: Runner, timeout: float) -> tuple[dict[str, tuple[st
             return {}, f"no answer in {limit:.3g} s"
         if UNCONFIGURED in error.stderr:  # its last words; the first are about DNS
             return {}, UNCONFIGURED
-        return {}, reason(error.stderr.encode()) or error.message
+        return {}, slurm_reason(error.stderr.encode()) or error.message
 
 
 def node_hosts(runner: Runner, *, timeout: float = _ASK) -> dict[str, str]:
@@ -108,7 +108,7 @@ UNCONFIGURED = "Could not establish a configuration source"
 """What Slurm's commands say on a host that has them, and no slurm.conf."""
 
 
-def why_not(states: Mapping[str, tuple[str, str]], node: str) -> str:
+def why_no_step(states: Mapping[str, tuple[str, str]], node: str) -> str:
     """Why no step can start on the node, which has Slurm's own name; empty when one can."""
     if node not in states:
         return "Slurm does not know this node"
@@ -245,7 +245,7 @@ class SlurmWay:
         if self._broken:
             return f"Slurm: {self._broken}"
         name = self._names.get(node, node)
-        if gone := why_not(self._states, name):
+        if gone := why_no_step(self._states, name):
             return gone
         where = (
             ("--overlap", f"--jobid={self._job}")
@@ -276,7 +276,7 @@ class SlurmWay:
             return "silent", f"Slurm: the time limit of the job was over: {answer.reason}" if late else answer.reason
         if answer.reason != "no answer":
             return "silent", answer.reason
-        said = reason(client.errors)
+        said = slurm_reason(client.errors)
         if "busy" in said or "Immediate execution impossible" in said:
             name = self._names[client.call.node]
             now = in_words(self._states[name])
@@ -310,7 +310,7 @@ class SlurmWay:
         cancel_jobs(self._nonce)
 
 
-def reason(errors: bytes) -> str:
+def slurm_reason(errors: bytes) -> str:
     """Slurm's first error in plain words; what follows it is its consequence."""
     lines = [line.strip() for line in errors.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
     said = [re.sub(r"^(srun|sbatch|salloc|slurm_load_\w+|sinfo)( error)?: (error: )?", "", line) for line in lines]

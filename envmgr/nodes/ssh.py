@@ -90,7 +90,7 @@ def control_socket(runtime: str | None) -> Path | None:
     return None
 
 
-def reason(errors: bytes) -> str:
+def ssh_reason(errors: bytes) -> str:
     """ssh's last word that means something, without the node's name, so that nodes with one reason fold; or empty."""
     lines = [line.strip() for line in errors.decode("utf-8", "backslashreplace").splitlines()]
     lines = [line for line in lines if line and not _NOISE.match(line)]

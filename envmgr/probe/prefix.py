@@ -1,10 +1,14 @@
-"""How a node has the prefix: its mount, by facts that no mount can hang, and which generation it sees there."""
+"""How a node, or this host, has the prefix: its mount, by facts that no mount can hang, and which generation it sees there."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 
-from envmgr.probe.model import Facts, Fleet, ProbePart
+from envmgr.probe.model import Facts, Fleet, ProbePart, ProbePlan
+from envmgr.probe.shell import GATE_SECONDS, join_probes, read_answer
+from envmgr.system.run import Runner, run_detached
 from envmgr.system.shelltext import script_text
 
 # Seconds after which a mount shows changes of others. Source: nfs(5) acdirmax; sshfs(1) dcache_timeout; mount.cifs(8) actimeo.
@@ -47,3 +51,16 @@ def generation_number(target: str) -> int | None:
     """The number in what `current` names; None for anything else."""
     match = re.fullmatch(r"generations/([0-9]{4,})", target)
     return int(match[1]) if match else None
+
+
+def look_here(plan: ProbePlan, runner: Runner, seconds: float, parts: Sequence[ProbePart] = ()) -> Facts:
+    """How this host has the prefix, by the same probe as on nodes, within `seconds`. `gate` is `ok` where it answers.
+
+    Without `parts` it is a short look, at the mount alone.
+    """
+    script = join_probes(parts or [mount_facts()], replace(plan, contexts=()), stages=("node",))
+    done = run_detached(
+        ["/bin/sh", "-s"], stdin=script, seconds=min(GATE_SECONDS + 10, seconds), check=runner.raise_if_cancelled
+    )
+    facts, _, _ = read_answer(done.output)
+    return {"gate": "hung", **facts}

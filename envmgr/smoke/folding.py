@@ -37,7 +37,7 @@ class Missing:
 
 
 @dataclass(slots=True)
-class Folding:
+class OutcomeFolding:
     """Takes replies as they come; what is kept of a node is how its tests ended."""
 
     jobs: Sequence[NodeTest]

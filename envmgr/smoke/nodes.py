@@ -14,12 +14,12 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes import Allocation, Reply, allocated, ask_nodes, ask_slurm, fold
-from envmgr.probe.here import look_here
 from envmgr.probe.model import ProbePart, ProbePlan, Way
+from envmgr.probe.prefix import look_here
 from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
 from envmgr.report import Reporter
 from envmgr.smoke import too_few
-from envmgr.smoke.folding import Folding, Missing, NodeOutcome
+from envmgr.smoke.folding import Missing, NodeOutcome, OutcomeFolding
 from envmgr.smoke.script import NodeTest, jobs_of, node_script, seconds_of
 from envmgr.system.run import Runner
 from envmgr.system.usernames import own_name
@@ -103,8 +103,8 @@ def run_on_nodes(
     jobs = jobs_of(specs, modules, lmodrc, lmod, site.transport.slurm_options)
     alone = [job for job in jobs if job.test.nodes == 1]
     together = [job for job in jobs if 1 < job.test.nodes <= (count or 1)]
-    folding = Folding(alone, deadline)
-    asking = _Asking(site, via, account, runner, reporter, time.monotonic() + deadline)
+    folding = OutcomeFolding(alone, deadline)
+    asking = _NodeTester(site, via, account, runner, reporter, time.monotonic() + deadline)
     fit = asking.look(nodes, folding) if via == "slurm" and site.transport.via != "slurm" else list(nodes)
     chosen, ends, missing = tuple(nodes), list[NodeOutcome](), list[Missing]()
     if count is None:
@@ -122,12 +122,12 @@ def run_on_nodes(
 
 
 def _in_one_job(
-    asking: _Asking,
+    asking: _NodeTester,
     count: int,
     fit: Sequence[str],
     alone: Sequence[NodeTest],
     together: Sequence[NodeTest],
-    folding: Folding,
+    folding: OutcomeFolding,
     deadline: float,
 ) -> tuple[tuple[str, ...], list[NodeOutcome], list[Missing]]:
     """Of nodes that are not fit nothing is told where enough others are."""
@@ -153,10 +153,10 @@ def _in_one_job(
         seconds=min(seconds, left),
         patience=min(asking.site.transport.queue_timeout, left / 2),
     ) as job:
-        on_each = Folding(alone, deadline)
+        on_each = OutcomeFolding(alone, deadline)
         if alone:
             asking.ask("tests", job.nodes, alone, on_each, job)
-        over_all = Folding(together, deadline)
+        over_all = OutcomeFolding(together, deadline)
         if together:
             asking.ask("tests of several nodes", job.nodes[:1], together, over_all, job)
     ends = [*on_each.outcomes(), *(replace(end, nodes=fold(job.nodes)) for end in over_all.outcomes())]
@@ -164,7 +164,7 @@ def _in_one_job(
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class _NodeTester:
     """How nodes are asked, and until when (`end`, monotonic)."""
 
     site: Site
@@ -177,7 +177,7 @@ class _Asking:
     def left(self) -> float:
         return max(1.0, self.end - time.monotonic())
 
-    def look(self, nodes: Sequence[str], folding: Folding) -> list[str]:
+    def look(self, nodes: Sequence[str], folding: OutcomeFolding) -> list[str]:
         """Those whose prefix answers over ssh; of the others `folding` knows why."""
         gate = join_probes([], _plan(self.site, self.account.user, part_seconds(self.site.transport.node_timeout)))
         looked: dict[str, Reply] = {}
@@ -205,7 +205,7 @@ class _Asking:
         label: str,
         nodes: Sequence[str],
         tests: Sequence[NodeTest],
-        folding: Folding,
+        folding: OutcomeFolding,
         job: Allocation | None = None,
     ) -> None:
         """Run `tests` on each of `nodes`, in steps of `job` if there is one."""

@@ -1,4 +1,4 @@
-"""Commands: own process group, cancellable, output kept, errors that carry the command. Other ways to run one: detached.py, nodes/clients.py."""
+"""Commands: own process group, cancellable, output kept, errors that carry the command; or detached, when they may hang for good."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import IO
 
 from envmgr.errors import CommandError, EnvmgrError, Interrupted
-from envmgr.system import children
-from envmgr.system.children import (
+from envmgr.system.processes import (
+    GRACE,
     POLL,
     as_text,
     close_pipes,
     end_child,
+    give_up,
     has_ended,
     in_memory,
     rest_of_output,
@@ -207,9 +208,9 @@ class Runner:
             now = time.monotonic()
             if process.poll() is not None:  # it is gone, but something that it left running holds its output
                 ended = ended or now
-                if group and now - ended > children.GRACE:
+                if group and now - ended > GRACE:
                     signal_group(process.pid, signal.SIGKILL)
-                if now - ended > 2 * children.GRACE:
+                if now - ended > 2 * GRACE:
                     return rest_of_output(process)
             elif timeout is not None and now - start > timeout:
                 end_child(process, group=group)
@@ -286,3 +287,53 @@ def _missing(command: str, reason: str) -> EnvmgrError:
     return EnvmgrError(
         "command-missing", f"cannot run `{command}`", context=reason, hint="is it installed and executable?"
     )
+
+
+_POLL = 0.005  # seconds
+_GRACE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """`returncode` is None for a command that was left behind; `output` is what it had written by then."""
+
+    returncode: int | None
+    output: str
+    error: str
+
+
+def run_detached(
+    argv: Sequence[str],
+    *,
+    seconds: float,
+    stdin: str = "",
+    check: Callable[[], None] = lambda: None,
+    env: Mapping[str, str] | None = None,
+) -> Detached:
+    """Run `argv` in `/`, for `seconds` of wall-clock time at most; `check` is called in between and may raise.
+
+    What has not ended by then is told to, and half a second later killed or left behind.
+    """
+    with in_memory(stdin) as given, in_memory() as out, in_memory() as err:
+        environment = dict(clean_env() if env is None else env)
+        process = subprocess.Popen(
+            argv, stdin=given, stdout=out, stderr=err, cwd="/", env=environment, start_new_session=True
+        )
+        end = time.monotonic() + seconds
+        try:
+            while process.poll() is None and time.monotonic() < end:
+                check()
+                time.sleep(_POLL)
+        finally:
+            code = process.poll()
+            if code is None:  # it may have files to tidy up; one that hangs in the kernel hears nothing
+                end_child(process, group=True, grace=_GRACE, wait=0)
+            signal_group(process.pid, signal.SIGKILL)
+            if code is None:
+                give_up(process)
+        return Detached(code, _read(out), _read(err))
+
+
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "surrogateescape")

@@ -8,7 +8,7 @@ from pathlib import Path
 from envmgr.audit.model import PublishedGeneration
 from envmgr.catalog.site import Site, _resolve
 from envmgr.catalog.site_file import SiteFile
-from envmgr.probe.contexts import CONTEXTS
+from envmgr.probe.model import CONTEXTS
 from envmgr.publish.record import GenerationRecord
 
 NAMES = ("lmod", "rc-files", "cache", "user-files")

@@ -7,7 +7,7 @@ import pytest
 from envmgr.audit.checks import all_checks, ambient
 from envmgr.audit.model import ReadsInstalls
 from envmgr.audit.trace import Traces
-from envmgr.probe.contexts import CONTEXTS
+from envmgr.probe.model import CONTEXTS
 from tests.helpers.context_shell import context_facts
 from tests.helpers.evidence import evidence
 from tests.helpers.evidence import told as judged

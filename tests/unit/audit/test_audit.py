@@ -20,8 +20,7 @@ from envmgr.errors import InputError
 from envmgr.finding import Finding
 from envmgr.nodes import Reply
 from envmgr.probe.answers import Folding
-from envmgr.probe.contexts import CONTEXTS, choose_contexts
-from envmgr.probe.model import ShellContext
+from envmgr.probe.model import CONTEXTS, ShellContext, choose_contexts
 from envmgr.probe.prefix import attribute_cache, is_stale
 from envmgr.probe.shell import read_answer
 from envmgr.publish.record import PublishedEntry

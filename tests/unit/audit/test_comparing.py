@@ -15,7 +15,7 @@ from envmgr.audit.model import Evidence
 from envmgr.catalog.recipe import Requires
 from envmgr.finding import Finding
 from envmgr.nodes import expand
-from envmgr.probe.contexts import CONTEXTS
+from envmgr.probe.model import CONTEXTS
 from tests.helpers.evidence import evidence, told
 
 LOGIN = frozenset({"login", "login2"})

@@ -10,7 +10,7 @@ from envmgr.audit.model import AsksWho
 from envmgr.audit.trace import Traces
 from envmgr.catalog.site import load_site
 from envmgr.modules.nodesetup import hook_digest, hook_names, node_files
-from envmgr.probe.contexts import CONTEXTS
+from envmgr.probe.model import CONTEXTS
 from tests.helpers.evidence import evidence as hand_made
 from tests.helpers.evidence import told
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit.checks import accounts, limits, linker, names, places, shell_state, slurm, startup_files
-from envmgr.probe.contexts import CONTEXTS
+from envmgr.probe.model import CONTEXTS
 from envmgr.probe.shell import looked_key
 from tests.helpers.context_shell import context_facts
 from tests.helpers.evidence import evidence, told

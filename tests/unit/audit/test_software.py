@@ -21,7 +21,7 @@ from envmgr.audit.model import Evidence
 from envmgr.audit.software import covered_by, start_fault
 from envmgr.catalog.recipe import Requires
 from envmgr.modules.spec import EnvOp, ModuleSpec
-from envmgr.probe.contexts import CONTEXTS
+from envmgr.probe.model import CONTEXTS
 from envmgr.probe.shell import join_probes
 from envmgr.publish.record import PublishedEntry
 from envmgr.store.manifest import InstallFacts, make_manifest, write_manifest

@@ -10,7 +10,7 @@ from envmgr.audit.checks import contexts
 from envmgr.audit.terminal import terminal
 from envmgr.audit.trace import Traces
 from envmgr.probe import shell as probe
-from envmgr.probe.contexts import CONTEXTS
+from envmgr.probe.model import CONTEXTS
 from envmgr.system.shelltext import script_text
 from tests.helpers.context_shell import context_facts
 from tests.helpers.evidence import evidence, told

@@ -10,8 +10,7 @@ import pytest
 
 from envmgr.audit.checks import ambient, contexts
 from envmgr.audit.trace import MOST, TraceQuestion, Traces, nodes_to_trace, read_traces, trace_part
-from envmgr.probe.contexts import CONTEXTS
-from envmgr.probe.model import Fleet, Group
+from envmgr.probe.model import CONTEXTS, Fleet, Group
 from envmgr.system.shelltext import script_text
 from tests.helpers.evidence import evidence
 from tests.helpers.open_folders import open_to_all

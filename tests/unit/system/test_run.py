@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.errors import CommandError, EnvmgrError, Interrupted
-from envmgr.system import children
+from envmgr.system import processes
 from envmgr.system.run import Bounds, Completed, Runner, clean_env
 from tests.helpers.places import ROOT
 from tests.helpers.waiting import DEADLINE, long_enough, soon
@@ -93,7 +93,7 @@ def quick_collections() -> Iterator[None]:
 
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(children, "GRACE", 0.4)
+    monkeypatch.setattr(processes, "GRACE", 0.4)
 
 
 @pytest.fixture(autouse=True)

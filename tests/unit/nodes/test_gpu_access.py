@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.nodes.gpus import GpuJobs, SlurmGpus, choose_jobs, gpu_request, jobs_with_gpu, read_nodes
+from envmgr.nodes.access import GpuJobs, SlurmGpus, choose_jobs, gpu_request, jobs_with_gpu, read_nodes
 from envmgr.system.run import Runner
 
 # As `scontrol -o -d show node` of Slurm 22.05 says it, without what nobody looks at.

@@ -1,4 +1,4 @@
-"""How a job gets at nodes: Slurm's partitions with what is left out of them, and nodes with a GPU to give now."""
+"""Options by which a job gets at nodes: Slurm's partitions and what to leave out of them, and free GPUs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ASK = 10.0  # seconds that a command of Slurm's may take
 
 @dataclass(frozen=True, slots=True)
 class SlurmNodes:
-    """What Slurm knows: its `nodes`, `partitions` with theirs, and whether it keeps accounts of jobs that have ended."""
+    """Slurm's `nodes`, its `partitions` with their nodes, and whether it keeps accounts of ended jobs."""
 
     nodes: frozenset[str]
     partitions: Mapping[str, frozenset[str]]
@@ -28,7 +28,7 @@ NO_SLURM = SlurmNodes(frozenset(), {}, accounting=False)
 
 
 def ask_slurm(runner: Runner) -> SlurmNodes:
-    """What Slurm knows; `NO_SLURM` where this host has none, or its commands and no configuration.
+    """Return what Slurm knows; `NO_SLURM` where this host has no Slurm, or its commands without a configuration.
 
     Raises EnvmgrError `groups-unreadable` where Slurm is there and does not answer.
     """
@@ -45,10 +45,10 @@ def ask_slurm(runner: Runner) -> SlurmNodes:
 
 def _keeps_accounts(runner: Runner) -> bool:
     try:
-        told = runner.run([tool("scontrol"), "show", "config"], env=tool_env(), timeout=_ASK).stdout
+        said = runner.run([tool("scontrol"), "show", "config"], env=tool_env(), timeout=_ASK).stdout
     except CommandError:
         return False
-    lines = [line.partition("=") for line in told.splitlines()]
+    lines = [line.partition("=") for line in said.splitlines()]
     kind = next((value.strip() for name, _, value in lines if name.strip() == "AccountingStorageType"), "")
     return kind.startswith("accounting_storage/") and kind != "accounting_storage/none"
 
@@ -58,7 +58,8 @@ def access_options(
 ) -> tuple[str, ...]:
     """sbatch's options for a job on any of `nodes`, which Slurm knows, and on no other.
 
-    `partition` is the group's own, where it is one of Slurm's; else it is the smallest that has all nodes, or all that have some.
+    `partition` is the group's own, where it is one of Slurm's. Else it is the smallest that has all nodes, or all that
+    have some.
     `given` are options of the site, which win.
     """
     wanted, options = frozenset(nodes), tuple(given)
@@ -81,7 +82,7 @@ _NO_SLURM = "no Slurm here"
 
 @dataclass(frozen=True, slots=True)
 class SlurmGpus:
-    """Of one node, as Slurm counts: GPUs that it can give to jobs, those that jobs have, and the partitions of the node."""
+    """GPUs of one node that Slurm can give to jobs, those that jobs have, and the partitions of the node."""
 
     total: int
     used: int
@@ -113,7 +114,7 @@ def gpu_request(given: Iterable[str]) -> str:
 
 
 def jobs_with_gpu(nodes: Sequence[str], given: Sequence[str], runner: Runner, *, timeout: float) -> GpuJobs:
-    """By Slurm's own word, within `timeout` seconds; `given` are options of the site, which every job has besides."""
+    """Ask Slurm, within `timeout` seconds; `given` are options of the site, which every job has too."""
 
     def none(why: str) -> GpuJobs:
         return GpuJobs({}, dict.fromkeys(nodes, why))
@@ -176,13 +177,13 @@ def _request(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _partition(gpus: SlurmGpus, default: str, given: Sequence[str]) -> tuple[str, ...]:
-    """None where the site says it, or where the default one has the node; else all that have it: Slurm takes the first that can."""
+    """Return no option where the site names a partition or the default one has the node; else all that have it."""
     named = any(option.startswith("--partition=") for option in given)
     return () if named or default in gpus.partitions else (f"--partition={','.join(gpus.partitions)}",)
 
 
 def read_nodes(text: str) -> dict[str, SlurmGpus]:
-    """Slurm's name -> its GPUs, of what `scontrol -o -d show node` prints. Source: scontrol(1); tried with Slurm 22.05."""
+    """Read `scontrol -o -d show node`: Slurm's name -> its GPUs. Source: scontrol(1); tried with Slurm 22.05."""
     found = {}
     for line in text.splitlines():
         facts = dict(re.findall(r"(?:^| )([A-Z]\w*)=(\S*)", line))
@@ -194,6 +195,6 @@ def read_nodes(text: str) -> dict[str, SlurmGpus]:
 
 
 def _gpus(text: str) -> int:
-    """Of `gpu:a100:2(S:0-1),gpu:v100:1,shard:4` the GPUs of all types: 3."""
+    """Count the GPUs of all types: 3 in `gpu:a100:2(S:0-1),gpu:v100:1,shard:4`."""
     words = [word.split(":") for word in re.sub(r"\([^)]*\)", "", text).split(",")]
     return sum(int(last) if (last := word[-1]).isdecimal() else 1 for word in words if word[0] == "gpu")

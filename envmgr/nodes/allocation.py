@@ -22,7 +22,8 @@ from envmgr.system.shelltext import script_text
 from envmgr.system.users import session_as
 
 _ENDING = 10.0  # seconds that salloc may take to give its nodes back
-# What salloc says when it has waited for as long as it should. Source: slurm 22.05, slurm_errno.c, and allocate.c for the second.
+# Errors of salloc when it has waited for as long as it should.
+# Source: slurm 22.05, slurm_errno.c, and allocate.c for the second.
 _BUSY = re.compile(
     r"Immediate execution impossible|resources: Connection timed out|nodes are busy|allocation [0-9]+ has been revoked"
 )
@@ -30,7 +31,7 @@ _BUSY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A job that was granted: its number, its nodes in Slurm's order, and what a batch script on the first of them would have."""
+    """A granted job: its number, its nodes in Slurm's order, and the variables of a batch script on the first."""
 
     job: str
     nodes: tuple[str, ...]
@@ -111,7 +112,7 @@ class _Holder:
         self._thread.start()
 
     def granted(self) -> list[str] | None:
-        """What the job's first line says, once it has started; None where salloc ended first. Raises Interrupted."""
+        """Return the words of the job's first line once it has started, None where salloc ended first. Raises Interrupted."""
         while not self._known.wait(0.1):
             self._runner.raise_if_cancelled()
         self._runner.raise_if_cancelled()

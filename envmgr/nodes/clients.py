@@ -1,8 +1,8 @@
 """One local process per node (ssh, srun), many at once, on one event loop of asyncio.
 
-The processes are `subprocess.Popen`, and asyncio watches their pipes. asyncio's own subprocesses need a thread per child on
-Python 3.11, and wait without end for a child whose pipes another process holds, as a kept ssh connection does. A client keeps
-one bounded answer, and never waits long for its process.
+The processes are `subprocess.Popen`, and asyncio watches their pipes. asyncio's own subprocesses need a thread for each
+child on Python 3.11, and another process may hold the pipes of an ended one, as a kept ssh connection does. A client
+keeps one bounded answer, and never waits long for its process.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ Ending = Literal["exit", "overflow", "timeout", "dropped"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What to run for a node. `whole` is a byte string with which the answer is whole; `most` bytes of output are taken.
+    """A command for a node. With the bytes `whole` in it the answer is complete; `most` bytes of output are taken.
 
-    A `gentle` process first sees the end of its stdin when it has to end, then SIGTERM: srun, when asked to end, kills all
-    of its step at once, and then gives its allocation back.
+    A `gentle` process that has to end first sees the end of its stdin, then SIGTERM: srun, when asked to end, kills
+    all of its step at once, and then gives its allocation back.
     """
 
     node: str
@@ -81,7 +81,7 @@ class Client:
         loop.add_reader(self._stderr, self._read_errors)
 
     def look(self, now: float) -> None:
-        """On each tick: end an answered call that does not end by itself, and one that is out of time."""
+        """End a call that has its answer and does not end by itself, and one that is out of time."""
         if self.whole_at is not None:
             if now - self.whole_at > _LINGER:
                 self.end("exit")
@@ -105,7 +105,7 @@ class Client:
 
     @property
     def tidies(self) -> bool:
-        """Whether the node began and has not answered: it may have something to tidy up."""
+        """True for a node that began and has not answered: it may have something to tidy up."""
         return bool(self.output) and self.whole_at is None
 
     def _pipes(self) -> tuple[IO[bytes] | None, IO[bytes] | None, IO[bytes] | None]:

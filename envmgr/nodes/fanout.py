@@ -151,7 +151,7 @@ class _DeadlineOver(Exception):  # noqa: N818 - our own way out of the event loo
 
 
 class Fan:
-    """The nodes still to ask, those being asked, and the clocks. `hook` is called on each tick; True: more is to come."""
+    """The nodes still to ask, those being asked, and the clocks. `hook`, called on each tick, says if more is to come."""
 
     def __init__(
         self, site: Site, runner: Runner, on_reply: Callable[[Reply], None], nonce: str, *, deadline: float
@@ -171,7 +171,7 @@ class Fan:
         self._retried: set[str] = set()
 
     def ask(self, nodes: Sequence[str], call: Callable[[str], Call | Reply], way: Connector) -> None:
-        """Until every node has its reply. Raises Interrupted; what `on_reply` raises comes through, with all ended."""
+        """Run until every node has its reply. Raises Interrupted, and what `on_reply` raises, once all has ended."""
         from envmgr.nodes.clients import Loop
 
         self.todo.extend(nodes)

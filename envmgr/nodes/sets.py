@@ -23,7 +23,7 @@ MOST_NODES = 100_000  # more is a slip of the pen
 
 
 def refuse_huge(expression: str) -> None:
-    """Before ClusterShell counts them out: `c[1-9999999999]` would fill the memory."""
+    """Refuse a huge set before ClusterShell lists its nodes: `c[1-9999999999]` would fill the memory."""
     for operand in re.findall(r"(?:[^\[\],!&^]|\[[^\]]*\])+", expression):
         count = 1
         for inside in re.findall(r"\[([^\]]*)\]", operand):
@@ -40,7 +40,7 @@ def too_many(expression: str, count: int) -> InputError:
 
 
 class Groups(ABC):
-    """What ClusterShell asks a group source."""
+    """The methods that ClusterShell calls of a group source."""
 
     name = ""
     what = ""
@@ -146,7 +146,7 @@ class Inventory(Groups):
         if self._found is None:
             where = [] if self._inventory is None else ["-i", str(self._inventory)]
             ansible = {k: v for k, v in os.environ.items() if k.startswith("ANSIBLE_")}
-            if named := ansible.get("ANSIBLE_INVENTORY"):  # as its user means it, who is in another folder
+            if named := ansible.get("ANSIBLE_INVENTORY"):  # the user gave it in another folder
                 ansible["ANSIBLE_INVENTORY"] = ",".join(
                     str(Path(each).resolve()) if Path(each).exists() else each for each in named.split(",")
                 )
@@ -160,13 +160,13 @@ class Inventory(Groups):
 
 
 class ClusterShellGroups(Groups):
-    """The groups of ClusterShell's default source, as `clush -g NAME` takes them: its groups.conf, where it looks for that itself."""
+    """The groups of ClusterShell's default source, as `clush -g NAME` takes them, from its own groups.conf."""
 
     name = "clustershell"
     what = "group of ClusterShell's groups.conf"
 
     def resolv_map(self, group: str) -> str:
-        """Of the group itself: a source that maps groups need not list them."""
+        """Ask for the group itself: a source that maps groups need not list them."""
         with _readable_groups() as resolver:
             nodes = ",".join(resolver.group_nodes(group))
         if not nodes:
@@ -253,8 +253,9 @@ class NodeSets:
     def resolve(self, expression: str | None) -> tuple[str, ...]:
         """The nodes that `expression` names, each once, in natural order; None: all nodes of the site's groups.
 
-        ClusterShell's syntax with its algebra: `c[1-3]`, `@gpu!c2`, `c[1-10]&@gpu`, `c*`. `@NAME` is a group of site.yaml,
-        `@slurm:PARTITION`, `@ansible:GROUP` and `@clustershell:GROUP` are asked for where they are named; `@slurm:*` is all that Slurm knows.
+        ClusterShell's syntax with its algebra: `c[1-3]`, `@gpu!c2`, `c[1-10]&@gpu`, `c*`. `@NAME` is a
+        group of site.yaml. `@slurm:PARTITION`, `@ansible:GROUP` and `@clustershell:GROUP` are asked for where they are
+        named; `@slurm:*` is all that Slurm knows.
 
         Raises:
             InputError: `bad-node-set`, `unknown-node-group`, `no-nodes`.
@@ -279,7 +280,7 @@ class NodeSets:
 
 
 def resolve_nodes(expression: str | None, site: Site, runner: Runner) -> tuple[str, ...]:
-    """As `NodeSets.resolve`, for one expression."""
+    """Resolve one expression, as `NodeSets.resolve` does."""
     return NodeSets(site, runner).resolve(expression)
 
 
@@ -300,7 +301,7 @@ def expand(folded: str) -> tuple[str, ...]:
 
 
 def read_folded(text: str) -> tuple[str, ...]:
-    """As `expand`, of a text that may be anybody's. Raises InputError `bad-node-set`."""
+    """Expand a text that anybody may have written. Raises InputError `bad-node-set`."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP
 
     return _parse(text, RESOLVER_NOGROUP)
@@ -349,7 +350,7 @@ def _unknown_source(name: str) -> InputError:
 
 
 def _resolver(site: Site, runner: Runner, seconds: float) -> Any:
-    """Groups of ClusterShell's own files are not mixed with those of site.yaml; without one, `@NAME` is one of ClusterShell's."""
+    """Return the resolver of groups. Without a site.yaml, `@NAME` is a group of ClusterShell's own files."""
     from ClusterShell.NodeUtils import GroupResolver
 
     if site.source is not None or site.groups:

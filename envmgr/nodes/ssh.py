@@ -73,7 +73,7 @@ def command(transport: Transport, node: str, *, user: str | None, socket: Path |
 
 
 def control_socket(runtime: str | None) -> Path | None:
-    """Where connections are kept: a folder that only we can look into; None where there is none such.
+    """Return where connections are kept: a folder that only we can look into, or None.
 
     `runtime` is $XDG_RUNTIME_DIR. The folder is made when it is missing.
     """
@@ -91,7 +91,7 @@ def control_socket(runtime: str | None) -> Path | None:
 
 
 def ssh_reason(errors: bytes) -> str:
-    """ssh's last word that means something, without the node's name, so that nodes with one reason fold; or empty."""
+    """Return ssh's last line that means something, without the node's name, so that nodes with one reason fold; or empty."""
     lines = [line.strip() for line in errors.decode("utf-8", "backslashreplace").splitlines()]
     lines = [line for line in lines if line and not _NOISE.match(line)]
     if not lines:
@@ -106,6 +106,6 @@ def ssh_reason(errors: bytes) -> str:
 
 
 def is_about_connecting(errors: bytes) -> bool:
-    """Whether ssh itself could not connect, rather than a kept connection that had gone stale: then trying again is idle."""
+    """Return whether ssh itself could not connect. Else a kept connection had gone stale, and a new one may work."""
     lines = errors.decode("utf-8", "backslashreplace").splitlines()
     return any(re.match(rf"({'|'.join(_CONNECT)})", line.strip()) for line in lines)

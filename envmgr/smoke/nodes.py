@@ -1,4 +1,4 @@
-"""Smoke tests on nodes: each entry's own commands where its users will run them, as an ordinary user; equal ends folded."""
+"""Smoke tests on nodes: each entry's own commands, as an ordinary user; equal ends folded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RunAccount:
 
 
 def choose_account(site: Site, via: Way, named: str | None) -> RunAccount:
-    """The ordinary user: `named`, else `audit.user`, else the build user, where we may become others; else the connecting one.
+    """Return the ordinary user: `named`, `audit.user` or the build user where we may become others; else our own.
 
     Raises:
         InputError: `test-user` for root, and for a user that we cannot become.
@@ -94,7 +94,7 @@ def run_on_nodes(
     With `count`, they are that many of `nodes`, which Slurm picks, in one job: tests of several nodes run there too, after the
     others, once over all of them. Without it, or with too small a one, those are not run.
 
-    A node is told to end within `deadline`, seconds of wall-clock time, whatever its tests' own timeouts allow. Over Slurm a
+    A node has to end within `deadline`, seconds of wall-clock time, whatever its tests' own timeouts allow. Over Slurm a
     node gets a step only when its prefix answered over ssh, unless the site has no ssh: a step stuck on it drains the node.
 
     Raises:
@@ -130,7 +130,7 @@ def _in_one_job(
     folding: OutcomeFolding,
     deadline: float,
 ) -> tuple[tuple[str, ...], list[NodeOutcome], list[Missing]]:
-    """Of nodes that are not fit nothing is told where enough others are."""
+    """Run the tests in one job. Nodes that are not fit do not matter where enough others are."""
     unfit = folding.missing()
     if len(fit) < count:
         raise EnvmgrError(
@@ -165,7 +165,7 @@ def _in_one_job(
 
 @dataclass(frozen=True, slots=True)
 class _NodeTester:
-    """How nodes are asked, and until when (`end`, monotonic)."""
+    """Asks nodes one way, until `end` (monotonic)."""
 
     site: Site
     via: Way
@@ -178,7 +178,7 @@ class _NodeTester:
         return max(1.0, self.end - time.monotonic())
 
     def look(self, nodes: Sequence[str], folding: OutcomeFolding) -> list[str]:
-        """Those whose prefix answers over ssh; of the others `folding` knows why."""
+        """Return the nodes whose prefix answers over ssh; `folding` gets the reasons of the others."""
         gate = join_probes([], _plan(self.site, self.account.user, part_seconds(self.site.transport.node_timeout)))
         looked: dict[str, Reply] = {}
         with self.reporter.stage("look", total=len(nodes), unit="nodes") as stage:

@@ -1,4 +1,4 @@
-"""Processes by what the kernel says of them, and children of this one: how they end, and how their pipes are read."""
+"""Processes by what the kernel says of them, and children of this one: their pipes, and the ladder that ends them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STATE, _GROUP, _START = 0, 2, 19
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, for good: `ticks` is its start in clock ticks since `boot`. A number is used again, the pair is not."""
+    """A process. `ticks` is its start in clock ticks since `boot`: a number is used again, the pair is not."""
 
     host: str
     boot: str
@@ -35,7 +35,7 @@ def this_process() -> Process:
 
 
 def is_here(process: Process) -> bool:
-    """Whether it is, or was, one of this host since it booted."""
+    """Return whether it is, or was, one of this host since it booted."""
     return process.host == socket.gethostname() and process.boot == _boot()
 
 
@@ -45,12 +45,12 @@ def host_mark() -> str:
 
 
 def runs_here(process: Process) -> bool:
-    """Whether it still runs, on this host; False for one of another host, whose processes are not seen here."""
+    """Return whether it still runs on this host; False for a process of another host."""
     return is_here(process) and _ticks(process.pid) == process.ticks
 
 
 def group_runs(group: int) -> bool:
-    """Whether a process of the group has not ended: zombies, which may never be collected, do not count."""
+    """Return whether a process of the group has not ended: zombies, which may never be collected, do not count."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -138,8 +138,8 @@ class Leaving:
 def end_child(process: subprocess.Popen[bytes], *, group: bool, grace: float = GRACE, wait: float = GRACE) -> None:
     """SIGTERM, a short grace, SIGKILL, and a short wait: for the whole group when the child leads one.
 
-    The grace is the whole group's: a leader that ends at once must not take it from a child that has something to take back, as
-    srun its place in the queue.
+    The grace is the whole group's: a leader that ends at once must not take it from a child that has something to take
+    back, as srun its place in the queue.
     """
     now = time.monotonic()
     leaving = Leaving(process, term=now, kill=now + grace, group=group)
@@ -157,7 +157,7 @@ def give_up(process: subprocess.Popen[bytes]) -> None:
 
 
 def rest_of_output(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """What an ended command had still written; a process that it left behind may hold the pipes, and is not waited for."""
+    """Return what an ended command had still written, without waiting for a process that it left behind."""
     try:
         return process.communicate(timeout=GRACE)
     except subprocess.TimeoutExpired as late:

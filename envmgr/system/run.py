@@ -1,4 +1,4 @@
-"""Commands: own process group, cancellable, output kept, errors that carry the command; or detached, when they may hang for good."""
+"""Commands: in a process group, cancellable, with their output; or detached, where they may hang for good."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a command may take that reads what strangers wrote.
+    """Limits of a command that reads what strangers wrote.
 
     `memory` is bytes of data of each of its processes (RLIMIT_DATA; one that asks for more is refused, and usually aborts);
     `output` is bytes of stdout, and of stderr. Source: getrlimit(2).
@@ -87,8 +87,8 @@ class Runner:
         `on_tick` is called every 0.1 s while it runs, and may raise.
 
         With `new_group`, what the command leaves running ends with it, and all of it ends with us, even by kill -9.
-        `run_as` is for root only: the command starts as that user, with no group but theirs, under the guard as well. `bounds` need
-        `new_group`.
+        `run_as` is for root only: the command starts as that user, with no group but theirs, under the guard as well.
+        `bounds` need `new_group`.
 
         Raises:
             CommandError: the command is missing, ran out of time, wrote too much or (with `check`) exited non-zero.
@@ -312,7 +312,7 @@ def run_detached(
 ) -> Detached:
     """Run `argv` in `/`, for `seconds` of wall-clock time at most; `check` is called in between and may raise.
 
-    What has not ended by then is told to, and half a second later killed or left behind.
+    A command that has not ended by then gets SIGTERM, and half a second later SIGKILL; it is not waited for.
     """
     with in_memory(stdin) as given, in_memory() as out, in_memory() as err:
         environment = dict(clean_env() if env is None else env)

@@ -42,7 +42,7 @@ Host key verification failed.
     ],
 )
 def test_reason_is_sshs_last_word_without_the_nodes_name(said: str, reason: str, *, connecting: bool) -> None:
-    assert ssh.reason(said.encode()) == reason
+    assert ssh.ssh_reason(said.encode()) == reason
     assert ssh.is_about_connecting(said.encode()) is connecting
 
 

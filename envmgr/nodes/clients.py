@@ -76,7 +76,9 @@ class Client:
             stderr=subprocess.PIPE,
         )
         self._stdin, self._stdout, self._stderr = (_descriptor(pipe) for pipe in self._pipes())
-        loop.add_writer(self._stdin, self._write)
+        self._send()
+        if self._pending:  # most scripts fit into the pipe at once
+            loop.add_writer(self._stdin, self._write)
         loop.add_reader(self._stdout, self._read_output)
         loop.add_reader(self._stderr, self._read_errors)
 
@@ -111,8 +113,11 @@ class Client:
     def _pipes(self) -> tuple[IO[bytes] | None, IO[bytes] | None, IO[bytes] | None]:
         return self.process.stdin, self.process.stdout, self.process.stderr
 
-    def _write(self) -> None:
+    def _send(self) -> None:
         self._pending = write_some(self._stdin, self._pending)
+
+    def _write(self) -> None:
+        self._send()
         if not self._pending:
             self._loop.remove_writer(self._stdin)
 

@@ -70,7 +70,7 @@ def test_reason_is_sshs_last_word_without_the_nodes_name(said: str, reason: str,
     ],
 )
 def test_reason_is_slurms_first_error(said: str, reason: str) -> None:
-    assert slurm.reason(said.encode()) == reason
+    assert slurm.slurm_reason(said.encode()) == reason
 
 
 @pytest.mark.parametrize(

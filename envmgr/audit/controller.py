@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from envmgr.nodes import UNCONFIGURED, NodeSets, slurm_here, states_or_reason
-from envmgr.system.detached import run_detached
-from envmgr.system.run import Runner
+from envmgr.system.run import Runner, run_detached
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.shelltext import script_text
 

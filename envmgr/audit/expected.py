@@ -23,8 +23,7 @@ from envmgr.publish.record import (
     read_specs,
 )
 from envmgr.store.prefix import Prefix
-from envmgr.system.detached import run_detached
-from envmgr.system.run import Runner
+from envmgr.system.run import Runner, run_detached
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.shelltext import script_text
 from envmgr.system.untrusted_files import GENERATION, digest_of

@@ -22,7 +22,7 @@ from envmgr.commands import Context
 from envmgr.commands.audit import with_user
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.nodes import fold, slurm_here
-from envmgr.nodes.sets import ask_slurm
+from envmgr.nodes.access import ask_slurm
 from envmgr.report import Result
 from envmgr.system.files import atomic_write
 from envmgr.system.yamlfile import dump_yaml

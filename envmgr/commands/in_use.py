@@ -19,7 +19,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.nodes import NodeSets, Reply, ask_nodes, fold, queued_jobs, slurm_here, slurm_names, states_or_reason
 from envmgr.probe.uses import Uses, read_uses, uses_script
 from envmgr.publish.keeping import InUse
-from envmgr.system.detached import run_detached
+from envmgr.system.run import run_detached
 from envmgr.system.usernames import user_name
 
 _HERE = 120.0  # seconds for the processes of this host

@@ -14,9 +14,9 @@ from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Prefix
-from envmgr.system.detached import run_detached
 from envmgr.system.files import pretty_json
 from envmgr.system.models import FrozenModel
+from envmgr.system.run import run_detached
 from envmgr.system.shelltext import script_text
 from envmgr.system.untrusted_files import FACTS, read_bytes, why_unreadable
 from envmgr.system.users import command_as, find_account

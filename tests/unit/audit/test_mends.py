@@ -22,7 +22,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
 from envmgr.nodes import Reply
 from envmgr.nodes.batch import _program
-from envmgr.nodes.slurm import is_busy, slurm_names, states_or_reason, why_not
+from envmgr.nodes.slurm import is_busy, slurm_names, states_or_reason, why_no_step
 from envmgr.probe.model import Fleet, Group
 from envmgr.probe.shell import join_probes, read_answer
 from envmgr.system.run import Runner
@@ -158,8 +158,8 @@ def test_unreachable_node_is_an_error_when_slurm_did_not_put_it_to_sleep() -> No
 
 
 def test_node_that_saves_power_gets_no_job() -> None:
-    assert why_not({"c1": ("idle~", "")}, "c1") == "asleep: Slurm saves its power (idle~)"
-    assert why_not({"c1": ("idle", "")}, "c1") == ""
+    assert why_no_step({"c1": ("idle~", "")}, "c1") == "asleep: Slurm saves its power (idle~)"
+    assert why_no_step({"c1": ("idle", "")}, "c1") == ""
 
 
 # -- names ---------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Jobs with a GPU: how one is asked for, on which nodes Slurm has one to give now, and why not on others."""
+"""Options by which a job gets at nodes: Slurm's partitions and what to leave out of them, and free GPUs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,82 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from envmgr.errors import CommandError, EnvmgrError
-from envmgr.nodes.slurm import UNCONFIGURED, reason, slurm_here, slurm_names, states_or_reason, tool, tool_env, why_not
+from envmgr.nodes.sets import Partitions, expand, fold
+from envmgr.nodes.slurm import UNCONFIGURED, slurm_here, slurm_names, slurm_reason, states_or_reason, why_no_step
+from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
 
 _ASK = 10.0  # seconds that a command of Slurm's may take
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNodes:
+    """Slurm's `nodes`, its `partitions` with their nodes, and whether it keeps accounts of ended jobs."""
+
+    nodes: frozenset[str]
+    partitions: Mapping[str, frozenset[str]]
+    accounting: bool
+
+
+NO_SLURM = SlurmNodes(frozenset(), {}, accounting=False)
+
+
+def ask_slurm(runner: Runner) -> SlurmNodes:
+    """Return what Slurm knows; `NO_SLURM` where this host has no Slurm, or its commands without a configuration.
+
+    Raises EnvmgrError `groups-unreadable` where Slurm is there and does not answer.
+    """
+    if not slurm_here():
+        return NO_SLURM
+    states, broken = states_or_reason(runner, _ASK)
+    if broken == UNCONFIGURED:
+        return NO_SLURM
+    if broken:
+        raise EnvmgrError("groups-unreadable", "`sinfo` does not say which nodes there are", context=broken)
+    found = {name: frozenset(expand(nodes)) for name, nodes in Partitions(runner, _ASK).groups().items()}
+    return SlurmNodes(frozenset(states), found, _keeps_accounts(runner))
+
+
+def _keeps_accounts(runner: Runner) -> bool:
+    try:
+        said = runner.run([tool("scontrol"), "show", "config"], env=tool_env(), timeout=_ASK).stdout
+    except CommandError:
+        return False
+    lines = [line.partition("=") for line in said.splitlines()]
+    kind = next((value.strip() for name, _, value in lines if name.strip() == "AccountingStorageType"), "")
+    return kind.startswith("accounting_storage/") and kind != "accounting_storage/none"
+
+
+def access_options(
+    nodes: Sequence[str], slurm: SlurmNodes, *, partition: str | None = None, given: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """sbatch's options for a job on any of `nodes`, which Slurm knows, and on no other.
+
+    `partition` is the group's own, where it is one of Slurm's. Else it is the smallest that has all nodes, or all that
+    have some.
+    `given` are options of the site, which win.
+    """
+    wanted, options = frozenset(nodes), tuple(given)
+    named = next((option.partition("=")[2] for option in options if option.startswith("--partition=")), partition)
+    chosen = named.split(",") if named else _having(wanted, slurm.partitions)
+    others = frozenset[str]().union(*(slurm.partitions.get(name, frozenset()) for name in chosen)) - wanted
+    found = [] if any(option.startswith("--partition=") for option in options) else [f"--partition={','.join(chosen)}"]
+    found += [f"--exclude={fold(others)}"] if others else []
+    return (*options, *found)
+
+
+def _having(wanted: frozenset[str], partitions: Mapping[str, frozenset[str]]) -> list[str]:
+    whole = [(len(nodes), name) for name, nodes in partitions.items() if wanted <= nodes]
+    return [min(whole)[1]] if whole else sorted(name for name, nodes in partitions.items() if wanted & nodes)
+
+
+_GPUS_ASK = 10.0  # seconds that a command of Slurm's may take
 _NO_SLURM = "no Slurm here"
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmGpus:
-    """Of one node, as Slurm counts: GPUs that it can give to jobs, those that jobs have, and the partitions of the node."""
+    """GPUs of one node that Slurm can give to jobs, those that jobs have, and the partitions of the node."""
 
     total: int
     used: int
@@ -48,14 +114,14 @@ def gpu_request(given: Iterable[str]) -> str:
 
 
 def jobs_with_gpu(nodes: Sequence[str], given: Sequence[str], runner: Runner, *, timeout: float) -> GpuJobs:
-    """By Slurm's own word, within `timeout` seconds; `given` are options of the site, which every job has besides."""
+    """Ask Slurm, within `timeout` seconds; `given` are options of the site, which every job has too."""
 
     def none(why: str) -> GpuJobs:
         return GpuJobs({}, dict.fromkeys(nodes, why))
 
     if not slurm_here():
         return none(_NO_SLURM)
-    limit = min(timeout / 3, _ASK)
+    limit = min(timeout / 3, _GPUS_ASK)
     states, broken = states_or_reason(runner, limit)
     if broken:
         return none(_NO_SLURM if broken == UNCONFIGURED else f"Slurm: {broken}")
@@ -65,7 +131,7 @@ def jobs_with_gpu(nodes: Sequence[str], given: Sequence[str], runner: Runner, *,
         ask = [tool("sinfo"), "-h", "-o", "%P"]
         partitions = runner.run(ask, env=tool_env(), timeout=limit).stdout.split()
     except CommandError as error:
-        return none(f"Slurm: {reason(error.stderr.encode()) or error.message}")
+        return none(f"Slurm: {slurm_reason(error.stderr.encode()) or error.message}")
     except EnvmgrError as error:  # no scontrol
         return none(f"Slurm: {error.message}")
     default = next((name[:-1] for name in partitions if name.endswith("*")), "")
@@ -84,7 +150,7 @@ def choose_jobs(
     names = slurm_names(states, nodes := tuple(nodes))
     for node in nodes:
         name = names.get(node, node)
-        if why := why_not(states, name) or _none_free(gpus.get(name)):
+        if why := why_no_step(states, name) or _none_free(gpus.get(name)):
             refused[node] = why
         else:
             options[node] = (*_request(given), *_partition(gpus[name], default, given))
@@ -111,13 +177,13 @@ def _request(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _partition(gpus: SlurmGpus, default: str, given: Sequence[str]) -> tuple[str, ...]:
-    """None where the site says it, or where the default one has the node; else all that have it: Slurm takes the first that can."""
+    """Return no option where the site names a partition or the default one has the node; else all that have it."""
     named = any(option.startswith("--partition=") for option in given)
     return () if named or default in gpus.partitions else (f"--partition={','.join(gpus.partitions)}",)
 
 
 def read_nodes(text: str) -> dict[str, SlurmGpus]:
-    """Slurm's name -> its GPUs, of what `scontrol -o -d show node` prints. Source: scontrol(1); tried with Slurm 22.05."""
+    """Read `scontrol -o -d show node`: Slurm's name -> its GPUs. Source: scontrol(1); tried with Slurm 22.05."""
     found = {}
     for line in text.splitlines():
         facts = dict(re.findall(r"(?:^| )([A-Z]\w*)=(\S*)", line))
@@ -129,6 +195,6 @@ def read_nodes(text: str) -> dict[str, SlurmGpus]:
 
 
 def _gpus(text: str) -> int:
-    """Of `gpu:a100:2(S:0-1),gpu:v100:1,shard:4` the GPUs of all types: 3."""
+    """Count the GPUs of all types: 3 in `gpu:a100:2(S:0-1),gpu:v100:1,shard:4`."""
     words = [word.split(":") for word in re.sub(r"\([^)]*\)", "", text).split(",")]
     return sum(int(last) if (last := word[-1]).isdecimal() else 1 for word in words if word[0] == "gpu")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.nodes.gpus import GpuJobs, SlurmGpus, choose_jobs, gpu_request, jobs_with_gpu, read_nodes
+from envmgr.nodes.access import GpuJobs, SlurmGpus, choose_jobs, gpu_request, jobs_with_gpu, read_nodes
 from envmgr.system.run import Runner
 
 # As `scontrol -o -d show node` of Slurm 22.05 says it, without what nobody looks at.
@@ -96,7 +96,7 @@ def commands(folder: Path, monkeypatch: pytest.MonkeyPatch, **texts: str) -> Non
             (folder / name).write_text(f"#!/bin/sh\n{texts[name]}\n")
             (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/nowhere")
-    monkeypatch.setattr("envmgr.nodes.slurm.clean_env", lambda: {"PATH": "/nowhere"})  # nothing of this machine's Slurm
+    monkeypatch.setattr("envmgr.nodes.tools.clean_env", lambda: {"PATH": "/nowhere"})  # nothing of this machine's Slurm
 
 
 SINFO = "case $* in *%P*) echo 'gpu'; echo 'all*' ;; *) echo 'c1|idle|none' ;; esac"

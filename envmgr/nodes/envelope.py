@@ -1,4 +1,4 @@
-"""The answer of one node: its envelope on the wire, and the reply that is made of it."""
+"""A script's way to a node and its answer's way back: the text for `/bin/sh -s`, its output, and the reply. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Status = Literal["answered", "silent", "unreachable"]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What one node said to a script; every node that was asked has exactly one.
+    """The answer of one node to a script; every node that was asked has exactly one.
 
     `answered`: `text` is the script's whole output, and `reason` is empty, or says that the script ended with another
     status than 0. `silent`: the node was reached, and no whole answer came (out of time, half of it, too long, something
@@ -36,7 +36,7 @@ _QUOTED = 30  # characters of a node's own words in a reason
 
 
 class Answer(NamedTuple):
-    """What `unwrap` found. `reason` is empty for a whole answer of a script that ended with status 0."""
+    """The answer that `unwrap` found. `reason` is empty for a whole answer of a script that ended with status 0."""
 
     status: Literal["answered", "silent"]
     text: str
@@ -46,12 +46,13 @@ class Answer(NamedTuple):
 def wrap(script: str, nonce: str, *, limit: int, timeout: float, hard: bool = True) -> str:
     """The POSIX sh text to send to `/bin/sh -s` on stdin, which must stay open until the answer is there.
 
-    What `marked` says holds for the script. When stdin ends, or after `timeout` seconds, the whole process group is told to
-    end, and three seconds later killed. At the end it is killed, too; with `hard=False` it is told to end first, and the status is 0.
+    The rules of `marked` hold for the script. When stdin ends, or after `timeout` seconds, the whole process group gets
+    SIGTERM, and SIGKILL three seconds later. At the end it is killed, too; with `hard=False` it gets SIGTERM first, and
+    the status is 0.
     """
     seconds = assign(envmgr_seconds=max(1, math.ceil(timeout)))
     end = "kill -KILL 0\n" if hard else f"{end_rest()}exit 0\n"
-    text = seconds + script_text(__file__, "envelope.watch.sh") + marked(script, nonce, limit=limit) + end
+    text = seconds + script_text(__file__, "watch.sh") + marked(script, nonce, limit=limit) + end
     return f"{{\n{text}}}\n"  # one compound, so that the shell has parsed all of it before anything runs
 
 
@@ -63,16 +64,16 @@ def marked(script: str, nonce: str, *, limit: int) -> str:
     whole when all processes that hold that stdout have let go of it.
     """
     given = assign(envmgr_nonce=nonce, envmgr_limit=limit, envmgr_script=script)
-    return given + script_text(__file__, "envelope.answer.sh")
+    return given + script_text(__file__, "answer.sh")
 
 
 def end_rest() -> str:
     """Lines of sh or bash that end all of the process group but the shell that runs them."""
-    return script_text(__file__, "envelope.end.sh")
+    return script_text(__file__, "end.sh")
 
 
 def end_mark(nonce: str) -> bytes:
-    """What an answer's last line begins with, with the line break before it."""
+    """Return the beginning of an answer's last line, with the line break before it."""
     return f"\n--envmgr:{nonce}:end:".encode()
 
 

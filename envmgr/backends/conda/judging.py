@@ -12,8 +12,7 @@ from envmgr.backends.conda.rows import is_build, read_row
 from envmgr.catalog.gpu.needs import short_cuda
 from envmgr.catalog.lockrules.judge import EDITED, Fault, LockFacts
 from envmgr.catalog.lockrules.rules import HIDDEN
-from envmgr.wheels.cuda import cuda_majors
-from envmgr.wheels.cuda import cuda_of_wheels
+from envmgr.wheels.cuda import cuda_majors, cuda_of_wheels
 from envmgr.wheels.target import glibc_of
 
 _BLAS = ("libblas", "libcblas", "liblapack", "liblapacke")

@@ -9,8 +9,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from envmgr.wheels.cuda import cuda_of_wheels
-from envmgr.wheels.locked import Distribution, LockedWheel, WheelSet
-from envmgr.wheels.locked import describe_wheels
+from envmgr.wheels.locked import Distribution, LockedWheel, WheelSet, describe_wheels
 from envmgr.wording import one_line
 
 # A conda package is three to four times as large unpacked (measured over the stand-ins and torch's wheels).

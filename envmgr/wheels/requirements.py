@@ -51,7 +51,10 @@ class Question(FrozenModel):
 
 
 def read_requirement(row: str) -> Requirement:
-    """Return one requirement that an index can answer. Raise ValueError for everything else, with reason and way out."""
+    """Return one requirement that an index can answer.
+
+    Raise ValueError for everything else, with reason and way out.
+    """
     shown = one_line(row, 60)
     if len(row) > _LONGEST:
         raise ValueError(f"`{shown}`: a requirement has {_LONGEST} characters at most")

@@ -39,7 +39,10 @@ def target_tags(python: str, platform: str) -> list[Tag]:
 
 
 def glibc_of(wheels: Iterable[LockedWheel]) -> str | None:
-    """Return the oldest glibc that all wheels run on: the highest of the lowest tags of each. None if they need no glibc."""
+    """Return the oldest glibc that all wheels run on: the highest of the lowest tags of each.
+
+    None if they need no glibc.
+    """
     old = {name: glibc for glibc, name in _OLD_NAMES.items()}
     needed: list[tuple[int, int]] = []
     for wheel in wheels:

@@ -108,7 +108,9 @@ class RequiredHashes:
 
 
 def require_hashes(wanted: Question, files: Iterable[LockedFile], python: str, where: object) -> None:
-    """Raise InputError `hash-differs` for the first of a lock's files that the recipe does not name; `where` is the lock's."""
+    """Raise InputError `hash-differs` for the first of a lock's files that the recipe does not name; `where` is the
+    lock's.
+    """
     required = RequiredHashes(wanted, python)
     for each in files:
         sums = required.sums(each.name, each.version)

@@ -1,4 +1,6 @@
-"""Are wheels what requirements ask for? By the rows of Requires-Dist that a lock, or the METADATA of files, has of each."""
+"""Are wheels what requirements ask for? By the rows of Requires-Dist that a lock, or the METADATA of files, has of
+each.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ _Node = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """One row. `read` is None for a row that only old tools read: only its name is known. `cost` is that of a look, in steps."""
+    """One row.
+
+    `read` is None for a row that only old tools read: only its name is known. `cost` is that of a look, in steps.
+    """
 
     name: str
     read: Requirement | None
@@ -123,7 +128,7 @@ def closure_faults(
 ) -> Iterator[LockFault]:
     """Yield where `parts` (by normalised name) are not what `wanted` asks for, for a Python of the version `python`.
 
-    `present` (name -> version) is there as well, and needs nothing. With `elsewhere`, what is missing may be there, too.
+    `present` (name -> version) is there as well, and needs nothing. With `elsewhere`, what is missing may be there.
     If the needs of one part are unknown, a part that nothing else needs may be needed by it. `asker` is whose
     requirements they are.
     """

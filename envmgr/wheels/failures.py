@@ -10,8 +10,8 @@ from envmgr.downloads.failures import disk_failure, download_failure
 from envmgr.errors import EnvmgrError
 
 _MIRROR = (
-    "give the index a mirror in site.yaml (backends.wheels.indexes.<name>.mirrors takes URLs and folders), or bring the "
-    "wheels from a machine with a network: `envmgr fetch ENTRY` there, `envmgr fetch ENTRY --file FOLDER` here"
+    "give the index a mirror in site.yaml (backends.wheels.indexes.<name>.mirrors takes URLs and folders), or bring "
+    "the wheels from a machine with a network: `envmgr fetch ENTRY` there, `envmgr fetch ENTRY --file FOLDER` here"
 )
 _AGAIN = (
     "what was fetched is kept: run the same command again, or use another mirror (backends.wheels.indexes in site.yaml)"
@@ -24,8 +24,8 @@ _DOWNLOADS = {
     "sha256": (
         "wrong-sha256",
         (
-            "the file there is damaged or was replaced: compare it with the index's; an index never changes a file of a "
-            "version"
+            "the file there is damaged or was replaced: compare it with the index's; an index never changes a file "
+            "of a version"
         ),
     ),
     "refused": ("download-refused", f"the server wants a login, or forbids it: {_MIRROR}"),

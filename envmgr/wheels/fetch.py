@@ -1,4 +1,7 @@
-"""Fetches the wheels and sources of a lock into the prefix's cache. No lock names a host: the index says where a file lies."""
+"""Fetches the wheels and sources of a lock into the prefix's cache.
+
+No lock names a host: the index says where a file lies.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +138,10 @@ def _locate(
 
 
 def _file_of(url: str) -> str:
-    """Return the name of the file, whose tags must be the lock's. Source: PEP 503, the last part of the URL is its name."""
+    """Return the name of the file, whose tags must be the lock's.
+
+    Source: PEP 503, the last part of the URL is its name.
+    """
     return unquote(urlsplit(url).path).rpartition("/")[2]
 
 

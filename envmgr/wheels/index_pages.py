@@ -1,4 +1,4 @@
-"""Which files of an index have a sha256? Its own pages say so: uv computes a missing one from the bytes that it is sent.
+"""Which files of an index have a sha256? Its own pages say so: uv computes a missing one from the bytes that it gets.
 
 Source: PEP 503 (`#sha256=…` of a link), PEP 691 (`hashes` of a file); credentials as uv takes them.
 """

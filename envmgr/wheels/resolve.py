@@ -163,7 +163,10 @@ class Resolution:
     def origins(
         self, requirements: Sequence[str] | None = None, options: Sequence[str] = ONLY_WHEELS
     ) -> Callable[[str], str]:
-        """Return the function from a package to its index. uv names none for files in folders: it is the first, then."""
+        """Return the function from a package to its index.
+
+        uv names none for files in folders: it is the first, then.
+        """
         first = next(iter(self.places))
         found: dict[str, str] = {}
         if len(self.places) > 1:
@@ -185,7 +188,7 @@ class Resolution:
         return found
 
     def refuse_unhashed(self, files: Mapping[str, tuple[str, str]]) -> None:
-        """Raise EnvmgrError `wheel-unhashed` if the index gives no sha256: uv would compute it from what it is sent today.
+        """Raise EnvmgrError `wheel-unhashed` if the index gives no sha256: uv would compute one from today's file.
 
         `files` maps a package to its file and index.
         """
@@ -209,7 +212,9 @@ class Resolution:
 
 
 def _write_placeholders(present: Iterable[Metadata], folder: Path) -> None:
-    """Write a wheel for each into a new folder that every user can read: uv resolves around them, and none is installed."""
+    """Write a wheel for each into a new folder that every user can read: uv resolves around them, and none is
+    installed.
+    """
     folder.mkdir()
     folder.chmod(0o755)
     for each in present:
@@ -227,7 +232,10 @@ def _write_placeholders(present: Iterable[Metadata], folder: Path) -> None:
 
 
 def index_places(names: Sequence[str], site: Site, places: Mapping[str, str]) -> dict[str, list[str]]:
-    """Map each index to the URLs at which to ask it, in order; `places` are asked instead. Raise InputError `unknown-index`."""
+    """Map each index to the URLs at which to ask it, in order; `places` are asked instead.
+
+    Raise InputError `unknown-index`.
+    """
     known = indexes_of(site)
     found: dict[str, list[str]] = {}
     for name in names:
@@ -290,7 +298,10 @@ def choose_wheels(text: str, python: str, platform: str, wanted: Question | None
 
 
 def _only_hashed(package: Package, required: RequiredHashes) -> Package:
-    """Return the package with only the wheels whose hashes the recipe says, if it says any. Raise InputError `hash-differs`."""
+    """Return the package with only the wheels whose hashes the recipe says, if it says any.
+
+    Raise InputError `hash-differs`.
+    """
     sums = required.sums(package.name, str(package.version))
     wheels = package.wheels or ()
     if sums is None or not wheels:
@@ -302,7 +313,9 @@ def _only_hashed(package: Package, required: RequiredHashes) -> Package:
 
 
 def _refuse_older(resolution: Resolution, versions: Mapping[str, str], *, builds: bool) -> None:
-    """Raise EnvmgrError `wheels-older`: with only wheels, uv goes back to the last version that had one, and does not say so."""
+    """Raise EnvmgrError `wheels-older`: with only wheels, uv goes back to the last version that had one, and does not
+    say so.
+    """
     text = resolution.compile(["--no-deps", "--no-annotate"])
     rows = (row.partition("==") for row in text.split("\n") if "==" in row and not row.startswith((" ", "#")))
     newest = {canonicalize_name(re.sub(r"\[.*", "", name)): re.split(r"[ ;]", version)[0] for name, _, version in rows}

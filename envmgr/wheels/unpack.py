@@ -49,7 +49,10 @@ class Ended(Exception):  # noqa: N818 - the name of what happened
 
 @dataclass(frozen=True, slots=True)
 class _Promise:
-    """A file of a wheel. `sha256` is empty if RECORD has none; `made` for scripts, whose first line is written at installation."""
+    """A file of a wheel.
+
+    `sha256` is empty if RECORD has none; `made` for scripts, whose first line is written at installation.
+    """
 
     path: str
     sha256: str
@@ -127,7 +130,7 @@ def _text(archive: zipfile.ZipFile, name: str) -> str:
 def _agree(wheel: str, members: Sequence[str], rows: Sequence[Sequence[str]], record: str) -> dict[str, str]:
     """Return path -> sum of a RECORD that has each file of the archive once, each by a path with one spelling.
 
-    Only signatures are in no RECORD. Bytecode is left out, so its rows may be of files that are missing. Raise BadWheel.
+    Only signatures are in no RECORD. Bytecode is left out, so its rows may be of missing files. Raise BadWheel.
     """
     signatures = {f"{record}.jws", f"{record}.p7s"}
     paths = [row[0] for row in rows]

@@ -29,7 +29,7 @@ _LIMIT = 1800.0  # seconds that a resolution may take
 _BOUNDS = Bounds(memory=2 << 30, output=256 << 20)
 _MOST_OF_DISK = 0.9  # of what is free below the scratch folder when it begins
 _GLIBCS = (17, 28, *range(31, 41))  # 2.17 …; of `uv pip compile --help`
-# Proxies, certificates and credentials pass; no index, and none of uv's own settings, which would reach past the site's.
+# Proxies, certificates and credentials pass; no index, and none of uv's own settings, which would override the site's.
 _PASSED = re.compile(
     r"(?i:(https?|all|no)_proxy)|SSL_CERT_(FILE|DIR)|NETRC|UV_INDEX_[A-Z0-9_]+_(USERNAME|PASSWORD)"
     r"|UV_(HTTP_TIMEOUT|HTTP_RETRIES|INSECURE_HOST|KEYRING_PROVIDER)"
@@ -219,7 +219,9 @@ def _failure(error: CommandError, asked: Sequence[str], places: Sequence[IndexPl
 
 
 def _sentences(text: str) -> list[str]:
-    """Return the conclusion, which comes last, and the hints; the ranges of versions before it are long and say nothing."""
+    """Return the conclusion, which comes last, and the hints; the ranges of versions before it are long and say
+    nothing.
+    """
     plain = " ".join(re.sub(r"^\W+", "", line) for line in text.splitlines())
     reasons, *hints = re.split(r"\s+hint: ", plain)
     sentences = re.split(r"(?<=[.,])\s+(?=(?:And |Because |we can conclude))", reasons.strip())

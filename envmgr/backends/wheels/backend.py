@@ -1,4 +1,6 @@
-"""The wheels backend: locked by uv to one wheel a package, unpacked into a prefix of links over a Python of the catalog."""
+"""The wheels backend: locked by uv to one wheel a package, unpacked into a prefix of links over a Python of the
+catalog.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +35,8 @@ from envmgr.wheels.target import glibc_of
 
 # 1: a prefix of links over the base's Python, wheels unpacked by installer 1.1, compiled, marked, read-only.
 _LAYOUT = 1
-# How a wheel is built from its source: the environment of the build, its order, its time. Counts up when its bytes change.
-# 2: at one path, on a host of one name, where mounts can be had.
+# How a wheel is built from its source: the environment of the build, its order, its time. Counts up when its
+# bytes change. 2: at one path, on a host of one name, where mounts can be had.
 _BUILT_AS = 2
 
 
@@ -102,7 +104,10 @@ class LoadedWheelsLock(LoadedLock):
 
 
 class WheelsBackend(Backend):
-    """Wheels of a Python package index. They are fetched before they are installed, for hosts that may have no network."""
+    """Wheels of a Python package index.
+
+    They are fetched before they are installed, for hosts that may have no network.
+    """
 
     name = "wheels"
     stages = True

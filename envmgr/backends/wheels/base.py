@@ -1,4 +1,6 @@
-"""The Python that an install stands on, an entry of the catalog or the operating system's own; and the prefix made over it."""
+"""The Python that an install stands on, an entry of the catalog or the operating system's own; and the prefix made over
+it.
+"""
 
 from __future__ import annotations
 

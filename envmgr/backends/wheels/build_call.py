@@ -1,4 +1,4 @@
-"""Calls the process that builds a source, as the user that it should be and without a network; and explains its failures.
+"""Calls the process that builds a source, as its user and without a network; and explains its failures.
 
 The package's own code runs beside that process, as the same user: its answer and its log may come from a stranger.
 """
@@ -71,9 +71,9 @@ def isolate(site: Site, runner: Runner, reporter: Reporter, account: Account | N
         "a build from source cannot be kept off the network here",
         context=said,
         hint="let the build user make namespaces (sysctl user.max_user_namespaces and user.max_net_namespaces above 0; "
-        "on Debian and Ubuntu also kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0); "
-        "or build on another host; or run the same command with --allow-network: what its build then fetches is in no "
-        "lock",
+        "on Debian and Ubuntu also kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0)"
+        "; or build on another host; or run the same command with --allow-network: what its build then fetches is in "
+        "no lock",
     )
 
 
@@ -127,7 +127,7 @@ class SourceBuild:
     ) -> BuildReply:
         """Return the answer to a question of build_child.py, over `wheels`.
 
-        `work` is a folder of that user's. `keep_log` keeps the log and returns its path; `on_tick` is called every 0.1 s.
+        `work` is a folder of that user's. `keep_log` keeps the log and returns its path; `on_tick` runs every 0.1 s.
 
         Raises:
             EnvmgrError: `build-failed`, `patch-failed`, `build-differs`, `sdist-invalid`, and of the disk.

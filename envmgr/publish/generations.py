@@ -25,7 +25,7 @@ from envmgr.publish.record import (
     read_record,
 )
 from envmgr.publish.signature import Signer
-from envmgr.publish.staging import Staged, Work, abandon, staging
+from envmgr.publish.staging import Staged, StagingWork, abandon, staging
 from envmgr.publish.trust import accepting, find_replay, gaps, require_not_replayed, require_unchanged_generation
 from envmgr.report import Reporter
 from envmgr.store.jobtable import is_staged, remove_dead_holds
@@ -90,7 +90,7 @@ def publish(
     """
     prefix, policies = Prefix(site.prefix), ModulePolicies.from_site(site)
     digest = render_digest(templates_digest(templates), policies)
-    work = Work(change, prefix, policies, digest, templates, lmod, runner, reporter, signer)
+    work = StagingWork(change, prefix, policies, digest, templates, lmod, runner, reporter, signer)
     passed: set[str] = set()
     with ExitStack() as staged_now:
         parent, staged = staged_now.enter_context(staging(work))

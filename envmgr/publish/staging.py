@@ -66,7 +66,7 @@ from envmgr.wording import utc_now
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class StagingWork:
     """A change, and what it is staged with. `render` digests templates and policies."""
 
     change: Change
@@ -84,7 +84,7 @@ class Work:
 class Staged:
     """A generation on its way: what it was made from (`parent`), and what it holds. `files` has the sha256 of all but the record."""
 
-    work: Work
+    work: StagingWork
     change: Change
     number: int
     folder: Path
@@ -116,7 +116,7 @@ class Staged:
             (current == self.parent or change.base is not None)
             and self.number > max(complete_numbers(prefix), default=0)
             and not (self.folder / ABANDONED).exists()
-            and manifests_of(prefix, self.entries, change, recorded(prefix, self.parent, change)) == self.manifests
+            and manifests_of(prefix, self.entries, change, parent_record(prefix, self.parent, change)) == self.manifests
         )
 
     def require_there(self) -> None:
@@ -194,7 +194,7 @@ class Staged:
             )
 
 
-def recorded(prefix: Prefix, parent: int | None, change: Change) -> GenerationRecord | None:
+def parent_record(prefix: Prefix, parent: int | None, change: Change) -> GenerationRecord | None:
     return None if parent is None or change.whole else read_record(prefix, parent)
 
 
@@ -231,7 +231,7 @@ def manifests_of(
 
 
 @contextmanager
-def staging(work: Work) -> Iterator[tuple[int | None, Staged | None]]:
+def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | None]]:
     """What `current` names, and the generation with the change put on it; none where the change is there already.
 
     It is given up at the end, with its number taken, unless it was completed. Raises EnvmgrError for what cannot be staged.
@@ -278,7 +278,7 @@ def abandon(prefix: Prefix, number: int, reason: str) -> None:
         atomic_write(folder / ABANDONED, pretty_json({"time": utc_now(), "reason": reason}))
 
 
-def _read_parent(work: Work) -> tuple[int | None, GenerationRecord | None, dict[str, Any]]:
+def _read_parent(work: StagingWork) -> tuple[int | None, GenerationRecord | None, dict[str, Any]]:
     """What is current now; without the publish lock, it may be replaced and removed while it is read."""
     prefix = work.prefix
     if (base := work.change.base) is not None:
@@ -303,7 +303,7 @@ def _read_parent(work: Work) -> tuple[int | None, GenerationRecord | None, dict[
                 raise
 
 
-def _hold_number(row: ExitStack, work: Work, paths: Iterable[str], above: int = 0) -> int:
+def _hold_number(row: ExitStack, work: StagingWork, paths: Iterable[str], above: int = 0) -> int:
     """The next number that nobody stages, or ever did; its row is there as long as `row`."""
     # Of flips, too: folders may be lost.
     number = max(above, *generation_numbers(work.prefix), *once_current(work.prefix), 0)
@@ -314,7 +314,7 @@ def _hold_number(row: ExitStack, work: Work, paths: Iterable[str], above: int = 
             return number
 
 
-def _take_number(row: ExitStack, work: Work, number: int, paths: set[str]) -> tuple[int, Path]:
+def _take_number(row: ExitStack, work: StagingWork, number: int, paths: set[str]) -> tuple[int, Path]:
     """By exclusive mkdir. The row comes first: a folder without a living one is for the next run to clean."""
     while True:
         folder = work.prefix.generation(number)

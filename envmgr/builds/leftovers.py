@@ -58,7 +58,8 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
                     published = published_installs(prefix) if published is None else published
                     if install.relative in published:
                         reporter.say(
-                            f"warning: {path} has no manifest, and is published: `envmgr verify --repair` makes it again"
+                            f"warning: {path} has no manifest, and is published: `envmgr verify --repair` makes "
+                            "it again"
                         )
                         continue
                 reporter.log(f"removing {path}, left by a build that was killed")

@@ -251,7 +251,10 @@ class _Jobs:
     def _give_up(self, job: _Job) -> None:
         self._fan.launch(self._call("", (tool("scancel"), "--quiet", job.number), b"", b"\n\0"), lambda _client: None)
         now = slurm.in_words(self._states[job.name])
-        text = f"{self._blame(job)}: the job did not start within {self._patience} s{job.why_in_brackets}; the node was {now}"
+        text = (
+            f"{self._blame(job)}: the job did not start within {self._patience} s{job.why_in_brackets}; the "
+            f"node was {now}"
+        )
         self._on_reply(_reply(job, "unreachable", text))
 
     def _blame(self, job: _Job) -> str:

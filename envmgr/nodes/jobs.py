@@ -21,7 +21,8 @@ _SEND = 120.0  # and sbatch, whose controller may be busy with others
 _FREE = 5  # seconds in which a node must be free to be asked something
 # What Slurm's commands say when Slurm does not answer, whatever was asked. Source: slurm 22.05, slurm_errno.c.
 SLURM_DOWN = re.compile(
-    r"Unable to contact slurm controller|Socket timed out|Connection refused|Zero Bytes were transmitted|in standby mode|"
+    r"Unable to contact slurm controller|Socket timed out|Connection refused|Zero Bytes were transmitted|in "
+    r"standby mode|"
     r"Communication connection failure|Protocol authentication error|Unable to communicate|" + re.escape(UNCONFIGURED)
 )
 # Source: sbatch(1), --time.

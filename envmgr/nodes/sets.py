@@ -267,7 +267,8 @@ class NodeSets:
                 "no-nodes",
                 "no nodes are named, and the site has no groups",
                 context=str(site.source) if site.source else "the embedded site",
-                hint="name them: `--nodes 'c[1-3]'`, `--nodes '@slurm:*'` for all that Slurm knows, or `groups:` in site.yaml",
+                hint="name them: `--nodes 'c[1-3]'`, `--nodes '@slurm:*'` for all that Slurm knows, or "
+                "`groups:` in site.yaml",
             )
         nodes = _parse("@*" if expression is None else expression, self._resolver)
         if not nodes:

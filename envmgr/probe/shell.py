@@ -105,8 +105,8 @@ def _name(account: ShellAccount, plan: ProbePlan) -> str:
     return plan.user if account == "user" else "root"
 
 
-# $0 is at_terminal.sh, $1 the context's file. Its stdin is a terminal, where the node has script(1); what it prints goes past that, which
-# would change its line ends. On stderr script(1) itself says why it has no terminal.
+# $0 is at_terminal.sh, $1 the context's file. Its stdin is a terminal, where the node has script(1); what it prints
+# goes past that, which would change its line ends. On stderr script(1) itself says why it has no terminal.
 _AT_A_TERMINAL = (
     'exec 9>&1; command -v script >/dev/null || exec /bin/sh "$0" "$1"; '
     'exec script -qefc "/bin/sh $0 $1 >&9 9>&-" /dev/null >/dev/null'

@@ -124,7 +124,8 @@ def flip(
         sync_folder(prefix.current.parent)
     except OSError as error:
         reporter.say(
-            f"warning: generation {number} is current; that it stays so after a crash of the host could not be made sure: {error.strerror}"
+            f"warning: generation {number} is current; that it stays so after a crash of the host could not be "
+            f"made sure: {error.strerror}"
         )
     _write_down(prefix, made.record, reporter)
     return made.record.sequence
@@ -214,7 +215,8 @@ def _moved(sequence: int, current: int, told: Mapping[int, int]) -> str:
         found = f"flip {sequence} made {told[sequence]} current"
         return f"warning: `current` names generation {current}, and {found}: something else than envmgr moved it"
     return (
-        f"warning: `current` names generation {current}, and flip {sequence} is newer and signed: something else than envmgr moved "
+        f"warning: `current` names generation {current}, and flip {sequence} is newer and signed: something "
+        "else than envmgr moved "
         "`current`, or wrote the flip"
     )
 

@@ -129,7 +129,10 @@ def way_back(prefix: Prefix, number: int | None = None) -> str:
         (n for n, record in left.items() if record is None or has_installs(prefix, record)), default=None
     )
     if number is not None:
-        return f"{away}`envmgr rollback {number}`, the newest generation that is whole; then `envmgr publish` adds what is built and not in it"
+        return (
+            f"{away}`envmgr rollback {number}`, the newest generation that is whole; then `envmgr publish` "
+            "adds what is built and not in it"
+        )
     if left:
         return f"{away}{make_again(max(left))}"
     if not away and prefix.current.is_symlink():
@@ -139,7 +142,10 @@ def way_back(prefix: Prefix, number: int | None = None) -> str:
 
 def make_again(number: int) -> str:
     """What makes the installs of a generation again."""
-    return f"`envmgr verify --repair --generation {number}` makes again what generation {number} needs, and tells what is left to do"
+    return (
+        f"`envmgr verify --repair --generation {number}` makes again what generation {number} needs, and "
+        "tells what is left to do"
+    )
 
 
 BUILD = "`envmgr build ENTRY` makes one of the entries that you name; `envmgr history` shows what was published"
@@ -204,7 +210,8 @@ def _damaged(path: Path, error: Exception) -> EnvmgrError:
         "generation-damaged",
         f"{path} cannot be read",
         context=why_unreadable(error),
-        hint="`envmgr verify --all` tells which generations are as they were published; `envmgr rollback NUMBER` takes one of them",
+        hint="`envmgr verify --all` tells which generations are as they were published; `envmgr rollback "
+        "NUMBER` takes one of them",
     )
 
 

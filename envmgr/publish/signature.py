@@ -69,7 +69,8 @@ class KeySigner:
                 "not-signed",
                 "this site signs its flips, and names no key",
                 context="signing.key in site.yaml",
-                hint="under `signing` in site.yaml: `key: FILE`, a private key, or the public one of a key that your agent or a hardware key holds",
+                hint="under `signing` in site.yaml: `key: FILE`, a private key, or the public one of a key "
+                "that your agent or a hardware key holds",
             )
         kept = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE", "SSH_SK_PROVIDER", "DISPLAY", "WAYLAND_DISPLAY")
         environ = clean_env(**{name: os.environ[name] for name in kept if name in os.environ})
@@ -82,7 +83,8 @@ class KeySigner:
                 "not-signed",
                 f"the flip could not be signed with {key}",
                 context=_last_line(error.stderr) or error.message,
-                hint="is the key there, readable for this user, and loaded by its agent? `ssh-add -l` lists what is; nothing was changed",
+                hint="is the key there, readable for this user, and loaded by its agent? `ssh-add -l` lists "
+                "what is; nothing was changed",
             ) from None
         return done.stdout.encode()
 
@@ -99,7 +101,8 @@ def require_allowed(flip: Flip, signer: Signer) -> None:
             "not-signed",
             "the key that signed is not among those that the site allows",
             context=found.reason,
-            hint=f'add a line `NAME namespaces="{NAMESPACE}" KEYTYPE KEY` with its public key to the list that signing.allowed_signers '
+            hint=f'add a line `NAME namespaces="{NAMESPACE}" KEYTYPE KEY` with its public key to the list that '
+            "signing.allowed_signers "
             "names, then `envmgr node-setup --apply` for the nodes",
         )
 

@@ -353,7 +353,8 @@ def _write_modules(staged: Staged) -> dict[str, str]:
             (folder / name).mkdir(exist_ok=True)
             change(folder / name, mode=0o755)
         for path, text in texts.items():
-            # Whatever the umask: all users load modules, and Lmod hides from root a file of root's that others cannot read.
+            # Whatever the umask: all users load modules, and Lmod hides from root a file of root's that others cannot
+            # read.
             with (folder / path).open("x", encoding="utf-8") as file:
                 file.write(text)
                 os.fchmod(file.fileno(), 0o755 if path in programs else 0o644)

@@ -81,11 +81,13 @@ def require_unchanged_generation(
             "generation-changed",
             f"generation {number} is not what was published: it is not signed again",
             context=faults[:10],
-            hint=f"find out who changed it; `envmgr verify --repair --generation {number}` makes a new one with the same entries",
+            hint=f"find out who changed it; `envmgr verify --repair --generation {number}` makes a new one with "
+            "the same entries",
         )
     if number not in told and signed_before(prefix):
         reporter.say(
-            f"warning: nothing tells that generation {number} is what was published: there is no signed flip of it, and no history"
+            f"warning: nothing tells that generation {number} is what was published: there is no signed flip of "
+            "it, and no history"
         )
     return told.get(number)
 
@@ -361,17 +363,22 @@ def mend_of(state: str, beside: Collection[str] = (), right: int | None = None) 
             return "`envmgr sign` signs it anew"
         case "gap":
             return (
-                "someone took flips away: find out who; where a backup has them, put them back; where nothing has them, "
+                "someone took flips away: find out who; where a backup has them, put them back; where nothing "
+                "has them, "
                 "`envmgr sign --accept-gap` records that, signed"
             )
         case "unchecked":
             return "see what the reason says; then audit again"
         case "replayed":
             number = "NUMBER" if right is None else right
-            return f"someone moved `current` back: find out who; `envmgr rollback {number}` makes the right one current, signed"
+            return (
+                f"someone moved `current` back: find out who; `envmgr rollback {number}` makes the right one "
+                "current, signed"
+            )
         case _:
             return (
-                "its key was taken out of the list, or someone changed what was signed: find out who, and by `envmgr verify` what; where the "
+                "its key was taken out of the list, or someone changed what was signed: find out who, and by "
+                "`envmgr verify` what; where the "
                 "generation is as it was published, "
                 "`envmgr sign` signs it; else `envmgr verify --repair` publishes the same entries anew"
             )

@@ -153,7 +153,8 @@ def raise_for_failures(outcomes: Iterable[SmokeOutcome]) -> None:
         "smoke-test-failed",
         f"{len(failed)} smoke test{'s' if len(failed) > 1 else ''} of {', '.join(entries)} failed",
         context=context,
-        hint=f"nothing was published; mend the recipe or its tests, then `envmgr build {' '.join(entries)}` (installs are kept)",
+        hint=f"nothing was published; mend the recipe or its tests, then `envmgr build {' '.join(entries)}` "
+        "(installs are kept)",
     )
     error.failed = tuple(Failed(o.entry, error.reference, f"`{o.test}` failed") for o in failed)
     raise error

@@ -288,7 +288,8 @@ def disk_error(error: OSError, where: str) -> EnvmgrError | None:
             "disk-full",
             f"no space left for {where}",
             context=str(error),
-            hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
+            hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same "
+            "command again",
         )
     if error.errno == errno.EROFS:
         return _not_writable(error, where)

@@ -24,12 +24,14 @@ _OTHER_WORK = re.compile(
 # A configuration's own verdict, which is about what it tried before.
 _VERDICT = re.compile(r"^\s*(?:\S*configure: error: |CMake Error|meson\.build:\d+:\d+: ERROR: )")
 _WRONG = re.compile(
-    r"(\berror\b|undefined reference|cannot |No such file|not found|fatal|Traceback|\bFAIL(ED|URE)?\b|Permission denied|Killed|"
+    r"(\berror\b|undefined reference|cannot |No such file|not "
+    r"found|fatal|Traceback|\bFAIL(ED|URE)?\b|Permission denied|Killed|"
     r"No space left|Segmentation|\*\*\*|\bE: |\bunexpected\b)",
     re.IGNORECASE,
 )
 _HARMLESS = re.compile(
-    r"(-Werror|no error|errors?=|\berror\.[cho]\b|checking |\b0 (errors?|fail\w*)\b|# (FAIL|ERROR): +0$|strerror|perror|"
+    r"(-Werror|no error|errors?=|\berror\.[cho]\b|checking |\b0 (errors?|fail\w*)\b|# (FAIL|ERROR): "
+    r"+0$|strerror|perror|"
     r"\.\.\. (yes|no|ok)$|ignored\)$)",
     re.IGNORECASE,
 )

@@ -69,7 +69,10 @@ def give_place(user: str, path: Path) -> str:
 
 def ask_about_way(path: str) -> str:
     """The hint for a path with a link or another user's folder on the way: a command could change something else."""
-    return f"`namei -l {word(path)}`: a link or another user's folder is on the way; what it leads to is for its owner to change"
+    return (
+        f"`namei -l {word(path)}`: a link or another user's folder is on the way; what it leads to is for "
+        "its owner to change"
+    )
 
 
 def ask_owner(paths: Sequence[str], *, whom: str, to: str = "read") -> str:

@@ -20,7 +20,8 @@ _MAY = ("9p", "beegfs", "virtiofs")  # by settings that the mount does not show
 _SHARE = ("fuse.glusterfs", "fuse.ceph", "fuse.ceph-fuse", "fuse.juicefs", "fuse.mfs", "fuse.moosefs")
 
 LOCKS_HINT = (
-    "mount it with locks that all clients share (NFS: without nolock and local_lock; Lustre: flock), or say `mount: {locks: local}` in "
+    "mount it with locks that all clients share (NFS: without nolock and local_lock; Lustre: flock), or say "
+    "`mount: {locks: local}` in "
     "site.yaml: envmgr's own marks keep hosts apart, and a host takes over from a dead one after a minute"
 )
 

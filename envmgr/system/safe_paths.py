@@ -125,7 +125,8 @@ def give_folder(path: Path, uid: int, gid: int) -> None:
                 "folder-untrusted",
                 f"{path} is not made: {way.fault}",
                 context="root would make it, and give it away: another user could put something else there",
-                hint=f"name a folder that nobody but root can change the way to; `namei -l {quote(str(path))}` shows whose each part is",
+                hint=f"name a folder that nobody but root can change the way to; `namei -l {quote(str(path))}` "
+                "shows whose each part is",
             )
         os.mkdir(way.name, dir_fd=way.folder)
         descriptor = os.open(way.name, _LIST, dir_fd=way.folder)

@@ -17,7 +17,8 @@ from envmgr.system.users import Account
 PLACE = Path("/var/tmp")  # noqa: S108 - a folder that every host has: nothing is written to it
 """Where a folder is seen that shall have one path on every host, for every user."""
 
-# What an ordinary user needs is a user namespace. Its own number stays its own there where unshare knows how (util-linux 2.36).
+# What an ordinary user needs is a user namespace. Its own number stays its own there where unshare knows how
+# (util-linux 2.36).
 _OF_ROOT = ("unshare", "--net")
 _OF_USERS = (("unshare", "--user", "--map-current-user", "--net"), ("unshare", "--user", "--map-root-user", "--net"))
 _OF_MOUNTS = ("unshare", "--user", "--map-current-user", "--keep-caps", "--mount")

@@ -69,7 +69,8 @@ def this_account() -> Account:
         raise InputError(
             "unknown-user",
             f"the user with the number {os.geteuid()} does not exist here",
-            hint="does the directory service answer (`getent passwd`)? in a container, give the user an entry in /etc/passwd",
+            hint="does the directory service answer (`getent passwd`)? in a container, give the user an entry "
+            "in /etc/passwd",
         ) from None
 
 

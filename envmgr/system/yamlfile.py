@@ -163,8 +163,8 @@ class _Blocks(_Dumper):
 _Blocks.add_representer(str, _Blocks.represent_text)
 
 
-# `1e5` and `08` are texts for PyYAML, and numbers for readers of YAML 1.2 such as pixi: versions and builds can look so.
-# Source: YAML 1.2.2, section 10.3.2 (core schema).
+# `1e5` and `08` are texts for PyYAML, and numbers for readers of YAML 1.2 such as pixi: versions and builds can look
+# so. Source: YAML 1.2.2, section 10.3.2 (core schema).
 _Dumper.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+)$"),

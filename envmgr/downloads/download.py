@@ -1,8 +1,8 @@
 """Files into the cache, each checked against its sha256. Runs inside a worker.
 
-The cache keeps archives, not unpacked packages: an archive can be held against the lock at every use, an unpacked tree only
-against itself; and no install shares a file with it. `<cache>/<sha256>/<file name>`.
-Events: `download`, `downloaded`, `cached`, `retry`.
+The cache keeps archives, not unpacked packages: an archive can be compared with the lock at every use, an unpacked tree
+only with itself; and no install shares a file with it. `<cache>/<sha256>/<file name>`. Events: `download`,
+`downloaded`, `cached`, `retry`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ Reason = tuple[str, str, str]  # URL, `AttemptFailed.kind`, text
 
 
 class DownloadError(Exception):
-    """No place gave a file. `details["failed"]` has each such file: `name`, `sha256`, and a `Reason` for every place."""
+    """No place gave a file. `details["failed"]` has each such file: `name`, `sha256`, and a `Reason` for every
+    place.
+    """
 
     def __init__(self, failed: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(", ".join(str(f["name"]) for f in failed))
@@ -72,12 +74,12 @@ async def fetch_all(
     keep: bool = False,
     to_the_end: bool = False,
 ) -> list[str]:
-    """A `file://` URL for each record, of a file with its sha256.
+    """Return a `file://` URL for each record, of a file with its sha256.
 
-    A record's `places` are tried in order. Files in folders (`file://`) are used where they are, or with `keep` copied into
-    the cache as files from the network are: through a part file. `retries` is per place, for faults that can pass;
-    `stall_timeout` is seconds without a byte; `min_free` bytes of the cache's file system stay free, whatever comes. The first file
-    that cannot be had ends the others, unless `to_the_end`.
+    A record's `places` are tried in order. Files in folders (`file://`) are used where they are, or with `keep` copied
+    into the cache as files from the network are: through a part file. `retries` is per place, for faults that can pass;
+    `stall_timeout` is seconds without a byte; `min_free` bytes of the cache's file system stay free, whatever comes.
+    The first file that cannot be had ends the others, unless `to_the_end`.
 
     Raises:
         DownloadError: every place of a file failed; OSError: the cache cannot be written; TooLarge.
@@ -201,7 +203,7 @@ async def _into_cache(
 
 
 async def _copy(place: str, writer: _Writer) -> None:
-    """In pieces: a copy that is cancelled ends at the next one."""
+    """Copy in pieces: a copy that is cancelled ends at the next one."""
     with _open_in_folder(place) as file:
         try:
             while chunk := await asyncio.to_thread(file.read, _CHUNK):
@@ -228,7 +230,9 @@ async def _transfer(place: str, writer: _Writer, client: Any, stall_timeout: flo
 
 
 def _was_unpacked(part: Path, file: BinaryIO) -> bool:
-    """Whether `x.tar.gz` arrived as `x.tar`: some servers call it `Content-Encoding: gzip`, and rattler's client obeys."""
+    """Return whether `x.tar.gz` arrived as `x.tar`: some servers call it `Content-Encoding: gzip`, and rattler's client
+    obeys.
+    """
     file.flush()
     with part.open("rb") as arrived:
         name = part.name.removesuffix(f".{host_mark()}.part")
@@ -236,7 +240,7 @@ def _was_unpacked(part: Path, file: BinaryIO) -> bool:
 
 
 async def _read_plainly(place: str, writer: _Writer, stall_timeout: float) -> None:
-    """By Python's own client, which leaves the bytes alone. `stall_timeout` is seconds without a byte."""
+    """Read with Python's own client, which does not change the bytes. `stall_timeout` is seconds without a byte."""
     try:
         with await asyncio.to_thread(open_url, place, stall=stall_timeout) as answer:
             while chunk := await asyncio.to_thread(answer.read1, _CHUNK):  # what is there: a drip is seen as one
@@ -249,9 +253,10 @@ async def _read_plainly(place: str, writer: _Writer, stall_timeout: float) -> No
 
 @asynccontextmanager
 async def _part_file(target: Path) -> AsyncIterator[tuple[Path, BinaryIO]]:
-    """An empty part file beside `target`, locked: a second fetch of the archive waits; what a killed one left is written over.
+    """Yield an empty part file beside `target`, locked: a second fetch of the archive waits; what a killed one left is
+    overwritten.
 
-    Each host has its own: where locks stay on each client, two would write into one.
+    Each host has its own: if locks stay on each client, two hosts would write into one.
     """
     part = target.with_name(f".{target.name}.{host_mark()}.part")
     while True:
@@ -279,7 +284,9 @@ def _lock(file: BinaryIO) -> bool:
 
 
 def _is_still(path: Path, file: BinaryIO) -> bool:
-    """Whether `file` still lies at `path`: the process that held its lock before may have renamed or removed it."""
+    """Return whether `file` still lies at `path`: the process that held its lock before may have renamed or
+    removed it.
+    """
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
@@ -294,7 +301,7 @@ class OversizedError(OSError):
 
 
 class _Writer:
-    """What rattler writes the stream into: counts, hashes, looks for room, and tells progress."""
+    """The target of rattler's stream: it counts, hashes, checks the room, and reports progress."""
 
     def __init__(self, file: BinaryIO, name: str, size: int | None, emit: Emit, room: Room) -> None:
         self.digest = hashlib.sha256()
@@ -326,7 +333,9 @@ class _Writer:
 
 
 async def _unless_stalled(task: asyncio.Future[None], writer: _Writer, stall_timeout: float) -> None:
-    """Wait for the download; AttemptFailed `stalled` when no byte came for `stall_timeout` seconds, or so few that it would go on for days."""
+    """Wait for the download; AttemptFailed `stalled` if no byte came for `stall_timeout` seconds, or so few that it
+    would go on for days.
+    """
     began, before = time.monotonic(), 0
     end = began + _LONGEST
     while True:

@@ -1,4 +1,4 @@
-"""What went wrong in a worker with a download, or with this machine's own disk, in the house form."""
+"""The failures of a worker's downloads, and of this machine's own disk, in the house form."""
 
 from __future__ import annotations
 
@@ -57,12 +57,16 @@ def download_failure(event: Mapping[str, Any], words: Mapping[str, tuple[str, st
 
 
 def _in_short(reasons: Sequence[Sequence[str]]) -> list[tuple[str, str, str]]:
-    """What two files that failed alike have in common: of each place the host, the kind of fault and its text."""
+    """Return what two files that failed alike have in common: of each place the host, the kind of fault and its
+    text.
+    """
     return [(urlsplit(url).netloc, kind, text) for url, kind, text in reasons]
 
 
 def _weight(reason: tuple[str, str, str]) -> int:
-    """Wrong content is the news; then a mirror's own fault; a folder that lacks a file, or a network that is not there, is usual."""
+    """Return how important a reason is: wrong content first, then a mirror's own fault; a folder without the file, or
+    no network, is usual.
+    """
     url, kind, _ = reason
     if kind == "sha256":
         return 3
@@ -72,7 +76,9 @@ def _weight(reason: tuple[str, str, str]) -> int:
 
 
 class AttemptFailed(Exception):  # noqa: N818 - one attempt's end, not the whole download's
-    """One attempt that failed. `kind` is `not-found`, `refused`, `unreachable`, `cut`, `stalled`, `sha256` or `server`."""
+    """One attempt that failed. `kind` is `not-found`, `refused`, `unreachable`, `cut`, `stalled`, `sha256` or
+    `server`.
+    """
 
     def __init__(self, kind: str, text: str, *, again: bool) -> None:
         super().__init__(text)

@@ -1,4 +1,6 @@
-"""Bytecode of an install: compiled reproducibly, and proved whole. Runs inside a worker; events `compiling`, `compile`, `compiled`."""
+"""The bytecode of an install: compiled reproducibly, and checked to be whole. Runs inside a worker; events `compiling`,
+`compile`, `compiled`.
+"""
 
 from __future__ import annotations
 
@@ -52,11 +54,13 @@ def standard_folders(staging: Path) -> list[Path]:
 def compile_python(
     staging: Path, final: str, jobs: int, emit: Callable[..., None], *, folders: Sequence[Path] | None = None
 ) -> None:
-    """Byte-compile `folders`, or else every standard library and what is installed into it, reproducibly: no times, one hash
-    seed, the final path inside. `emit` gets the events.
+    """Byte-compile `folders`, or else every standard library and what is installed into it, reproducibly: no times, one
+    hash seed, the final path inside. `emit` gets the events.
 
-    Raises ChildProcessError when Python itself cannot run, or a file could not be written whole; files that do not compile
-    (templates, Python 2) are normal.
+    Files that do not compile (templates, Python 2) are normal.
+
+    Raises:
+        ChildProcessError: Python itself cannot run, or a file could not be written whole.
     """
     from envmgr.system.run import Runner, clean_env
 
@@ -93,10 +97,11 @@ def compile_python(
 
 
 def prove_whole(python: Path, staging: Path, folders: Sequence[Path], jobs: int) -> None:
-    """Load what compileall wrote: it takes a file that the disk had room for a part of as written, and nothing heals that,
-    as the bytecode of an install is not checked against its source.
+    """Load what compileall wrote. It counts a file as written even if the disk had room for only a part of it, and
+    nothing repairs that: the bytecode of an install is not checked against its source.
 
-    Raises ChildProcessError, with the files below `staging`.
+    Raises:
+        ChildProcessError: some files are cut; it names them below `staging`.
     Source: CPython 3.11, `importlib._bootstrap_external._write_atomic`, which does not look at how much was written.
     """
     from envmgr.system.run import Runner, clean_env

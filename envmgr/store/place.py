@@ -1,6 +1,8 @@
-"""The path that a prefix was made for. It is in its installs and modules: at another one their programs are not found, or are others.
+"""The path that a prefix was made for. Its installs and modules contain it: at another path their programs are not
+found, or are other ones.
 
-Paths are compared as site.yaml and the installs have them, not as what they lead to: a link or a mount at the old path is the old path.
+Paths are compared as site.yaml and the installs write them, without following links: a link or a mount at the old path
+is the old path.
 """
 
 from __future__ import annotations
@@ -24,9 +26,10 @@ _ROOT = re.compile(rb'"(/[^"\s:]+)/store/[^"/]+/[^"/]+-[0-9a-f]{8}[/"]')
 
 
 def made_for(prefix: Prefix) -> Path | None:
-    """The path that was written down when the prefix was made, or that its modules and manifests have; None where nothing says.
+    """Return the path that was written down when the prefix was made, or that its modules and manifests have; None if
+    nothing says.
 
-    Raises EnvmgrError `prefix-unreadable`.
+    Raise EnvmgrError `prefix-unreadable`.
     """
     try:
         with suppress(FileNotFoundError, NotADirectoryError, InputError, ValueError, TypeError, KeyError):
@@ -37,7 +40,7 @@ def made_for(prefix: Prefix) -> Path | None:
 
 
 def require_place(prefix: Prefix) -> None:
-    """Raises EnvmgrError `prefix-moved` where the prefix was made for another path than it has."""
+    """Raise EnvmgrError `prefix-moved` if the prefix was made for another path than it has."""
     made = made_for(prefix)
     if made is not None and made != prefix.root:
         raise EnvmgrError(
@@ -51,7 +54,9 @@ def require_place(prefix: Prefix) -> None:
 
 
 def require_kinds(prefix: Prefix) -> None:
-    """Raises EnvmgrError `path-unusable` where something else lies in the place of a folder or file that envmgr makes itself."""
+    """Raise EnvmgrError `path-unusable` if something else lies in the place of a folder or file that envmgr makes
+    itself.
+    """
     folders = (
         prefix.store,
         prefix.generations,
@@ -87,7 +92,7 @@ def write_place(prefix: Prefix) -> None:
 
 
 def _said(prefix: Prefix) -> Iterator[Path]:
-    """What files say that were written before the path was written down, or it was lost: the newest modules first."""
+    """Yield files that show the path if it was not written down, or the record was lost: the newest modules first."""
     specs = sorted(prefix.generations.glob("*/modules.json"), reverse=True)
     for path in (*specs, *sorted(prefix.store.glob("*/*.manifest.json"))):
         with suppress(InputError, FileNotFoundError), open_untrusted(path, MANIFEST, tree=None) as descriptor:

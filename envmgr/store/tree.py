@@ -38,9 +38,11 @@ class TreePath(NamedTuple):
 
 @dataclass(slots=True)
 class Look:
-    """What a verification sees of a tree: its paths, sorted, special files among them by their kind (`pipe`, `socket`, `device`).
+    """A tree as a verification sees it: its paths, sorted, special files among them by their kind (`pipe`, `socket`,
+    `device`).
 
-    `owners` is path -> number of the user, of those that are not `owner`'s; `unread` path -> why its content is not known.
+    `owners` is path -> user number, of paths that do not belong to `owner`; `unread` is path -> why its content is
+    unknown.
     """
 
     paths: list[TreePath]
@@ -68,7 +70,9 @@ def scan_tree(root: Path, *, hashed: bool = True, workers: int = 4) -> list[Tree
 
 
 def look_at_tree(root: Path, owner: int, *, workers: int = 4) -> Look:
-    """Every path under `root`, whatever it is, and who owns it. Only regular files are opened: a pipe would never end."""
+    """Look at every path under `root`, whatever it is, and its owner. Only regular files are opened: a pipe would never
+    end.
+    """
     look = Look([], {}, {})
     found = sorted(_walk(str(root), "", look.unread), key=itemgetter(0))
 

@@ -1,4 +1,6 @@
-"""Following jobs to their ends: what they say, what Slurm says, and what becomes of those that stand on a failed one."""
+"""Following jobs to their ends: their output, Slurm's account of them, and the fate of those that stand on a failed
+one.
+"""
 
 from __future__ import annotations
 

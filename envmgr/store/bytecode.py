@@ -11,9 +11,9 @@ from envmgr.wording import shortened
 
 _TELL_EVERY = 0.1  # seconds between two progress events
 
-# Run by the install's own Python: the number of processes, the install, its folders; prints `path: reason` for each file of
-# bytecode that does not load. It reads no bytecode itself, that of its imports may be cut too; no multiprocessing, whose
-# start differs between Pythons and needs /dev/shm.
+# Run by the install's own Python: the number of processes, the install, its folders; prints `path: reason` for each
+# file of bytecode that does not load. It reads no bytecode itself, that of its imports may be cut too; no
+# multiprocessing, whose start differs between Pythons and needs /dev/shm.
 _PROVE = r"""
 import gc, marshal, os, sys
 jobs, root = int(sys.argv[1]), sys.argv[2]

@@ -43,7 +43,8 @@ def require_place(prefix: Prefix) -> None:
         raise EnvmgrError(
             "prefix-moved",
             f"the prefix {prefix.root} was made for {made}: what it holds works there alone",
-            context=f"{prefix.place if prefix.place.exists() else 'its modules'} say so; installs, modules and scripts have that path in them",
+            context=f"{prefix.place if prefix.place.exists() else 'its modules'} say so; installs, modules and "
+            "scripts have that path in them",
             hint=f"mount, link or move it to {made}, on every node, and set `prefix: {made}` in site.yaml; "
             "or name a new, empty folder there, and build into it: `envmgr build --all`",
         )
@@ -72,7 +73,8 @@ def require_kinds(prefix: Prefix) -> None:
                 raise EnvmgrError(
                     "path-unusable",
                     f"{path} is {'a folder' if is_folder else 'no folder'}, where a {kind} must be",
-                    hint=f"`mv -T {words(str(path), f'{path}.away')}`; then `envmgr verify` tells what is lost, and what makes it again",
+                    hint=f"`mv -T {words(str(path), f'{path}.away')}`; then `envmgr verify` tells what is lost, "
+                    "and what makes it again",
                 )
 
 

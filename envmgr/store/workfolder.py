@@ -156,7 +156,8 @@ def clear_dead_build(install: Install, runner: Runner, reporter: Reporter, *, ow
                 "locks-not-shared",
                 f"{install.entry} is being built on {row.host}, and this node holds its lock too",
                 context=f"the file system of {install.prefix.root} keeps locks to each node",
-                hint="mount it with locks that all nodes share (NFS: without nolock and local_lock), or build on one node at a time",
+                hint="mount it with locks that all nodes share (NFS: without nolock and local_lock), or build "
+                "on one node at a time",
             )
     if row is not None and not runs_here(row):
         clear_row(install, row, reporter, own=own)

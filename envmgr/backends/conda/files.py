@@ -37,7 +37,8 @@ def require_answer(archives: Mapping[str, Path], request: Mapping[str, Any]) -> 
         found = (index.name.normalized, str(index.version), str(index.build), index.subdir or record["subdir"])
         if found != (record["name"].lower(), record["version"], record["build"], record["subdir"]):
             lines.append(
-                f"{record['file']} is {' '.join(found[:3])} for {found[3]}, the lock says {_shown(record)} for {record['subdir']}"
+                f"{record['file']} is {' '.join(found[:3])} for {found[3]}, the lock says {_shown(record)} for "
+                f"{record['subdir']}"
             )
         depends[record["name"].lower()] = tuple(index.depends)
     lines += _differences(depends, request)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from envmgr.backends.conda.input import CondaInput, is_build, read_row
+from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
+from envmgr.backends.conda.spec_parts import is_build, read_row
 from envmgr.catalog.accept import HIDDEN
 from envmgr.catalog.gpu_codes import short_cuda
 from envmgr.catalog.lock_rules import EDITED, LockFacts, LockFault

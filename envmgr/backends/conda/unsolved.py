@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envmgr.backends.conda.client import call_rattler
-from envmgr.backends.conda.input import read_row
+from envmgr.backends.conda.spec_parts import read_row
 from envmgr.catalog.cuda_drivers import SHIPPED
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter

@@ -1,5 +1,5 @@
 """Whether a conda lock answers its recipe, by rattler's own MatchSpec: every spec has its package, no need is open, and nothing is there that
-nothing needs. By the records of the lock; a build looks into the files (files.py).
+nothing needs. By the records of the lock; a build looks into the files (spec_parts.py).
 """
 
 from __future__ import annotations
@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from envmgr.backends.conda.files import needed_names
-from envmgr.backends.conda.input import CondaInput, read_row
+from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
 from envmgr.backends.conda.pip import brought_by
+from envmgr.backends.conda.spec_parts import needed_names, read_row
 from envmgr.catalog.lock_rules import UNANSWERED, LockFault, unanswered, unneeded
 from envmgr.wheels.answers import faults_of_files
 from envmgr.wheels.closure import closure_faults as faults_of_wheels

@@ -206,7 +206,8 @@ def _require_one_meaning(wanted: CondaInput, places: Mapping[str, str]) -> None:
         raise InputError(
             "bad-channel",
             f"`{both[0]}` is a channel and an index of this recipe: a place for it could be either's",
-            hint="name the place in site.yaml (`backends.conda.channels`, `backends.wheels.indexes`), for this lock only",
+            hint="name the place in site.yaml (`backends.conda.channels`, `backends.wheels.indexes`), for this "
+            "lock only",
         )
 
 

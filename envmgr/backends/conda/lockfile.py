@@ -191,7 +191,10 @@ def _document(lock: CondaLock) -> dict[str, Any]:
 
 
 def _yaml_text(lock: CondaLock) -> str:
-    head = "# Written by `envmgr lock`; `conda-lock`, micromamba and pixi read it. Change recipe.yaml and lock again instead of editing.\n"
+    head = (
+        "# Written by `envmgr lock`; `conda-lock`, micromamba and pixi read it. Change recipe.yaml and lock "
+        "again instead of editing.\n"
+    )
     return head + dump_yaml(_document(lock), width=200)
 
 

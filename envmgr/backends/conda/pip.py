@@ -125,7 +125,8 @@ def _wheel_of(item: Mapping[str, Any], where: str, path: Path, text: str) -> Loc
 
 
 _OURS = "conda"  # the local part of the versions that uv is told for what conda brings: they are in its reasons
-# Packages whose distribution has another name. Source: conda-forge's recipes, and the names that their files dist-info have.
+# Packages whose distribution has another name. Source: conda-forge's recipes, and the names that their files dist-info
+# have.
 _NAMES = {
     "brotli-python": "brotli",
     "cupy-core": "cupy",
@@ -164,7 +165,10 @@ def add_wheels(
         found, used = resolve_beside(present, question, python, site, runner, reporter, places)
     except EnvmgrError as error:
         if f"+{_OURS}" in "\n".join(error.context):
-            error.hint = f"`+{_OURS}` marks what conda's packages bring, which wheels never replace: change a spec, or loosen a row of `pip`"
+            error.hint = (
+                f"`+{_OURS}` marks what conda's packages bring, which wheels never replace: change a "
+                "spec, or loosen a row of `pip`"
+            )
         raise
     assumed = {name: " ".join(brought[name]) for name in sorted(used)}
     added = AddedWheels(**dict(found), assumed=assumed)
@@ -189,7 +193,8 @@ def require_python(packages: Iterable[LockedPackage]) -> str:
             "pip-without-python",
             "wheels need a CPython among conda's packages",
             context="the specs bring no python" if found is None else f"python {found.version} {found.build}",
-            hint="name it in the recipe's `specs`, as `python 3.11.*`; free-threaded Python and PyPy are not supported with `pip`",
+            hint="name it in the recipe's `specs`, as `python 3.11.*`; free-threaded Python and PyPy are not "
+            "supported with `pip`",
         )
     return found.version
 

@@ -200,8 +200,8 @@ async def install(request: dict[str, Any]) -> None:
     Unpacked packages lie inside the staging folder, in _LINKED_FROM, and go before a user sees it: linking costs nothing, and
     no two installs share a file.
     """
-    from envmgr.backends.conda.files import require_answer
     from envmgr.backends.conda.layout import normalise_meta
+    from envmgr.backends.conda.spec_parts import require_answer
     from envmgr.downloads.download import fetch_all, make_client
     from envmgr.downloads.space import require_download_space
 

@@ -1,6 +1,7 @@
 """Signatures of flips, made and checked by `ssh-keygen -Y`, as git signs commits with SSH keys.
 
-Sources: ssh-keygen(1), ALLOWED SIGNERS. Principals are taken from the list itself: `-Y find-principals` of OpenSSH 8.7 is broken.
+Sources: ssh-keygen(1), ALLOWED SIGNERS. Principals are taken from the list itself: `-Y find-principals` of OpenSSH 8.7
+is broken.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ State = Literal["signed", "unsigned", "expired", "wrong", "unchecked"]
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """`signed` by `who`; `expired`: by a key that was valid then and is not now; `wrong`: by nobody who may; `unchecked`: it could
-    not be looked at.
+    """The result of a check. `signed` by `who`; `expired`: by a key that was valid then and is not now; `wrong`: by
+    nobody who may; `unchecked`: it could not be looked at.
     """
 
     state: State
@@ -45,18 +46,20 @@ class Signed:
 
 
 class Signer(Protocol):
-    """Who signs flips."""
+    """The signer of flips."""
 
     def sign(self, content: bytes, reporter: Reporter) -> bytes:
         """The signature of a flip's file. Raises EnvmgrError `not-signed`."""
 
     def judge(self, flip: Flip) -> Signed:
-        """Whether someone signed it who may, by the site's own list."""
+        """Return whether someone on the site's own list signed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeySigner:
-    """Signs as the user of this process, with the site's key; a public one stands for what an agent or a hardware key holds."""
+    """Signs as the user of this process, with the site's key; a public key stands for what an agent or a hardware key
+    holds.
+    """
 
     signing: Signing
     runner: Runner
@@ -94,7 +97,7 @@ class KeySigner:
 
 
 def require_allowed(flip: Flip, signer: Signer) -> None:
-    """Raises EnvmgrError `not-signed` for a signature that no node would take."""
+    """Raise EnvmgrError `not-signed` for a signature that no node would accept."""
     found = signer.judge(flip)
     if found.state != "signed":
         raise EnvmgrError(
@@ -108,7 +111,7 @@ def require_allowed(flip: Flip, signer: Signer) -> None:
 
 
 def check_signature(flip: Flip, signing: Signing, runner: Runner) -> Signed:
-    """Whether someone of the site's list signed it, for this purpose. Raises EnvmgrError `flip-damaged`."""
+    """Return whether someone of the site's list signed it, for this purpose. Raise EnvmgrError `flip-damaged`."""
     if flip.signature() is None:
         return Signed("unsigned", reason="it is not there")
     try:
@@ -147,7 +150,7 @@ def signers_text(signing: Signing) -> str:
 
 
 def principals(text: str) -> Iterator[str]:
-    """Who is named in a list of allowed signers, each once."""
+    """Yield the names in a list of allowed signers, each once."""
     seen = set[str]()
     for line in text.split("\n"):
         words = line.split(None, 1)
@@ -160,7 +163,9 @@ def principals(text: str) -> Iterator[str]:
 
 
 def _verify(flip: Flip, signing: Signing, name: str, runner: Runner, *options: str) -> tuple[bool, str]:
-    """Whether it is `name`'s, and ssh-keygen's words where not. The content is what was read, whatever lies there now."""
+    """Return whether the signature is `name`'s, and ssh-keygen's words if it is not. The content is what was read,
+    whatever lies there now.
+    """
     argv = ["ssh-keygen", "-Y", "verify", "-n", NAMESPACE, "-I", name, "-f", str(signing.allowed_signers)]
     argv += ["-s", str(flip.signature_path), *(f"-O{option}" for option in options)]
     done = runner.run(argv, stdin=flip.content.decode(), timeout=_CHECKED, check=False)

@@ -45,10 +45,10 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def meaningful(output: str) -> list[str]:
-    """At most a dozen lines of a failed command's output: the cause, where it can be told from its consequences.
+    """Return at most a dozen lines of a failed command's output: the cause, if it can be told from its consequences.
 
-    That is a configuration's verdict; else the first complaint of a compiler, with all that it says of that place; else the
-    first of the last complaints. An output without any gives its last lines.
+    That is a configuration's verdict; else the first complaint of a compiler, with all that it says of that place; else
+    the first of the last complaints. An output without any gives its last lines.
     """
     lines = _once(line.rstrip() for line in without_colour(output).splitlines() if not _NOISE.match(line))
     if verdicts := [n for n, line in enumerate(lines) if _VERDICT.match(line)]:
@@ -70,7 +70,9 @@ def without_colour(text: str) -> str:
 
 
 def _compiler_says(lines: Sequence[str], first: int) -> list[str]:
-    """From where the compiler names the place, up to the next thing that is no part of it: other jobs of make write in between."""
+    """Return the lines from where the compiler names the place, up to the next thing that is no part of it: other jobs
+    of make write in between.
+    """
     start = first
     for number in range(first - 1, max(-1, first - 7), -1):
         if _PLACE.match(lines[number]):
@@ -89,7 +91,7 @@ def _compiler_says(lines: Sequence[str], first: int) -> list[str]:
 
 
 def _once(lines: Iterable[str]) -> list[str]:
-    """Without lines that repeat the one before."""
+    """Return the lines without those that repeat the one before."""
     found: list[str] = []
     for line in lines:
         if not found or found[-1] != line:

@@ -67,7 +67,7 @@ def all_processes() -> Iterator[int]:
 
 
 def _ticks(pid: int) -> int | None:
-    """When a process began, in clock ticks since boot; None for one that is not there."""
+    """Return when a process began, in clock ticks since boot; None if it is gone."""
     stat = _stat(pid)
     return int(stat[_START]) if stat else None
 

@@ -47,8 +47,8 @@ class Completed:
 class Bounds:
     """Limits of a command that reads what strangers wrote.
 
-    `memory` is bytes of data of each of its processes (RLIMIT_DATA; one that asks for more is refused, and usually aborts);
-    `output` is bytes of stdout, and of stderr. Source: getrlimit(2).
+    `memory` is bytes of data of each of its processes (RLIMIT_DATA; one that asks for more is refused, and usually
+    aborts); `output` is bytes of stdout, and of stderr. Source: getrlimit(2).
     """
 
     memory: int

@@ -1,6 +1,8 @@
-"""Files and folders by descriptors: each is opened from the folder that it lies in, looked at, and changed by what was opened.
+"""Files and folders by descriptors: each is opened from the folder that it lies in, looked at, and changed by what was
+opened.
 
-A name may change hands between two calls; a descriptor does not. For what root, or who owns the prefix, does where others can write.
+A name may change hands between two calls; a descriptor does not. For what root, or the owner of the prefix, does where
+others can write.
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ _MOST_LINKS = 40  # on one way, as the kernel has it
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """`folder` is an open descriptor, and `name` what was asked for in it; it need not exist.
+    """The way to a path. `folder` is an open descriptor, and `name` what was asked for in it; it need not exist.
 
-    `fault` is why somebody else could change what lies there: the first place on the way that another user made or that all may
-    write, in words. `link` is the first link that is neither root's nor the caller's. Both are empty where there is none.
+    `fault` is why somebody else could change what lies there: the first place on the way that another user made or that
+    all may write, in words. `link` is the first link that is neither root's nor the caller's. Both are empty if there
+    is none.
     """
 
     folder: int
@@ -39,10 +42,11 @@ class Way:
 
 @contextmanager
 def way_to(path: Path, *, start: Path = Path("/"), make: bool = False, follow: bool = True) -> Iterator[Way]:
-    """Walk from `start` to `path`, folder by folder, and follow links, which count as places on the way; the last one with `follow`.
+    """Walk from `start` to `path`, folder by folder, and follow links, which count as places on the way; the last one
+    with `follow`.
 
-    OSError for folders that are missing, unless they are to be made (`make`): then the way ends before the first one where others
-    could change what is made.
+    OSError for folders that are missing, unless they are to be made (`make`): then the way ends before the first one
+    where others could change what is made.
     """
     walk = _Walk(start)
     try:
@@ -168,9 +172,10 @@ def change_tree(
     mode: Callable[[os.stat_result], int | None] = lambda _: None,
     only: Callable[[os.stat_result], bool] = lambda _: True,
 ) -> None:
-    """Everything of a tree: its owner, its group, and but for links the mode that `mode` says. No link is followed. `only` chooses.
+    """Change everything of a tree: its owner, its group, and except for links the mode that `mode` says. No link is
+    followed. `only` chooses.
 
-    Raises OSError.
+    Raise OSError.
     """
     with _opened(root.name, _folder_of(root), close=True) as descriptor:
         _change_below(descriptor, owner, group, mode, only)
@@ -183,7 +188,7 @@ def _change_below(
     mode: Callable[[os.stat_result], int | None],
     only: Callable[[os.stat_result], bool],
 ) -> None:
-    """What lies in a folder first: its own mode may close it."""
+    """Change what lies in a folder first: its own mode may close it."""
     status = os.fstat(descriptor)
     if stat.S_ISDIR(status.st_mode):
         for name in _names(descriptor):
@@ -195,7 +200,9 @@ def _change_below(
 
 
 def _set(descriptor: int, status: os.stat_result, owner: int, group: int | None, mode: int | None) -> None:
-    """By the name that the kernel has for a descriptor: one that was opened to be passed only can be changed in no other way."""
+    """Change by the name that the kernel has for a descriptor: one that was opened only to be passed can be changed in
+    no other way.
+    """
     name = f"/proc/self/fd/{descriptor}"
     if owner not in (-1, status.st_uid) or group not in (None, status.st_gid):
         os.chown(name, owner, -1 if group is None else group)
@@ -205,9 +212,10 @@ def _set(descriptor: int, status: os.stat_result, owner: int, group: int | None,
 
 
 def remove_below(top: Path, path: Path) -> None:
-    """Remove a file, or a tree with its read-only folders, by no link of another user's between `top` and it. Nothing there is fine.
+    """Remove a file, or a tree with its read-only folders, through no link of another user between `top` and it. It may
+    be missing.
 
-    Raises OSError for what stays.
+    Raise OSError for what stays.
     """
     while True:
         try:
@@ -221,8 +229,8 @@ def remove_below(top: Path, path: Path) -> None:
 
 
 def empty_below(top: Path, path: Path, *, keep: str, first: str) -> None:
-    """Remove what lies in a folder but `keep`, `first` before all, and give the folder mode 0755; as `remove_below`. What is no folder is
-    removed.
+    """Remove what lies in a folder except `keep`, `first` before all, and give the folder mode 0755; as `remove_below`.
+    Anything but a folder is removed.
     """
     with way_to(path, start=top, follow=False) as way:
         _refuse_link(way, path)
@@ -255,7 +263,9 @@ def _remove(name: str, folder: int) -> None:
 
 
 def open_doors(root: Path) -> None:
-    """Give every folder of a tree back to its owner's write, so that it can be removed. What really stands in the way, removal will say."""
+    """Give every folder of a tree back to its owner's write, so that it can be removed. Removal reports what really
+    stands in the way.
+    """
     with suppress(OSError), _opened(root.name, _folder_of(root), close=True) as descriptor:
         _open_doors(descriptor)
 
@@ -271,7 +281,9 @@ def _open_doors(descriptor: int) -> None:
 
 
 def _names(folder: int, *, folders: bool = False) -> list[str]:
-    """What lies in a folder, of which a descriptor is open that may be to pass it only; of that the `folders` alone."""
+    """Return what lies in a folder of which a descriptor is open; if the descriptor can only be passed, only the
+    `folders`.
+    """
     listed = os.open(".", _LIST, dir_fd=folder)
     try:
         with os.scandir(listed) as entries:

@@ -1,8 +1,8 @@
-"""Reading what others may have written: catalogs, locks, records, history. Regular files only, up to a size, and none by a link
-that leaves its tree.
+"""Reading what others may have written: catalogs, locks, records, history. Only regular files, up to a size, and
+through no link that leaves its tree.
 
-A file is looked at before it is opened, so that a device does not notice; and again by the descriptor that it is read from, for what
-took its place meanwhile. A pipe is never waited for.
+A file is looked at before it is opened, so that a device does not notice; and again by the descriptor that it is read
+from, because something may have taken its place. A pipe is never waited for.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a file is to its reader: `what` in messages, and how many bytes one may have.
+    """The kind of a file: `what` it is in messages, and how many bytes one may have.
 
-    `also` are the characters that nobody sees and that a text of this kind may have all the same; None where nobody reviews it.
+    `also` are unseen characters that a text of this kind may have all the same; None if nobody reviews it.
     """
 
     what: str
@@ -82,8 +82,8 @@ def read_bytes(path: Path, kind: Kind, *, tree: Path | None = None) -> bytes:
 
 
 def read_in(folder: int, path: Path, kind: Kind, check: Callable[[os.stat_result], None]) -> bytes:
-    """The content of the file that has the name of `path` in an open folder, no link, once `check` has seen whose it is. Errors as `read_bytes`,
-    and what `check` raises.
+    """Return the content of the file that has the name of `path` in an open folder, no link, once `check` has seen its
+    owner. Errors as `read_bytes`, and what `check` raises.
     """
     descriptor = _open(path, kind, None, folder)
     try:
@@ -102,7 +102,9 @@ def _read(descriptor: int, path: Path, kind: Kind) -> bytes:
 
 
 def read_file_text(path: Path, kind: Kind, *, tree: Path | None = None) -> str:
-    """As `read_bytes`; InputError also when it is missing, unreadable or not UTF-8, and `text-invisible`."""
+    """Return the text. Errors as `read_bytes`; InputError also if it is missing, unreadable or not UTF-8, and
+    `text-invisible`.
+    """
     try:
         return _decoded(read_bytes(path, kind, tree=tree), path, kind)
     except FileNotFoundError:
@@ -163,9 +165,10 @@ def digest_of(path: Path, kind: Kind, *, tree: Path | None = None) -> str:
 
 
 def require_visible_patch(data: bytes, path: Path) -> None:
-    """InputError `text-invisible`, for a patch of the catalog that shows a reviewer other lines than the compiler reads.
+    """Raise InputError `text-invisible` for a patch of the catalog that shows a reviewer other lines than the compiler
+    reads.
 
-    It may hold bytes that are not UTF-8, form feeds, and the ends of lines of Windows, as the sources do that it changes.
+    It may hold bytes that are not UTF-8, form feeds, and Windows' line ends, as the sources do that it changes.
     """
     text = data.decode(errors="surrogateescape")
     require_visible(text.replace("\r\n", "\n"), one_line(path), also=f"{TABS}\f")
@@ -214,7 +217,7 @@ def open_untrusted(path: Path, kind: Kind, *, tree: Path | None) -> Iterator[int
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add a line, on a line of its own where the last one was cut. Raises OSError, also where `path` is no regular file."""
+    """Add a line, on a line of its own if the last one was cut. Raise OSError, also if `path` is no regular file."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o666)
@@ -235,12 +238,12 @@ def append_line(path: Path, line: str) -> None:
 
 
 def why_unreadable(error: Exception) -> str:
-    """In one text, of what `read_bytes` and readers of its content raise."""
+    """Return in one text what `read_bytes` and readers of its content raise."""
     return error.message if isinstance(error, EnvmgrError) else str(error)
 
 
 def stays_in(path: Path, tree: Path) -> bool:
-    """Whether what `path` names, by links too, lies below `tree`; False for links that lead in a circle."""
+    """Return whether what `path` names, through links too, lies below `tree`; False for links that lead in a circle."""
     try:
         return path.resolve().is_relative_to(tree.resolve())
     except (OSError, RuntimeError):
@@ -248,7 +251,9 @@ def stays_in(path: Path, tree: Path) -> bool:
 
 
 def _open(path: Path, kind: Kind, tree: Path | None, folder: int | None = None) -> int:
-    """By name, as NFS asks the server for the newest file of a name only then; of one in an open `folder`, by its last name there."""
+    """Open by name, because NFS asks the server for the newest file of a name only then; in an open `folder`, by its
+    last name there.
+    """
     name = path if folder is None else path.name
     with suppress(OSError):  # what there is to say, the opening will
         _require_regular(path, os.stat(name, dir_fd=folder, follow_symlinks=tree is not None), kind)

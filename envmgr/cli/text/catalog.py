@@ -114,7 +114,7 @@ def show_site_check(result: SiteCheckResult) -> None:
 
 def _families(recipe: dict[str, Any]) -> str:
     """Return the families that the recipe names; by default they follow from what is installed."""
-    named = recipe["families"] if recipe["family"] is None else [recipe["family"]]
+    named = recipe["families"]
     return "none: it stacks" if named == [] else ", ".join(named or [])
 
 

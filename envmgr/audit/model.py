@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 from typing import Literal, TypeVar
 
 from envmgr.audit.baseline import Baseline, Compared
@@ -143,10 +143,19 @@ class Evidence:
         )
 
     def say(
-        self, row: str, nodes: Iterable[str] = (), shell: AskedShell | None = None, where: str = "", **values: object
+        self,
+        row: str,
+        nodes: Iterable[str] = (),
+        shell: AskedShell | None = None,
+        severity: Severity | None = None,
+        **values: object,
     ) -> Found:
-        """Return a row of the check's table as a finding: `values` fill in its words, and so do `user`, `prefix` and `nodes`."""
-        return worded(self.table.rows[row], self, nodes, shell, where, values)
+        """Return a row of the check's table as a finding: `values` fill in its words, and so do `user`, `prefix` and `nodes`.
+
+        `severity` is instead of the row's own.
+        """
+        found = worded(self.table.rows[row], self, nodes, shell, values)
+        return replace(found, severity=severity or found.severity)
 
     @property
     def fleet(self) -> Fleet:
@@ -264,26 +273,20 @@ class AskedShell:
 
 
 def worded(
-    row: TableRow,
-    evidence: Evidence,
-    nodes: Iterable[str],
-    shell: AskedShell | None = None,
-    where: str = "",
-    values: Mapping[str, object] = MappingProxyType({}),
+    row: TableRow, evidence: Evidence, nodes: Iterable[str], shell: AskedShell | None, values: Mapping[str, object]
 ) -> Found:
-    """Return a finding in the words of a row of a table; `where` is instead of the row's own place."""
+    """Return a finding in the words of a row of a table; without a place of its own it is where the shell is."""
     nodes = tuple(nodes)
     user = shell.user if shell is not None else evidence.plan.user
     given = {"user": user, "prefix": evidence.site.prefix, "nodes": fold(nodes), **values}
-    hint: str | Traced
+    hint: str | Traced = ""
     if row.cause and shell is not None:
-        given["place"] = "{place}"
-        names = fill(row.cause, given).split()
-        known, unknown = fill(row.hint, given).removeprefix("{place}"), fill(row.unplaced, given)
-        hint = shell.set_by(nodes, names, known, unknown, foreign=row.foreign)
+        names, unplaced = fill(row.cause, given).split(), fill(row.unplaced, given)
+        known = fill(row.hint, {**given, "place": ""})
+        hint = shell.set_by(nodes, names, known, unplaced, foreign=row.foreign) if names else unplaced
     else:
         hint = fill(row.hint, given)
-    place = where or fill(row.where, given) or (shell.where if shell is not None else "")
+    place = fill(row.where, given) or (shell.where if shell is not None else "")
     return Found(row.severity, place, fill(row.found, given), fill(row.expected, given), hint, nodes)
 
 

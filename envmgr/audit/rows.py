@@ -25,7 +25,8 @@ def rows_of_table(evidence: Evidence) -> Iterator[Row]:
     if any(fact.found or fact.drift for fact in table.context.values()):
         for shell in evidence.each_shell():
             for key, fact in table.context.items():
-                yield from _rows(f"{shell.key}{key}", fact, shell.fleet, evidence, shell)
+                if not fact.shells or shell.context.shell in fact.shells:
+                    yield from _rows(f"{shell.key}{key}", fact, shell.fleet, evidence, shell)
 
 
 def _rows(key: str, fact: Fact, fleet: Fleet, evidence: Evidence, shell: AskedShell | None) -> Iterator[Row]:
@@ -48,7 +49,8 @@ def _findings(fact: Fact, name: str, values: Values, evidence: Evidence, shell: 
     for said, having in told.items():
         if said not in fact.unless and (not fact.only or said in fact.only):
             words = dict(zip(fact.fields, said.split(" ", len(fact.fields) - 1), strict=False)) if fact.fields else {}
-            yield worded(fact, evidence, having, shell, values={"value": said, "name": name, **words})
+            shown = said if said.strip() else fact.empty or said
+            yield worded(fact, evidence, having, shell, {"value": shown, "name": name, **words})
 
 
 def _compared(fact: Fact, name: str, values: Values, evidence: Evidence, shell: AskedShell | None) -> Iterator[Row]:

@@ -63,7 +63,7 @@ class Fact(Row):
     """One fact: its meaning, under its kind. `own` ones differ between healthy nodes, and are never compared.
 
     `lines` are a finding each, and `fields` names the words of a line, the last one with all that follows. `only` and `unless` are
-    values that are a finding, or none. `drift` is the severity of values that differ between nodes: `say` puts one into words,
+    values that are a finding, or none; `shells` are the kinds of shells in which it is one. `drift` is the severity of values that differ between nodes: `say` puts one into words,
     `empty` an empty or missing one; `what` is the name of what is compared at `where`.
     """
 
@@ -72,6 +72,7 @@ class Fact(Row):
     flag: str = ""
     lines: str = ""
     own: bool = False
+    shells: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()

@@ -242,8 +242,12 @@ class _Asking:
         controller = Controller(asker.runner, self.sets, jobs="slurm" in self.ways, end=asker.end)
         if self._want("slurm"):
             evidence = replace(evidence, slurm=controller.slurm())
-        asking = ((name, check.ask_controller) for name, check in self.checks.items())
-        return replace(evidence, answers={name: ask(controller, evidence) for name, ask in asking if ask is not None})
+        answers = {
+            name: check.ask_controller(controller, evidence.of_check(check.table))
+            for name, check in self.checks.items()
+            if check.ask_controller is not None
+        }
+        return replace(evidence, answers=answers)
 
     def _loads_here(self, plan: AuditPlan) -> Mapping[str, str]:
         """What loading the sampled entries gives on this host."""

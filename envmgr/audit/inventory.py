@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from envmgr.audit.model import AuditPlan, Check
 from envmgr.audit.shared_shell import opened
+from envmgr.audit.table import Table
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
@@ -38,4 +39,4 @@ def read_inventory(facts: Facts) -> tuple[FoundModule, ...]:
     return tuple(FoundModule(name, folder, made, root) for name, folder, made, root in (r for r in rows if len(r) == 4))
 
 
-CHECK = Check(judge=lambda _: (), probe=probe, module=__name__)
+CHECK = Check(probe=probe, table=Table(part="inventory"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from envmgr.audit.baseline import HowAsked, Notebook
 from envmgr.audit.folding import joined, short
 from envmgr.audit.model import Check, Evidence, Found, Noted, Row
+from envmgr.audit.rows import rows_of_table
 from envmgr.audit.trace import Traced, TraceQuestion, Traces
 from envmgr.finding import Finding
 from envmgr.nodes import expand, fold
@@ -55,7 +56,8 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
 
 def rows_of(check: Check, evidence: Evidence) -> tuple[Row, ...]:
     """Return what one check finds, with hints that are not filled in yet."""
-    return tuple(check.judge(replace(evidence, check=check.name)))
+    given = evidence.of_check(check.table)
+    return (*rows_of_table(given), *check.judge(given))
 
 
 def questions_of(rows: Iterable[Row]) -> list[TraceQuestion]:
@@ -81,7 +83,9 @@ def _without_consequences(
     findings: Iterable[Finding], evidence: Evidence, checks: Mapping[str, Check]
 ) -> list[Finding]:
     """Of nodes on which modules cannot work at all the cause alone is told."""
-    dead = frozenset[str]().union(*(c.explained(evidence) for c in checks.values() if c.explained is not None))
+    dead = frozenset[str]().union(
+        *(c.explained(evidence.of_check(c.table)) for c in checks.values() if c.explained is not None)
+    )
     needy = {name for name, check in checks.items() if "modules" in check.wants}
     found = []
     for finding in findings:

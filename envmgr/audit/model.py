@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Literal, TypeVar
 
 from envmgr.audit.baseline import Baseline, Compared
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.expected import ExpectedInstall, PublishedGeneration
-from envmgr.audit.trace import Traced
+from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Table, fill, read_table
+from envmgr.audit.table import Row as TableRow
+from envmgr.audit.trace import Traced, set_by
 from envmgr.catalog.site import Site
 from envmgr.finding import Severity
-from envmgr.probe.model import Facts, Fleet, ProbePart, ProbePlan, ProbeStage, ShellAccount, ShellContext
+from envmgr.nodes import fold
+from envmgr.probe.model import Facts, Fleet, Group, ProbePart, ProbePlan, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.prefix import mount_facts
-from envmgr.probe.shell import looked_key
+from envmgr.probe.shell import context_key, looked_key
 from envmgr.system.shelltext import assign, script_text
 
 Via = Literal["ssh", "slurm", "both"]
@@ -118,7 +122,40 @@ class Evidence:
     gpu_jobs: Fleet | None = None
     alone: bool = False
     baseline: Baseline | None = None
-    check: str = ""
+    table: Table = NO_TABLE
+
+    @property
+    def check(self) -> str:
+        """The check that judges now."""
+        return self.table.check
+
+    def of_check(self, table: Table) -> Evidence:
+        """Return what the check with this table judges: it can read the facts that the table names, and no others."""
+        declared = Declared(table)
+        return replace(
+            self,
+            table=table,
+            ways={way: _declared(fleet, declared) for way, fleet in self.ways.items()},
+            look=self.look and _declared(self.look, declared),
+            here=self.here and _declared(self.here, declared),
+            controller=DeclaredFacts(self.controller, declared),
+            gpu_jobs=self.gpu_jobs and _declared(self.gpu_jobs, declared),
+        )
+
+    def say(
+        self,
+        row: str,
+        nodes: Iterable[str] = (),
+        shell: AskedShell | None = None,
+        severity: Severity | None = None,
+        **values: object,
+    ) -> Found:
+        """Return a row of the check's table as a finding: `values` fill in its words, and so do `user`, `prefix` and `nodes`.
+
+        `severity` is instead of the row's own.
+        """
+        found = worded(self.table.rows[row], self, nodes, shell, values)
+        return replace(found, severity=severity or found.severity)
 
     @property
     def fleet(self) -> Fleet:
@@ -134,6 +171,11 @@ class Evidence:
         """Every context and account that was asked for, with the answers of nodes whose prefix answers."""
         for context, account, way in self.asked:
             yield context, account, self.shells if way == "ssh" else self.ways[way].sound
+
+    def each_shell(self) -> Iterator[AskedShell]:
+        """Return every shell that was asked for, as `contexts`."""
+        for context, account, fleet in self.contexts():
+            yield AskedShell(context, account, fleet, self.account(account))
 
     def answer(self, kind: type[_Answer]) -> _Answer | None:
         """The answer to the check's own question to this host; None where it was not asked."""
@@ -200,6 +242,54 @@ class Noted:
     values: Mapping[str, Sequence[str]]
 
 
+@dataclass(frozen=True, slots=True)
+class AskedShell:
+    """A context of an account, with the answers of nodes whose prefix answers. Facts are named without the shell's own key."""
+
+    context: ShellContext
+    account: ShellAccount
+    fleet: Fleet
+    user: str
+
+    @property
+    def key(self) -> str:
+        """The beginning of this shell's facts."""
+        return context_key(self.context, self.account)
+
+    @property
+    def where(self) -> str:
+        """The place of a finding about it: `bash-login (alice)`."""
+        return f"{self.context.name} ({self.user})"
+
+    def by_value(self, fact: str, *, default: str | None = None) -> dict[str, tuple[str, ...]]:
+        return self.fleet.by_value(f"{self.key}{fact}", default=default)
+
+    def names(self, beginning: str) -> list[str]:
+        return self.fleet.names(f"{self.key}{beginning}")
+
+    def set_by(self, nodes: Iterable[str], names: Sequence[str], known: str, unknown: str, **more: bool) -> Traced:
+        """Return a hint that names the line which sets `names` in this shell."""
+        return set_by(tuple(nodes), self.context, self.account, names, known, unknown, **more)
+
+
+def worded(
+    row: TableRow, evidence: Evidence, nodes: Iterable[str], shell: AskedShell | None, values: Mapping[str, object]
+) -> Found:
+    """Return a finding in the words of a row of a table; without a place of its own it is where the shell is."""
+    nodes = tuple(nodes)
+    user = shell.user if shell is not None else evidence.plan.user
+    given = {"user": user, "prefix": evidence.site.prefix, "nodes": fold(nodes), **values}
+    hint: str | Traced = ""
+    if row.cause and shell is not None:
+        names, unplaced = fill(row.cause, given).split(), fill(row.unplaced, given)
+        known = fill(row.hint, {**given, "place": ""})
+        hint = shell.set_by(nodes, names, known, unplaced, foreign=row.foreign) if names else unplaced
+    else:
+        hint = fill(row.hint, given)
+    place = fill(row.where, given) or (shell.where if shell is not None else "")
+    return Found(row.severity, place, fill(row.found, given), fill(row.expected, given), hint, nodes)
+
+
 Row = Found | Noted
 Probe = Callable[[AuditPlan], Mapping[ProbeStage, str]]
 Want = Literal["installs", "peers", "slurm", "published", "modules"]
@@ -208,9 +298,10 @@ Want = Literal["installs", "peers", "slurm", "published", "modules"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
     """What a module of `checks/` is, in its `CHECK`. Its name is the module's; the module's docstring is what `audit --explain` prints.
+    `NAME.yaml` beside the module is its `table`: the facts that it reports, and the findings that follow from a fact alone.
 
     `probe` gives POSIX shell text by stage, as for `ProbePart`; the text can use `$generation` (a folder, or empty) and `$samples`, too.
-    `judge` yields what is wrong; it is pure. `ask_controller` asks this host once nodes have answered; `evidence.answer` returns what it
+    `judge` yields what else is wrong; it is pure. `ask_controller` asks this host once nodes have answered; `evidence.answer` returns what it
     found, of its type. `gpu_probe` is the part of `probe` that looks at GPUs: it is asked again in jobs that ask for a
     GPU, on nodes that hide theirs, and the answers come as `evidence.gpu_jobs`. `explained` names nodes on which modules cannot work
     at all, and this check says why: checks that want `modules` report nothing about them.
@@ -221,7 +312,7 @@ class Check:
     for places at which it finds the same.
     """
 
-    judge: Callable[[Evidence], Iterable[Row]]
+    judge: Callable[[Evidence], Iterable[Row]] = lambda _: ()
     probe: Probe = lambda _: {}
     ask_controller: Callable[[Controller, Evidence], object] | None = None
     gpu_probe: Probe | None = None
@@ -229,22 +320,34 @@ class Check:
     wants: frozenset[Want] = frozenset()
     loads: bool = False
     joins: bool = False
-    module: str = ""
+    table: Table = NO_TABLE
     text: str = ""
 
     @property
     def part(self) -> str:
         """Its part of the probe's script; facts of the check begin with it."""
-        return self.module.rpartition(".")[2]
+        return self.table.part
 
     @property
     def name(self) -> str:
-        return self.part.replace("_", "-")
+        return self.table.check
+
+
+def check_of(module: ModuleType) -> Check:
+    """Return the check that a module of `checks/` is, with its table and its docstring."""
+    check: Check = module.CHECK
+    return replace(check, table=read_table(Path(module.__file__ or "").with_suffix(".yaml")), text=module.__doc__ or "")
 
 
 def scripts(module: str, *stages: ProbeStage) -> Probe:
     """Return a probe that is the same for every plan: `STAGE.sh` beside the module, whose `__file__` is given."""
     return lambda _: {stage: script_text(module, f"{stage}.sh") for stage in stages}
+
+
+def _declared(fleet: Fleet, declared: Declared) -> Fleet:
+    groups = (Group(DeclaredFacts(group.facts, declared), group.nodes) for group in fleet.groups)
+    own = {node: DeclaredFacts(facts, declared) for node, facts in fleet.own.items()}
+    return replace(fleet, groups=tuple(groups), own=own)
 
 
 def standing_alone(checks: Mapping[str, Check]) -> dict[str, Check]:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from envmgr.audit.checks import munge
+from envmgr.audit import inventory
+from envmgr.audit.checks import all_checks, munge
 from envmgr.audit.comparing import drift
 from envmgr.audit.controller import SlurmView
 from envmgr.audit.expected import ExpectedInstall, PublishedGeneration
 from envmgr.audit.judge import findings_of, questions_of, rows_of
-from envmgr.audit.model import AuditPlan, AuditRequest, Check, Evidence, audit_parts
+from envmgr.audit.model import AuditPlan, AuditRequest, Check, Evidence, audit_parts, check_of
+from envmgr.audit.table import Declared, Table, UndeclaredFactError
 from envmgr.audit.trace import TraceQuestion, Traces
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site, _resolve
@@ -77,7 +79,7 @@ def audit_plan(where: Site, number: int | None = 1, **more: Any) -> AuditPlan:
 
 def as_check(check: Check | ModuleType) -> Check:
     """The check of a module of `audit/checks`."""
-    return check if isinstance(check, Check) else replace(check.CHECK, module=check.__name__, text=check.__doc__ or "")
+    return check if isinstance(check, Check) else check_of(check)
 
 
 def probe_script(checks: Iterable[Check | ModuleType], plan: AuditPlan) -> str:
@@ -104,6 +106,7 @@ def evidence(
 
     `slurm` is node -> (state, reason), or it is `slurm_broken`; `asked_here` is check -> the answer of this host.
     """
+    refuse_undeclared([*answers.values(), *(own or {}).values()])
     view = SlurmView(slurm or {}, slurm_broken)
     here: dict[str, object] = {"munge": munge.Decoded({})} if slurm or slurm_broken else {}
     by_facts: dict[tuple[tuple[str, str], ...], list[str]] = {}
@@ -138,6 +141,18 @@ def evidence(
     )
 
 
+@cache
+def declared() -> Declared:
+    """The facts that any check's table declares, or every probe's."""
+    return Declared(*(check.table for check in all_checks().values()), inventory.CHECK.table)
+
+
+def refuse_undeclared(answers: Iterable[Mapping[str, str]]) -> None:
+    """Raise UndeclaredFactError for a fact that no shell text reports: a test with it would hold for nothing."""
+    if unknown := sorted({key for facts in answers for key in facts if key not in declared()}):
+        raise UndeclaredFactError(f"no table declares {', '.join(unknown)}")
+
+
 def found(check: Check | ModuleType, given: Evidence, traces: Traces | None = None) -> list[Finding]:
     """The findings of one check, as they come; without `traces` no trace shows a line."""
     whole = as_check(check)
@@ -146,7 +161,7 @@ def found(check: Check | ModuleType, given: Evidence, traces: Traces | None = No
 
 def drifts(values: Mapping[str, tuple[str, ...]], given: Evidence, **more: Any) -> list[Finding]:
     """What `drift` finds of `values` at the place `here`, for a check `x`."""
-    check = Check(judge=lambda evidence: drift("here", values, evidence, **more), module="x")
+    check = Check(judge=lambda evidence: drift("here", values, evidence, **more), table=Table(part="x"))
     return found(check, given)
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import replace
 
-from envmgr.audit.model import Check
+from envmgr.audit.model import Check, check_of
 from envmgr.catalog.names import nearest
 from envmgr.errors import InputError
 from envmgr.wording import did_you_mean
@@ -23,9 +22,7 @@ def get_check(name: str) -> Check:
         close = nearest(name, [n.replace("_", "-") for n in check_names()])
         known = ", ".join(n.replace("_", "-") for n in check_names())
         raise InputError("unknown-check", f"there is no check `{name}`", hint=did_you_mean(close, f"known: {known}"))
-    found = importlib.import_module(f"{__name__}.{module}")
-    check: Check = found.CHECK
-    return replace(check, module=found.__name__, text=found.__doc__ or "")
+    return check_of(importlib.import_module(f"{__name__}.{module}"))
 
 
 def all_checks() -> dict[str, Check]:

@@ -156,7 +156,7 @@ def test_unknown_check_names_the_nearest() -> None:
 
 @pytest.mark.parametrize("name", check_names())
 def test_every_check_explains_itself(name: str) -> None:
-    first, blank, *more = (get_check(name).__doc__ or "").strip().split("\n")
+    first, blank, *more = get_check(name).text.strip().split("\n")
     assert first.endswith(".")
     assert (blank, bool(more)) == ("", True)
 

@@ -16,6 +16,7 @@ from envmgr.audit.checks import get_check
 from envmgr.audit.comparing import drift
 from envmgr.audit.judge import judge
 from envmgr.audit.model import Check
+from envmgr.audit.table import Table
 from envmgr.errors import InputError
 from tests.helpers.evidence import drifts, evidence
 from tests.helpers.wording import pydantic_says
@@ -134,7 +135,7 @@ def test_link_to_a_file_in_a_checkout_is_read_and_a_pipe_is_refused(tmp_path: Pa
 
 def test_what_is_not_compared_in_every_audit_is_not_kept() -> None:
     def noted_of(*, kept: bool) -> set[Compared]:
-        check = Check(judge=lambda given: drift("here", {"a": ("c1",)}, given, kept=kept), module="x")
+        check = Check(judge=lambda given: drift("here", {"a": ("c1",)}, given, kept=kept), table=Table(part="x"))
         return {*judge(evidence({}), {"x": check}).notebook.pages}
 
     assert noted_of(kept=False) == set()

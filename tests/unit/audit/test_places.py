@@ -41,7 +41,7 @@ def test_noexec_is_told_of_a_node_that_is_unlike_the_others() -> None:
 
 
 def test_home_that_one_node_has_mounted_noexec_is_told() -> None:
-    well, sick = {"home_is": "1 nfs"}, {"places.noexec.HOME": "/home", "places.noexec.WORK": "/home"}
+    well, sick = {"places.home_is": "1 nfs"}, {"places.noexec.HOME": "/home", "places.noexec.WORK": "/home"}
     given = evidence(
         {f"c{n}": {f"{KEY}{k}": v for k, v in (sick if n == 3 else well).items()} for n in (1, 2, 3)}, asked=ASKED
     )

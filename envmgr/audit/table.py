@@ -1,0 +1,203 @@
+"""The table of a check, `NAME.yaml` beside its module: the facts that its shell text reports, and the words of its findings.
+
+    context:
+      shell_state.ignores:
+        text: signals that a start-up file has made the shell ignore
+        error: "the signal {value} is ignored by all that is started there"
+        expected: signals as they are
+        cause: ":trap"
+        hint: "{place} may be the line: `trap - INT QUIT TERM` after it"
+        unplaced: "which start-up file says `trap ''`?"
+
+Facts stand under the stage that reports them, with the key that the shell text gives to `put`, `own` or `lines`; `*` stands for what it
+fills in. A fact with `error`, `warning` or `note` is a finding wherever a node reports it; one with `drift` is compared between nodes.
+`reads` names facts of other checks; `rows` has the words of findings whose conditions the module's `judge` decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView, Iterator, Mapping
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+from pydantic import Field, model_validator
+
+from envmgr.audit.folding import short
+from envmgr.finding import Severity
+from envmgr.system.models import FrozenModel
+from envmgr.system.shelltext import quote
+from envmgr.system.yamlfile import parse_yaml
+
+
+class Row(FrozenModel):
+    """The words of one finding, as templates: `{value}` and what else its caller fills in.
+
+    Exactly one of `error`, `warning` and `note` has what was found. `cause` names the variables, or what else a trace knows,
+    that a start-up file sets: `hint` then has `{place}`, its file and line, and `unplaced` is the hint where no trace shows one.
+    `foreign`: a line of node-setup's own files does not count.
+    """
+
+    error: str = ""
+    warning: str = ""
+    note: str = ""
+    where: str = ""
+    expected: str = ""
+    hint: str = ""
+    unplaced: str = ""
+    cause: str = ""
+    foreign: bool = False
+
+    @property
+    def severity(self) -> Severity:
+        return "error" if self.error else "warning" if self.warning else "note"
+
+    @property
+    def found(self) -> str:
+        return self.error or self.warning or self.note
+
+
+class Fact(Row):
+    """One fact: its meaning, under its kind. `own` ones differ between healthy nodes, and are never compared.
+
+    `lines` are a finding each, and `fields` names the words of a line, the last one with all that follows. `only` and `unless` are
+    values that are a finding, or none; `shells` are the kinds of shells in which it is one. `drift` is the severity of values that differ between nodes: `say` puts one into words,
+    `empty` an empty or missing one; `what` is the name of what is compared at `where`.
+    """
+
+    text: str = ""
+    number: str = ""
+    flag: str = ""
+    lines: str = ""
+    own: bool = False
+    shells: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    unless: tuple[str, ...] = ()
+    drift: Severity | None = None
+    say: str = "{value}"
+    empty: str = ""
+    what: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _meaning_alone(cls, value: Any) -> Any:
+        """`KEY: MEANING` is a text."""
+        return {"text": value} if isinstance(value, str) else value
+
+
+Facts = Mapping[str, Fact]
+
+
+class Table(FrozenModel):
+    """All facts and rows of one check, whose name with underscores is `part`."""
+
+    part: str = ""
+    node: Facts = Field(default_factory=dict)
+    prefix: Facts = Field(default_factory=dict)
+    context: Facts = Field(default_factory=dict)
+    login: Facts = Field(default_factory=dict)
+    reads: tuple[str, ...] = ()
+    rows: Mapping[str, Row] = Field(default_factory=dict)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys and patterns of its facts; those of contexts without the beginning that names the shell."""
+        return frozenset([*self.node, *self.prefix, *self.context, *self.login])
+
+    @property
+    def check(self) -> str:
+        """The name of the check, as users type it."""
+        return self.part.replace("_", "-")
+
+
+NO_TABLE = Table()
+
+
+@cache
+def read_table(path: Path) -> Table:
+    """Return the table in a file; a file that is not there is a table without facts."""
+    if not path.exists():
+        return Table(part=path.stem)
+    return Table(part=path.stem, **(parse_yaml(path.read_text(encoding="utf-8"), path, reviewed=False) or {}))
+
+
+ENGINE = read_table(Path(__file__).with_name("engine.yaml"))
+"""What every probe reports, whatever checks ask."""
+
+
+class UndeclaredFactError(Exception):
+    """A fact was read, or given by a test, that no table has."""
+
+
+class Declared:
+    """The facts that may be read: those of the tables given, and those of every probe."""
+
+    def __init__(self, *tables: Table) -> None:
+        keys = frozenset().union(ENGINE.keys, *(table.keys | {*table.reads} for table in tables))
+        self._exact = frozenset(key for key in keys if "*" not in key)
+        self._patterns = tuple(key for key in keys if "*" in key)
+        self._known: dict[str, bool] = {}
+
+    def __contains__(self, key: str) -> bool:
+        if key not in self._known:
+            name = without_shell(key)
+            self._known[key] = name in self._exact or any(fnmatchcase(name, each) for each in self._patterns)
+        return self._known[key]
+
+
+def without_shell(key: str) -> str:
+    """Return a fact's key without the beginning that says of which shell it is."""
+    return key.split(".", 3)[3] if key.startswith("ctx.") and key.count(".") >= 3 else key
+
+
+class DeclaredFacts(Mapping[str, str]):
+    """The facts of one answer, of which only declared ones can be asked for.
+
+    Raises:
+        UndeclaredFactError: a key is asked for that no table has; no answer would ever have it.
+    """
+
+    __slots__ = ("_declared", "facts")
+
+    def __init__(self, facts: Mapping[str, str], declared: Declared) -> None:
+        self.facts: Mapping[str, str] = facts.facts if isinstance(facts, DeclaredFacts) else facts
+        self._declared = declared
+
+    def __getitem__(self, key: str) -> str:
+        if key not in self._declared:
+            raise UndeclaredFactError(f"no table declares the fact `{key}`")
+        return self.facts[key]
+
+    def items(self) -> ItemsView[str, str]:
+        """Return what the answer has, for those who look through all of it."""
+        return self.facts.items()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.facts)
+
+    def __len__(self) -> int:
+        return len(self.facts)
+
+
+class _Filler(Formatter):
+    """Fills in templates: `{value!q}` for a shell, `{value!w}` and `{value!l}` with commas between words or lines."""
+
+    def convert_field(self, value: Any, conversion: str | None) -> Any:
+        if conversion == "q":
+            return quote(str(value))
+        if conversion == "w":
+            return ", ".join(str(value).split())
+        if conversion == "l":
+            return short(", ".join(str(value).splitlines()))
+        return short(" ".join(str(value).split())) if conversion == "h" else super().convert_field(value, conversion)
+
+
+_FILLER = _Filler()
+
+
+def fill(template: str, values: Mapping[str, object]) -> str:
+    """Return a template with its values; a KeyError is a mistake in the table, which a test of all tables finds."""
+    return _FILLER.vformat(template, (), values)

@@ -1,0 +1,111 @@
+"""The tables of checks: what they declare is what shell text reports, and every template gets its values."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from string import Formatter
+
+import pytest
+
+from envmgr.audit import checks, table
+from envmgr.audit.checks import all_checks
+from envmgr.audit.model import Check
+from envmgr.audit.table import ENGINE, Declared, DeclaredFacts, Fact, Row, Table, UndeclaredFactError, read_table
+from envmgr.system.shelltext import quote
+
+FOLDER = Path(checks.__path__[0])
+CHECKS = all_checks()
+TABLES = [pytest.param(check.table, id=name) for name, check in CHECKS.items()]
+GIVEN = {"user", "prefix", "nodes"}  # by the engine, to every row
+SAID = [path.read_text() for path in FOLDER.parent.rglob("*.sh")]
+
+
+def facts_of(table: Table) -> dict[str, Fact]:
+    return {**table.node, **table.prefix, **table.context, **table.login}
+
+
+def placeholders(*templates: str) -> set[str]:
+    return {name for text in templates for _, name, _, _ in Formatter().parse(text) if name is not None}
+
+
+def templates(row: Row) -> tuple[str, ...]:
+    return row.where, row.found, row.expected, row.hint, row.unplaced, row.cause
+
+
+def says(check: Check) -> Iterator[tuple[str, set[str]]]:
+    """Each call of `say` in a check's module: the row, and the values that it is given."""
+    tree = ast.parse((FOLDER / f"{check.part}.py").read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "say":
+            assert isinstance(node.args[0], ast.Constant), f"line {node.lineno}: the row is not named"
+            yield node.args[0].value, {keyword.arg or "" for keyword in node.keywords}
+
+
+@pytest.mark.parametrize("given", [*TABLES, pytest.param(ENGINE, id="engine")])
+def test_every_fact_has_one_meaning(given: Table) -> None:
+    for key, fact in facts_of(given).items():
+        assert len([said for said in (fact.text, fact.number, fact.flag, fact.lines) if said]) == 1, key
+
+
+@pytest.mark.parametrize("given", TABLES)
+def test_every_row_has_one_severity_and_words_that_can_be_filled_in(given: Table) -> None:
+    for key, fact in facts_of(given).items():
+        assert len([said for said in (fact.error, fact.warning, fact.note, fact.drift) if said]) <= 1, key
+        known = GIVEN | {"value", "name", *fact.fields} | ({"place"} if fact.cause else set())
+        assert placeholders(*templates(fact), fact.say, fact.what) <= known, key
+        assert bool(fact.cause) == bool(fact.unplaced), key
+    for name, row in given.rows.items():
+        assert len([said for said in (row.error, row.warning, row.note) if said]) == 1, name
+        assert bool(row.cause) == bool(row.unplaced), name
+
+
+@pytest.mark.parametrize("check", [pytest.param(check, id=name) for name, check in CHECKS.items()])
+def test_every_row_is_said_with_all_of_its_values(check: Check) -> None:
+    said = list(says(check))
+    assert {name for name, _ in said} == {*check.table.rows}
+    for name, values in said:
+        row = check.table.rows[name]
+        assert placeholders(*templates(row)) <= values | GIVEN | ({"place"} if row.cause else set()), name
+
+
+@pytest.mark.parametrize("given", TABLES)
+def test_what_a_check_reads_of_others_is_declared_by_them(given: Table) -> None:
+    others = Declared(*(check.table for check in CHECKS.values() if check.table is not given))
+    assert [key for key in given.reads if key not in others] == []
+
+
+@pytest.mark.parametrize("given", TABLES)
+def test_every_fact_is_reported_by_a_shell_text(given: Table) -> None:
+    for key in facts_of(given):
+        fixed = key.partition("*")[0]
+        filled_in = (
+            f"{key.rpartition('.')[0]}.$",
+            f"$1{fixed.removeprefix(given.part)}",
+        )  # its last word, or the check's name
+        assert any(f"{mark}{word}" in text for text in SAID for word in (fixed, *filled_in) for mark in ' "@|'), key
+
+
+def test_fact_that_no_table_has_cannot_be_read() -> None:
+    given = DeclaredFacts(
+        {"host": "c1", "here.shape": "round"}, Declared(Table(part="x", node={"x.*": Fact(text="any")}))
+    )
+    assert (given["host"], given.get("x.y"), "x.z" in given) == ("c1", None, False)
+    assert dict(given.items()) == {"host": "c1", "here.shape": "round"}
+    with pytest.raises(UndeclaredFactError, match=r"no table declares the fact `here\.shape`"):
+        given.get("here.shape")
+
+
+def test_words_are_filled_in_for_shells_and_lists() -> None:
+    said = table.fill(
+        "{a!q} {b!w} {c!l} {d!h} {e:.3}", {"a": "x y", "b": "a  b", "c": "a b\nc", "d": " a \n", "e": "12345"}
+    )
+    assert said == f"{quote('x y')} a, b a b, c a 123"
+
+
+def test_field_that_a_row_does_not_have_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "kernel.yaml"
+    file.write_text("node:\n  kernel.release: {text: the kernel that runs, warnign: old}\n")
+    with pytest.raises(ValueError, match="warnign"):
+        read_table(file)

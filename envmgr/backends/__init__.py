@@ -7,7 +7,6 @@ backend. What most backends do not need has a default here. CONTRIBUTING.md show
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -332,6 +331,8 @@ def _input_faults(error: ValidationError) -> list[str]:
 
 
 def backend_names() -> list[str]:
+    import pkgutil  # workers, which lie in this package, start without it
+
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import hashlib
-import http.client
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -23,7 +22,6 @@ from urllib.parse import unquote, urlsplit
 from envmgr.downloads import has
 from envmgr.downloads.failures import AttemptFailed, attempt_failed, wrong_sha256
 from envmgr.downloads.space import DownloadRecord, Room, TooLarge
-from envmgr.downloads.web import open_url
 from envmgr.system.processes import host_mark
 from envmgr.wording import size_text
 
@@ -241,6 +239,10 @@ def _was_unpacked(part: Path, file: BinaryIO) -> bool:
 
 async def _read_plainly(place: str, writer: _Writer, stall_timeout: float) -> None:
     """Read with Python's own client, which does not change the bytes. `stall_timeout` is seconds without a byte."""
+    import http.client  # loads as slowly as a small download, and few servers need it
+
+    from envmgr.downloads.web import open_url
+
     try:
         with await asyncio.to_thread(open_url, place, stall=stall_timeout) as answer:
             while chunk := await asyncio.to_thread(answer.read1, _CHUNK):  # what is there: a drip is seen as one

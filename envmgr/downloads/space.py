@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
 import shutil
-import urllib.error
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envmgr.downloads.web import open_url
 from envmgr.wording import size_text
 
 _LOOK_EVERY = 8 << 20  # bytes between two looks at the file system
@@ -55,6 +52,8 @@ async def require_download_space(
     silent: set[str] = set()  # hosts that did not answer: not asked again for every file
 
     def told(place: str) -> int:
+        import http.client  # loads as slowly as a small download, and few locks lack sizes
+
         host = urlsplit(place).netloc
         if host in silent:
             return 0
@@ -98,6 +97,10 @@ def _told_size(place: str) -> int:
         return path.stat().st_size if path.is_file() else 0
     if not place.startswith(("http://", "https://")):
         return 0
+    import urllib.error
+
+    from envmgr.downloads.web import open_url
+
     try:
         with open_url(place, method="HEAD", stall=_HEAD_TIMEOUT) as answer:
             return int(answer.headers.get("Content-Length") or 0)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -68,7 +69,8 @@ def compile_python(
     folders = standard_folders(staging) if folders is None else folders
     if not python.exists() or not folders:
         return
-    emit("compiling", files=sum(1 for folder in folders for _ in folder.rglob("*.py")))
+    names = (name for folder in folders for _, _, names in os.walk(folder) for name in names)
+    emit("compiling", files=sum(name.endswith(".py") for name in names))
     # Without -S, Python runs what `.pth` files and `sitecustomize` say, as whoever builds; -I would drop the hash seed.
     argv: list[str | Path] = [python, "-s", "-S", "-B", "-m", "compileall", "-f", "-j", str(jobs)]
     argv += ["--invalidation-mode", "unchecked-hash", "-s", staging, "-p", final, *folders]

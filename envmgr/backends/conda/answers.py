@@ -9,11 +9,8 @@ from typing import Any
 
 from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
-from envmgr.backends.conda.pip import brought_by
 from envmgr.backends.conda.spec_parts import needed_names, read_row
 from envmgr.catalog.lock_rules import UNANSWERED, LockFault, unanswered, unneeded
-from envmgr.wheels.answers import faults_of_files
-from envmgr.wheels.closure import closure_faults as faults_of_wheels
 
 
 def faults_of(lock: CondaLock, wanted: CondaInput) -> Iterator[LockFault]:
@@ -28,9 +25,13 @@ def faults_of(lock: CondaLock, wanted: CondaInput) -> Iterator[LockFault]:
         yield from matcher.unmet(package)
     needed = needed_names(wanted.specs, {name: package.depends for name, package in packages.items()})
     yield from unneeded(((name, _shown(package)) for name, package in packages.items()), needed)
-    if lock.added is not None:
+    if lock.added is not None:  # few locks have wheels: what reads their requirements loads slowly
+        from envmgr.backends.conda.pip import brought_by
+        from envmgr.wheels.answers import faults_of_files
+        from envmgr.wheels.closure import closure_faults
+
         added = lock.added
-        yield from faults_of_wheels(wanted.question(), added.parts, added.python, present=brought_by(lock))
+        yield from closure_faults(wanted.question(), added.parts, added.python, present=brought_by(lock))
         yield from faults_of_files(added, wanted.question())
     elif wanted.pip:
         yield from (unanswered(row, "") for row in wanted.pip)

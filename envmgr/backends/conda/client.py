@@ -24,7 +24,6 @@ from envmgr.report import Reporter
 from envmgr.system.files import free_bytes
 from envmgr.system.run import Runner
 from envmgr.wheels.failures import wheel_failure
-from envmgr.wheels.metadata import files_differ
 from envmgr.wording import size_text
 
 _NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing and not be told
@@ -67,6 +66,8 @@ def failure_for(entry: str, site: Site) -> Failure:
 
     def explain(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
         if event["kind"] == "FilesDiffer":
+            from envmgr.wheels.metadata import files_differ
+
             return files_differ(
                 entry,
                 event["lines"],
@@ -195,6 +196,8 @@ def failure_of_added(event: Mapping[str, Any], request: Mapping[str, Any]) -> En
     """Of the worker that adds wheels, add.py."""
     kind = event["kind"]
     if kind == "FilesDiffer":
+        from envmgr.wheels.metadata import files_differ
+
         return files_differ(request["entry"], event["lines"])
     if kind == "Taken":
         return EnvmgrError(

@@ -8,6 +8,7 @@ from functools import partial
 from envmgr.audit.comparing import Values, drift
 from envmgr.audit.model import AskedShell, Evidence, Found, Row, worded
 from envmgr.audit.table import Fact, fill
+from envmgr.audit.table import Row as TableRow
 from envmgr.audit.trace import Traced, set_on
 from envmgr.probe.model import Fleet
 
@@ -38,7 +39,7 @@ def _rows(key: str, fact: Fact, fleet: Fleet, evidence: Evidence, shell: AskedSh
         if fact.found:
             yield from _findings(fact, name, values, evidence, shell)
         if fact.drift:
-            yield from _compared(fact, name, values, evidence, shell)
+            yield from _compared(fact, values, evidence, shell, {"name": name})
 
 
 def _findings(fact: Fact, name: str, values: Values, evidence: Evidence, shell: AskedShell | None) -> Iterator[Found]:
@@ -53,21 +54,31 @@ def _findings(fact: Fact, name: str, values: Values, evidence: Evidence, shell: 
             yield worded(fact, evidence, having, shell, {"value": shown, "name": name, **words})
 
 
-def _compared(fact: Fact, name: str, values: Values, evidence: Evidence, shell: AskedShell | None) -> Iterator[Row]:
-    given: Mapping[str, object] = {"name": name, "prefix": evidence.site.prefix, "user": evidence.plan.user}
-    hint: str | Traced = fill(fact.hint, given)
-    if fact.cause and shell is not None:
-        hint = set_on(values, shell.context, shell.account, fill(fact.cause, given), fill(fact.unplaced, given))
+def compared(
+    row: str, values: Values, evidence: Evidence, shell: AskedShell | None = None, **given: object
+) -> Iterator[Row]:
+    """Yield what differs between nodes, in the words of a row of the check's table that has `drift`; `given` fills it in."""
+    return _compared(evidence.table.rows[row], values, evidence, shell, given)
+
+
+def _compared(
+    row: TableRow, values: Values, evidence: Evidence, shell: AskedShell | None, given: Mapping[str, object]
+) -> Iterator[Row]:
+    given = {"prefix": evidence.site.prefix, "user": shell.user if shell else evidence.plan.user, **given}
+    before = fill(row.hint, given)
+    hint: str | Traced = before
+    if row.cause and shell is not None:
+        hint = set_on(values, shell.context, shell.account, fill(row.cause, given), fill(row.unplaced, given), before)
     yield from drift(
-        shell.where if shell is not None and not fact.where else fill(fact.where, given),
+        fill(row.where, given) or (shell.where if shell is not None else ""),
         values,
         evidence,
-        what=fill(fact.what, given),
-        severity=fact.drift or "warning",
+        what=fill(row.what, given),
+        severity=row.drift or "warning",
         hint=hint,
-        say=partial(_in_words, fact, given),
+        say=partial(_in_words, row, given),
     )
 
 
-def _in_words(fact: Fact, given: Mapping[str, object], value: str) -> str:
-    return fill(fact.say, {**given, "value": value}) if value or not fact.empty else fact.empty
+def _in_words(row: TableRow, given: Mapping[str, object], value: str) -> str:
+    return fill(row.say, {**given, "value": value}) if value or not row.empty else row.empty

@@ -35,9 +35,12 @@ from envmgr.system.yamlfile import parse_yaml
 class Row(FrozenModel):
     """The words of one finding, as templates: `{value}` and what else its caller fills in.
 
-    Exactly one of `error`, `warning` and `note` has what was found. `cause` names the variables, or what else a trace knows,
-    that a start-up file sets: `hint` then has `{place}`, its file and line, and `unplaced` is the hint where no trace shows one.
-    `foreign`: a line of node-setup's own files does not count.
+    One of `error`, `warning` and `note` has what was found. `where` is its place, in a shell that shell unless it is given.
+    `cause` names the variables, or what else a trace knows, that a start-up file sets: `hint` then has `{place}`, the file and line,
+    and `unplaced` is the hint where no trace shows one. `foreign`: a line of node-setup's own files does not count.
+
+    `drift`, instead, is the severity of values that differ between nodes: `say` puts one into words, `empty` is for an empty one,
+    and `what` names what is compared at `where`.
     """
 
     error: str = ""
@@ -49,6 +52,10 @@ class Row(FrozenModel):
     unplaced: str = ""
     cause: str = ""
     foreign: bool = False
+    drift: Severity | None = None
+    say: str = "{value}"
+    empty: str = ""
+    what: str = ""
 
     @property
     def severity(self) -> Severity:
@@ -62,9 +69,9 @@ class Row(FrozenModel):
 class Fact(Row):
     """One fact: its meaning, under its kind. `own` ones differ between healthy nodes, and are never compared.
 
-    `lines` are a finding each, and `fields` names the words of a line, the last one with all that follows. `only` and `unless` are
-    values that are a finding, or none; `shells` are the kinds of shells in which it is one. `drift` is the severity of values that differ between nodes: `say` puts one into words,
-    `empty` an empty or missing one; `what` is the name of what is compared at `where`.
+    Each of `lines` is a finding, and `fields` names the words of a line, the last one with all that follows. `only` and `unless` are
+    values that are a finding, or none; `shells` are the kinds of shells in which it is one. With `empty`, a node that does not
+    report the fact has an empty value where it is compared.
     """
 
     text: str = ""
@@ -76,10 +83,6 @@ class Fact(Row):
     fields: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
-    drift: Severity | None = None
-    say: str = "{value}"
-    empty: str = ""
-    what: str = ""
 
     @model_validator(mode="before")
     @classmethod

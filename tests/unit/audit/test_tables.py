@@ -35,12 +35,14 @@ def templates(row: Row) -> tuple[str, ...]:
 
 
 def says(check: Check) -> Iterator[tuple[str, set[str]]]:
-    """Each call of `say` in a check's module: the row, and the values that it is given."""
+    """Each use of a row in a check's module, with the values that it is given; `` for one that is chosen when it runs."""
     tree = ast.parse((FOLDER / f"{check.part}.py").read_text())
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "say":
-            assert isinstance(node.args[0], ast.Constant), f"line {node.lineno}: the row is not named"
-            yield node.args[0].value, {keyword.arg or "" for keyword in node.keywords}
+        if isinstance(node, ast.Call) and (
+            getattr(node.func, "attr", "") == "say" or getattr(node.func, "id", "") == "compared"
+        ):
+            name = node.args[0].value if isinstance(node.args[0], ast.Constant) else ""
+            yield str(name), {keyword.arg or "" for keyword in node.keywords}
 
 
 @pytest.mark.parametrize("given", [*TABLES, pytest.param(ENGINE, id="engine")])
@@ -57,17 +59,22 @@ def test_every_row_has_one_severity_and_words_that_can_be_filled_in(given: Table
         assert placeholders(*templates(fact), fact.say, fact.what) <= known, key
         assert bool(fact.cause) == bool(fact.unplaced), key
     for name, row in given.rows.items():
-        assert len([said for said in (row.error, row.warning, row.note) if said]) == 1, name
+        assert len([said for said in (row.error, row.warning, row.note, row.drift) if said]) == 1, name
         assert bool(row.cause) == bool(row.unplaced), name
 
 
 @pytest.mark.parametrize("check", [pytest.param(check, id=name) for name, check in CHECKS.items()])
 def test_every_row_is_said_with_all_of_its_values(check: Check) -> None:
     said = list(says(check))
-    assert {name for name, _ in said} == {*check.table.rows}
-    for name, values in said:
-        row = check.table.rows[name]
-        assert placeholders(*templates(row)) <= values | GIVEN | ({"place"} if row.cause else set()), name
+    named = {name for name, _ in said if name}
+    assert named <= {*check.table.rows}
+    assert named == {*check.table.rows} or "" in dict(said)
+    for name, row in check.table.rows.items():
+        known = GIVEN | ({"place"} if row.cause else set()) | ({"value"} if row.drift else set())
+        for values in [
+            values for said_name, values in said if said_name == name or (not said_name and name not in named)
+        ]:
+            assert placeholders(*templates(row), *([row.say, row.what] if row.drift else [])) <= values | known, name
 
 
 @pytest.mark.parametrize("given", TABLES)

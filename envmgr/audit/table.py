@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from envmgr.audit.folding import short
+from envmgr.audit.wording import short
 from envmgr.finding import Severity
 from envmgr.system.models import FrozenModel
 from envmgr.system.shelltext import quote

@@ -26,12 +26,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
-from envmgr.audit.comparing import drift
-from envmgr.audit.folding import short
-from envmgr.audit.gpu_jobs import GpuAnswer, gpu_answers
-from envmgr.audit.hardware_kinds import kinds_of, outside
-from envmgr.audit.matrix import hiding, is_hidden, observed, required
+from envmgr.audit.ask.gpu_jobs import GpuAnswer, gpu_answers
+from envmgr.audit.compare.between_nodes import drift
+from envmgr.audit.fit.hardware_kinds import kinds_of, outside
+from envmgr.audit.fit.matrix import hiding, is_hidden, observed, required
 from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.wording import short
 from envmgr.catalog.cuda_drivers import FLOORS, toolkit_driver
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, level_flags, unfit, without_gpu
 from envmgr.catalog.gpu_codes import same_effect

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from envmgr.audit.comparing import drift
+from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.model import Check, Evidence, Row, scripts
 
 # As /proc/self/limits calls it -> (the option of ulimit, Slurm's name of it).

@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from envmgr.audit.comparing import QUORUM, as_on, compare
+from envmgr.audit.causes import set_by
+from envmgr.audit.compare.between_nodes import QUORUM, as_on, compare
 from envmgr.audit.model import Check, Evidence, Found, Row, scripts
-from envmgr.audit.trace import set_by
 from envmgr.probe.model import Fleet, ShellAccount, ShellContext, number_in
 from envmgr.probe.shell import context_key
 from envmgr.system.modes import as_user, ask_about_way, give_back, owner_enters, word

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envmgr.audit.comparing import QUORUM, drift
+from envmgr.audit.compare.between_nodes import QUORUM, drift
 from envmgr.audit.model import Check, Evidence, Found, Row, scripts
 from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.shell import context_key

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from envmgr.audit.comparing import Values, drift
+from envmgr.audit.causes import Traced, set_on
+from envmgr.audit.compare.between_nodes import Values, drift
 from envmgr.audit.model import AskedShell, Evidence, Found, Row, worded
 from envmgr.audit.table import Fact, fill
 from envmgr.audit.table import Row as TableRow
-from envmgr.audit.trace import Traced, set_on
 from envmgr.probe.model import Fleet
 
 

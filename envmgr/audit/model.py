@@ -291,6 +291,9 @@ class AskedShell:
     def by_value(self, fact: str, *, default: str | None = None) -> dict[str, tuple[str, ...]]:
         return self.fleet.by_value(f"{self.key}{fact}", default=default)
 
+    def by_line(self, fact: str) -> dict[str, tuple[str, ...]]:
+        return self.fleet.by_line(f"{self.key}{fact}")
+
     def names(self, beginning: str) -> list[str]:
         return self.fleet.names(f"{self.key}{beginning}")
 

@@ -16,7 +16,7 @@ fills in. A fact with `error`, `warning` or `note` is a finding wherever a node 
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -71,7 +71,8 @@ class Fact(Row):
 
     Each of `lines` is a finding, and `fields` names the words of a line, the last one with all that follows. `only` and `unless` are
     values that are a finding, or none; `shells` are the kinds of shells in which it is one. With `empty`, a node that does not
-    report the fact has an empty value where it is compared.
+    report the fact has an empty value where it is compared. An `outlier` is a finding only where like nodes have another value,
+    `{right}`, `{as_on}`.
     """
 
     text: str = ""
@@ -83,6 +84,7 @@ class Fact(Row):
     fields: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
+    outlier: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -185,17 +187,20 @@ class DeclaredFacts(Mapping[str, str]):
         return len(self.facts)
 
 
+_CONVERTED: Mapping[str, Callable[[str], str]] = {
+    "q": quote,  # for a shell
+    "w": lambda text: ", ".join(text.split()),  # words
+    "l": lambda text: short(", ".join(text.splitlines())),  # lines
+    "h": lambda text: short(" ".join(text.split())),  # what a program says, on one line
+    "e": lambda text: text.rpartition(": ")[2],  # the end of an error: the system's own words
+}
+
+
 class _Filler(Formatter):
-    """Fills in templates: `{value!q}` for a shell, `{value!w}` and `{value!l}` with commas between words or lines."""
+    """Fills in templates, with the conversions of `_CONVERTED`."""
 
     def convert_field(self, value: Any, conversion: str | None) -> Any:
-        if conversion == "q":
-            return quote(str(value))
-        if conversion == "w":
-            return ", ".join(str(value).split())
-        if conversion == "l":
-            return short(", ".join(str(value).splitlines()))
-        return short(" ".join(str(value).split())) if conversion == "h" else super().convert_field(value, conversion)
+        return _CONVERTED[conversion](str(value)) if conversion else value
 
 
 _FILLER = _Filler()

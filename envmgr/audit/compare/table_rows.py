@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from envmgr.audit.causes import Traced, set_on
-from envmgr.audit.compare.between_nodes import Values, drift
+from envmgr.audit.compare.between_nodes import Outlier, Values, as_on, compare, drift
 from envmgr.audit.model import AskedShell, Evidence, Found, Row, worded
 from envmgr.audit.table import Fact, fill
 from envmgr.audit.table import Row as TableRow
@@ -35,23 +35,31 @@ def _rows(key: str, fact: Fact, fleet: Fleet, evidence: Evidence, shell: AskedSh
         return
     beginning, star, _ = key.partition("*")
     for name in fleet.names(beginning) if star else [""]:
-        values = fleet.by_value(f"{beginning}{name}", default="" if fact.drift and fact.empty else None)
         if fact.found:
-            yield from _findings(fact, name, values, evidence, shell)
-        if fact.drift:
+            yield from _findings(fact, f"{beginning}{name}", name, fleet, evidence, shell)
+        else:
+            values = fleet.by_value(f"{beginning}{name}", default="" if fact.empty else None)
             yield from _compared(fact, values, evidence, shell, {"name": name})
 
 
-def _findings(fact: Fact, name: str, values: Values, evidence: Evidence, shell: AskedShell | None) -> Iterator[Found]:
-    told: dict[str, list[str]] = {}
-    for value, nodes in values.items():
-        for said in value.splitlines() if fact.lines else [value]:
-            told.setdefault(said, []).extend(nodes)
-    for said, having in told.items():
-        if said not in fact.unless and (not fact.only or said in fact.only):
-            words = dict(zip(fact.fields, said.split(" ", len(fact.fields) - 1), strict=False)) if fact.fields else {}
-            shown = said if said.strip() else fact.empty or said
-            yield worded(fact, evidence, having, shell, {"value": shown, "name": name, **words})
+def _findings(
+    fact: Fact, key: str, name: str, fleet: Fleet, evidence: Evidence, shell: AskedShell | None
+) -> Iterator[Found]:
+    values: Values = fleet.by_line(key) if fact.lines else fleet.by_value(key)
+    others: dict[str, Outlier] = {}
+    if fact.outlier:
+        others = {each.value: each for each in compare(values, evidence).outliers}
+        values = {value: each.nodes for value, each in others.items()}
+    for said, nodes in values.items():
+        if said in fact.unless or (fact.only and said not in fact.only):
+            continue
+        given = {"value": said if said.strip() else fact.empty or said, "name": name}
+        if fact.fields:
+            given |= dict(zip(fact.fields, said.split(" ", len(fact.fields) - 1), strict=False))
+        if fact.outlier:
+            right = as_on(others[said].others)
+            given |= {"right": others[said].right, "as_on": right, "on_others": right.removeprefix("as ")}
+        yield worded(fact, evidence, nodes, shell, given)
 
 
 def compared(

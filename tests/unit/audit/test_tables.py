@@ -56,6 +56,7 @@ def test_every_row_has_one_severity_and_words_that_can_be_filled_in(given: Table
     for key, fact in facts_of(given).items():
         assert len([said for said in (fact.error, fact.warning, fact.note, fact.drift) if said]) <= 1, key
         known = GIVEN | {"value", "name", *fact.fields} | ({"place"} if fact.cause else set())
+        known |= {"right", "as_on", "on_others"} if fact.outlier else set()
         assert placeholders(*templates(fact), fact.say, fact.what) <= known, key
         assert bool(fact.cause) == bool(fact.unplaced), key
     for name, row in given.rows.items():
@@ -106,9 +107,10 @@ def test_fact_that_no_table_has_cannot_be_read() -> None:
 
 def test_words_are_filled_in_for_shells_and_lists() -> None:
     said = table.fill(
-        "{a!q} {b!w} {c!l} {d!h} {e:.3}", {"a": "x y", "b": "a  b", "c": "a b\nc", "d": " a \n", "e": "12345"}
+        "{a!q} {b!w} {c!l} {d!h} {e:.3} {f!e}",
+        {"a": "x y", "b": "a  b", "c": "a b\nc", "d": " a \n", "e": "12345", "f": "sh: line 3: no space"},
     )
-    assert said == f"{quote('x y')} a, b a b, c a 123"
+    assert said == f"{quote('x y')} a, b a b, c a 123 no space"
 
 
 def test_field_that_a_row_does_not_have_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@
 
 Facts stand under the stage that reports them, with the key that the shell text gives to `put`, `own` or `lines`; `*` stands for what it
 fills in. A fact with `error`, `warning` or `note` is a finding wherever a node reports it; one with `drift` is compared between nodes.
-`reads` names facts of other checks; `rows` has the words of findings whose conditions the module's `judge` decides.
+`reads` names facts of other checks; `rows` has the words of findings whose conditions the module's `judge` decides. CONTRIBUTING has
+all fields, in one table.
 """
 
 from __future__ import annotations

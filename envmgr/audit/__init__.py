@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envmgr.audit.gather import gather
+from envmgr.audit.ask.gather import gather
 from envmgr.audit.judge import judge
 from envmgr.audit.model import AuditRequest, Via
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from envmgr.audit.baseline import HowAsked, Notebook
-from envmgr.audit.folding import joined, short
+from envmgr.audit.causes import Trace, Traced, TraceQuestion, Traces
+from envmgr.audit.compare.table_rows import rows_of_table
 from envmgr.audit.model import Check, Evidence, Found, Noted, Row
-from envmgr.audit.rows import rows_of_table
-from envmgr.audit.trace import Traced, TraceQuestion, Traces
+from envmgr.audit.wording import joined, short
 from envmgr.finding import Finding
 from envmgr.nodes import expand, fold
 from envmgr.probe.model import Fleet, ProbeStage
@@ -22,9 +22,6 @@ class AuditJudged:
 
     findings: tuple[Finding, ...]
     notebook: Notebook
-
-
-Trace = Callable[[Sequence[TraceQuestion]], Traces]
 
 
 def no_traces(_: Sequence[TraceQuestion]) -> Traces:

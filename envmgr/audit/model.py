@@ -9,17 +9,18 @@ from types import ModuleType
 from typing import Literal, TypeVar
 
 from envmgr.audit.baseline import Baseline, Compared
+from envmgr.audit.causes import Traced, set_by
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.expected import ExpectedInstall, PublishedGeneration
 from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Table, fill, read_table
 from envmgr.audit.table import Row as TableRow
-from envmgr.audit.trace import Traced, set_by
 from envmgr.catalog.site import Site
 from envmgr.finding import Severity
+from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, Group, ProbePart, ProbePlan, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.prefix import mount_facts
 from envmgr.probe.shell import context_key, looked_key
+from envmgr.publish.record import GenerationRecord
 from envmgr.system.shelltext import assign, script_text
 
 Via = Literal["ssh", "slurm", "both"]
@@ -48,6 +49,32 @@ class AuditRequest:
     node_timeout: float | None = None
     deadline: float | None = None
     drawn: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedGeneration:
+    """What is expected of every node: the published generation. `since` is when it became current, epoch seconds."""
+
+    record: GenerationRecord
+    record_sha256: str
+    specs: Mapping[str, ModuleSpec]
+    kept: tuple[int, ...]
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedInstall:
+    """The install of `entry` at `root`, by its manifest.
+
+    `program` is the first executable that the entry puts into PATH, `file` what is looked at: that, or a file of it where
+    it has none. Both are relative to `root`, and empty where the manifest could not be read. `sums` is path -> sha256.
+    """
+
+    entry: str
+    root: str
+    program: str = ""
+    file: str = ""
+    sums: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,6 +290,9 @@ class AskedShell:
 
     def by_value(self, fact: str, *, default: str | None = None) -> dict[str, tuple[str, ...]]:
         return self.fleet.by_value(f"{self.key}{fact}", default=default)
+
+    def by_line(self, fact: str) -> dict[str, tuple[str, ...]]:
+        return self.fleet.by_line(f"{self.key}{fact}")
 
     def names(self, beginning: str) -> list[str]:
         return self.fleet.names(f"{self.key}{beginning}")

@@ -11,12 +11,13 @@
 
 Facts stand under the stage that reports them, with the key that the shell text gives to `put`, `own` or `lines`; `*` stands for what it
 fills in. A fact with `error`, `warning` or `note` is a finding wherever a node reports it; one with `drift` is compared between nodes.
-`reads` names facts of other checks; `rows` has the words of findings whose conditions the module's `judge` decides.
+`reads` names facts of other checks; `rows` has the words of findings whose conditions the module's `judge` decides. CONTRIBUTING has
+all fields, in one table.
 """
 
 from __future__ import annotations
 
-from collections.abc import ItemsView, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -25,7 +26,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from envmgr.audit.folding import short
+from envmgr.audit.wording import short
 from envmgr.finding import Severity
 from envmgr.system.models import FrozenModel
 from envmgr.system.shelltext import quote
@@ -35,9 +36,12 @@ from envmgr.system.yamlfile import parse_yaml
 class Row(FrozenModel):
     """The words of one finding, as templates: `{value}` and what else its caller fills in.
 
-    Exactly one of `error`, `warning` and `note` has what was found. `cause` names the variables, or what else a trace knows,
-    that a start-up file sets: `hint` then has `{place}`, its file and line, and `unplaced` is the hint where no trace shows one.
-    `foreign`: a line of node-setup's own files does not count.
+    One of `error`, `warning` and `note` has what was found. `where` is its place, in a shell that shell unless it is given.
+    `cause` names the variables, or what else a trace knows, that a start-up file sets: `hint` then has `{place}`, the file and line,
+    and `unplaced` is the hint where no trace shows one. `foreign`: a line of node-setup's own files does not count.
+
+    `drift`, instead, is the severity of values that differ between nodes: `say` puts one into words, `empty` is for an empty one,
+    and `what` names what is compared at `where`.
     """
 
     error: str = ""
@@ -49,6 +53,10 @@ class Row(FrozenModel):
     unplaced: str = ""
     cause: str = ""
     foreign: bool = False
+    drift: Severity | None = None
+    say: str = "{value}"
+    empty: str = ""
+    what: str = ""
 
     @property
     def severity(self) -> Severity:
@@ -62,9 +70,10 @@ class Row(FrozenModel):
 class Fact(Row):
     """One fact: its meaning, under its kind. `own` ones differ between healthy nodes, and are never compared.
 
-    `lines` are a finding each, and `fields` names the words of a line, the last one with all that follows. `only` and `unless` are
-    values that are a finding, or none; `shells` are the kinds of shells in which it is one. `drift` is the severity of values that differ between nodes: `say` puts one into words,
-    `empty` an empty or missing one; `what` is the name of what is compared at `where`.
+    Each of `lines` is a finding, and `fields` names the words of a line, the last one with all that follows. `only` and `unless` are
+    values that are a finding, or none; `shells` are the kinds of shells in which it is one. With `empty`, a node that does not
+    report the fact has an empty value where it is compared. An `outlier` is a finding only where like nodes have another value,
+    `{right}`, `{as_on}`.
     """
 
     text: str = ""
@@ -76,10 +85,7 @@ class Fact(Row):
     fields: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     unless: tuple[str, ...] = ()
-    drift: Severity | None = None
-    say: str = "{value}"
-    empty: str = ""
-    what: str = ""
+    outlier: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -182,17 +188,20 @@ class DeclaredFacts(Mapping[str, str]):
         return len(self.facts)
 
 
+_CONVERTED: Mapping[str, Callable[[str], str]] = {
+    "q": quote,  # for a shell
+    "w": lambda text: ", ".join(text.split()),  # words
+    "l": lambda text: short(", ".join(text.splitlines())),  # lines
+    "h": lambda text: short(" ".join(text.split())),  # what a program says, on one line
+    "e": lambda text: text.rpartition(": ")[2],  # the end of an error: the system's own words
+}
+
+
 class _Filler(Formatter):
-    """Fills in templates: `{value!q}` for a shell, `{value!w}` and `{value!l}` with commas between words or lines."""
+    """Fills in templates, with the conversions of `_CONVERTED`."""
 
     def convert_field(self, value: Any, conversion: str | None) -> Any:
-        if conversion == "q":
-            return quote(str(value))
-        if conversion == "w":
-            return ", ".join(str(value).split())
-        if conversion == "l":
-            return short(", ".join(str(value).splitlines()))
-        return short(" ".join(str(value).split())) if conversion == "h" else super().convert_field(value, conversion)
+        return _CONVERTED[conversion](str(value)) if conversion else value
 
 
 _FILLER = _Filler()

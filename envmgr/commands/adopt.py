@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from envmgr.audit import AuditRequest, Via, gather, inventory
+from envmgr.audit import AuditRequest, Via
+from envmgr.audit.ask import inventory
+from envmgr.audit.ask.gather import gather
+from envmgr.audit.ask.inventory import FoundModule, read_inventory
 from envmgr.audit.checks import get_check
-from envmgr.audit.inventory import FoundModule, read_inventory
-from envmgr.audit.matrix import observed
+from envmgr.audit.fit.matrix import observed
 from envmgr.audit.model import Check, Evidence
 from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.site_file import SiteFile

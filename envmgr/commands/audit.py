@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from envmgr.audit import AuditRequest, gather, judge
+from envmgr.audit import AuditRequest, judge
+from envmgr.audit.ask.gather import gather
 from envmgr.audit.baseline import baseline_text, read_baseline
 from envmgr.audit.checks import all_checks, get_check
+from envmgr.audit.fit.matrix import BY, MatrixRow, matrix, observed
 from envmgr.audit.judge import AuditJudged, how_asked
-from envmgr.audit.matrix import BY, MatrixRow, matrix, observed
 from envmgr.audit.model import Check, Evidence, standing_alone
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import Audit

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from envmgr.audit.hashing import HashOnNodes, NodeFault, Place
+from envmgr.audit.ask.hashing import HashOnNodes, NodeFault, Place
 from envmgr.commands import Context
 from envmgr.commands.verify import PrefixLook, VerifyNodes, VerifyResult, VerifyWhat, look
 from envmgr.finding import Finding

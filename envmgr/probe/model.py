@@ -129,6 +129,14 @@ class Fleet:
         """Return value -> nodes, the commonest first. Nodes without the fact are left out unless `default` is given."""
         return self.by(lambda facts: facts.get(key, default))
 
+    def by_line(self, key: str) -> dict[str, tuple[str, ...]]:
+        """Return each line of a fact with the nodes that have it."""
+        found: dict[str, list[str]] = {}
+        for lines, nodes in self.by_value(key).items():
+            for line in lines.splitlines():
+                found.setdefault(line, []).extend(nodes)
+        return {line: tuple(nodes) for line, nodes in found.items()}
+
     def by(self, value: Callable[[Facts], str | None]) -> dict[str, tuple[str, ...]]:
         found: dict[str, list[str]] = {}
         for group in self.groups:

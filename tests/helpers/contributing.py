@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.helpers.places import ROOT
 
 _PARTS = ("envmgr", "modulefiles", "recipes", "easyconfigs", "nodesetup")
-_BLOCK = re.compile(r"^```(?:python|sh)\n# (envmgr/\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(?:python|sh|yaml)\n# (envmgr/\S+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def examples() -> dict[str, str]:

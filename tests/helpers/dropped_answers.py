@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from envmgr.audit import AuditRequest, gather, judge
+from envmgr.audit import AuditRequest, judge
+from envmgr.audit.ask.gather import gather
 from envmgr.audit.checks import all_checks
 from envmgr.audit.model import Evidence
 from envmgr.catalog.site import load_site

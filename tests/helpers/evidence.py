@@ -9,15 +9,23 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from envmgr.audit import inventory
+from envmgr.audit.ask import inventory
+from envmgr.audit.causes import TraceQuestion, Traces
 from envmgr.audit.checks import all_checks, munge
-from envmgr.audit.comparing import drift
+from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.controller import SlurmView
-from envmgr.audit.expected import ExpectedInstall, PublishedGeneration
 from envmgr.audit.judge import findings_of, questions_of, rows_of
-from envmgr.audit.model import AuditPlan, AuditRequest, Check, Evidence, audit_parts, check_of
+from envmgr.audit.model import (
+    AuditPlan,
+    AuditRequest,
+    Check,
+    Evidence,
+    ExpectedInstall,
+    PublishedGeneration,
+    audit_parts,
+    check_of,
+)
 from envmgr.audit.table import Declared, Table, UndeclaredFactError
-from envmgr.audit.trace import TraceQuestion, Traces
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site, _resolve
 from envmgr.catalog.site_file import SiteFile

@@ -100,8 +100,13 @@ def test_installed_wheel_is_what_runs(installed: Path, tmp_path: Path) -> None:
 
 
 def test_wheel_holds_the_shell_and_lua_files_of_modules_byte_for_byte(installed: Path, source: Path) -> None:
-    texts = {name for name in files(source / "envmgr") if name.endswith((".sh", ".csh", ".lua"))}
-    assert {"audit/checks/mount.prefix.sh", "audit/lmod_config.lua", "commands/shell_init.csh"} <= texts
+    texts = {name for name in files(source / "envmgr") if name.endswith((".sh", ".csh", ".lua", ".yaml"))}
+    assert {
+        "audit/checks/mount.prefix.sh",
+        "audit/checks/mount.yaml",
+        "audit/shell/shared_shell.lmod_config.lua",
+        "commands/shell_init.csh",
+    } <= texts
     for name in texts:
         assert (installed / "envmgr" / name).read_bytes() == (source / "envmgr" / name).read_bytes()
 

@@ -14,6 +14,7 @@ from typing import get_args
 import pytest
 
 from envmgr.audit.model import Check, Want
+from envmgr.audit.table import Fact, Table
 from envmgr.backends import Backend, LoadedLock
 from tests.helpers.contributing import copy_with
 from tests.helpers.done import Done
@@ -29,6 +30,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ) == [
         "envmgr/audit/checks/kernel.node.sh",
         "envmgr/audit/checks/kernel.py",
+        "envmgr/audit/checks/kernel.yaml",
         "envmgr/cli/formats/tsv.py",
         "envmgr/commands/export/words.py",
     ]
@@ -69,16 +71,26 @@ def test_new_check_is_explained(copy: Path) -> None:
     done = envmgr(copy, "audit", "--explain", "kernel")
     assert (done.code, done.stderr) == (0, "")
     assert done.stdout == (
-        "Every node runs the kernel that this host runs.\n\nA node that was not started again after an update runs an old "
+        "Every node runs the kernel that this host runs, with the same parameters.\n\nA node that was not started again after an update runs an old "
         "kernel, and drivers built for the new one do not load there.\n"
     )
 
 
+def rows(text: str) -> list[str]:
+    """The fields that a page's tables name in their first column."""
+    first = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", text, re.MULTILINE)
+    return [name for cell in first for name in re.findall(r"`(\w+)`", cell)]
+
+
 def test_every_field_of_a_check_has_its_row() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text().partition("## Adding a check")[2].partition("## Adding a format")[0]
-    rows = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    of_check, of_fact = text.split("### The table of a check")
     filled_in = {"table", "text"}  # by the engine, from the module
-    assert sorted(rows) == sorted({field.name for field in fields(Check)} - filled_in)
+    assert sorted(rows(of_check)) == sorted({field.name for field in fields(Check)} - filled_in)
+    kinds = {"text", "number", "flag", "lines"}
+    assert sorted(rows(of_fact)) == sorted(
+        {*Table.model_fields, *Fact.model_fields} - {"part"} - kinds - {"node", "prefix", "context", "login"}
+    )
     wants = re.findall(r"`(\w+)`", next(line for line in text.splitlines() if line.startswith("| `wants`")))
     assert {*wants[1:]} == {*get_args(Want)}
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envmgr.audit.comparing import compare, drift
+from envmgr.audit.compare.between_nodes import compare, drift
 from envmgr.audit.model import Check, Evidence, Found, Row, scripts
 from envmgr.nodes import fold
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.comparing import Across, across, drift
-from envmgr.audit.exported_variables import HARM, HARM_EXPORTED, exported, inherited_by_jobs, options_of_slurm
-from envmgr.audit.folding import elements, other_parts, short
+from envmgr.audit.causes import Traced, part_of, set_by, set_on
+from envmgr.audit.compare.between_nodes import Across, across, drift
 from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
-from envmgr.audit.trace import Traced, part_of, set_by, set_on
+from envmgr.audit.shell.exported_variables import HARM, HARM_EXPORTED, exported, inherited_by_jobs, options_of_slurm
+from envmgr.audit.wording import elements, other_parts, short
 from envmgr.modules.nodesetup import PROGRAM
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key

@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from envmgr.audit.comparing import drift
-from envmgr.audit.expected import PublishedGeneration
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
-from envmgr.audit.shared_shell import lmod_config
+from envmgr.audit.compare.between_nodes import drift
+from envmgr.audit.model import AuditPlan, Check, Evidence, Found, PublishedGeneration, Row
+from envmgr.audit.shell.shared_shell import shared
 from envmgr.finding import Severity
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
@@ -29,7 +28,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     if plan.number is None and not plan.alone:
         return {}
     of_prefix: Mapping[ProbeStage, str] = {} if plan.alone else {"prefix": script_text(__file__, "prefix.sh")}
-    return {**of_prefix, "login": lmod_config() + script_text(__file__, "login.sh")}
+    return {**of_prefix, "login": shared("lmod_config") + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:

@@ -17,12 +17,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from envmgr.audit.comparing import as_on, compare
-from envmgr.audit.folding import short
+from envmgr.audit.causes import Traced, TraceQuestion, Traces, set_by
+from envmgr.audit.compare.between_nodes import as_on, compare
 from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
-from envmgr.audit.modulepath import beside_generation, generations_in_path, in_other_contexts
-from envmgr.audit.shared_shell import lmod_config
-from envmgr.audit.start_hints import (
+from envmgr.audit.shell.modulepath import beside_generation, generations_in_path, in_other_contexts
+from envmgr.audit.shell.shared_shell import shared
+from envmgr.audit.shell.start_hints import (
     module_commands,
     posix_hint,
     start_hint,
@@ -30,7 +30,7 @@ from envmgr.audit.start_hints import (
     terminal_findings,
     without_terminal,
 )
-from envmgr.audit.trace import Traced, TraceQuestion, Traces, set_by
+from envmgr.audit.wording import short
 from envmgr.finding import Severity
 from envmgr.modules.nodesetup import SLURM_LINE
 from envmgr.nodes import fold
@@ -46,7 +46,7 @@ _UNKNOWN_SHELLS = frozenset({"fish", "ksh", "ksh93", "mksh", "pwsh", "xonsh", "n
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     first = plan.samples[0] if plan.samples else ""
-    text = assign(first=first) + lmod_config() + script_text(__file__, "context.sh")
+    text = assign(first=first) + shared("lmod_config") + script_text(__file__, "context.sh")
     return {"context": text, "node": terminal()}
 
 

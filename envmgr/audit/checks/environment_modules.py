@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envmgr.audit.comparing import drift
-from envmgr.audit.exported_variables import set_at_login
-from envmgr.audit.folding import short
+from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.model import Check, Evidence, Row, scripts
+from envmgr.audit.shell.exported_variables import set_at_login
+from envmgr.audit.wording import short
 from envmgr.probe.model import Facts, Fleet
 
 _SITE_FILES = "its initrc and siteconfig.tcl (/etc/environment-modules), and MODULES_* in start-up files"

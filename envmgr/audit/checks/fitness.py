@@ -24,14 +24,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 
-from envmgr.audit.comparing import drift
-from envmgr.audit.folding import short
-from envmgr.audit.gpu_jobs import GpuAnswer, gpu_answers
-from envmgr.audit.hardware_kinds import kinds_of, outside
-from envmgr.audit.matrix import hiding, is_hidden, observed, required
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.ask.gpu_jobs import GpuAnswer, gpu_answers
+from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.fit.hardware_kinds import kinds_of, outside
+from envmgr.audit.fit.matrix import hiding, is_hidden, observed, required
+from envmgr.audit.model import AuditPlan, Check, Evidence, Row
 from envmgr.catalog.cuda_drivers import FLOORS, toolkit_driver
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, level_flags, unfit, without_gpu
 from envmgr.catalog.gpu_codes import same_effect
@@ -82,27 +80,19 @@ def _unfit_entries(evidence: Evidence) -> Iterator[Row]:
             by_design = [n for n in unable if right and not places[n] & with_right]
             if at_fault:
                 expected = f"as on {fold(right)}" if right else "a node that can run it; none of these can"
-                yield Found("error", entry, reason, expected, _hint(reason, needs), at_fault)
+                fix = _hint(reason, needs)
+                yield evidence.say("cannot_run", at_fault, entry=entry, reason=reason, right=expected, fix=fix)
             if by_design:
-                yield Found("note", entry, reason, f"it runs on {fold(right)}", "", by_design)
-        yield from _not_full(entry, needs, facts)
-        yield from _other_code(entry, needs)
+                yield evidence.say("by_design", by_design, entry=entry, reason=reason, right=fold(right))
+        yield from _not_full(entry, needs, facts, evidence)
+        said, found = needs.requires.compute_capability, needs.gpu.codes if needs.gpu is not None else None
+        if said and found and not same_effect(said, found):  # what was measured in the install counts
+            yield evidence.say("other_code", entry=entry, found=", ".join(found), said=", ".join(said))
 
 
-def _other_code(entry: str, needs: NodeNeeds) -> Iterator[Row]:
-    """What was measured in the install counts; a recipe that says otherwise misleads its readers."""
-    said, found = needs.requires.compute_capability, needs.gpu.codes if needs.gpu is not None else None
-    if said and found and not same_effect(said, found):
-        yield Found(
-            "warning",
-            entry,
-            f"its binaries have code for {', '.join(found)}",
-            f"{', '.join(said)}, as its recipe says",
-            "say in its recipe what was measured (`requires.compute_capability`), and publish it again",
-        )
-
-
-def _not_full(entry: str, needs: NodeNeeds, facts: Mapping[NodeFacts, tuple[str, ...]]) -> Iterator[Row]:
+def _not_full(
+    entry: str, needs: NodeNeeds, facts: Mapping[NodeFacts, tuple[str, ...]], evidence: Evidence
+) -> Iterator[Row]:
     """What runs, or may run, and not with all of it."""
     found: dict[tuple[Verdict, str], list[str]] = {}
     for of_nodes, nodes in facts.items():
@@ -113,12 +103,11 @@ def _not_full(entry: str, needs: NodeNeeds, facts: Mapping[NodeFacts, tuple[str,
         if verdict == Verdict.NO_JIT and needs.gpu is not None:
             branch = toolkit_driver(needs.gpu.cuda or "").partition(".")[0]
             newer = f"of branch {branch} or newer" if branch else "that knows it"
-            hint = f"a driver {newer} mends it; until then no Triton, no NVRTC, no `torch.compile` for GPUs there"
-            yield Found("warning", entry, reason, "a driver that compiles for its CUDA", hint, judged_so)
+            yield evidence.say("no_jit", judged_so, entry=entry, reason=reason, newer=newer)
         elif verdict == Verdict.FORWARD:
-            yield Found("note", entry, reason, "a driver that knows its CUDA by itself", "", judged_so)
+            yield evidence.say("forward", judged_so, entry=entry, reason=reason)
         elif verdict == Verdict.UNKNOWN:
-            yield Found("note", entry, f"not known whether it runs: {reason}", "facts for or against it", "", judged_so)
+            yield evidence.say("unknown", judged_so, entry=entry, reason=reason)
 
 
 def _places(evidence: Evidence) -> dict[str, frozenset[str]]:
@@ -152,56 +141,24 @@ def _drivers(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.fleet
     for said, nodes in fleet.by_value("fitness.smi").items():
         if said == "hung":
-            yield Found(
-                "error",
-                "nvidia-smi",
-                "does not answer",
-                f"an answer in {SMI_SECONDS} s",
-                "`dmesg | grep -i -e xid -e nvrm` on the node; a GPU that fell off the bus needs a reboot",
-                nodes,
-            )
+            yield evidence.say("smi_hangs", nodes, seconds=SMI_SECONDS)
         elif is_hidden({"fitness.smi": said}):
             yield from _hidden(evidence, nodes)
         else:
-            yield Found(
-                "error",
-                "nvidia-smi",
-                short(f"fails: {said}"),
-                "the GPUs that the driver sees",
-                "driver and library of different versions? reboot after a driver update",
-                nodes,
-            )
+            yield evidence.say("smi_fails", nodes, said=said)
     without: dict[tuple[int, str], list[str]] = {}
     for facts, nodes in observed(evidence).items():
         if count := sum(gpu.vendor == "nvidia" and gpu.driver == "" for gpu in facts.gpus):
             without.setdefault((count, facts.driver), []).extend(nodes)
-    for (count, driver), idle in without.items():
-        if driver:
-            found, hint = (
-                f"{driver} is loaded, and does not have {_gpus(count)}",
-                "what the driver said of it: `dmesg | grep -i nvrm`",
-            )
-        else:
-            found, hint = (
-                "none is loaded",
-                "`modprobe nvidia` on the node says why; after a kernel update the driver must be built again",
-            )
-        yield Found("error", "NVIDIA driver", found, f"one, for {_gpus(count)}", hint, idle)
-    for facts, nodes in observed(evidence).items():
         if facts.driver and facts.library and facts.library != facts.driver:
-            yield Found(
-                "error",
-                "NVIDIA driver",
-                f"{facts.driver} is loaded, libcuda.so.1 is of {facts.library}",
-                "one version",
-                "reboot it: the driver was updated while it ran",
-                nodes,
-            )
+            yield evidence.say("two_versions", nodes, driver=facts.driver, library=facts.library)
+    for (count, driver), idle in without.items():
+        gpus = "the node's GPU" if count == 1 else f"the node's {count} GPUs"
+        yield evidence.say("not_driven" if driver else "no_driver", idle, driver=driver, gpus=gpus)
 
 
 def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Iterator[Row]:
     """GPUs that are hidden from who asks are no fault; those that are hidden from the job that they were given to are one."""
-    hidden = "`nvidia-smi` lists none, the driver does: Slurm's or sshd's device constraint may hide them from who asks"
     answers, listing = gpu_answers(evidence), hiding(evidence)
     job = gpu_request(evidence.site.transport.slurm_options)
     found: dict[GpuAnswer | None, list[str]] = {}
@@ -210,15 +167,9 @@ def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Iterator[Row]:
             found.setdefault(answers.get(node), []).append(node)
     for answer, of in found.items():
         if answer is not None and answer.kind == "none":
-            hint = "`File=` of its gres.conf and `ls -l /dev/nvidia*` on the node name the same devices? the driver's log: `dmesg | grep -i nvrm`"
-            yield Found("warning", "GPUs", answer.text, "the GPU that Slurm gave to the job", hint, of)
+            yield evidence.say("none_in_a_job", of, answer=answer.text)
         else:
-            said = f"{hidden}; {answer.text}" if answer is not None else hidden
-            yield Found("note", "GPUs", said, f"a job with `{job}` is shown one", "", of)
-
-
-def _gpus(count: int) -> str:
-    return "the node's GPU" if count == 1 else f"the node's {count} GPUs"
+            yield evidence.say("hidden", of, answer=f"; {answer.text}" if answer is not None else "", job=job)
 
 
 def _site_level(evidence: Evidence) -> Iterator[Row]:
@@ -230,14 +181,7 @@ def _site_level(evidence: Evidence) -> Iterator[Row]:
         if level and level != wanted and CPU_ORDER.get(level, 0) < CPU_ORDER.get(wanted, 9):
             below.setdefault(level, []).extend(nodes)
     for level, low in below.items():
-        yield Found(
-            "warning",
-            "CPU level",
-            level,
-            f"{wanted}, by cpu_level in site.yaml",
-            "what is compiled for this site may not run there; lower cpu_level, and build again",
-            low,
-        )
+        yield evidence.say("low_level", low, level=level, wanted=wanted)
 
 
 def _drift(evidence: Evidence) -> Iterator[Row]:
@@ -252,25 +196,12 @@ def _drift(evidence: Evidence) -> Iterator[Row]:
             if (kept := tuple(n for n in nodes if n in members))
         )
         fleet = Fleet(groups, {}, {}, ())
-        for key, hint in _COMPARED.items():
-            yield from drift(
-                f"group {name}" if evidence.groups else name,
-                fleet.by_value(key),
-                alike,
-                what=key,
-                hint=hint,
-                say=partial(_said, key),
-                severity="note" if key == "operating system" else "warning",
-            )
+        for row in _COMPARED:
+            of_group = f"group {name}" if evidence.groups else name
+            yield from compared(row, fleet.by_value(row), alike, group=of_group)
 
 
-_COMPARED = {
-    "driver": "the same driver on all nodes of a group, or two groups in site.yaml",
-    "GPUs": "one gone? `nvidia-smi -L`, `dmesg | grep -i xid`; nodes of two kinds are two groups in site.yaml",
-    "glibc": "the same operating system on all nodes of a group, or two groups in site.yaml",
-    "CPU level": "nodes of two kinds are two groups in site.yaml",
-    "operating system": "",
-}
+_COMPARED = ("driver", "gpus", "glibc", "cpu_level", "operating_system")
 
 
 def _comparable(facts: NodeFacts) -> dict[str, str]:
@@ -278,18 +209,12 @@ def _comparable(facts: NodeFacts) -> dict[str, str]:
     compared = {
         "driver": facts.driver,
         "glibc": facts.glibc,
-        "CPU level": facts.cpu_level or facts.arch,
-        "operating system": f"{facts.os_id} {facts.os_version}".strip(),
+        "cpu_level": facts.cpu_level or facts.arch,
+        "operating_system": f"{facts.os_id} {facts.os_version}".strip(),
     }
     count = Counter(gpu.name for gpu in facts.gpus if gpu.driver != "")
     gpus = ", ".join(f"{number} x {name}" for name, number in sorted(count.items()))
-    return compared | ({"GPUs": gpus} if gpus else {})
-
-
-def _said(key: str, value: str) -> str:
-    if key == "driver":
-        return f"driver {value}" if value else "no NVIDIA driver"
-    return f"{key} {value or 'unknown'}"
+    return compared | ({"gpus": gpus} if gpus else {})
 
 
 CHECK = Check(judge=judge, joins=True, probe=probe, gpu_probe=gpu_probe)

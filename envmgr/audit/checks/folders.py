@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.comparing import Values, drift, is_new
-from envmgr.audit.folding import short
+from envmgr.audit.compare.between_nodes import Values, drift, is_new
 from envmgr.audit.model import Check, Evidence, Row, scripts
+from envmgr.audit.wording import short
 from envmgr.probe.model import Facts
 from envmgr.system.shelltext import quote
 

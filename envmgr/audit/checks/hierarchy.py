@@ -9,11 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from envmgr.audit.comparing import drift
-from envmgr.audit.folder_content import absent, by_folder, changed, closed, contents, folder_content, names, not_read
-from envmgr.audit.folding import short
+from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
-from envmgr.audit.shared_shell import module_show, opened
+from envmgr.audit.shell.folder_content import (
+    absent,
+    by_folder,
+    changed,
+    closed,
+    contents,
+    folder_content,
+    names,
+    not_read,
+)
+from envmgr.audit.shell.shared_shell import module_show, opened
+from envmgr.audit.wording import short
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import script_text
 

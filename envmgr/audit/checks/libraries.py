@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.folding import short
-from envmgr.audit.install_facts import missing_libraries
+from envmgr.audit.fit.install_facts import missing_libraries
 from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.wording import short
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage
 from envmgr.system.shelltext import assign, script_text, words

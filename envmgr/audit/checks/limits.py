@@ -9,12 +9,10 @@ and the umask.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 
-from envmgr.audit.comparing import drift
-from envmgr.audit.model import Check, Evidence, Found, Row, scripts
-from envmgr.audit.trace import Traced, set_by, set_on
-from envmgr.probe.model import ShellAccount, ShellContext
-from envmgr.probe.shell import context_key
+from envmgr.audit.compare.between_nodes import drift
+from envmgr.audit.model import Check, Evidence, Row, scripts
 
 # As /proc/self/limits calls it -> (the option of ulimit, Slurm's name of it).
 _LIMITS: Mapping[str, tuple[str, str]] = {
@@ -28,49 +26,36 @@ _LIMITS: Mapping[str, tuple[str, str]] = {
 }
 _NO_LIMIT = ("cpu_time", "data_size", "address_space")
 _FEW_FILES = 1024
+_ENOUGH_FILES = f"{_FEW_FILES} open files or more"
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:
-    yield from _all(evidence)
-
-
-def _all(evidence: Evidence) -> Iterator[Row]:
-    for context, account, fleet in evidence.contexts():
-        key, where = f"{context_key(context, account)}limits.", evidence.shell(context, account)
+    for shell in evidence.each_shell():
         for name, (option, of_slurm) in _LIMITS.items():
-            values = fleet.by_value(f"{key}{name}")
-            for value, nodes in values.items():
-                if _is_low(name, value):
-                    yield Found(
-                        "warning",
-                        where,
-                        f"{name.replace('_', ' ')} is limited to {_shown(name, value)} (`ulimit {option}`)",
-                        f"{_FEW_FILES} open files or more"
-                        if name == "open_files"
-                        else "no limit: CUDA, large files and long jobs meet it",
-                        _hint(option, of_slurm, nodes, context, account),
-                        nodes,
-                    )
-            if not any(_is_low(name, value) for value in values):
+            values = shell.by_value(f"limits.{name}")
+            low = {value: nodes for value, nodes in values.items() if _is_low(name, value)}
+            for value, nodes in low.items():
+                yield evidence.say(
+                    "low_in_a_job" if shell.context.way == "slurm" else "low",
+                    nodes,
+                    shell,
+                    limit=name.replace("_", " "),
+                    shown=_shown(name, value),
+                    option=option,
+                    of_slurm=of_slurm,
+                    enough=_ENOUGH_FILES
+                    if name == "open_files"
+                    else "no limit: CUDA, large files and long jobs meet it",
+                )
+            if not low:
                 yield from drift(
-                    where,
+                    shell.where,
                     values,
                     evidence,
                     what=name,
                     hint="compare /etc/security/limits.conf and its limits.d, and how slurmd is started",
-                    say=lambda value, name=name, option=option: (
-                        f"{name.replace('_', ' ')} is {_shown(name, value)} (`ulimit {option}`)"
-                    ),  # type: ignore[misc]
+                    say=partial(_said, name, option),
                 )
-        umasks = fleet.by_value(f"{key}umask")
-        yield from drift(
-            where,
-            umasks,
-            evidence,
-            what="umask",
-            hint=set_on(umasks, context, account, ":umask", "which start-up file, or pam_umask, sets it?"),
-            say=lambda value: f"umask is {value}",
-        )
 
 
 def _is_low(name: str, value: str) -> bool:
@@ -85,16 +70,8 @@ def _shown(name: str, value: str) -> str:
     return value
 
 
-def _hint(
-    option: str, of_slurm: str, nodes: tuple[str, ...], context: ShellContext, account: ShellAccount
-) -> str | Traced:
-    if context.way == "slurm":
-        return (
-            f"jobs take the submitting shell's limits along: `PropagateResourceLimitsExcept={of_slurm}` in slurm.conf, or raise "
-            f"`ulimit {option}` in start-up files of the host where users submit"
-        )
-    unknown = "/etc/security/limits.conf, limits.d, or a `ulimit` in a start-up file"
-    return set_by(nodes, context, account, ":ulimit", " sets it: take it away there", unknown)
+def _said(name: str, option: str, value: str) -> str:
+    return f"{name.replace('_', ' ')} is {_shown(name, value)} (`ulimit {option}`)"
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "context"), joins=True)

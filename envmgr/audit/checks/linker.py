@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from envmgr.audit.comparing import Outlier, as_on, compare, drift
-from envmgr.audit.folding import other_parts, short
+from envmgr.audit.compare.between_nodes import Outlier, as_on, compare, drift
 from envmgr.audit.model import Check, Evidence, Found, Row, scripts
+from envmgr.audit.wording import other_parts, short
 from envmgr.probe.model import Facts, Fleet
 
 _PRELOAD, _FOLDERS, _CACHE = "/etc/ld.so.preload", "/etc/ld.so.conf.d", "/etc/ld.so.cache"

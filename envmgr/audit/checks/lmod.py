@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from envmgr.audit.comparing import drift
-from envmgr.audit.exported_variables import set_at_login
-from envmgr.audit.folding import short
+from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
-from envmgr.audit.shared_shell import lmod_config
+from envmgr.audit.shell.exported_variables import set_at_login
+from envmgr.audit.shell.shared_shell import shared
+from envmgr.audit.wording import short
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import assign, script_text
@@ -89,7 +89,7 @@ _NOT_SET = "not set"
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return {
         "node": assign(lmod_home=plan.init.removesuffix("/init")) + script_text(__file__, "node.sh"),
-        "login": lmod_config() + script_text(__file__, "login.sh"),
+        "login": shared("lmod_config") + script_text(__file__, "login.sh"),
     }
 
 

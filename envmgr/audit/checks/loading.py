@@ -10,10 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.comparing import drift
-from envmgr.audit.folding import short
+from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
-from envmgr.audit.shared_shell import changed_lines, effect
+from envmgr.audit.shell.shared_shell import changed_lines, shared
+from envmgr.audit.wording import short
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 from envmgr.wording import escaped
@@ -22,7 +22,7 @@ from envmgr.wording import escaped
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     if plan.number is None or not plan.samples:
         return {}
-    return {"login": effect() + script_text(__file__, "login.sh")}
+    return {"login": shared("effect") + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from envmgr.audit.comparing import QUORUM, Values, drift
+from envmgr.audit.compare.between_nodes import QUORUM, Values, drift
 from envmgr.audit.controller import Controller
 from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
 from envmgr.catalog.site import Site

@@ -16,8 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from envmgr.audit.controller import Controller
-from envmgr.audit.folding import short
-from envmgr.audit.model import Check, Evidence, Found, Row, scripts
+from envmgr.audit.model import Check, Evidence, Row, scripts
 from envmgr.errors import CommandError
 from envmgr.nodes import fold
 from envmgr.system.run import Runner, clean_env
@@ -27,9 +26,7 @@ _AT_ONCE = 8
 # They were made with our key: what clocks and time have to do with it is not munge's fault. Source: munge.h, munge_err_t.
 _OURS = ("Success", "Expired", "Rewound", "Replayed")
 _CREDENTIAL = re.compile(r"MUNGE:[A-Za-z0-9+/=]+:")
-_MENDS = (
-    "the same /etc/munge/munge.key on all hosts, owned by munge with mode 0400; then `systemctl restart munge` there"
-)
+_SILENT = "without a word"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,45 +64,19 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         return
     fleet = evidence.mounts  # over ssh where that was used at all: a node with a bad munge gets no job
     for said, nodes in fleet.by_value("munge.failed").items():
-        yield Found(
-            "error",
-            "munge",
-            short(f"`munge -n` fails: {said or 'without a word'}"),
-            "a credential",
-            "`systemctl restart munge` on the node; its log says why it ended",
-            nodes,
-        )
+        yield evidence.say("fails", nodes, said=said or _SILENT)
     for said, nodes in fleet.by_value("munge.user_failed").items():
-        yield Found(
-            "error",
-            "munge",
-            short(f"`munge -n` fails for {evidence.plan.user}, not for root: {said or 'without a word'}"),
-            "a credential: srun and squeue need one",
-            "on the node: `ls -ld /run/munge`: who closed it to users? `systemctl restart munge` makes it with the mode that munge's unit says (RuntimeDirectoryMode=)",
-            nodes,
-        )
+        yield evidence.say("fails_for_users", nodes, said=said or _SILENT)
     if here := evidence.controller.get("munge.failed"):
-        yield Found(
-            "error",
-            "munge on this host",
-            short(f"`munge -n` fails: {here}"),
-            "a credential",
-            "`systemctl restart munge` here: nothing that nodes send can be decoded",
-        )
+        yield evidence.say("fails_here", said=here)
         return
-    if undecoded := decoded.undecoded:
-        yield Found(
-            "note",
-            "munge on this host",
-            f"not looked at: what {fold(undecoded)} sent was not decoded in {_IN_ALL:g} s",
-            "all of them",
-            "`systemctl restart munge` here, if it hangs; a busy host may need longer, audit again",
-        )
+    if decoded.undecoded:
+        yield evidence.say("not_decoded", senders=fold(decoded.undecoded), seconds=_IN_ALL)
     wrong: dict[str, list[str]] = {}
     for node, reason in decoded.wrong.items():
         wrong.setdefault(reason, []).append(node)
     for reason, bad in wrong.items():
-        yield Found("error", "munge", f"this host cannot decode its credential: {reason}", "the same key", _MENDS, bad)
+        yield evidence.say("other_key", bad, reason=reason)
 
 
 def unmunge(credential: str, runner: Runner, seconds: float = _SECONDS) -> str | None:

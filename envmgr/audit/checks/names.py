@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.comparing import Values, drift, like
-from envmgr.audit.controller import NONE, peers_lines, peers_text, read_peers
-from envmgr.audit.folding import short
+from envmgr.audit.ask.peer_addresses import NONE, peers_lines, peers_text, read_peers
+from envmgr.audit.compare.between_nodes import Values, drift, like
 from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.wording import short
 from envmgr.finding import Severity
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import assign, script_text

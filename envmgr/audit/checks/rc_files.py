@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from envmgr.audit.comparing import drift
-from envmgr.audit.exported_variables import set_at_login
+from envmgr.audit.causes import Traced
+from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
-from envmgr.audit.shared_shell import lmod_config
-from envmgr.audit.trace import Traced
+from envmgr.audit.shell.exported_variables import set_at_login
+from envmgr.audit.shell.shared_shell import shared
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
@@ -26,7 +26,7 @@ _VARIABLE = "LMOD_MODULERCFILE"
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
-    return {"login": lmod_config() + script_text(__file__, "login.sh")}
+    return {"login": shared("lmod_config") + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:

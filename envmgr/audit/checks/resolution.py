@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.comparing import drift
-from envmgr.audit.folding import elements, short
+from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Noted, Row
-from envmgr.audit.shared_shell import lmod_config, module_tool
+from envmgr.audit.shell.shared_shell import shared
+from envmgr.audit.wording import elements, short
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 
@@ -23,7 +23,7 @@ _BUILD = "`envmgr node-setup` puts the generation first in MODULEPATH; is anothe
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return (
-        {"login": module_tool() + lmod_config() + script_text(__file__, "login.sh")}
+        {"login": shared("module_tool", "lmod_config") + script_text(__file__, "login.sh")}
         if plan.number is not None or plan.alone
         else {}
     )

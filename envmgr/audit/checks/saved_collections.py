@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.folding import short
+from envmgr.audit.causes import Traced, set_by
 from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
-from envmgr.audit.trace import Traced, set_by
+from envmgr.audit.wording import short
 from envmgr.modules.nodesetup import HOOK, hook_digest, hook_names
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext

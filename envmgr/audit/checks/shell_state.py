@@ -16,7 +16,7 @@ from math import inf
 from posixpath import normpath
 from statistics import median
 
-from envmgr.audit.comparing import QUORUM
+from envmgr.audit.compare.between_nodes import QUORUM
 from envmgr.audit.model import AskedShell, Check, Evidence, Row, scripts
 from envmgr.finding import Severity
 from envmgr.modules.nodesetup import open_hint

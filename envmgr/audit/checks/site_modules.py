@@ -18,11 +18,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from envmgr.audit.comparing import QUORUM, Values, drift
-from envmgr.audit.folding import short
-from envmgr.audit.install_facts import start_fault
+from envmgr.audit.compare.between_nodes import QUORUM, Values, drift
+from envmgr.audit.fit.install_facts import start_fault
 from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
-from envmgr.audit.shared_shell import changed_lines, module_show, named_paths, opened, without_host
+from envmgr.audit.shell.shared_shell import changed_lines, module_show, opened, shared, without_host
+from envmgr.audit.wording import short
 from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import assign, script_text
@@ -46,7 +46,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
         site_modules_named=named,
         site_modules_seconds=max(_LEAST, plan.seconds // 2),
     )
-    return {"login": opened(plan.day) + named_paths() + given + script_text(__file__, "login.sh")}
+    return {"login": opened(plan.day) + shared("named_paths") + given + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:

@@ -16,10 +16,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from envmgr.audit.comparing import drift, like
+from envmgr.audit.compare.between_nodes import drift, like
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.folding import other_parts, short
 from envmgr.audit.model import Check, Evidence, Found, Row, scripts
+from envmgr.audit.wording import other_parts, short
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Severity
 from envmgr.modules.nodesetup import SLURM_LINE, open_hint

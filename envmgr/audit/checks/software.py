@@ -15,11 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.expected import ExpectedInstall
-from envmgr.audit.folding import short
-from envmgr.audit.install_facts import bad_installs, covered_by, installed_program, program_fault, start_fault
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
-from envmgr.audit.trace import set_by
+from envmgr.audit.causes import set_by
+from envmgr.audit.fit.install_facts import bad_installs, covered_by, installed_program, program_fault, start_fault
+from envmgr.audit.model import AuditPlan, Check, Evidence, ExpectedInstall, Found, Row
+from envmgr.audit.wording import short
 from envmgr.catalog.site import Site
 from envmgr.finding import Severity
 from envmgr.modules.nodesetup import open_hint

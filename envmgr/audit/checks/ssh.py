@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from envmgr.audit.comparing import Outlier, as_on, compare, drift, like
-from envmgr.audit.folding import short
+from envmgr.audit.compare.between_nodes import Outlier, as_on, compare, drift, like
 from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.wording import short
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import assign, script_text

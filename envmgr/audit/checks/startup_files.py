@@ -9,42 +9,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envmgr.audit.comparing import QUORUM, drift
-from envmgr.audit.model import Check, Evidence, Found, Row, scripts
+from envmgr.audit.compare.between_nodes import QUORUM
+from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.model import AskedShell, Check, Evidence, Row, scripts
 from envmgr.modules.nodesetup import open_hint
-from envmgr.probe.shell import context_key
 from envmgr.system.modes import as_user
 from envmgr.system.shelltext import quote
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:
-    yield from _shut(evidence)
-    yield from _hidden(evidence)
-    yield from _others(evidence)
-    yield from drift(
-        "/bin/sh",
-        evidence.looked("startup_files").by_value("startup_files.sh"),
-        evidence,
-        hint="on the node: the same shell for /bin/sh as on the others (Debian: `dpkg-reconfigure dash`): `#!/bin/sh` jobs differ by it",
-    )
+    for shell in evidence.each_shell():
+        if shell.context.name == "bash-login":
+            if shell.account == "user":
+                yield from _closed(shell, evidence)
+            for file, nodes in shell.by_value("startup_hides").items():  # it reads neither ~/.profile nor ~/.bashrc
+                command = as_user(shell.user, f"tee -a {quote(file)}")
+                yield evidence.say("hides", nodes, shell, file=file, command=command)
+    yield from _other_content(evidence)
 
 
-def _hidden(evidence: Evidence) -> Iterator[Row]:
-    """~/.bash_profile that reads neither ~/.profile nor ~/.bashrc."""
-    for context, account, fleet in evidence.contexts():
-        if context.name == "bash-login":
-            for file, nodes in fleet.by_value(f"{context_key(context, account)}startup_hides").items():
-                yield Found(
-                    "warning",
-                    file,
-                    f"bash reads it instead of ~/.profile, which it does not read itself ({evidence.account(account)})",
-                    "`. ~/.profile` in it",
-                    f"`echo '. ~/.profile' | {as_user(evidence.account(account), f'tee -a {quote(file)}')}`",
-                    nodes,
-                )
+def _closed(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+    for path, having in shell.by_line("startup_files").items():
+        everywhere = len(having) == len(shell.fleet.nodes) and len(having) >= QUORUM
+        if not (everywhere and path.startswith("/etc/profile.d/")):  # which is meant for root
+            yield evidence.say("closed", having, path=path, fix=open_hint(evidence.site, [path], whom="users"))
 
 
-def _others(evidence: Evidence) -> Iterator[Row]:
+def _other_content(evidence: Evidence) -> Iterator[Row]:
     """Files that differ between like nodes: together, where they differ on the same nodes in the same way."""
     groups = [
         ({path: digest for digest, _, path in (line.partition(" ") for line in lines.splitlines())}, nodes)
@@ -54,35 +45,7 @@ def _others(evidence: Evidence) -> Iterator[Row]:
         values: dict[str, tuple[str, ...]] = {}
         for sums, nodes in groups:
             values[sums.get(path, "")] = (*values.get(sums.get(path, ""), ()), *nodes)
-        yield from drift(
-            path,
-            values,
-            evidence,
-            severity="note",
-            hint=f"compare {path} of the nodes: is it meant?",
-            say=lambda digest: f"content {digest}" if digest else "not there",
-        )
-
-
-def _shut(evidence: Evidence) -> Iterator[Row]:
-    for context, account, fleet in evidence.contexts():
-        if context.name != "bash-login" or account != "user":
-            continue
-        shut: dict[str, list[str]] = {}
-        for lines, nodes in fleet.by_value(f"{context_key(context, account)}startup_files").items():
-            for path in lines.splitlines():
-                shut.setdefault(path, []).extend(nodes)
-        for path, having in shut.items():
-            meant = path.startswith("/etc/profile.d/") and len(having) == len(fleet.nodes) and len(having) >= QUORUM
-            if not meant:
-                yield Found(
-                    "error",
-                    path,
-                    f"{evidence.plan.user} cannot read it, root can",
-                    "readable by all users",
-                    open_hint(evidence.site, [path], whom="users"),
-                    having,
-                )
+        yield from compared("other_content", values, evidence, path=path)
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "context", "node"))

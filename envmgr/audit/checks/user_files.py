@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
-from envmgr.audit.shared_shell import lmod_config
+from envmgr.audit.shell.shared_shell import shared
 from envmgr.finding import Severity
 from envmgr.probe.model import ProbeStage
 from envmgr.probe.shell import context_key
@@ -27,7 +27,7 @@ from envmgr.system.shelltext import assign, script_text
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     seen = "yes" if plan.site.policies.user_site else ""
-    return {"context": assign(user_site=seen) + lmod_config() + script_text(__file__, "context.sh")}
+    return {"context": assign(user_site=seen) + shared("lmod_config") + script_text(__file__, "context.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:

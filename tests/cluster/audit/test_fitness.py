@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit.checks import fitness, libraries
-from envmgr.audit.install_facts import missing_libraries
-from envmgr.audit.matrix import node_facts
+from envmgr.audit.fit.install_facts import missing_libraries
+from envmgr.audit.fit.matrix import node_facts
 from envmgr.catalog.gpu_codes import Gpu
 from envmgr.probe.shell import read_answer
 from tests.helpers.cluster import Cluster, faults

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit.checks import get_check
-from envmgr.audit.expected import PublishedGeneration
-from envmgr.audit.model import AuditPlan, Evidence
+from envmgr.audit.model import AuditPlan, Evidence, PublishedGeneration
 from envmgr.modules.lmod import Lmod
 from envmgr.nodes import Reply
 from envmgr.probe.model import Fleet, Group, ShellAccount, ShellContext

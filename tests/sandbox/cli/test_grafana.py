@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envmgr.audit.matrix import MatrixRow
+from envmgr.audit.fit.matrix import MatrixRow
 from envmgr.cli.formats.prometheus import _HELP
 from envmgr.commands.audit import AuditResult, WayAnswers
 from envmgr.errors import EnvmgrError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from envmgr.audit.causes import Traces
 from envmgr.audit.checks import all_checks, ambient
-from envmgr.audit.trace import Traces
 from envmgr.probe.model import CONTEXTS
 from tests.helpers.context_shell import context_facts
 from tests.helpers.evidence import evidence, wanted_lines

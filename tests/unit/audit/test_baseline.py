@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from envmgr.audit.baseline import SCHEMA, Baseline, Compared, HowAsked, Notebook, baseline_text, read_baseline
 from envmgr.audit.checks import get_check
-from envmgr.audit.comparing import drift
+from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.judge import judge
 from envmgr.audit.model import Check
 from envmgr.audit.table import Table

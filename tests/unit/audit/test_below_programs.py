@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.audit.ask import where_nothing_hangs, why_not
+from envmgr.audit.ask.ask_nodes import where_nothing_hangs, why_not
 from envmgr.audit.checks import (
     all_checks,
     mount,
@@ -20,9 +20,8 @@ from envmgr.audit.checks import (
     slurm,
     user_files,
 )
-from envmgr.audit.expected import ExpectedInstall
 from envmgr.audit.judge import judge
-from envmgr.audit.model import Check
+from envmgr.audit.model import Check, ExpectedInstall
 from envmgr.nodes import Reply
 from envmgr.probe.model import Group
 from tests.helpers.context_shell import context_facts

@@ -30,7 +30,7 @@ from envmgr.audit.checks import (
     user_files,
 )
 from envmgr.audit.model import Check
-from envmgr.audit.start_hints import terminal_findings
+from envmgr.audit.shell.start_hints import terminal_findings
 from envmgr.catalog.recipe import Requires
 from envmgr.finding import Finding
 from envmgr.modules.nodesetup import HOME, open_hint, public_paths

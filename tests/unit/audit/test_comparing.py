@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envmgr.audit.checks import contexts, loading, mount, resolution
-from envmgr.audit.comparing import Comparison, Outlier, compare
+from envmgr.audit.compare.between_nodes import Comparison, Outlier, compare
 from envmgr.audit.model import AuditRequest, Evidence
 from envmgr.catalog.recipe import Requires
 from envmgr.nodes import expand

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.audit.expected import read_published
+from envmgr.audit.ask.expected_generation import read_published
 from envmgr.errors import EnvmgrError
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from envmgr.audit.checks import fitness, libraries
-from envmgr.audit.install_facts import missing_libraries
-from envmgr.audit.matrix import MatrixRow, matrix, node_facts, observed
+from envmgr.audit.fit.install_facts import missing_libraries
+from envmgr.audit.fit.matrix import MatrixRow, matrix, node_facts, observed
 from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.gpu_codes import Gpu
 from envmgr.catalog.recipe import Requires

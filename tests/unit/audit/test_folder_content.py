@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.audit import folder_content as module
 from envmgr.audit.checks import hierarchy
-from envmgr.audit.folder_content import by_folder, changed, contents, folder_content, names
-from envmgr.audit.shared_shell import named_paths
+from envmgr.audit.shell import folder_content as module
+from envmgr.audit.shell.folder_content import by_folder, changed, contents, folder_content, names
+from envmgr.audit.shell.shared_shell import shared
 from envmgr.probe import shell as probe
 from envmgr.probe.model import Facts, Fleet, Group
 from envmgr.probe.shell import read_lines
@@ -86,7 +86,7 @@ def test_what_the_user_cannot_read_is_told(tmp_path: Path, room: Path) -> None:
 
 def named(*lines: str) -> list[str]:
     done = subprocess.run(
-        ["/bin/sh", "-c", f"{named_paths()}\nnamed_paths"],
+        ["/bin/sh", "-c", f"{shared('named_paths')}\nnamed_paths"],
         input="".join(f"{x}\n" for x in lines),
         capture_output=True,
         text=True,

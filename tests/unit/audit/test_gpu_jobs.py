@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from envmgr.audit.ask.gpu_jobs import why_no_jobs
 from envmgr.audit.checks import fitness
-from envmgr.audit.gpu_jobs import why_no_jobs
-from envmgr.audit.matrix import MatrixRow, hiding, matrix, observed, with_shown
+from envmgr.audit.fit.matrix import MatrixRow, hiding, matrix, observed, with_shown
 from envmgr.audit.model import Evidence
 from envmgr.catalog.gpu_codes import Gpu
 from envmgr.catalog.recipe import Requires

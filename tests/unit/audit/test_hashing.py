@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from envmgr.audit import hashing
-from envmgr.audit.hashing import _TRY, HashOnNodes, Place, _in_words
+from envmgr.audit.ask import hashing
+from envmgr.audit.ask.hashing import _TRY, HashOnNodes, Place, _in_words
 from envmgr.nodes import Reply
 from envmgr.probe.shell import read_lines
 from envmgr.report import SilentReporter

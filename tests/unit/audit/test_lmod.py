@@ -13,7 +13,7 @@ import pytest
 from envmgr.audit.checks import get_check
 from envmgr.audit.judge import judge
 from envmgr.audit.model import Evidence
-from envmgr.audit.shared_shell import lmod_config
+from envmgr.audit.shell.shared_shell import shared
 from envmgr.modules.lmod import find_lmod
 from envmgr.probe.model import Fleet, Group, ShellAccount, ShellContext
 from tests.helpers.evidence import audit_plan, found, line
@@ -275,7 +275,7 @@ def test_lmods_own_account_is_flat_and_sorted_whatever_order_its_json_has(tmp_pa
     )
     (tmp_path / "lmod").write_text(f"{lmod.read_text().splitlines()[0]}\nio.stderr:write([==[{said}]==])\n")
     (tmp_path / "lmod").chmod(0o755)
-    script = f"LMOD_CMD={tmp_path}/lmod\n{lmod_config()}\nlmod_config && printf '%s\\n' \"$lmod_config\"; lmod_value configT.pin_v"
+    script = f"LMOD_CMD={tmp_path}/lmod\n{shared('lmod_config')}\nlmod_config && printf '%s\\n' \"$lmod_config\"; lmod_value configT.pin_v"
     done = subprocess.run(["/bin/sh"], input=script, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert done.stdout.splitlines() == [
@@ -294,7 +294,7 @@ def test_lmods_own_account_is_flat_and_sorted_whatever_order_its_json_has(tmp_pa
 
 
 def test_lmod_that_tells_nothing_of_itself_is_left_alone(tmp_path: Path) -> None:
-    script = f'LMOD_CMD={tmp_path}/gone\n{lmod_config()}\nlmod_config || echo "$lmod_said"'
+    script = f'LMOD_CMD={tmp_path}/gone\n{shared("lmod_config")}\nlmod_config || echo "$lmod_said"'
     done = subprocess.run(["/bin/sh"], input=script, capture_output=True, text=True, check=False)
     assert done.stdout.endswith("gone: not found\n")
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from envmgr.audit.ask import log_part, nodes_to_ask
+from envmgr.audit.ask.ask_nodes import log_part, nodes_to_ask
 from envmgr.audit.checks import munge, nodes, slurm
-from envmgr.audit.matrix import MatrixRow, matrix
+from envmgr.audit.fit.matrix import MatrixRow, matrix
 from envmgr.audit.model import Evidence
 from envmgr.catalog.recipe import Requires
 from envmgr.cli.text.audit import _summary

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from envmgr.audit.ask.peer_addresses import drawn, peers_here
 from envmgr.audit.checks import names
-from envmgr.audit.controller import drawn, peers_here
 from envmgr.catalog.recipe import Requires, SmokeTest
 from envmgr.system.run import Runner
 from tests.helpers.evidence import evidence, told

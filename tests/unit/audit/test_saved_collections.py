@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from envmgr.audit.causes import Traces
 from envmgr.audit.checks import get_check
-from envmgr.audit.trace import Traces
 from envmgr.catalog.site import load_site
 from envmgr.modules.nodesetup import hook_digest, hook_names, node_files
 from envmgr.probe.model import CONTEXTS

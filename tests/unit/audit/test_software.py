@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
+from envmgr.audit.ask.expected_generation import expected_installs
 from envmgr.audit.checks import all_checks, get_check, software
-from envmgr.audit.expected import ExpectedInstall, expected_installs
-from envmgr.audit.install_facts import covered_by, start_fault
+from envmgr.audit.fit.install_facts import covered_by, start_fault
+from envmgr.audit.fit.matrix import MatrixRow, matrix
 from envmgr.audit.judge import judge
-from envmgr.audit.matrix import MatrixRow, matrix
-from envmgr.audit.model import Evidence
+from envmgr.audit.model import Evidence, ExpectedInstall
 from envmgr.catalog.recipe import Requires
 from envmgr.modules.spec import EnvOp, ModuleSpec
 from envmgr.probe.model import CONTEXTS

@@ -35,12 +35,17 @@ def templates(row: Row) -> tuple[str, ...]:
 
 
 def says(check: Check) -> Iterator[tuple[str, set[str]]]:
-    """Each call of `say` in a check's module: the row, and the values that it is given."""
+    """Each use of a row in a check's module, with the values that it is given; `` for one that is chosen when it runs."""
     tree = ast.parse((FOLDER / f"{check.part}.py").read_text())
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "say":
-            assert isinstance(node.args[0], ast.Constant), f"line {node.lineno}: the row is not named"
-            yield node.args[0].value, {keyword.arg or "" for keyword in node.keywords}
+        if isinstance(node, ast.Call) and (
+            getattr(node.func, "attr", "") == "say" or getattr(node.func, "id", "") == "compared"
+        ):
+            row = node.args[0]
+            chosen = [row.body, row.orelse] if isinstance(row, ast.IfExp) else [row]
+            for each in chosen:
+                name = each.value if isinstance(each, ast.Constant) else ""
+                yield str(name), {keyword.arg or "" for keyword in node.keywords}
 
 
 @pytest.mark.parametrize("given", [*TABLES, pytest.param(ENGINE, id="engine")])
@@ -54,20 +59,27 @@ def test_every_row_has_one_severity_and_words_that_can_be_filled_in(given: Table
     for key, fact in facts_of(given).items():
         assert len([said for said in (fact.error, fact.warning, fact.note, fact.drift) if said]) <= 1, key
         known = GIVEN | {"value", "name", *fact.fields} | ({"place"} if fact.cause else set())
+        known |= {"right", "as_on", "on_others"} if fact.outlier else set()
         assert placeholders(*templates(fact), fact.say, fact.what) <= known, key
         assert bool(fact.cause) == bool(fact.unplaced), key
     for name, row in given.rows.items():
-        assert len([said for said in (row.error, row.warning, row.note) if said]) == 1, name
+        assert len([said for said in (row.error, row.warning, row.note, row.drift) if said]) == 1, name
         assert bool(row.cause) == bool(row.unplaced), name
 
 
 @pytest.mark.parametrize("check", [pytest.param(check, id=name) for name, check in CHECKS.items()])
 def test_every_row_is_said_with_all_of_its_values(check: Check) -> None:
     said = list(says(check))
-    assert {name for name, _ in said} == {*check.table.rows}
-    for name, values in said:
-        row = check.table.rows[name]
-        assert placeholders(*templates(row)) <= values | GIVEN | ({"place"} if row.cause else set()), name
+    named = {name for name, _ in said if name}
+    assert named <= {*check.table.rows}
+    assert named == {*check.table.rows} or "" in dict(said)
+    for name, row in check.table.rows.items():
+        known = GIVEN | ({"place"} if row.cause else set()) | ({"value"} if row.drift else set())
+        wanted = placeholders(*templates(row), *([row.say, row.what] if row.drift else [])) - known
+        if name in named:
+            assert [values for said_name, values in said if said_name == name and not wanted <= values] == [], name
+        else:
+            assert [values for said_name, values in said if not said_name and wanted <= values], name
 
 
 @pytest.mark.parametrize("given", TABLES)
@@ -99,9 +111,10 @@ def test_fact_that_no_table_has_cannot_be_read() -> None:
 
 def test_words_are_filled_in_for_shells_and_lists() -> None:
     said = table.fill(
-        "{a!q} {b!w} {c!l} {d!h} {e:.3}", {"a": "x y", "b": "a  b", "c": "a b\nc", "d": " a \n", "e": "12345"}
+        "{a!q} {b!w} {c!l} {d!h} {e:.3} {f!e}",
+        {"a": "x y", "b": "a  b", "c": "a b\nc", "d": " a \n", "e": "12345", "f": "sh: line 3: no space"},
     )
-    assert said == f"{quote('x y')} a, b a b, c a 123"
+    assert said == f"{quote('x y')} a, b a b, c a 123 no space"
 
 
 def test_field_that_a_row_does_not_have_is_refused(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
+from envmgr.audit.causes import Traces
 from envmgr.audit.checks import contexts
-from envmgr.audit.start_hints import terminal
-from envmgr.audit.trace import Traces
+from envmgr.audit.shell.start_hints import terminal
 from envmgr.probe import shell as probe
 from envmgr.probe.model import CONTEXTS
 from envmgr.system.shelltext import script_text

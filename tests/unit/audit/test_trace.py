@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 
+from envmgr.audit.ask.tracing import MOST, nodes_to_trace, read_traces, trace_part
+from envmgr.audit.causes import TraceQuestion, Traces
 from envmgr.audit.checks import ambient, contexts
-from envmgr.audit.trace import MOST, TraceQuestion, Traces, nodes_to_trace, read_traces, trace_part
 from envmgr.probe.model import CONTEXTS, Fleet, Group
 from envmgr.system.shelltext import script_text
 from tests.helpers.evidence import evidence, wanted_lines
 from tests.helpers.open_folders import open_to_all
 
-SCRIPT = f"trace_names=x trace_pin=/p trace_profile=/q trace_end=:\n{script_text(ambient.__file__.replace('checks/ambient', 'trace'), 'sh')}"
+SCRIPT = f"trace_names=x trace_pin=/p trace_profile=/q trace_end=:\n{script_text(ambient.__file__.replace('checks/ambient', 'ask/tracing'), 'sh')}"
 LOGIN = next(c for c in CONTEXTS if c.name == "bash-login")
 
 
@@ -70,7 +71,7 @@ def test_place_of_what_brings_a_part_into_a_list_is_the_first(tmp_path: Path) ->
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip() == "/b:2"
 
 
-CSH = script_text(ambient.__file__.replace("checks/ambient", "trace"), "csh.sh")
+CSH = script_text(ambient.__file__.replace("checks/ambient", "ask/tracing"), "csh.sh")
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ def test_texts_of_others_are_one_short_line() -> None:
 # Who may open files in another way, and which these are. None of them is of a catalog, a lock, a record or the history.
 OTHERWISE = {
     "audit/checks/fitness.py": "a script that ships with envmgr",
-    "audit/expected.py": "what a process of ours wrote just now",
+    "audit/ask/expected_generation.py": "what a process of ours wrote just now",
     "audit/table.py": "tables that ship with envmgr",
     "audit/checks/signature.py": "a private key, of which the head is looked at, by a descriptor of a regular file",
     "backends/conda/activate_run.py": "scripts that an install brings, which are run",

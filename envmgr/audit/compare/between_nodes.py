@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from envmgr.audit.baseline import Compared
+from envmgr.audit.causes import Traced
 from envmgr.audit.model import Evidence, Found, Noted, Row
-from envmgr.audit.trace import Traced
 from envmgr.finding import Severity
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ShellAccount, ShellContext

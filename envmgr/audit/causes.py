@@ -1,6 +1,6 @@
-"""Who did it: the file and line of the start-up file that set a variable, by one traced shell for each group of nodes that differ.
+"""The cause of a finding: the line of a start-up file that set a variable, asked for once checks have judged.
 
-Source: bash(1), PS4, BASH_XTRACEFD, INVOCATION; tried on bash 5.2, which takes no PS4 from the environment for root.
+A check yields a hint that names the line (`Traced`); the engine asks for the lines of all findings in one round, and fills them in.
 """
 
 from __future__ import annotations
@@ -11,22 +11,10 @@ from dataclasses import dataclass, field
 
 from envmgr.modules.nodesetup import CSH_PROFILE, HOME, PROFILE
 from envmgr.nodes import fold
-from envmgr.probe.model import Fleet, ProbePart, ShellAccount, ShellContext
-from envmgr.system.shelltext import UNTRACED_END, assign, quote, script_text, untraced
-
-MOST = 12  # nodes that are asked: each stands for all with the same answers
+from envmgr.probe.model import ShellAccount, ShellContext
 
 _OURS = (f"{HOME}/", PROFILE, CSH_PROFILE)
 _PINNED, _THERE, _LIST = ":pinned", ":there", ":list"
-# A context of ssh -> how its shell is traced.
-_HOW = {
-    "bash-login": "login",
-    "bash-ssh": "ssh",
-    "csh": "csh",
-    "zsh": "zsh",
-    "bash-interactive": "interactive",
-    "bash-job": "job",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +57,7 @@ class Traces:
 
         Of a job it is where a login shell of that node sets it that takes itself for a job's; or else one whose environment jobs inherit.
         """
-        shells = [_traced(context)] if context.way == "ssh" else [_traced(context), "bash-login"]
+        shells = [traced_context(context)] if context.way == "ssh" else [traced_context(context), "bash-login"]
         found = (self.places.get((node, shell, account, name), "") for shell in shells for node in nodes)
         return next((place for place in found if place), "")
 
@@ -94,6 +82,10 @@ class Traces:
             return ""
         place = self.place(nodes, context, account, ":left")
         return f"{place} ends a start-up file" if place else "a start-up file ends, or fails,"
+
+
+Trace = Callable[[Sequence[TraceQuestion]], Traces]
+"""Asks nodes which lines did it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,49 +143,8 @@ def set_on(
     return Traced(tuple(TraceQuestion(nodes[0], shell, account, (name,)) for nodes in values.values()), words)
 
 
-def _traced(context: ShellContext) -> str:
+def traced_context(context: ShellContext) -> str:
     """The context whose shell is traced for this one."""
     if context.way == "ssh":
         return context.name
     return {"bash-interactive": "bash-interactive", "bash-login": "bash-job"}.get(context.shell, "bash-login")
-
-
-def nodes_to_trace(questions: Sequence[TraceQuestion]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(question.node for question in questions))[:MOST]
-
-
-def trace_part(questions: Sequence[TraceQuestion], users: Mapping[ShellAccount, str]) -> ProbePart:
-    """All questions in one script: it is the same for every node."""
-    names = sorted({name for question in questions for name in question.names})
-    shells = dict.fromkeys((_traced(question.context), question.account) for question in questions)
-    shells |= dict.fromkeys(
-        ("bash-login", question.account) for question in questions if question.context.way == "slurm"
-    )
-    calls = "".join(
-        f"trace {quote(f'{context}.{account}')} {quote(users[account])} {_HOW[context]}\n"
-        for context, account in shells
-    )
-    return ProbePart(
-        "trace",
-        {
-            "prefix": "".join(
-                [
-                    assign(trace_names=" ".join(names), trace_pin=f"{HOME}/", trace_profile=PROFILE, trace_home=""),
-                    assign(trace_end=f"set +x\n{untraced()}{UNTRACED_END}"),
-                    script_text(__file__, "csh.sh"),
-                    script_text(__file__, "sh"),
-                    calls,
-                ]
-            )
-        },
-    )
-
-
-def read_traces(fleet: Fleet) -> Traces:
-    places: dict[tuple[str, str, str, str], str] = {}
-    for group in fleet.groups:
-        for key, place in group.facts.items():
-            words = key.split(".", 3)
-            if words[0] == "trace" and len(words) == 4 and words[1] != "looked":
-                places |= {(node, words[1], words[2], words[3]): place for node in group.nodes}
-    return Traces(places)

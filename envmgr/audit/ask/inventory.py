@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from envmgr.audit.model import AuditPlan, Check
-from envmgr.audit.shared_shell import opened
+from envmgr.audit.shell.shared_shell import opened
 from envmgr.audit.table import Table
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import assign, script_text

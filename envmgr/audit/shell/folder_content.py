@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from envmgr.audit.comparing import Values, compare, drift
-from envmgr.audit.folding import short
+from envmgr.audit.compare.between_nodes import Values, compare, drift
 from envmgr.audit.model import Evidence, Found, Row
-from envmgr.audit.shared_shell import named_paths
+from envmgr.audit.shell.shared_shell import shared
+from envmgr.audit.wording import short
 from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import Facts, Fleet, Group
 from envmgr.system.shelltext import assign, script_text
@@ -24,7 +24,7 @@ Having = Sequence[tuple[Group, str, str]]
 def folder_content(*, deep: bool) -> str:
     """The shell function `folder_content`, with its bounds."""
     bounds = assign(content_most=_DEEP if deep else _MOST, content_seconds=_DEEP_SECONDS if deep else _SECONDS)
-    return bounds + named_paths() + script_text(__file__, "sh")
+    return bounds + shared("named_paths") + script_text(__file__, "sh")
 
 
 def by_folder(check: str, fleet: Fleet) -> dict[str, list[tuple[Group, str, str]]]:

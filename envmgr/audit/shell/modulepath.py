@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.comparing import Across, across, drift
-from envmgr.audit.folding import elements, other_parts, short
+from envmgr.audit.causes import Traced, TraceQuestion, Traces, part_of, places_in_words, set_by
+from envmgr.audit.compare.between_nodes import Across, across, drift
 from envmgr.audit.model import Evidence, Found, Row
-from envmgr.audit.trace import Traced, TraceQuestion, Traces, part_of, places_in_words, set_by
+from envmgr.audit.wording import elements, other_parts, short
 from envmgr.probe.model import Facts, Fleet, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
 

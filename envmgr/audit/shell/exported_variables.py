@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.comparing import drift
-from envmgr.audit.folding import short
+from envmgr.audit.causes import Traced, set_by, set_on
+from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.model import Evidence, Found, Row
-from envmgr.audit.trace import Traced, set_by, set_on
+from envmgr.audit.wording import short
 from envmgr.finding import Severity
 from envmgr.probe.model import Fleet, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.comparing import QUORUM
-from envmgr.audit.matrix import observed
+from envmgr.audit.compare.between_nodes import QUORUM
+from envmgr.audit.fit.matrix import observed
 from envmgr.audit.model import Evidence, Found, Row
 from envmgr.backends import GpuCodes, all_backends
 from envmgr.catalog.gpu_codes import covers

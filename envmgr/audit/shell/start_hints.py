@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from envmgr.audit.comparing import drift
+from envmgr.audit.causes import Traced, set_by
+from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.model import Evidence, Found, Row
-from envmgr.audit.modulepath import NO_MODULE, module_command
-from envmgr.audit.trace import Traced, set_by
+from envmgr.audit.shell.modulepath import NO_MODULE, module_command
 from envmgr.probe.model import Facts, Fleet, ShellAccount, ShellContext
 from envmgr.probe.shell import NO_USER, NO_USER_HINT, context_key
 from envmgr.system.shelltext import script_text

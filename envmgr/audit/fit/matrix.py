@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from envmgr.audit.install_facts import bad_installs, is_seen, missing_libraries, start_fault
+from envmgr.audit.fit.install_facts import bad_installs, is_seen, missing_libraries, start_fault
 from envmgr.audit.model import Evidence
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, cpu_level, judge_gpu, unfit
 from envmgr.catalog.gpu_codes import Gpu, is_capability

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from envmgr.audit.ask import Asker, why_not
-from envmgr.audit.matrix import hiding, is_hidden, read_gpus
+from envmgr.audit.ask.ask_nodes import Asker, why_not
+from envmgr.audit.fit.matrix import hiding, is_hidden, read_gpus
 from envmgr.audit.model import Evidence
 from envmgr.nodes import Reply, gpu_request, jobs_with_gpu
 from envmgr.probe.answers import Folding

@@ -11,28 +11,17 @@ from envmgr.probe.model import Fleet
 from envmgr.system.run import Runner, run_detached
 from envmgr.system.shelltext import assign, script_text, words
 
-
-def lmod_config() -> str:
-    """The functions `lmod_config`, `lmod_lines` and `lmod_value`."""
-    return assign(lmod_reader=script_text(__file__, "lmod_config.lua")) + script_text(__file__, "lmod_config.sh")
-
-
-def module_tool() -> str:
-    """`$module_cmd`, empty without one, and the shell functions `module_ask`, `module_all`, `module_visible`, `module_defaults`."""
-    return script_text(__file__, "module_tool.sh")
-
-
-def named_paths() -> str:
-    """The shell function `named_paths`."""
-    return script_text(__file__, "named_paths.sh")
-
-
 _SECONDS = 20.0  # for one entry; the prefix may begin to hang
 
 
-def effect() -> str:
-    """The shell function `effect`."""
-    return script_text(__file__, "effect.sh")
+def shared(*names: str) -> str:
+    """Return the shell functions of the files `shared_shell.NAME.sh`, whose heads say what they define and need."""
+    texts = []
+    for name in names:
+        if name == "lmod_config":
+            texts.append(assign(lmod_reader=script_text(__file__, "lmod_config.lua")))
+        texts.append(script_text(__file__, f"{name}.sh"))
+    return "".join(texts)
 
 
 def changed_lines(text: str, reference: str) -> str:
@@ -60,9 +49,7 @@ def expected_effects(
     end = time.monotonic() + seconds
     for entry in entries:
         call = f"effect {words(str(lmod), str(modules), str(lmodrc), entry)}"
-        script = (
-            f"{effect()}\neffect_cached=yes effect_mark=\nscratch=$(mktemp) && trap 'rm -f \"$scratch\"' EXIT && {call}"
-        )
+        script = f"{shared('effect')}\neffect_cached=yes effect_mark=\nscratch=$(mktemp) && trap 'rm -f \"$scratch\"' EXIT && {call}"
         left = min(_SECONDS, end - time.monotonic())
         done = run_detached(["/bin/sh", "-c", script], seconds=left, check=runner.raise_if_cancelled)
         if done.returncode == 0:
@@ -78,4 +65,4 @@ def module_show(chain: str) -> str:
 
 def opened(draw: int) -> str:
     """The shell functions `choose`, `opened_folders`, `opened_names`, and those that they need; `draw` says which modules are asked of very many."""
-    return module_tool() + effect() + assign(opened_draw=draw) + script_text(__file__, "opened.sh")
+    return shared("module_tool", "effect") + assign(opened_draw=draw) + shared("opened")

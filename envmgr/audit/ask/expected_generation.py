@@ -6,22 +6,14 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from envmgr.audit.model import ExpectedInstall, PublishedGeneration
 from envmgr.catalog.names import nearest
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
-from envmgr.publish.record import (
-    RECORD,
-    GenerationRecord,
-    PublishedEntry,
-    complete_numbers,
-    published_spec,
-    read_current,
-    read_specs,
-)
+from envmgr.publish.record import RECORD, PublishedEntry, complete_numbers, published_spec, read_current, read_specs
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner, run_detached
 from envmgr.system.scratch import scratch_folder
@@ -34,17 +26,6 @@ SAMPLE = 8  # entries that are looked at closely when none are named; each costs
 _SECONDS = 20.0  # for reading some kilobytes of a prefix that has just answered
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedGeneration:
-    """What is expected of every node: the published generation. `since` is when it became current, epoch seconds."""
-
-    record: GenerationRecord
-    record_sha256: str
-    specs: Mapping[str, ModuleSpec]
-    kept: tuple[int, ...]
-    since: float
-
-
 def read_published(prefix: Prefix, runner: Runner, seconds: float) -> PublishedGeneration | None:
     """The current generation; None where it cannot be read within `seconds`.
 
@@ -52,7 +33,7 @@ def read_published(prefix: Prefix, runner: Runner, seconds: float) -> PublishedG
     """
     with scratch_folder("published") as scratch:
         folder = str(scratch)
-        copy = ["/bin/sh", "-c", script_text(__file__, "expect.copy.sh"), "sh", str(prefix.root), folder]
+        copy = ["/bin/sh", "-c", script_text(__file__, "copy.sh"), "sh", str(prefix.root), folder]
         if run_detached(copy, seconds=min(_SECONDS, seconds), check=runner.raise_if_cancelled).returncode != 0:
             return None
         here = Prefix(Path(folder))
@@ -102,21 +83,6 @@ def choose_samples(names: Sequence[str], published: PublishedGeneration) -> tupl
 _INSTALLS_SECONDS = 20.0  # for reading manifests of a prefix that has just answered
 _LARGEST, _MOST = 8 << 20, 24  # bytes of a file that is hashed on nodes, and files of an entry
 _DRAWN = 60  # rows of a manifest of which those are taken
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedInstall:
-    """The install of `entry` at `root`, by its manifest.
-
-    `program` is the first executable that the entry puts into PATH, `file` what is looked at: that, or a file of it where
-    it has none. Both are relative to `root`, and empty where the manifest could not be read. `sums` is path -> sha256.
-    """
-
-    entry: str
-    root: str
-    program: str = ""
-    file: str = ""
-    sums: Mapping[str, str] | None = None
 
 
 def expected_installs(
@@ -211,6 +177,3 @@ def _pattern(spec: ModuleSpec) -> str:
         "" if folder == "." else re.sub(r"([][.(){}*+?^$|\\])", r"\\\1", folder) + "/" for folder in _folders(spec)
     ]
     return rf'^\["({"|".join(folders)})[^/"]*", "(file|link)"' if folders else "^$"
-
-
-__all__ = ["ExpectedInstall", "expected_installs"]

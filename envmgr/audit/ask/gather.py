@@ -13,22 +13,27 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
-from envmgr.audit.ask import Asker, log_part, nodes_to_ask, read_logs, where_nothing_hangs
+from envmgr.audit.ask.ask_nodes import Asker, log_part, nodes_to_ask, read_logs, where_nothing_hangs
+from envmgr.audit.ask.expected_generation import choose_samples, expected_installs, read_published
+from envmgr.audit.ask.gpu_jobs import ask_gpu_jobs
+from envmgr.audit.ask.peer_addresses import peers_here
+from envmgr.audit.ask.tracing import nodes_to_trace, read_traces, trace_part
 from envmgr.audit.baseline import Baseline
-from envmgr.audit.controller import Controller, peers_here
-from envmgr.audit.expected import (
+from envmgr.audit.causes import Trace, TraceQuestion, Traces
+from envmgr.audit.controller import Controller
+from envmgr.audit.fit.hardware_kinds import groups_by_kind
+from envmgr.audit.model import (
+    AuditPlan,
+    AuditRequest,
+    Check,
+    Evidence,
     ExpectedInstall,
     PublishedGeneration,
-    choose_samples,
-    expected_installs,
-    read_published,
+    Want,
+    audit_parts,
+    standing_alone,
 )
-from envmgr.audit.gpu_jobs import ask_gpu_jobs
-from envmgr.audit.hardware_kinds import groups_by_kind
-from envmgr.audit.judge import Trace
-from envmgr.audit.model import AuditPlan, AuditRequest, Check, Evidence, Want, audit_parts, standing_alone
-from envmgr.audit.shared_shell import expected_effects
-from envmgr.audit.trace import TraceQuestion, Traces, nodes_to_trace, read_traces, trace_part
+from envmgr.audit.shell.shared_shell import expected_effects
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod

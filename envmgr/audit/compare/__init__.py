@@ -1,0 +1,1 @@
+"""Node against node, and a shell against the others of its node."""

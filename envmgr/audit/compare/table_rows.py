@@ -1,0 +1,92 @@
+"""The findings that a check's table says by itself: a fact that is one, and a fact that is compared between nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from envmgr.audit.causes import Traced, set_on
+from envmgr.audit.compare.between_nodes import Outlier, Values, as_on, compare, drift
+from envmgr.audit.model import AskedShell, Evidence, Found, Row, worded
+from envmgr.audit.table import Fact, fill
+from envmgr.audit.table import Row as TableRow
+from envmgr.probe.model import Fleet
+
+
+def rows_of_table(evidence: Evidence) -> Iterator[Row]:
+    """Yield the findings of the facts of every stage, in the table's order; shell by shell for contexts."""
+    table = evidence.table
+    for facts, fleet in (
+        (table.node, evidence.fleet),
+        (table.prefix, evidence.fleet.sound),
+        (table.login, evidence.shells),
+    ):
+        for key, fact in facts.items():
+            yield from _rows(key, fact, fleet, evidence, None)
+    if any(fact.found or fact.drift for fact in table.context.values()):
+        for shell in evidence.each_shell():
+            for key, fact in table.context.items():
+                if not fact.shells or shell.context.shell in fact.shells:
+                    yield from _rows(f"{shell.key}{key}", fact, shell.fleet, evidence, shell)
+
+
+def _rows(key: str, fact: Fact, fleet: Fleet, evidence: Evidence, shell: AskedShell | None) -> Iterator[Row]:
+    if not fact.found and fact.drift is None:
+        return
+    beginning, star, _ = key.partition("*")
+    for name in fleet.names(beginning) if star else [""]:
+        if fact.found:
+            yield from _findings(fact, f"{beginning}{name}", name, fleet, evidence, shell)
+        else:
+            values = fleet.by_value(f"{beginning}{name}", default="" if fact.empty else None)
+            yield from _compared(fact, values, evidence, shell, {"name": name})
+
+
+def _findings(
+    fact: Fact, key: str, name: str, fleet: Fleet, evidence: Evidence, shell: AskedShell | None
+) -> Iterator[Found]:
+    values: Values = fleet.by_line(key) if fact.lines else fleet.by_value(key)
+    others: dict[str, Outlier] = {}
+    if fact.outlier:
+        others = {each.value: each for each in compare(values, evidence).outliers}
+        values = {value: each.nodes for value, each in others.items()}
+    for said, nodes in values.items():
+        if said in fact.unless or (fact.only and said not in fact.only):
+            continue
+        given = {"value": said if said.strip() else fact.empty or said, "name": name}
+        if fact.fields:
+            given |= dict(zip(fact.fields, said.split(" ", len(fact.fields) - 1), strict=False))
+        if fact.outlier:
+            right = as_on(others[said].others)
+            given |= {"right": others[said].right, "as_on": right, "on_others": right.removeprefix("as ")}
+        yield worded(fact, evidence, nodes, shell, given)
+
+
+def compared(
+    row: str, values: Values, evidence: Evidence, shell: AskedShell | None = None, **given: object
+) -> Iterator[Row]:
+    """Yield what differs between nodes, in the words of a row of the check's table that has `drift`; `given` fills it in."""
+    return _compared(evidence.table.rows[row], values, evidence, shell, given)
+
+
+def _compared(
+    row: TableRow, values: Values, evidence: Evidence, shell: AskedShell | None, given: Mapping[str, object]
+) -> Iterator[Row]:
+    given = {"prefix": evidence.site.prefix, "user": shell.user if shell else evidence.plan.user, **given}
+    before = fill(row.hint, given)
+    hint: str | Traced = before
+    if row.cause and shell is not None:
+        hint = set_on(values, shell.context, shell.account, fill(row.cause, given), fill(row.unplaced, given), before)
+    yield from drift(
+        fill(row.where, given) or (shell.where if shell is not None else ""),
+        values,
+        evidence,
+        what=fill(row.what, given),
+        severity=row.drift or "warning",
+        hint=hint,
+        say=partial(_in_words, row, given),
+    )
+
+
+def _in_words(row: TableRow, given: Mapping[str, object], value: str) -> str:
+    return fill(row.say, {**given, "value": value}) if value or not row.empty else row.empty

@@ -1,0 +1,1 @@
+"""What nodes have, and what of the published they can run."""

@@ -1,0 +1,1 @@
+"""Shell text and judgements of shells that several checks share."""

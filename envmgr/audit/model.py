@@ -374,10 +374,21 @@ def scripts(module: str, *stages: ProbeStage) -> Probe:
     return lambda _: {stage: script_text(module, f"{stage}.sh") for stage in stages}
 
 
+@dataclass(frozen=True, slots=True)
+class _DeclaredFleet(Fleet):
+    """Answers of which only declared facts can be asked for."""
+
+    declared: Declared = field(default_factory=Declared)
+
+    def names(self, beginning: str) -> list[str]:
+        self.declared.require_pattern(beginning)
+        return Fleet.names(self, beginning)
+
+
 def _declared(fleet: Fleet, declared: Declared) -> Fleet:
     groups = (Group(DeclaredFacts(group.facts, declared), group.nodes) for group in fleet.groups)
     own = {node: DeclaredFacts(facts, declared) for node, facts in fleet.own.items()}
-    return replace(fleet, groups=tuple(groups), own=own)
+    return _DeclaredFleet(tuple(groups), own, fleet.replies, fleet.missing, declared)
 
 
 def standing_alone(checks: Mapping[str, Check]) -> dict[str, Check]:

@@ -153,6 +153,12 @@ class Declared:
             self._known[key] = name in self._exact or any(fnmatchcase(name, each) for each in self._patterns)
         return self._known[key]
 
+    def require_pattern(self, beginning: str) -> None:
+        """Raise UndeclaredFactError where no key with a `*` begins so."""
+        name = without_shell(beginning)
+        if not any(each.startswith(name) for each in self._patterns):
+            raise UndeclaredFactError(f"no table declares facts that begin with `{name}`")
+
 
 def without_shell(key: str) -> str:
     """Return a fact's key without the beginning that says of which shell it is."""

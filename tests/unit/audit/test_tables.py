@@ -14,6 +14,7 @@ from envmgr.audit.checks import all_checks
 from envmgr.audit.model import Check
 from envmgr.audit.table import ENGINE, Declared, DeclaredFacts, Fact, Row, Table, UndeclaredFactError, read_table
 from envmgr.system.shelltext import quote
+from tests.helpers.evidence import evidence
 
 FOLDER = Path(checks.__path__[0])
 CHECKS = all_checks()
@@ -107,6 +108,13 @@ def test_fact_that_no_table_has_cannot_be_read() -> None:
     assert dict(given.items()) == {"host": "c1", "here.shape": "round"}
     with pytest.raises(UndeclaredFactError, match=r"no table declares the fact `here\.shape`"):
         given.get("here.shape")
+
+
+def test_facts_that_no_table_has_cannot_be_listed() -> None:
+    given = evidence({"c1": {}}).of_check(CHECKS["places"].table)
+    assert given.fleet.sound.names("places.of.") == []
+    with pytest.raises(UndeclaredFactError, match=r"no table declares facts that begin with `places\.for\.`"):
+        given.fleet.sound.names("places.for.")
 
 
 def test_words_are_filled_in_for_shells_and_lists() -> None:

@@ -11,8 +11,7 @@ from typing import Literal, TypeVar
 from envmgr.audit.baseline import Baseline, Compared
 from envmgr.audit.causes import Traced, set_by
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Table, fill, read_table
-from envmgr.audit.table import Row as TableRow
+from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Table, Words, fill, read_table
 from envmgr.catalog.site import Site
 from envmgr.finding import Severity
 from envmgr.modules.spec import ModuleSpec
@@ -303,7 +302,7 @@ class AskedShell:
 
 
 def worded(
-    row: TableRow, evidence: Evidence, nodes: Iterable[str], shell: AskedShell | None, values: Mapping[str, object]
+    row: Words, evidence: Evidence, nodes: Iterable[str], shell: AskedShell | None, values: Mapping[str, object]
 ) -> Found:
     """Return a finding in the words of a row of a table; without a place of its own it is where the shell is."""
     nodes = tuple(nodes)

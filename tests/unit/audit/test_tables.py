@@ -12,7 +12,7 @@ import pytest
 from envmgr.audit import checks, table
 from envmgr.audit.checks import all_checks
 from envmgr.audit.model import Check
-from envmgr.audit.table import ENGINE, Declared, DeclaredFacts, Fact, Row, Table, UndeclaredFactError, read_table
+from envmgr.audit.table import ENGINE, Declared, DeclaredFacts, Fact, Table, UndeclaredFactError, Words, read_table
 from envmgr.system.shelltext import quote
 from tests.helpers.evidence import evidence
 
@@ -31,14 +31,14 @@ def placeholders(*templates: str) -> set[str]:
     return {name for text in templates for _, name, _, _ in Formatter().parse(text) if name is not None}
 
 
-def templates(row: Row) -> tuple[str, ...]:
+def templates(row: Words) -> tuple[str, ...]:
     return row.where, row.found, row.expected, row.hint, row.unplaced, row.cause
 
 
 def says(check: Check) -> Iterator[tuple[str, set[str]]]:
     """Each use of a row in a check's module, with the values that it is given; `` for one that is chosen when it runs."""
-    tree = ast.parse((FOLDER / f"{check.part}.py").read_text())
-    for node in ast.walk(tree):
+    modules = [FOLDER / f"{check.part}.py", *(FOLDER.parent / "shell" / f"{name}.py" for name in check.table.shares)]
+    for node in (node for path in modules for node in ast.walk(ast.parse(path.read_text()))):
         if isinstance(node, ast.Call) and (
             getattr(node.func, "attr", "") == "say" or getattr(node.func, "id", "") == "compared"
         ):

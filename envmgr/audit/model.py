@@ -11,8 +11,7 @@ from typing import Literal, TypeVar
 from envmgr.audit.baseline import Baseline, Compared
 from envmgr.audit.causes import Traced, set_by
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Table, fill, read_table
-from envmgr.audit.table import Row as TableRow
+from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Table, Words, fill, read_table
 from envmgr.catalog.site import Site
 from envmgr.finding import Severity
 from envmgr.modules.spec import ModuleSpec
@@ -303,7 +302,7 @@ class AskedShell:
 
 
 def worded(
-    row: TableRow, evidence: Evidence, nodes: Iterable[str], shell: AskedShell | None, values: Mapping[str, object]
+    row: Words, evidence: Evidence, nodes: Iterable[str], shell: AskedShell | None, values: Mapping[str, object]
 ) -> Found:
     """Return a finding in the words of a row of a table; without a place of its own it is where the shell is."""
     nodes = tuple(nodes)
@@ -374,10 +373,21 @@ def scripts(module: str, *stages: ProbeStage) -> Probe:
     return lambda _: {stage: script_text(module, f"{stage}.sh") for stage in stages}
 
 
+@dataclass(frozen=True, slots=True)
+class _DeclaredFleet(Fleet):
+    """Answers of which only declared facts can be asked for."""
+
+    declared: Declared = field(default_factory=Declared)
+
+    def names(self, beginning: str) -> list[str]:
+        self.declared.require_pattern(beginning)
+        return Fleet.names(self, beginning)
+
+
 def _declared(fleet: Fleet, declared: Declared) -> Fleet:
     groups = (Group(DeclaredFacts(group.facts, declared), group.nodes) for group in fleet.groups)
     own = {node: DeclaredFacts(facts, declared) for node, facts in fleet.own.items()}
-    return replace(fleet, groups=tuple(groups), own=own)
+    return _DeclaredFleet(tuple(groups), own, fleet.replies, fleet.missing, declared)
 
 
 def standing_alone(checks: Mapping[str, Check]) -> dict[str, Check]:

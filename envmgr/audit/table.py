@@ -33,7 +33,7 @@ from envmgr.system.shelltext import quote
 from envmgr.system.yamlfile import parse_yaml
 
 
-class Row(FrozenModel):
+class Words(FrozenModel):
     """The words of one finding, as templates: `{value}` and what else its caller fills in.
 
     One of `error`, `warning` and `note` has what was found. `where` is its place, in a shell that shell unless it is given.
@@ -67,7 +67,7 @@ class Row(FrozenModel):
         return self.error or self.warning or self.note
 
 
-class Fact(Row):
+class Fact(Words):
     """One fact: its meaning, under its kind. `own` ones differ between healthy nodes, and are never compared.
 
     Each of `lines` is a finding, and `fields` names the words of a line, the last one with all that follows. `only` and `unless` are
@@ -98,7 +98,10 @@ Facts = Mapping[str, Fact]
 
 
 class Table(FrozenModel):
-    """All facts and rows of one check, whose name with underscores is `part`."""
+    """All facts and rows of one check, whose name with underscores is `part`.
+
+    `shares` names tables of `audit/shell/` whose facts and rows it has, too; `CHECK` in their keys is the check's own part.
+    """
 
     part: str = ""
     node: Facts = Field(default_factory=dict)
@@ -106,7 +109,8 @@ class Table(FrozenModel):
     context: Facts = Field(default_factory=dict)
     login: Facts = Field(default_factory=dict)
     reads: tuple[str, ...] = ()
-    rows: Mapping[str, Row] = Field(default_factory=dict)
+    shares: tuple[str, ...] = ()
+    rows: Mapping[str, Words] = Field(default_factory=dict)
 
     @property
     def keys(self) -> frozenset[str]:
@@ -120,14 +124,22 @@ class Table(FrozenModel):
 
 
 NO_TABLE = Table()
+_SHARED = Path(__file__).with_name("shell")
 
 
 @cache
 def read_table(path: Path) -> Table:
     """Return the table in a file; a file that is not there is a table without facts."""
-    if not path.exists():
-        return Table(part=path.stem)
-    return Table(part=path.stem, **(parse_yaml(path.read_text(encoding="utf-8"), path, reviewed=False) or {}))
+    found: dict[str, Any] = _read(path) if path.exists() else {}
+    for name in found.get("shares", ()):
+        for section, shared in _read(_SHARED / f"{name}.yaml").items():
+            own = {key.replace("CHECK", path.stem, 1): fact for key, fact in shared.items()}
+            found[section] = own | found.get(section, {})
+    return Table(part=path.stem, **found)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    return parse_yaml(path.read_text(encoding="utf-8"), path, reviewed=False) or {}
 
 
 ENGINE = read_table(Path(__file__).with_name("engine.yaml"))
@@ -152,6 +164,12 @@ class Declared:
             name = without_shell(key)
             self._known[key] = name in self._exact or any(fnmatchcase(name, each) for each in self._patterns)
         return self._known[key]
+
+    def require_pattern(self, beginning: str) -> None:
+        """Raise UndeclaredFactError where no key with a `*` begins so."""
+        name = without_shell(beginning)
+        if not any(each.startswith(name) for each in self._patterns):
+            raise UndeclaredFactError(f"no table declares facts that begin with `{name}`")
 
 
 def without_shell(key: str) -> str:

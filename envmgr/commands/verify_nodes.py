@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from envmgr.audit.ask.hashing import HashOnNodes, NodeFault, Place
+from envmgr.audit.ask.hashing import HashedFolder, HashOnNodes, NodeFault
 from envmgr.commands import Context
 from envmgr.commands.verify import PrefixLook, VerifyNodes, VerifyResult, VerifyWhat, look
 from envmgr.finding import Finding
@@ -63,10 +63,10 @@ def _wrong_here(seen: PrefixLook) -> list[str]:
     return [*generations, *(path for path, lines in seen.installs.items() if lines)]
 
 
-def _places(ctx: Context, seen: PrefixLook) -> tuple[dict[str, Place], dict[str, str]]:
-    """Return what nodes are asked for, by its path; and each path of an install -> the install."""
+def _places(ctx: Context, seen: Verified) -> tuple[dict[str, HashedFolder], dict[str, str]]:
+    """What nodes are asked for, by its path; and each path of an install -> the install."""
     wrong = {*_wrong_here(seen)}
-    found: dict[str, Place] = {}
+    found: dict[str, HashedFolder] = {}
     owners: dict[str, str] = {}
     for number, looked in seen.generations.items():
         path = f"generations/{number:04d}"
@@ -80,11 +80,11 @@ def _places(ctx: Context, seen: PrefixLook) -> tuple[dict[str, Place], dict[str,
     return found, owners
 
 
-def _generation(ctx: Context, number: int, record: GenerationRecord) -> Place:
+def _generation(ctx: Context, number: int, record: GenerationRecord) -> HashedFolder:
     folder = ctx.prefix.generation(number)
     files = {**record.files, RECORD: sha256_bytes(read_regular(folder / RECORD))}
     folders = {str(parent) for path in files for parent in (folder / path).relative_to(folder).parents} - {"."}
-    return Place(
+    return HashedFolder(
         str(folder),
         0o555,
         [
@@ -97,21 +97,21 @@ def _generation(ctx: Context, number: int, record: GenerationRecord) -> Place:
     )
 
 
-def _install(install: Install) -> dict[str, Place]:
-    """Return its folder, its manifest, and what belongs to it and lies elsewhere, such as a module of EasyBuild's."""
+def _install(install: Install) -> dict[str, HashedFolder]:
+    """Its folder, its manifest, and what belongs to it and lies elsewhere, as a module of EasyBuild's."""
     manifest = read_manifest(install.manifest)
     paths = [path._replace(mode=path.mode & ~manifest.mask) for path in manifest.paths]
     root = install.prefix.root
     beside = [install.manifest, *(root / name for name in manifest.extra)]
     return {
-        install.relative: Place(str(install.path), 0o555 & ~manifest.mask, paths),
+        install.relative: HashedFolder(str(install.path), 0o555 & ~manifest.mask, paths),
         **{str(file.relative_to(root)): _file(file) for file in beside},
     }
 
 
-def _file(path: Path) -> Place:
-    """Return a file as it is here, where it was compared with its record."""
-    return Place(str(path), stat.S_IMODE(path.lstat().st_mode), sha256=sha256_bytes(read_regular(path)))
+def _file(path: Path) -> HashedFolder:
+    """As it is here, where it was compared with what was written down of it."""
+    return HashedFolder(str(path), stat.S_IMODE(path.lstat().st_mode), sha256=sha256_bytes(read_regular(path)))
 
 
 def _currents(ctx: Context, currents: dict[str, str]) -> list[NodeFault]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from envmgr.catalog.names import nearest
@@ -110,7 +110,7 @@ class Fleet:
         )
 
     def only(self, wanted: Callable[[Facts], bool]) -> Fleet:
-        return Fleet(tuple(g for g in self.groups if wanted(g.facts)), self.own, self.replies, self.missing)
+        return replace(self, groups=tuple(g for g in self.groups if wanted(g.facts)))
 
     def where(self, key: str, value: str) -> Fleet:
         """Return the nodes whose fact `key` is `value`."""

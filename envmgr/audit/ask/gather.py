@@ -97,24 +97,24 @@ def gather(
             context=fold(nodes),
             hint="`--reference` names one of them; `--nodes` may add it",
         )
-    asking = _Asking(request, asker, checks, sets, nodes, ways, lmod, baseline)
+    gathering = _Gathering(request, asker, checks, sets, nodes, ways, lmod, baseline)
     controller = look_here(plan, runner, asker.left)
     prefix = Prefix(site.prefix)
     published = read_published(prefix, runner, asker.left) if controller["gate"] == "ok" else None
     of_published = any("published" in checks[name.replace("_", "-")].wants for name in request.checks)
     if _stands_alone(controller, site) and not of_published:
         plan = replace(plan, alone=True)
-        asking = replace(asking, checks=standing_alone(checks))
+        gathering = replace(gathering, checks=standing_alone(checks))
         controller = look_here(plan, runner, asker.left)
-    evidence = asking.evidence(plan, published, controller)
+    evidence = gathering.evidence(plan, published, controller)
     if published is not None and newer_generations(evidence.mounts, published.record.number):
         # our own mount may be the one that is late
         asker.sleep(min(attribute_cache(controller, site.mount.attribute_cache), asker.left / 2))
         again = read_published(prefix, runner, asker.left)
         if again is not None and again.record.number != published.record.number:
-            evidence = asking.evidence(plan, again, controller)
-    evidence = asking.shown(evidence)
-    return Gathered(evidence, partial(asking.trace, evidence))
+            evidence = gathering.evidence(plan, again, controller)
+    evidence = gathering.shown(evidence)
+    return Gathered(evidence, partial(gathering.trace, evidence))
 
 
 def _stands_alone(controller: Facts, site: Site) -> bool:
@@ -124,7 +124,7 @@ def _stands_alone(controller: Facts, site: Site) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
+class _Gathering:
     """Asks the nodes `ways`, and this host; may be done again for another published generation."""
 
     request: AuditRequest

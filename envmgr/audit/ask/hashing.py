@@ -30,7 +30,7 @@ _NOT_HASHED = "could not be hashed"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HashedFolder:
     """A folder that must hold just `paths`, with modes as they are there; `mode` is its own. Of a file it is the `sha256`, without paths."""
 
     folder: str
@@ -56,7 +56,7 @@ class Place:
 _TRY = sha256_bytes(
     b"".join(
         record + b"\0"
-        for record in Place("", 0o755, [TreePath("file", "file", 0o644, 0, sha256_bytes(b"try\n"))]).listing()
+        for record in HashedFolder("", 0o755, [TreePath("file", "file", 0o644, 0, sha256_bytes(b"try\n"))]).listing()
     )
 )
 """The sum of a listing that each node makes first, of a folder of its own."""
@@ -83,7 +83,7 @@ class HashOnNodes:
     currents: dict[str, str] = field(default_factory=dict)  # node -> what `current` names there
     unseen: set[str] = field(default_factory=set)  # nodes that did not tell all: nothing is verified there
 
-    def ask(self, nodes: Sequence[str], places: Sequence[Place]) -> list[NodeFault]:
+    def ask(self, nodes: Sequence[str], places: Sequence[HashedFolder]) -> list[NodeFault]:
         """What is wrong, on which node; a node that does not tell is wrong, too."""
         sums = [sha256_bytes(b"".join(record + b"\0" for record in place.listing())) for place in places]
         faults: list[NodeFault] = []
@@ -170,7 +170,7 @@ class HashOnNodes:
             )
         yield from answered
 
-    def _script(self, places: Sequence[Place], wanted: Mapping[int, Sequence[bytes]]) -> str:
+    def _script(self, places: Sequence[HashedFolder], wanted: Mapping[int, Sequence[bytes]]) -> str:
         """For the places of `wanted` with their records, for all without any."""
         files = [
             f"cat >\"$0.want.{number}\" <<'ENVMGR_WANT'\n{_as_lines(records)}ENVMGR_WANT\n"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import TypedDict
 
 from envmgr.audit.causes import Traced, set_on
 from envmgr.audit.compare.between_nodes import Outlier, Values, as_on, compare, drift
 from envmgr.audit.model import AskedShell, Evidence, Found, Row, worded
-from envmgr.audit.table import Fact, fill
-from envmgr.audit.table import Row as TableRow
+from envmgr.audit.table import Fact, Words, fill
+from envmgr.finding import Severity
 from envmgr.probe.model import Fleet
 
 
@@ -39,7 +40,8 @@ def _rows(key: str, fact: Fact, fleet: Fleet, evidence: Evidence, shell: AskedSh
             yield from _findings(fact, f"{beginning}{name}", name, fleet, evidence, shell)
         else:
             values = fleet.by_value(f"{beginning}{name}", default="" if fact.empty else None)
-            yield from _compared(fact, values, evidence, shell, {"name": name})
+            words = drift_words(fact, values, evidence, shell, {"name": name})
+            yield from drift(values=values, evidence=evidence, **words)
 
 
 def _findings(
@@ -63,30 +65,50 @@ def _findings(
 
 
 def compared(
-    row: str, values: Values, evidence: Evidence, shell: AskedShell | None = None, **given: object
+    row: str,
+    values: Values,
+    evidence: Evidence,
+    shell: AskedShell | None = None,
+    *,
+    kept: bool = True,
+    sampled: bool = False,
+    told: Callable[[Outlier], str] | None = None,
+    expect: Callable[[str, str], str] | None = None,
+    **given: object,
 ) -> Iterator[Row]:
-    """Yield what differs between nodes, in the words of a row of the check's table that has `drift`; `given` fills it in."""
-    return _compared(evidence.table.rows[row], values, evidence, shell, given)
+    """Yield what differs between nodes, in the words of a row of the check's table that has `drift`; `given` fills it in.
+
+    `kept`, `sampled`, `told` and `expect` are those of `drift`.
+    """
+    words = drift_words(evidence.table.rows[row], values, evidence, shell, given)
+    return drift(values=values, evidence=evidence, kept=kept, sampled=sampled, told=told, expect=expect, **words)
 
 
-def _compared(
-    row: TableRow, values: Values, evidence: Evidence, shell: AskedShell | None, given: Mapping[str, object]
-) -> Iterator[Row]:
+class _DriftWords(TypedDict):
+    where: str
+    what: str
+    severity: Severity
+    hint: str | Traced
+    say: Callable[[str], str]
+
+
+def drift_words(
+    row: Words, values: Values, evidence: Evidence, shell: AskedShell | None, given: Mapping[str, object]
+) -> _DriftWords:
+    """Return the arguments of `drift` that a row has."""
     given = {"prefix": evidence.site.prefix, "user": shell.user if shell else evidence.plan.user, **given}
     before = fill(row.hint, given)
     hint: str | Traced = before
     if row.cause and shell is not None:
         hint = set_on(values, shell.context, shell.account, fill(row.cause, given), fill(row.unplaced, given), before)
-    yield from drift(
-        fill(row.where, given) or (shell.where if shell is not None else ""),
-        values,
-        evidence,
-        what=fill(row.what, given),
-        severity=row.drift or "warning",
-        hint=hint,
-        say=partial(_in_words, row, given),
-    )
+    return {
+        "where": fill(row.where, given) or (shell.where if shell is not None else ""),
+        "what": fill(row.what, given),
+        "severity": row.drift or "warning",
+        "hint": hint,
+        "say": partial(_in_words, row, given),
+    }
 
 
-def _in_words(row: TableRow, given: Mapping[str, object], value: str) -> str:
+def _in_words(row: Words, given: Mapping[str, object], value: str) -> str:
     return fill(row.say, {**given, "value": value}) if value or not row.empty else row.empty

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from envmgr.audit.ask import hashing
-from envmgr.audit.ask.hashing import _TRY, HashOnNodes, Place, _in_words
+from envmgr.audit.ask.hashing import _TRY, HashedFolder, HashOnNodes, _in_words
 from envmgr.nodes import Reply
 from envmgr.probe.shell import read_lines
 from envmgr.report import SilentReporter
@@ -49,7 +49,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def test_a_node_s_listing_is_ours(tree: Path) -> None:
-    assert listed(tree) == Place(str(tree), 0o555, scan_tree(tree)).listing()
+    assert listed(tree) == HashedFolder(str(tree), 0o555, scan_tree(tree)).listing()
 
 
 def test_a_pipe_is_listed_and_not_read(tree: Path) -> None:
@@ -102,7 +102,7 @@ def test_differences_have_words(lines: list[str], words: list[str]) -> None:
 def test_what_cannot_be_read_is_told_as_that(tree: Path, tmp_path: Path) -> None:
     """A node's own user, without rights on some of it: no file of these is missing, or of another kind."""
     open_to_all(tmp_path)
-    place = Place(str(tree), 0o555, scan_tree(tree))
+    place = HashedFolder(str(tree), 0o555, scan_tree(tree))
     (tree / "program").chmod(0)
     (tree / "sub").chmod(0)
     script = script_text(hashing.__file__, "list.sh")
@@ -129,14 +129,14 @@ def test_file_is_a_place_too(tmp_path: Path) -> None:
     file = tmp_path / "a-1.manifest.json"
     file.write_text("{}\n")
     file.chmod(0o444)
-    place = Place(str(file), 0o444, sha256=sha256_bytes(b"{}\n"))
+    place = HashedFolder(str(file), 0o444, sha256=sha256_bytes(b"{}\n"))
     assert listed(file) == place.listing()
     file.chmod(0o644)
     file.write_text("{} \n")
     assert len(set(place.listing()) - set(listed(file))) == 2
 
 
-def answer(tmp_path: Path, *places: Place, before: str = "") -> dict[str, str]:
+def answer(tmp_path: Path, *places: HashedFolder, before: str = "") -> dict[str, str]:
     """What the node's text says of places, in this machine's shell behind `before`."""
     library = "put() { printf '@%s=%s\\n' \"$1\" \"$2\"; }\nlines() { cat >/dev/null; }\nsum() { sha256sum | cut -d' ' -f1; }\n"
     listing = script_text(hashing.__file__, "list.sh")
@@ -149,7 +149,7 @@ def answer(tmp_path: Path, *places: Place, before: str = "") -> dict[str, str]:
 
 
 def test_node_that_cannot_hash_says_so_and_compares_nothing(tree: Path, tmp_path: Path) -> None:
-    place = Place(str(tree), 0o555, scan_tree(tree))
+    place = HashedFolder(str(tree), 0o555, scan_tree(tree))
     well = answer(tmp_path, place)
     assert well == {"verify.sum.0": sha256_bytes(b"".join(record + b"\0" for record in place.listing()))}
     (tmp_path / "bin").mkdir()
@@ -193,7 +193,7 @@ def test_progress_counts_each_reply_once_and_silent_nodes_are_not_verified(monke
 
 
 def asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: Place, *, before: str = ""
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: HashedFolder, *, before: str = ""
 ) -> tuple[list[str], set[str]]:
     """What is found in a place, by the whole script of a node in this machine's shell behind `before`; and the nodes that told not all."""
     (tmp_path / "generations/0001/modules").mkdir(parents=True)
@@ -215,13 +215,13 @@ def asked(
     return [fault.found for fault in faults], asking.unseen
 
 
-def store_of(tmp_path: Path, files: int) -> tuple[Path, Place]:
+def store_of(tmp_path: Path, files: int) -> tuple[Path, HashedFolder]:
     store = tmp_path / "store"
     (store / "d").mkdir(parents=True)
     for n in range(files):
         (store / f"d/f{n:02d}").write_text(f"{n}\n")
     make_read_only(store)
-    return store, Place(str(store), 0o555, scan_tree(store))
+    return store, HashedFolder(str(store), 0o555, scan_tree(store))
 
 
 def test_what_one_node_tells_is_cut_by_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

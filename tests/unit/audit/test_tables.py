@@ -12,8 +12,9 @@ import pytest
 from envmgr.audit import checks, table
 from envmgr.audit.checks import all_checks
 from envmgr.audit.model import Check
-from envmgr.audit.table import ENGINE, Declared, DeclaredFacts, Fact, Row, Table, UndeclaredFactError, read_table
+from envmgr.audit.table import ENGINE, Declared, DeclaredFacts, Fact, Table, UndeclaredFactError, Words, read_table
 from envmgr.system.shelltext import quote
+from tests.helpers.evidence import evidence
 
 FOLDER = Path(checks.__path__[0])
 CHECKS = all_checks()
@@ -30,14 +31,14 @@ def placeholders(*templates: str) -> set[str]:
     return {name for text in templates for _, name, _, _ in Formatter().parse(text) if name is not None}
 
 
-def templates(row: Row) -> tuple[str, ...]:
+def templates(row: Words) -> tuple[str, ...]:
     return row.where, row.found, row.expected, row.hint, row.unplaced, row.cause
 
 
 def says(check: Check) -> Iterator[tuple[str, set[str]]]:
     """Each use of a row in a check's module, with the values that it is given; `` for one that is chosen when it runs."""
-    tree = ast.parse((FOLDER / f"{check.part}.py").read_text())
-    for node in ast.walk(tree):
+    modules = [FOLDER / f"{check.part}.py", *(FOLDER.parent / "shell" / f"{name}.py" for name in check.table.shares)]
+    for node in (node for path in modules for node in ast.walk(ast.parse(path.read_text()))):
         if isinstance(node, ast.Call) and (
             getattr(node.func, "attr", "") == "say" or getattr(node.func, "id", "") == "compared"
         ):
@@ -107,6 +108,13 @@ def test_fact_that_no_table_has_cannot_be_read() -> None:
     assert dict(given.items()) == {"host": "c1", "here.shape": "round"}
     with pytest.raises(UndeclaredFactError, match=r"no table declares the fact `here\.shape`"):
         given.get("here.shape")
+
+
+def test_facts_that_no_table_has_cannot_be_listed() -> None:
+    given = evidence({"c1": {}}).of_check(CHECKS["places"].table)
+    assert given.fleet.sound.names("places.of.") == []
+    with pytest.raises(UndeclaredFactError, match=r"no table declares facts that begin with `places\.for\.`"):
+        given.fleet.sound.names("places.for.")
 
 
 def test_words_are_filled_in_for_shells_and_lists() -> None:

@@ -63,8 +63,8 @@ def _wrong_here(seen: PrefixLook) -> list[str]:
     return [*generations, *(path for path, lines in seen.installs.items() if lines)]
 
 
-def _places(ctx: Context, seen: Verified) -> tuple[dict[str, HashedFolder], dict[str, str]]:
-    """What nodes are asked for, by its path; and each path of an install -> the install."""
+def _places(ctx: Context, seen: PrefixLook) -> tuple[dict[str, HashedFolder], dict[str, str]]:
+    """Return what nodes are asked for, by its path; and each path of an install -> the install."""
     wrong = {*_wrong_here(seen)}
     found: dict[str, HashedFolder] = {}
     owners: dict[str, str] = {}
@@ -98,7 +98,7 @@ def _generation(ctx: Context, number: int, record: GenerationRecord) -> HashedFo
 
 
 def _install(install: Install) -> dict[str, HashedFolder]:
-    """Its folder, its manifest, and what belongs to it and lies elsewhere, as a module of EasyBuild's."""
+    """Return its folder, its manifest, and what belongs to it and lies elsewhere, such as a module of EasyBuild's."""
     manifest = read_manifest(install.manifest)
     paths = [path._replace(mode=path.mode & ~manifest.mask) for path in manifest.paths]
     root = install.prefix.root
@@ -110,7 +110,7 @@ def _install(install: Install) -> dict[str, HashedFolder]:
 
 
 def _file(path: Path) -> HashedFolder:
-    """As it is here, where it was compared with what was written down of it."""
+    """Return a file as it is here, where it was compared with its record."""
     return HashedFolder(str(path), stat.S_IMODE(path.lstat().st_mode), sha256=sha256_bytes(read_regular(path)))
 
 

@@ -200,10 +200,11 @@ class DeclaredFacts(Mapping[str, str]):
         return self.facts.items()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.facts)
+        """Yield the keys that can be asked for: `dict(facts)` is a copy of what a check may see."""
+        return (key for key in self.facts if key in self._declared)
 
     def __len__(self) -> int:
-        return len(self.facts)
+        return sum(1 for _ in self)
 
 
 _CONVERTED: Mapping[str, Callable[[str], str]] = {

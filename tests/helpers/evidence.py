@@ -119,7 +119,8 @@ def evidence(
     here: dict[str, object] = {"munge": munge.Decoded({})} if slurm or slurm_broken else {}
     by_facts: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for node, facts in answers.items():
-        healthy = {"gate": "ok", "software.seen": str(len(entries or {}))}
+        # a real answer has facts of all checks: `inventory.cut` is of none that is judged here
+        healthy = {"gate": "ok", "software.seen": str(len(entries or {})), "inventory.cut": "yes"}
         by_facts.setdefault(tuple(sorted({**healthy, **facts}.items())), []).append(node)
     groups = tuple(Group(dict(facts), tuple(nodes)) for facts, nodes in by_facts.items())
     replies = {node: Reply(node, "answered", "", "", *(times or {}).get(node, (100.0, 101.0))) for node in answers}

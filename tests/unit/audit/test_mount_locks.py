@@ -80,3 +80,11 @@ def test_hosts_that_write_are_told_and_nodes_that_only_read_are_not() -> None:
 def test_a_site_that_knows_it_is_not_told() -> None:
     settings = {"mount": {"locks": "local"}}
     assert findings({"c1": NODE}, controller=NODE, settings=settings) == []
+
+
+def test_modes_are_judged_by_the_nodes_that_may_write() -> None:
+    nodes = {"c1": NODE | {"mount.options": "ro", "mount.super": "nolock,ro"}, "c2": NODE}
+    settings = {"groups": {"all": {"nodes": "c[1-2]"}}, "mount": {"source": "fs1:/sw", "locks": "local"}}
+    assert any("/sw options" in line for line in told(mount, evidence(nodes, settings=settings)))
+    settings["mount"] |= {"writable": "c2"}
+    assert told(mount, evidence(nodes, settings=settings)) == []

@@ -106,6 +106,8 @@ def test_fact_that_no_table_has_cannot_be_read() -> None:
     )
     assert (given["host"], given.get("x.y"), "x.z" in given) == ("c1", None, False)
     assert dict(given.items()) == {"host": "c1", "here.shape": "round"}
+    assert dict(given) == {"host": "c1"}
+    assert (list(given), len(given)) == (["host"], 1)
     with pytest.raises(UndeclaredFactError, match=r"no table declares the fact `here\.shape`"):
         given.get("here.shape")
 

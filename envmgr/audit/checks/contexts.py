@@ -19,7 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from envmgr.audit.causes import Traced, TraceQuestion, Traces, set_by
 from envmgr.audit.compare.between_nodes import as_on, compare
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.modulepath import beside_generation, in_other_contexts, shown_generations
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.shell.start_hints import (

@@ -63,8 +63,7 @@ def signed(made: SignedPrefix) -> list[str]:
 def audited(made: SignedPrefix) -> list[str]:
     seen = replace(evidence({}), site=context(made).site)
     controller = Controller(Runner(), NodeSets(seen.site, Runner()), jobs=False, end=0.0)
-    facts = signature.ask_controller(controller, seen)
-    return [value.split("\t")[3] for key, value in facts.items() if key.startswith("fault.")]
+    return [fault.found for fault in signature.ask_controller(controller, seen).faults]
 
 
 LOOKS = [verified, signed, audited]

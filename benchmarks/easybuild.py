@@ -23,10 +23,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.measure import Amount, Claim, NotMeasured, Ratio, Took, alternate, took
-from envmgr.backends.easybuild.contents import Places
 from envmgr.backends.easybuild.flat import flatten, read_shown
-from envmgr.backends.easybuild.input import EASYBUILD, configuration
-from envmgr.backends.easybuild.tool import EasyBuild
+from envmgr.backends.easybuild.installation import EasyBuild, Places
+from envmgr.backends.easybuild.settings import EASYBUILD, optarch
 from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.modules.render import render_tree
 from envmgr.modules.spec import ModuleSpec
@@ -103,13 +102,13 @@ class Bare:
         self._tool = EasyBuild(home / "bin/python", places, EASYBUILD, find_lmod(None, os.environ).commands / "lmod")
 
     def build(self, easyconfig: str) -> Took:
-        settings = configuration(False, (), "x86-64-v2", {})
+        wanted = optarch("x86-64-v2")
         options = [
             f"--prefix={self.prefix}",
             f"--sourcepath={self._sources}",
             f"--buildpath={self._box.root}/build/bare",
             f"--robot-paths={shipped('easyconfigs')}:{self._tool.easyconfigs}",
-            f"--optarch={settings['optarch']}",
+            f"--optarch={wanted}",
             "--disable-rpath",
             f"--parallel={CORES}",
             "--disable-show-progress-bar",

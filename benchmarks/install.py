@@ -3,7 +3,8 @@
 Cold: nothing in any cache; both sides download over HTTP, check and link. Ours adds the worker process, full validation,
 copies instead of hard links, normalising, activation, the manifest's sha256 of every file. Byte-compilation, which bare
 rattler leaves out, is taken off ours, with the check of the bytecode: by the times in its own log, where the removal of unpacked
-packages goes on beside it, and by the CPU time of the same once more. It stands in the note.
+packages goes on beside it, and by the CPU time of the same once more. It stands in the note. Both sides run with bytecode, as
+an installed program does: a machine that writes none would compile every module at each start.
 Warm: the cache is full. The other side is the same install (no hard links, full validation) and the same compileall.
 """
 
@@ -58,10 +59,14 @@ print(sum(os.times()[:4]) - sum(before[:4]))
 def claims(channel: str, runs: int) -> list[Claim]:
     root = Path(tempfile.mkdtemp(prefix="envmgr-bench-"))
     try:
-        env = make_site(root, channel)
+        bytecode = {"PYTHONPYCACHEPREFIX": str(root / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
+        env = make_site(root, channel) | bytecode
+        plain = {**os.environ, **bytecode}
         took(envmgr("lock", ENTRY), env=env)
         records = root / "recipes" / ENTRY / "conda-lock.records.json"
         compiling: list[Took] = []
+
+        took(envmgr("build", "--no-publish", ENTRY), env=env)  # writes the bytecode of what a build imports
 
         def ours_cold() -> Took:
             _clear(root / "prefix")
@@ -71,7 +76,9 @@ def claims(channel: str, runs: int) -> list[Claim]:
 
         def theirs_cold() -> Took:
             _clear(root / "bare")
-            return took([sys.executable, "-c", _BARE, root / "bare/cache", root / "bare/env", records, "plain"])
+            return took(
+                [sys.executable, "-c", _BARE, root / "bare/cache", root / "bare/env", records, "plain"], env=plain
+            )
 
         cold = alternate(ours_cold, theirs_cold, runs)
 
@@ -81,7 +88,9 @@ def claims(channel: str, runs: int) -> list[Claim]:
 
         def theirs_warm() -> Took:
             _clear(root / "bare" / "env")
-            return took([sys.executable, "-c", _BARE, root / "bare/cache", root / "bare/env", records, "same"])
+            return took(
+                [sys.executable, "-c", _BARE, root / "bare/cache", root / "bare/env", records, "same"], env=plain
+            )
 
         warm = alternate(ours_warm, theirs_warm, runs)
     finally:

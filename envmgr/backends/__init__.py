@@ -7,19 +7,18 @@ backend. What most backends do not need has a default here. CONTRIBUTING.md show
 from __future__ import annotations
 
 import importlib
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from envmgr.catalog.lock_rules import LockFacts
 from envmgr.errors import InputError
 
 if TYPE_CHECKING:  # the worker of a backend lies in this package, too, and starts without all that
     from pydantic import BaseModel, ValidationError
 
+    from envmgr.catalog.lock_rules import LockFacts
     from envmgr.catalog.names import Entry
     from envmgr.catalog.recipe import Recipe
     from envmgr.catalog.settings import SiteFact
@@ -35,6 +34,12 @@ if TYPE_CHECKING:  # the worker of a backend lies in this package, too, and star
 Model = TypeVar("Model", bound="BaseModel")
 
 
+def _no_facts() -> LockFacts:
+    from envmgr.catalog.lock_rules import LockFacts
+
+    return LockFacts()
+
+
 @dataclass(frozen=True, slots=True)
 class LockResult:
     """What locking gave: file name -> text for the recipe's folder, and name -> `version build`. `facts` are judged before it is written,
@@ -44,7 +49,7 @@ class LockResult:
     files: Mapping[str, str]
     packages: Mapping[str, str]
     notes: tuple[str, ...] = ()
-    facts: LockFacts = field(default_factory=LockFacts)
+    facts: LockFacts = field(default_factory=_no_facts)
     below: tuple[LoadedEntry, ...] = ()
 
 
@@ -159,7 +164,7 @@ class LoadedLock(ABC):
 
         `checked`: it was built or published as it is, so that whether it answers its recipe need not be asked again.
         """
-        return LockFacts()
+        return _no_facts()
 
     def cuda(self) -> str | None:
         """The CUDA version that it brings, such as `12.1`; None without CUDA."""
@@ -326,6 +331,8 @@ def _input_faults(error: ValidationError) -> list[str]:
 
 
 def backend_names() -> list[str]:
+    import pkgutil  # workers, which lie in this package, start without it
+
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
 

@@ -1,4 +1,4 @@
-"""From locks to installs: what a command needs is built once, here or as Slurm jobs."""
+"""From locks to installs: each missing install is built once, here or as a Slurm job."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ from envmgr.store.verify import Verified
 from envmgr.system.files import explain_os_error, free_bytes, group_id, sha256_file
 from envmgr.system.locks import file_lock
 from envmgr.system.modes import ask_owner, give_place
-from envmgr.system.openat import change, remove_below
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import change, remove_below
 from envmgr.system.usernames import own_name, user_name
 from envmgr.system.users import Account
 from envmgr.wording import shortened, size_text, utc_now
@@ -140,7 +140,8 @@ def with_gpu_codes(
     said = recipe.requires.compute_capability
     if codes and said and install.entry == lock.entry and not same_effect(codes, said):
         reporter.say(
-            f"{lock.entry}: its binaries have code for {', '.join(codes)}; requires.compute_capability of its recipe says "
+            f"{lock.entry}: its binaries have code for {', '.join(codes)}; requires.compute_capability of its "
+            "recipe says "
             f"{', '.join(said)}, and does not count from here on"
         )
     return facts.model_copy(update={"gpu_codes": codes})
@@ -173,7 +174,8 @@ def compare_promised(install: Install, expected: Any, found: dict[str, str]) -> 
     if wrong:
         raise EnvmgrError(
             "install-differs",
-            f"{len(wrong)} {'files' if len(wrong) > 1 else 'file'} of {install.entry} {'differ' if len(wrong) > 1 else 'differs'} "
+            f"{len(wrong)} {'files' if len(wrong) > 1 else 'file'} of {install.entry} "
+            f"{'differ' if len(wrong) > 1 else 'differs'} "
             "from what the packages promise",
             context=shortened(wrong, 10),
             hint="the file system or the cache is damaged: run a file system check, then build again",
@@ -193,7 +195,8 @@ def require_space(locks: Sequence[LoadedLock], site: Site) -> None:
             f"{names} needs {size_text(needed)} under {site.prefix}, {size_text(free)} are free",
             context=f"download {size_text(download)}, install about {size_text(unpacked)}, "
             f"policies.min_free {size_text(site.policies.min_free)}",
-            hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
+            hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same "
+            "command again",
         )
 
 
@@ -348,5 +351,6 @@ def require_none_hidden(entry: Entry, environment: Iterable[EnvOp], recipe: Reci
             "commands-hidden",
             f"{entry} hides commands of the system or of shells: {', '.join([*wrong][:10])}",
             context=shortened([*wrong.values()]),
-            hint=f"leave out the package that brings them; or, where users shall have them, say so in recipe.yaml: `{line}`",
+            hint="leave out the package that brings them; or, where users shall have them, say so in "
+            f"recipe.yaml: `{line}`",
         )

@@ -17,8 +17,8 @@ from envmgr.store.jobtable import left_row, lives_perhaps, read_build_row, remov
 from envmgr.store.prefix import Install, Prefix
 from envmgr.store.workfolder import clear_kept_rows, clear_row
 from envmgr.system.locks import try_file_lock
-from envmgr.system.openat import remove_below
 from envmgr.system.processes import host_mark, runs_here
+from envmgr.system.safe_paths import remove_below
 
 _ABANDONED = 86400.0  # seconds without a byte after which another host's download counts as given up
 
@@ -58,7 +58,8 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
                     published = published_installs(prefix) if published is None else published
                     if install.relative in published:
                         reporter.say(
-                            f"warning: {path} has no manifest, and is published: `envmgr verify --repair` makes it again"
+                            f"warning: {path} has no manifest, and is published: `envmgr verify --repair` makes "
+                            "it again"
                         )
                         continue
                 reporter.log(f"removing {path}, left by a build that was killed")

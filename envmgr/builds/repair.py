@@ -90,7 +90,8 @@ def repair_install(
             write_manifest(install.manifest, manifest)
         if known is not None:
             reporter.say(
-                f"{install.entry}: built again from the same lock, it has other bytes than before, as builds from source may have: "
+                f"{install.entry}: built again from the same lock, it has other bytes than before, as builds "
+                "from source may have: "
                 "it gets a new manifest"
             )
         verified.made(install.relative)

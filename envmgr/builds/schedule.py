@@ -31,7 +31,9 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """By label: what is there now, what failed, and what was not tried because something below it failed."""
+    """The results, by label: what is there now, what failed, and what was not tried because something below it
+    failed.
+    """
 
     done: Mapping[str, Ensured]
     failed: Mapping[str, EnvmgrError]
@@ -39,10 +41,11 @@ class Outcome:
 
 
 def make_all(work: Sequence[Work], runner: Runner, *, jobs: int, make: Callable[[Work, int], Ensured]) -> Outcome:
-    """Call `make(work, cores)` for each, in an order in which what it needs comes first; one failure does not stop the others.
+    """Call `make(work, cores)` for each, in an order in which what it needs comes first; one failure does not stop the
+    others.
 
-    `jobs` cores are shared: a build that starts gets its part of those that are free, at least one, and keeps it to its end.
-    What a `make` raises that is no EnvmgrError is the Bug of that item, with its traceback.
+    `jobs` cores are shared: a build that starts gets its part of those that are free, at least one, and keeps it to its
+    end. An exception of `make` that is no EnvmgrError is the Bug of that item, with its traceback.
 
     Raises:
         KeyboardInterrupt: the runner is cancelled then, and every `make` has ended.
@@ -90,7 +93,9 @@ def _bug(label: str, error: Exception) -> Bug:
 
 
 def raise_first(outcome: Outcome, entries: Mapping[str, str]) -> None:
-    """Raises the first failure, if there is one, with what else happened; `entries` are the entries of labels that have one."""
+    """Raise the first failure, if there is one, with what else happened; `entries` are the entries of labels that have
+    one.
+    """
     if not outcome.failed:
         return
     label, error = next(iter(outcome.failed.items()))

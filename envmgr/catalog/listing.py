@@ -12,7 +12,7 @@ from pathlib import Path
 
 from envmgr.catalog.names import fault_in_part
 from envmgr.errors import InputError
-from envmgr.system.reading import stays_in
+from envmgr.system.untrusted_files import stays_in
 from envmgr.wording import one_line
 
 RECIPE_NAME = "recipe.yaml"

@@ -17,7 +17,7 @@ from envmgr.catalog.names import Entry, catalog_of
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import canonical_json, sha256_bytes
 from envmgr.system.invisible import LINES, require_visible
-from envmgr.system.reading import LOCK, MOST_LOCKED, read_file_text, read_json, require_visible_values
+from envmgr.system.untrusted_files import LOCK, MOST_LOCKED, read_file_text, read_json, require_visible_values
 from envmgr.system.yamlfile import parse_yaml, reason_of
 from envmgr.wording import one_line
 

@@ -21,7 +21,7 @@ from envmgr.catalog.variables import fault_in_value, fault_in_variable
 from envmgr.errors import InputError
 from envmgr.system.invisible import TABS, require_visible
 from envmgr.system.models import FrozenModel
-from envmgr.system.reading import RECIPE, SOFTWARE, TEST_FILE, read_bytes
+from envmgr.system.untrusted_files import RECIPE, SOFTWARE, TEST_FILE, read_bytes
 from envmgr.system.yamlfile import load_model
 from envmgr.wording import LINES, first_unseen, one_line
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from envmgr.catalog.site import Site
 from envmgr.errors import InputError
 from envmgr.system.models import FrozenModel
-from envmgr.system.reading import ANYWHERE, SITE, read_file_text
+from envmgr.system.untrusted_files import ANYWHERE, SITE, read_file_text
 from envmgr.system.yamlfile import Fault, faults_with_lines, reason_of
 
 Model = TypeVar("Model", bound=BaseModel)

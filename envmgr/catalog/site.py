@@ -14,9 +14,9 @@ from envmgr.catalog.site_file import OldKeys, SiteFile, move_old_keys
 from envmgr.errors import InputError
 from envmgr.system.invisible import TABS, require_visible
 from envmgr.system.modes import ask_about_way, closing
-from envmgr.system.openat import way_to
-from envmgr.system.reading import SITE, read_in
 from envmgr.system.resources import shipped
+from envmgr.system.safe_paths import way_to
+from envmgr.system.untrusted_files import SITE, read_in
 from envmgr.system.usernames import own_home, user_name
 from envmgr.system.yamlfile import parse_yaml, reason_of, validate
 

@@ -1,17 +1,30 @@
-"""The verbs between a recipe and a published module: lock, fetch, build, publish."""
+"""The verbs from a recipe to an install: lock, fetch, build."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from envmgr.cli.answer import Answer, shown
-from envmgr.cli.options import All, AllowNetwork, BuildVia, DryRun, Format, FormatOption, SiteOption, SomeEntries
+from envmgr.cli import VerbAnswer, answer_with
+from envmgr.cli.options import (
+    AccountOption,
+    All,
+    AllowNetwork,
+    DryRun,
+    Format,
+    FormatOption,
+    PartitionOption,
+    SiteOption,
+    SomeEntries,
+    TimeOption,
+)
 from envmgr.cli.run import open_context, open_job, verb
 from envmgr.errors import InputError
+
+_PLACE = "NAME=URL-OR-FOLDER"
 
 
 @verb
@@ -19,21 +32,20 @@ def lock(
     entries: SomeEntries = None,
     everything: All = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit 1 when a lock does not answer its recipe; writes nothing.")
+        bool, typer.Option("--check", help="Write nothing; exit 1 when a lock does not match its recipe.")
     ] = False,
     solver: Annotated[str | None, typer.Option(help="rattler, or conda-lock with the site's conda.")] = None,
     channel: Annotated[
-        list[str] | None, typer.Option(help="Solve a channel from another place, once.", metavar="NAME=URL-OR-FOLDER")
+        list[str] | None, typer.Option(help="Use another place for a channel, this time only.", metavar=_PLACE)
     ] = None,
     index: Annotated[
-        list[str] | None,
-        typer.Option(help="Ask another place for a package index, once.", metavar="NAME=URL-OR-FOLDER"),
+        list[str] | None, typer.Option(help="Use another place for a package index, this time only.", metavar=_PLACE)
     ] = None,
     allow_network: AllowNetwork = False,
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> Answer:
+) -> VerbAnswer:
     """Resolve recipes exactly and write their locks beside them."""
     from envmgr.cli.text.builds import show_lock
     from envmgr.commands.lock import lock_entries
@@ -43,36 +55,36 @@ def lock(
     result = lock_entries(
         ctx, entries or (), everything=everything, check=check, dry_run=dry_run, solver=solver, places=places
     )
-    return shown(result, show_lock)
+    return answer_with(result, show_lock)
 
 
 @verb
-def fetch(
+def fetch_verb(
     entries: SomeEntries = None,
     everything: All = False,
     file: Annotated[
         list[Path] | None,
         typer.Option(
-            "--file", help="A file that you got by other ways, or a folder of such: a carried cache.", resolve_path=True
+            "--file", help="A file that you downloaded yourself, or a folder of such files.", resolve_path=True
         ),
     ] = None,
     carry: Annotated[
-        bool, typer.Option("--carry", help="EasyBuild itself, too, for a machine that has another.")
+        bool, typer.Option("--carry", help="Fetch EasyBuild too, for a machine that has another version.")
     ] = False,
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> Answer:
-    """Sources and packages into the prefix's cache.
+) -> VerbAnswer:
+    """Download sources and packages into the prefix's cache.
 
-    Installs nothing: a build then needs no network.
+    It installs nothing. A later build needs no network.
     """
     from envmgr.cli.text.builds import show_fetch
     from envmgr.commands.fetch import fetch_entries
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
     result = fetch_entries(ctx, entries or (), everything=everything, files=file or (), carry=carry, dry_run=dry_run)
-    return shown(result, show_fetch)
+    return answer_with(result, show_fetch)
 
 
 @verb
@@ -82,29 +94,32 @@ def build(
     dry_run: DryRun = False,
     no_publish: Annotated[bool, typer.Option("--no-publish", help="Build into the store only.")] = False,
     keep_going: Annotated[
-        bool, typer.Option("--keep-going", "-k", help="Publish what succeeds, though other entries fail.")
+        bool, typer.Option("--keep-going", "-k", help="Publish the entries that succeed even if others fail.")
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option("-j", "--jobs", min=1, help="Installs made side by side, and processes in each.")
+        int | None, typer.Option("-j", "--jobs", min=1, help="Installs made at once, and processes in each.")
     ] = None,
     gate: Annotated[
         bool | None,
         typer.Option(
-            "--gate/--no-gate", help="Ask the last audit if all nodes can run it; else as policies.gate says."
+            "--gate/--no-gate",
+            help="Ask the last audit whether all nodes can run the entries; by default as policies.gate says.",
         ),
     ] = None,
-    via: Annotated[BuildVia, typer.Option(help="Build here, or by one Slurm job for each install.")] = BuildVia.local,
-    partition: Annotated[str | None, typer.Option(help="Of Slurm, for the jobs.")] = None,
-    account: Annotated[str | None, typer.Option(help="Of Slurm, for the jobs.")] = None,
-    cpus: Annotated[int | None, typer.Option(min=1, help="Cores of each job.")] = None,
+    via: Annotated[
+        Literal["local", "slurm"], typer.Option(help="Build here, or in one Slurm job for each install.")
+    ] = "local",
+    partition: PartitionOption = None,
+    account: AccountOption = None,
+    cpus: Annotated[int | None, typer.Option(min=1, help="Cores of each Slurm job.")] = None,
     allow_network: AllowNetwork = False,
-    time: Annotated[str | None, typer.Option(help="Of each job, as Slurm writes it: 90, 4:00:00, 2-0.")] = None,
+    time: TimeOption = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> Answer:
-    """From lock to a published module that loads.
+) -> VerbAnswer:
+    """Build what locks name, and publish it as modules.
 
-    With --via slurm, Ctrl-C leaves the jobs to themselves; the same command comes back to them.
+    With --via slurm, Ctrl-C leaves the jobs running; run the same command again to follow them.
     """
     from envmgr.cli.text.builds import show_build
     from envmgr.commands.build import build_entries
@@ -113,11 +128,11 @@ def build(
     options = None
     slurm = {"--partition": partition, "--account": account, "--cpus": cpus, "--time": time}
     given = [name for name, value in slurm.items() if value is not None]
-    if via is BuildVia.local and given:
+    if via == "local" and given:
         raise InputError("bad-job-option", f"{given[0]} is for Slurm jobs", hint="add `--via slurm`")
-    if via is BuildVia.slurm and jobs is not None:
+    if via == "slurm" and jobs is not None:
         raise InputError("bad-job-option", "--jobs is for builds on this host", hint="--cpus is what each job gets")
-    if via is BuildVia.slurm:
+    if via == "slurm":
         from envmgr.nodes import JobOptions
 
         options = JobOptions(partition, account, cpus, time)
@@ -132,33 +147,21 @@ def build(
         slurm=options,
         keep_going=keep_going,
     )
-    return shown(result, show_build)
+    return answer_with(result, show_build)
 
 
 @verb
-def build_job(request: Path) -> Answer:
-    """What a job of `build --via slurm` runs on its node."""
+def build_job(request: Path) -> VerbAnswer:
+    """Run one job of `build --via slurm` on its node."""
     from envmgr.builds.slurm.job import run_build_job
     from envmgr.cli.text.builds import show_build_job
 
     runner, reporter = open_job()
-    return shown(run_build_job(request, runner, reporter), show_build_job)
-
-
-@verb
-def publish(
-    entries: SomeEntries = None, dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table
-) -> Answer:
-    """Publish what is built: the named entries, or all."""
-    from envmgr.cli.text.builds import show_publish
-    from envmgr.commands.publish import publish_entries
-
-    ctx = open_context(site, fmt, writes_prefix=not dry_run)
-    return shown(publish_entries(ctx, entries or (), dry_run=dry_run), show_publish)
+    return answer_with(run_build_job(request, runner, reporter), show_build_job)
 
 
 def _pair(text: str) -> tuple[str, str]:
     name, equals, place = text.partition("=")
     if not equals or not name or not place:
-        raise InputError("bad-channel", f"`{text}` is not NAME=URL-OR-FOLDER")
+        raise InputError("bad-channel", f"`{text}` is not {_PLACE}")
     return name, place

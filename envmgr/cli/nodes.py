@@ -1,131 +1,129 @@
-"""The verbs for nodes and shells: test and audit what they get, and make them use the prefix.
-
-They are plain functions; `envmgr.cli.app` puts them among its other verbs, in the order of the help.
-"""
+"""The verbs that ask nodes: test, verify and audit what they get; adopt and set up what they have."""
 
 from __future__ import annotations
 
 import os
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from envmgr.cli.answer import Answer, shown
-from envmgr.cli.options import AuditFormat, DryRun, Format, FormatOption, SiteOption, SomeEntries, plain_file
+from envmgr.cli import VerbAnswer, answer_with
+from envmgr.cli.options import (
+    AuditFormat,
+    DeadlineOption,
+    DryRun,
+    Format,
+    FormatOption,
+    NodesOption,
+    OutputOption,
+    SiteOption,
+    SomeEntries,
+    ViaOption,
+    plain_file,
+)
 from envmgr.cli.run import open_context, verb
 from envmgr.errors import InputError
-
-
-class OneWay(StrEnum):
-    ssh = "ssh"
-    slurm = "slurm"
-
-
-class Via(StrEnum):
-    ssh = "ssh"
-    slurm = "slurm"
-    both = "both"
 
 
 @verb
 def test(
     entries: SomeEntries = None,
-    nodes: Annotated[str | None, typer.Option(help="On these nodes: c[1-3], @gpu.", metavar="SET")] = None,
-    via: Annotated[OneWay | None, typer.Option(help="On nodes, reached so; without --nodes, all groups.")] = None,
-    count: Annotated[
-        int | None, typer.Option("-N", min=1, metavar="COUNT", help="On so many of them, in one Slurm job.")
+    nodes: Annotated[str | None, typer.Option(help="Run on these nodes: c[1-3], @gpu.", metavar="SET")] = None,
+    via: Annotated[
+        Literal["ssh", "slurm"] | None,
+        typer.Option(help="Reach nodes by ssh or Slurm; all groups unless --nodes is given."),
     ] = None,
-    user: Annotated[str | None, typer.Option(help="User that runs them on nodes; never root.", metavar="NAME")] = None,
-    deadline: Annotated[float | None, typer.Option(min=1, help="Seconds that all nodes together may take.")] = None,
+    count: Annotated[
+        int | None, typer.Option("-N", min=1, metavar="COUNT", help="Run on this many of the nodes, in one Slurm job.")
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option(help="Run tests on nodes as this user, never as root.", metavar="NAME")
+    ] = None,
+    deadline: DeadlineOption = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> Answer:
+) -> VerbAnswer:
     """Run the smoke tests of published entries, here or on nodes.
 
-    On nodes as an ordinary user; exits 1 when a test failed, 3 when a node is not known. Tests of several nodes run with -N.
+    On nodes an ordinary user runs them. The exit code is 1 when a test failed, and 3 when the result of a node is not
+    known. Tests that need several nodes run with -N.
     """
-    from envmgr.cli.text.smoke import show_node_tests, show_tests
+    from envmgr.cli.text.checks import show_node_tests, show_tests
     from envmgr.commands.test import run_tests, run_tests_on_nodes
 
     here = nodes is None and via is None and count is None
     # root must not run an entry's commands as root; on nodes another user runs them, and root's keys are needed
     ctx = open_context(site, fmt, writes_prefix=here and os.geteuid() == 0)
     if not here:
-        result = run_tests_on_nodes(
-            ctx,
-            entries or (),
-            nodes=nodes,
-            count=count,
-            user=user,
-            deadline=deadline,
-            via=None if via is None else via.value,
-        )
-        return shown(result, show_node_tests)
+        result = run_tests_on_nodes(ctx, entries or (), nodes=nodes, count=count, user=user, deadline=deadline, via=via)
+        return answer_with(result, show_node_tests)
     if user is not None or deadline is not None:
         raise InputError(
             "test-user", "--user and --deadline are for nodes", hint="add `--nodes SET`, or `--via ssh` for all"
         )
-    return shown(run_tests(ctx, entries or ()), show_tests)
+    return answer_with(run_tests(ctx, entries or ()), show_tests)
 
 
 @verb
-def job(
-    entry: Annotated[str, typer.Argument(metavar="ENTRY", help="A published entry, as name/version.")],
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND]", help="What it runs, else an example of what it can.")
+def verify(
+    entries: SomeEntries = None,
+    generation: Annotated[
+        list[int] | None,
+        typer.Option(metavar="NUMBER", help="Verify this generation (may be repeated); by default the current one."),
     ] = None,
-    count: Annotated[int, typer.Option("-N", min=1, metavar="COUNT", help="Nodes.")] = 1,
-    gpus: Annotated[int, typer.Option("--gpus", min=0, metavar="G", help="GPUs of each node.")] = 0,
-    processes: Annotated[
-        int | None,
-        typer.Option("--ntasks-per-node", min=1, metavar="P", help="Processes on each; else one a GPU, or one."),
+    everything: Annotated[
+        bool, typer.Option("--all", help="Verify every generation and every install of the store.")
+    ] = False,
+    nodes: Annotated[
+        str | None, typer.Option(help="Verify on these nodes, through their mount: c[1-3], @gpu.", metavar="SET")
     ] = None,
-    cpus: Annotated[int | None, typer.Option("--cpus", min=1, metavar="C", help="Cores of each process.")] = None,
-    time: Annotated[str | None, typer.Option("--time", metavar="T", help="Time limit, as Slurm writes it.")] = None,
-    partition: Annotated[str | None, typer.Option(help="Slurm partition; else the site's.", metavar="NAME")] = None,
-    account: Annotated[str | None, typer.Option(help="Slurm account.", metavar="NAME")] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write there in one step; else to stdout.", callback=plain_file
-        ),
-    ] = None,
+    via: ViaOption = None,
+    deadline: DeadlineOption = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Repair what differs: installs in their place, a generation as a new one.")
+    ] = False,
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> Answer:
-    """Print a script for sbatch that runs an entry here.
+) -> VerbAnswer:
+    """Compare what is published with what was recorded.
 
-    It loads the module, starts processes as the entry's MPI or torchrun wants it, and tells the job's log what ran.
+    It compares `current`, generations with their records, and installs with their manifests: content, modes, owners,
+    missing and additional files. Each difference is a finding.
     """
-    from envmgr.cli.report_file import refuse_missing_folder
-    from envmgr.cli.text.job import show_job
-    from envmgr.commands.job import write_job
-    from envmgr.nodes import JobOptions
+    from envmgr.cli.text.checks import show_verify
+    from envmgr.commands.verify import VerifyNodes, VerifyWhat, verify_entries
 
-    if output is not None:
-        refuse_missing_folder(output)
-    ctx = open_context(site, fmt)
-    result = write_job(
-        ctx,
-        entry,
-        command or (),
-        nodes=count,
-        processes=processes,
-        gpus=gpus,
-        output=output,
-        dry_run=dry_run,
-        options=JobOptions(partition=partition, account=account, cpus=cpus, time=time),
-    )
-    return shown(result, show_job)
+    if dry_run and not repair:
+        raise InputError("verify-options", "--dry-run is for --repair: verify alone changes nothing")
+    if nodes is None and (via is not None or deadline is not None):
+        raise InputError("verify-options", "--via and --deadline are for nodes", hint="add `--nodes SET`")
+    if nodes is not None and repair:
+        raise InputError(
+            "verify-options", "--repair works here, where the prefix can be written", hint="run it without --nodes"
+        )
+    what = VerifyWhat(tuple(entries or ()), tuple(generation or ()), everything)
+    ctx = open_context(site, fmt, writes_prefix=repair and not dry_run)
+    if nodes is not None:
+        from envmgr.commands.verify_nodes import verify_on_nodes
+
+        asked = VerifyNodes(nodes, via, deadline)
+        return answer_with(verify_on_nodes(ctx, what, asked), show_verify)
+    if repair:
+        from envmgr.commands.repair import repair_entries
+
+        return answer_with(repair_entries(ctx, what, dry_run=dry_run), show_verify)
+    return answer_with(verify_entries(ctx, what), show_verify)
 
 
 @verb
 def audit(
     nodes: Annotated[str | None, typer.Option(help="Node set, as c[1-3] or @gpu; else all groups.")] = None,
-    via: Annotated[Via | None, typer.Option(help="How nodes are asked; else as the site says.")] = None,
+    via: Annotated[
+        Literal["ssh", "slurm", "both"] | None,
+        typer.Option(help="Reach nodes by ssh, Slurm or both; by default as the site says."),
+    ] = None,
     context: Annotated[list[str] | None, typer.Option(help="Only this context (may be repeated).")] = None,
     modules: Annotated[
         list[str] | None, typer.Option(help="Entries looked at closely (may be repeated), or `all`; else a sample.")
@@ -160,7 +158,7 @@ def audit(
             "--output", metavar="FILE", help="Write there instead of stdout, in one step.", callback=plain_file
         ),
     ] = None,
-) -> Answer:
+) -> VerbAnswer:
     """Prove that every node resolves the same modules.
 
     In every kind of shell and job, against the published generation and node against node. Exits 0 when all is well,
@@ -175,11 +173,11 @@ def audit(
         if file is not None:
             refuse_missing_folder(file, option)  # before an audit of minutes, and not after it
     if explain is not None:
-        return shown(explain_check(explain), show_explain)
+        return answer_with(explain_check(explain), show_explain)
     ctx = open_context(site, fmt, told=False, anywhere=True)
     request = AuditRequest(
         nodes=nodes,
-        via=None if via is None else via.value,
+        via=via,
         contexts=tuple(context or ()),
         modules=tuple(modules or ()),
         checks=tuple(check or ()),
@@ -191,119 +189,58 @@ def audit(
         node_timeout=node_timeout,
         deadline=deadline,
     )
-    return shown(audit_nodes(ctx, request), show_audit)
+    return answer_with(audit_nodes(ctx, request), show_audit)
 
 
 @verb
 def adopt(
-    nodes: Annotated[str | None, typer.Option(help="Node set, as c[1-3], @slurm:PARTITION.", metavar="SET")] = None,
-    via: Annotated[OneWay | None, typer.Option(help="How nodes are asked; else as the site says.")] = None,
+    nodes: NodesOption = None,
+    via: ViaOption = None,
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Ordinary user whose modules are looked at.")] = None,
     name: Annotated[str, typer.Option(help="The cluster's name.")] = "cluster",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write the site there.", callback=plain_file)
-    ] = None,
+    output: OutputOption = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> Answer:
-    """Propose a site.yaml from what nodes tell, and list the modules they have.
+) -> VerbAnswer:
+    """Propose a site.yaml for nodes, and list their modules.
 
-    With what made each module, and the catalog's entry that could take it over. Nothing is changed on nodes.
+    For each module it shows what made it, and which entry of the catalog could replace it. It changes nothing on nodes.
     """
     from envmgr.cli.report_file import refuse_missing_folder
-    from envmgr.cli.text.adopt import show_adopt
-    from envmgr.commands.adopt import adopt as look
+    from envmgr.cli.text.nodes import show_adopt
+    from envmgr.commands.adopt import adopt_cluster
 
     if output is not None:
         refuse_missing_folder(output)
     ctx = open_context(site, fmt, told=False, anywhere=True)
-    return shown(
-        look(ctx, nodes=nodes, via=None if via is None else via.value, user=user, name=name, output=output), show_adopt
-    )
+    result = adopt_cluster(ctx, nodes=nodes, via=via, user=user, name=name, output=output)
+    return answer_with(result, show_adopt)
 
 
 @verb
 def node_setup(
     nodes: Annotated[
-        str | None, typer.Option("--nodes", help="Node set, or groups of the site.", metavar="SET")
+        str | None, typer.Option("--nodes", help="Node set, such as c[1-3], or groups of the site.", metavar="SET")
     ] = None,
-    here: Annotated[bool, typer.Option("--here", help="This machine.")] = False,
-    apply: Annotated[bool, typer.Option("--apply", help="Do it; without, only show what would change.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take everything away again.")] = False,
+    here: Annotated[bool, typer.Option("--here", help="Set up this machine.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Make the changes; by default they are only shown.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Remove all files and lines again.")] = False,
     output: Annotated[
-        Path | None, typer.Option(help="Write plain files for Ansible and the like.", metavar="DIR")
+        Path | None,
+        typer.Option(help="Write plain files to this folder, for Ansible and similar tools.", metavar="DIR"),
     ] = None,
-    via: Annotated[OneWay | None, typer.Option(help="How nodes are reached; else as the site says.")] = None,
+    via: ViaOption = None,
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
-) -> Answer:
-    """What makes modules resolve in every shell and job of a node.
+) -> VerbAnswer:
+    """Set up nodes so that every shell and job finds the modules.
 
-    Shows the files; with --apply puts them on nodes, as root.
+    It shows the files. With --apply it installs them on nodes, as root.
     """
     from envmgr.cli.text.nodes import show_node_setup
     from envmgr.commands.node_setup import set_up_nodes
 
     ctx = open_context(site, fmt)
-    result = set_up_nodes(
-        ctx,
-        apply=apply,
-        undo=undo,
-        dry_run=dry_run,
-        nodes=nodes,
-        here=here,
-        output=output,
-        via=None if via is None else "slurm" if via == OneWay.slurm else "ssh",
-    )
-    return shown(result, show_node_setup)
-
-
-@verb
-def export(
-    to: Annotated[str, typer.Option("--to", help="The tool, such as reframe.", metavar="TOOL")],
-    entries: SomeEntries = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write there in one step; else to stdout.", callback=plain_file
-        ),
-    ] = None,
-    system: Annotated[
-        str | None, typer.Option(help="The cluster's name there; else the site's.", metavar="NAME")
-    ] = None,
-    nodes: Annotated[str | None, typer.Option(help="Only these nodes of the groups: c[1-3].", metavar="SET")] = None,
-    dry_run: DryRun = False,
-    site: SiteOption = None,
-    fmt: FormatOption = Format.table,
-) -> Answer:
-    """Write the published entries as a file of another tool.
-
-    For ReFrame a configuration: a partition a node group, an environment an entry.
-    """
-    from envmgr.cli.report_file import refuse_missing_folder
-    from envmgr.cli.text.export import show_export
-    from envmgr.commands.export import export_entries
-
-    if output is not None:
-        refuse_missing_folder(output)
-    ctx = open_context(site, fmt)
-    result = export_entries(ctx, entries or (), to=to, system=system, nodes=nodes, output=output, dry_run=dry_run)
-    return shown(result, show_export)
-
-
-@verb
-def shell_init(
-    shell: Annotated[str, typer.Argument(help="bash, zsh, sh, csh or tcsh.")] = "bash",
-    site: SiteOption = None,
-    fmt: FormatOption = Format.table,
-) -> Answer:
-    """The lines that make a shell use the prefix.
-
-    In a shell's start-up file: eval "$(envmgr shell-init)".
-    """
-    from envmgr.cli.text.nodes import show_shell_init
-    from envmgr.commands.shell_init import shell_lines
-
-    ctx = open_context(site, fmt, told=False)
-    return shown(shell_lines(ctx, shell), show_shell_init)
+    result = set_up_nodes(ctx, apply=apply, undo=undo, dry_run=dry_run, nodes=nodes, here=here, output=output, via=via)
+    return answer_with(result, show_node_setup)

@@ -6,7 +6,7 @@ import os
 import stat
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -24,27 +24,45 @@ else:  # one of the formats for all verbs, or of those that are files of `format
     AuditFormat = StrEnum("AuditFormat", [(name, name) for name in (*Format, *format_names())])
 
 
-class BuildVia(StrEnum):
-    local = "local"
-    slurm = "slurm"
+def plain_file(path: Path | None) -> Path | None:
+    """Return `path`; refuse a device or a link, whose place a rename would take, and a folder, which it cannot
+    replace.
+    """
+    if path is not None and os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
+        raise typer.BadParameter(f"{path} is there, and is not a plain file.")
+    return path
 
 
 SiteOption = Annotated[
-    Path | None, typer.Option("--site", help="site.yaml to use, or the folder it lies in.", metavar="FILE")
+    Path | None, typer.Option("--site", help="The site.yaml to use, or the folder that holds it.", metavar="FILE")
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="Text for people, or JSON with a versioned schema.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would be done; change nothing.")]
 Entries = Annotated[list[str], typer.Argument(metavar="ENTRY", help="Entries, as name/version.")]
 SomeEntries = Annotated[list[str] | None, typer.Argument(metavar="ENTRY", help="Entries, as name/version.")]
 AllowNetwork = Annotated[
-    bool,
-    typer.Option("--allow-network", help="Let builds from source have a network where they cannot be kept off it."),
+    bool, typer.Option("--allow-network", help="Let builds from source use a network where envmgr cannot block it.")
 ]
 All = Annotated[bool, typer.Option("--all", help="Every entry of the catalog.")]
 
-
-def plain_file(path: Path | None) -> Path | None:
-    """A rename would put a file in a device's or a link's place; and a folder cannot be replaced."""
-    if path is not None and os.path.lexists(path) and not stat.S_ISREG(path.lstat().st_mode):
-        raise typer.BadParameter(f"{path} is there, and is not a plain file.")
-    return path
+OneWay = Literal["ssh", "slurm"]
+NodesOption = Annotated[
+    str | None, typer.Option("--nodes", help="Node set, such as c[1-3] or @gpu; all groups by default.", metavar="SET")
+]
+ViaOption = Annotated[
+    OneWay | None, typer.Option("--via", help="Reach nodes by ssh or Slurm; by default as the site says.")
+]
+DeadlineOption = Annotated[
+    float | None, typer.Option("--deadline", min=1, help="Seconds that all nodes together may take.")
+]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write to this file in one step; stdout by default.", callback=plain_file
+    ),
+]
+PartitionOption = Annotated[str | None, typer.Option("--partition", help="Slurm partition.", metavar="NAME")]
+AccountOption = Annotated[str | None, typer.Option("--account", help="Slurm account.", metavar="NAME")]
+TimeOption = Annotated[
+    str | None, typer.Option("--time", help="Time limit of a job, as Slurm writes it: 90, 4:00:00, 2-0.", metavar="T")
+]

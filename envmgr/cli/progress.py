@@ -17,26 +17,28 @@ _SAME = 60.0  # the same, where nothing has changed
 
 
 def make_reporter(*, quiet: bool) -> Reporter:
-    """Silent when asked; live bars when stderr is a terminal; else plain lines."""
+    """Return a reporter: silent if `quiet`, live bars where stderr is a terminal, else plain lines."""
     if quiet:
         return SilentReporter()
     return LiveReporter() if sys.stderr.isatty() else PlainReporter()
 
 
 def amount(done: int, unit: str) -> str:
-    """`12.3 MB` for bytes, `12 packages` for others."""
+    """Return `12.3 MB` for bytes, `12 packages` for other units."""
     return size_text(done) if unit == "bytes" else counted(done, unit)
 
 
 def _how_far(done: int, total: int | None, unit: str) -> str:
-    """`3 of 12 packages`, `1.5 MB of 20.0 MB`, or without a total `3 packages`."""
+    """Return `3 of 12 packages`, `1.5 MB of 20.0 MB`, or without a total `3 packages`."""
     if not total:
         return amount(done, unit)
     return f"{amount(done, unit) if unit == 'bytes' else done} of {amount(total, unit)}"
 
 
 class PlainReporter:
-    """One line at a stage's end, and in between one every five seconds, or every minute where nothing moves: for logs and CI."""
+    """Progress as plain lines, for logs and CI: one at a stage's end, and in between one every five seconds, or every
+    minute if nothing moves.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -60,16 +62,16 @@ class _PlainStage:
     def __init__(self, reporter: PlainReporter, label: str, total: int | None, unit: str) -> None:
         self._reporter, self._label, self._total, self._unit = reporter, label, total, unit
         self._done = 0
-        self._told = time.monotonic()
+        self._said_at = time.monotonic()
         self._last = ""
 
     def update(self, done: int, *, total: int | None = None, detail: str = "") -> None:
         self._done = done
         self._total = total or self._total
-        if (since := time.monotonic() - self._told) >= _EVERY:
+        if (since := time.monotonic() - self._said_at) >= _EVERY:
             text = f"{self._label}: {_how_far(done, self._total, self._unit)} {detail}".rstrip()
             if text != self._last or since >= _SAME:
-                self._told, self._last = time.monotonic(), text
+                self._said_at, self._last = time.monotonic(), text
                 self._reporter.say(text)
 
     def text(self) -> str:

@@ -17,7 +17,7 @@ from envmgr.wording import for_terminal, masked
 
 
 def print_error(error: EnvmgrError, fmt: str) -> None:
-    """JSON errors go to stdout, where a program reads its answer; text goes to stderr.
+    """Print an error: JSON goes to stdout, where a program reads its answer; text goes to stderr.
 
     JSON also has all that failed, and what was written beside it, where a verb does several things.
     """
@@ -36,7 +36,7 @@ def print_json(schema: str, data: Mapping[str, Any]) -> None:
 
 
 def to_data(value: Any) -> Any:
-    """Results as plain JSON values: entries and paths become text."""
+    """Return a result as plain JSON values: entries and paths become text."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json", by_alias=True)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -51,12 +51,12 @@ def to_data(value: Any) -> Any:
 
 
 def out(text: str = "") -> None:
-    """One line on stdout."""
+    """Print one line on stdout."""
     sys.stdout.write(for_terminal(text) + "\n")
 
 
 def table(rows: Iterable[Sequence[str]], *, header: Sequence[str] = ()) -> None:
-    """Columns without borders: folded to a terminal's width; elsewhere one line a record, for scripts."""
+    """Print columns without borders: folded to a terminal's width; elsewhere one line a record, for scripts."""
     materialised = [[for_terminal(cell) for cell in r] for r in rows]
     if not materialised:
         return

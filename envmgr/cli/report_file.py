@@ -1,4 +1,6 @@
-"""Where an audit's answer goes: to stdout or to a file, in any format; also when it failed, for the reader of the file."""
+"""The way of an audit's answer: to stdout or to a file, in any format; also after a failure, for the reader of the
+file.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ from envmgr.system.files import atomic_write
 from envmgr.wording import for_terminal, masked
 
 if TYPE_CHECKING:
-    from envmgr.cli.answer import Answer
+    from envmgr.cli import VerbAnswer
 
 
-def write_report(answer: Answer | EnvmgrError, fmt: str, report: Path | None) -> None:
-    """Write the answer to `report`, atomically readable by all, or to stdout where that is None.
+def write_report(answer: VerbAnswer | EnvmgrError, fmt: str, report: Path | None) -> None:
+    """Write the answer to `report`, atomically and readable by all, or to stdout where that is None.
 
-    An error is told on stderr, too. What was interrupted leaves the file as it is: its age says the rest.
+    An error is written to stderr too. After an interruption the file stays as it is: its age tells the rest.
 
     Raises:
         EnvmgrError: the file cannot be written; it is then as before.
@@ -42,7 +44,9 @@ def write_report(answer: Answer | EnvmgrError, fmt: str, report: Path | None) ->
 
 
 def refuse_missing_folder(report: Path, option: str = "--output") -> None:
-    """A folder made for a typo is one that no collector looks into. Raises EnvmgrError `output-failed`."""
+    """Raise EnvmgrError `output-failed` where the folder of `report` does not exist: no collector looks into a folder
+    made for a typo.
+    """
     try:
         report.parent.stat()
     except FileNotFoundError:
@@ -53,8 +57,8 @@ def refuse_missing_folder(report: Path, option: str = "--output") -> None:
         return  # writing says what is wrong there
 
 
-def answer_text(answer: Answer | EnvmgrError, fmt: str, *, now: float) -> str | None:
-    """The whole text of an answer; None where a format has no words for a failure. `now` is epoch seconds."""
+def answer_text(answer: VerbAnswer | EnvmgrError, fmt: str, *, now: float) -> str | None:
+    """Return the whole text of an answer; None where a format has no words for a failure. `now` is epoch seconds."""
     from envmgr.commands.audit import AuditResult
 
     if isinstance(answer, EnvmgrError):

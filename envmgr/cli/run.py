@@ -1,6 +1,7 @@
-"""What every verb of the command line runs in: site, build user and signals before it, its result and exit code after.
+"""The frame of every verb of the command line: site, build user and signals before it, its result and exit code after
+it.
 
-Imports nothing heavy: the site and the renderers are imported when a verb runs.
+It imports nothing heavy: the site and the renderers are imported when a verb runs.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from typing import TYPE_CHECKING, NoReturn, ParamSpec
 import typer
 
 from envmgr import __version__
+from envmgr.cli import VerbAnswer
 from envmgr.cli.options import Format
 from envmgr.errors import Bug, EnvmgrError, Interrupted
 
 if TYPE_CHECKING:
     from envmgr.catalog.site import Site
-    from envmgr.cli.answer import Answer
     from envmgr.commands import Context
     from envmgr.report import Reporter
     from envmgr.system.run import Runner
@@ -31,10 +32,11 @@ if TYPE_CHECKING:
 _P = ParamSpec("_P")
 
 
-def verb(function: Callable[_P, Answer]) -> Callable[_P, None]:
-    """A verb's function as typer calls it: what it gives back, or its error, is shown, and the process exits with its code.
+def verb(function: Callable[_P, VerbAnswer]) -> Callable[_P, None]:
+    """Return a verb's function as typer calls it: show its answer or its error, and exit with the code of that.
 
-    Of the verb's options, `fmt` says how the answer is written and `report` into which file; without them, as text to stdout.
+    Of the verb's options, `fmt` says how the answer is written, and `report` into which file; without them it is text
+    on stdout.
     """
 
     @functools.wraps(function)
@@ -50,10 +52,13 @@ def verb(function: Callable[_P, Answer]) -> Callable[_P, None]:
 def open_context(
     site: Path | None, fmt: str, *, writes_prefix: bool = False, told: bool = True, anywhere: bool = False
 ) -> Context:
-    """Find the site, become the build user where the prefix is written, and let signals stop the verb's processes, then it.
+    """Find the site, become the build user where the prefix is written, and let signals stop the verb's processes, then
+    the verb.
 
-    `site` is what --site names; that there is none is `told` on stderr, beside text. `anywhere` is a verb that neither
-    changes nor proves what the prefix holds: it works in one that was moved, too. Raises EnvmgrError, see `load_site`, `drop_to`, `require_place`.
+    `site` is the value of --site. With `told`, stderr says where there is no site file, beside text. `anywhere` is for
+    a verb that neither changes nor proves what the prefix holds: it works in a prefix that was moved, too.
+
+    Raises EnvmgrError, see `load_site`, `drop_to`, `require_place`.
     """
     from envmgr.catalog.site import find_site, load_site
     from envmgr.cli.progress import make_reporter
@@ -81,7 +86,7 @@ def open_context(
             from envmgr.publish.signature import start_root_signer
 
             signer = start_root_signer(found.signing, runner)
-        settle(found)
+        become_build_user(found)
         if signer is not None:
             from envmgr.system.users import refuse_tracing
 
@@ -94,8 +99,11 @@ def open_context(
     return Context(found, runner, make_reporter(quiet=fmt == "json"), dict(os.environ), signer)
 
 
-def settle(site: Site) -> None:
-    """Become the build user, as whom the prefix is written, and clear what that user's killed runs left. Raises EnvmgrError, see `drop_to`."""
+def become_build_user(site: Site) -> None:
+    """Become the build user, who writes the prefix, and clear what killed runs of that user left.
+
+    Raises EnvmgrError, see `drop_to`.
+    """
     from envmgr.system.users import drop_to
 
     os.umask(site.policies.mask)
@@ -104,7 +112,7 @@ def settle(site: Site) -> None:
 
 
 def _clear_dead(prefix: Path) -> None:
-    """What runs that were killed left beside their work, of this user; what they left of it, the verb clears itself."""
+    """Clear what killed runs of this user left beside their work; the verb clears what they left of it."""
     from envmgr.store.jobtable import remove_dead_holds
     from envmgr.store.prefix import Prefix
     from envmgr.system.scratch import clear_dead_scratch
@@ -121,7 +129,10 @@ def _old_keys() -> Mapping[str, tuple[str, str]]:
 
 
 def open_job() -> tuple[Runner, Reporter]:
-    """For work on a node that needs no site file: plain lines on stderr, which is the job's log, and an end by signals."""
+    """Return the runner and the reporter for work on a node that needs no site file.
+
+    The reporter writes plain lines to stderr, which is the job's log; signals end the work.
+    """
     from envmgr.cli.progress import PlainReporter
     from envmgr.system.run import Runner
 
@@ -149,7 +160,7 @@ def _stop_by(number: int, cancel: Callable[[], None]) -> None:
     signal.signal(number, stop)
 
 
-def _finish(work: Callable[[], Answer], fmt: str, report: Path | None) -> NoReturn:
+def _finish(work: Callable[[], VerbAnswer], fmt: str, report: Path | None) -> NoReturn:
     """Do the work, show its answer on stdout or in the file `report`, exit with its code.
 
     Raises:
@@ -177,8 +188,8 @@ def _finish(work: Callable[[], Answer], fmt: str, report: Path | None) -> NoRetu
     raise typer.Exit(code)
 
 
-def _answer(work: Callable[[], Answer]) -> Answer | EnvmgrError:
-    """The result, or the error. Anything unexpected is a bug of ours: exit code 4, and what to report."""
+def _answer(work: Callable[[], VerbAnswer]) -> VerbAnswer | EnvmgrError:
+    """Return the result, or the error. Anything unexpected is a bug of ours: exit code 4, and what to report."""
     try:
         return work()
     except KeyboardInterrupt:
@@ -188,8 +199,8 @@ def _answer(work: Callable[[], Answer]) -> Answer | EnvmgrError:
     except Exception as error:  # noqa: BLE001 - the one exit point for bugs
         from envmgr.system.files import disk_error
 
-        if isinstance(error, OSError) and (told := disk_error(error, str(error.filename or "a file"))):
-            return told
+        if isinstance(error, OSError) and (explained := disk_error(error, str(error.filename or "a file"))):
+            return explained
         import traceback
 
         from envmgr.wording import for_terminal
@@ -199,10 +210,10 @@ def _answer(work: Callable[[], Answer]) -> Answer | EnvmgrError:
         return Bug(f"envmgr {__version__} did not expect this", hint="report it with the lines on stderr above")
 
 
-def _show(answer: Answer | EnvmgrError, fmt: str, report: Path | None) -> None:
+def _show(answer: VerbAnswer | EnvmgrError, fmt: str, report: Path | None) -> None:
     from envmgr.cli.render import print_error, print_json, to_data
 
-    if isinstance(answer, EnvmgrError) and answer.reference == "output-failed":  # it cannot be told there
+    if isinstance(answer, EnvmgrError) and answer.reference == "output-failed":  # it cannot be written there
         print_error(answer, "table")
     elif report is not None or fmt not in {"table", "json"}:
         from envmgr.cli.report_file import write_report
@@ -222,7 +233,7 @@ def _silence_stdout() -> None:
 
 
 def _working_folder() -> Path:
-    """Where a site is looked for; `/` when the working folder was removed under us."""
+    """Return the folder where the search for a site begins; `/` when the working folder was removed."""
     try:
         return Path.cwd()
     except OSError:

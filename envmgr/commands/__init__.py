@@ -1,6 +1,7 @@
-"""Verbs: explicit arguments in, a frozen result out. A module is a verb, or a few about one thing; this one is what all are given.
+"""Verbs: explicit arguments in, a frozen result out. A module is one verb, or a few about one thing; this one is what
+all verbs get.
 
-`wanted` and `gate` are steps that verbs share.
+`resolved`, `lock_faults`, `keep_going`, `gate`, `build_run` and `in_use` are steps of verbs.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from envmgr.catalog.entries import Catalog, open_catalog
 from envmgr.catalog.names import nearest
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.publish.flips import flips
 from envmgr.publish.record import GenerationRecord, current_number, new_beginning, read_current, way_back
 from envmgr.report import LoggedReporter, Reporter
 from envmgr.store.prefix import Prefix
@@ -27,12 +27,14 @@ from envmgr.system.run import Runner
 from envmgr.wording import did_you_mean
 
 if TYPE_CHECKING:
+    from envmgr.modules.lmod import Lmod
+    from envmgr.probe.model import Way
     from envmgr.publish.signature import Signer
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a verb works with; made once, by the command line or a test."""
+    """The things that a verb works with; made once, by the command line or a test."""
 
     site: Site
     runner: Runner
@@ -42,19 +44,31 @@ class Context:
 
     @property
     def signer(self) -> Signer | None:
-        """Who signs flips: root, where root started this process for the build user; None where the site signs none."""
+        """Return the signer of flips; None where the site signs none. It is root where root started this process for
+        the build user.
+        """
         if self.site.signing is None or self.root_signer is not None:
             return self.root_signer
         from envmgr.publish.signature import KeySigner
 
         return KeySigner(self.site.signing, self.runner)
 
+    def way(self, asked: Way | None = None) -> Way:
+        """Return how nodes are reached: as `asked`, else as the site says, by ssh where it says both."""
+        return asked or ("slurm" if self.site.transport.via == "slurm" else "ssh")
+
     @property
     def prefix(self) -> Prefix:
         return Prefix(self.site.prefix)
 
+    def find_lmod(self) -> Lmod:
+        """Return the site's Lmod. Raises EnvmgrError, see `envmgr.modules.lmod.find_lmod`."""
+        from envmgr.modules.lmod import find_lmod
+
+        return find_lmod(self.site.lmod.dir, self.environ, runner=self.runner)
+
     def allowing(self, *, network: bool) -> Context:
-        """With `network`, as if the site's policies let builds have one where they cannot be kept off it."""
+        """Return a context whose site lets builds use a network where envmgr cannot block it, if `network`."""
         if not network:
             return self
         policies = self.site.policies.model_copy(update={"allow_network": True})
@@ -67,7 +81,9 @@ class Context:
 
 @contextmanager
 def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
-    """The same context with everything also written to a log under `<prefix>/var/log`; an error that leaves names it."""
+    """Yield the same context, which also writes to a log under `<prefix>/var/log`; an error that leaves names the
+    log.
+    """
     path = ctx.prefix.logs / f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{verb}-{os.getpid()}.log"
     reporter = LoggedReporter(ctx.reporter, path)
     try:
@@ -76,12 +92,12 @@ def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
         _name_log(error, error, reporter)
         raise
     except OSError as error:
-        told = disk_error(error, str(error.filename or "a file"))
-        if told is None:
+        explained = disk_error(error, str(error.filename or "a file"))
+        if explained is None:
             reporter.log("".join(traceback.format_exception(error)))
             raise
-        _name_log(told, error, reporter)
-        raise told from error
+        _name_log(explained, error, reporter)
+        raise explained from error
     except KeyboardInterrupt:
         reporter.log("stopped by a signal")
         raise Interrupted(log=str(path) if path.exists() else "") from None
@@ -92,24 +108,30 @@ def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
         reporter.close()
 
 
-def _name_log(told: EnvmgrError, error: Exception, reporter: LoggedReporter) -> None:
-    reporter.log(told.render())
+def _name_log(explained: EnvmgrError, error: Exception, reporter: LoggedReporter) -> None:
+    reporter.log(explained.render())
     reporter.log("".join(traceback.format_exception(error)))
     with suppress(OSError):
-        if not told.log and reporter.path.exists() and reporter.path.stat().st_size:
-            told.log = str(reporter.path)
+        if not explained.log and reporter.path.exists() and reporter.path.stat().st_size:
+            explained.log = str(reporter.path)
 
 
 def require_current_if_ever(ctx: Context) -> None:
-    """Raises EnvmgrError `current-damaged` where `current` is damaged, or there is none though something was current once: it was lost."""
-    if current_number(ctx.prefix) is None and flips(ctx.prefix):
+    """Raise EnvmgrError `current-damaged` where `current` is damaged, or lost: there is none although something was
+    current once.
+    """
+    if current_number(ctx.prefix) is not None:
+        return
+    from envmgr.publish.flips import flips
+
+    if flips(ctx.prefix):
         raise EnvmgrError(
             "current-damaged", f"there is no {ctx.prefix.current}, though there was one", hint=way_back(ctx.prefix)
         )
 
 
 def published_record(ctx: Context) -> GenerationRecord:
-    """The current generation; EnvmgrError `nothing-published` before the first publish."""
+    """Return the current generation. Raises EnvmgrError `nothing-published` before the first publish."""
     current = read_current(ctx.prefix)
     require_current_if_ever(ctx)
     if current is None:
@@ -123,7 +145,7 @@ def published_record(ctx: Context) -> GenerationRecord:
 
 
 def require_published(names: Sequence[str], current: GenerationRecord) -> None:
-    """Raises InputError `not-published`, with the nearest names, for the first that is not in the generation."""
+    """Raise InputError `not-published`, with the nearest names, for the first name that is not in the generation."""
     for name in names:
         if name not in current.entries:
             close = nearest(name, current.entries)
@@ -136,7 +158,9 @@ def require_published(names: Sequence[str], current: GenerationRecord) -> None:
 
 
 def choose_published(ctx: Context, names: Sequence[str]) -> tuple[GenerationRecord, list[str]]:
-    """The current generation and the named entries of it, all where none is named. Raises as the two above."""
+    """Return the current generation and the named entries of it, or all entries without names. Raises as the two
+    above.
+    """
     current = published_record(ctx)
     require_published(names, current)
     return current, list(names) or sorted(current.entries)

@@ -1,4 +1,4 @@
-"""`envmgr adopt`: a site.yaml to begin with, and the modules that are there, from what nodes tell. Nothing is changed on them."""
+"""`envmgr adopt`: propose a site.yaml for nodes, and list the modules they have. It changes nothing on them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ from envmgr.catalog.site_file import SiteFile
 from envmgr.commands import Context
 from envmgr.commands.audit import with_user
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.modules.lmod import find_lmod
 from envmgr.nodes import fold, slurm_here
-from envmgr.nodes.sets import ask_slurm
+from envmgr.nodes.access import ask_slurm
 from envmgr.report import Result
 from envmgr.system.files import atomic_write
 from envmgr.system.yamlfile import dump_yaml
@@ -36,7 +35,7 @@ _PLAIN = re.compile(r"[^a-z0-9]")
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module that nodes have. `entry` is of the catalog, empty where that has no software of this name."""
+    """A module on nodes. `entry` is the catalog's entry of the same software, empty where there is none."""
 
     name: str
     version: str
@@ -49,7 +48,9 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class AdoptResult(Result):
-    """`text` is the proposed site file, `output` where it was written, None for nowhere. `silent` nodes (folded) did not answer."""
+    """`text` is the proposed site file, `output` the file with it, None for none. The nodes in `silent` (folded) did
+    not answer.
+    """
 
     schema: ClassVar[str] = "envmgr.adopt/1"
     nodes: str
@@ -64,7 +65,7 @@ class AdoptResult(Result):
         return 0 if self.nodes else 3
 
 
-def adopt(
+def adopt_cluster(
     ctx: Context, *, nodes: str | None, via: Via | None, user: str | None, name: str, output: Path | None
 ) -> AdoptResult:
     """Look at `nodes`, and write the site file to `output`, which must not be there.
@@ -74,7 +75,7 @@ def adopt(
     if output is not None and output.exists():
         raise InputError("site-exists", f"{output} exists", hint="it is never overwritten: choose another file")
     try:
-        lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+        lmod = ctx.find_lmod()
     except EnvmgrError:
         lmod = None
     checks: dict[str, Check] = {each: get_check(each) for each in _CHECKS}
@@ -84,7 +85,7 @@ def adopt(
     evidence = gather(request, checks, site, lmod, ctx.runner, ctx.reporter).evidence
     found = tuple(_modules(evidence, _entries(ctx)))
     answered = evidence.fleet.nodes
-    text = site_text(propose(ctx, evidence, name), f"what {fold(answered)} told") if answered else ""
+    text = site_text(propose(ctx, evidence, name), f"the answers of {fold(answered)}") if answered else ""
     if output is not None and answered:
         atomic_write(output, text)
     return AdoptResult(
@@ -151,11 +152,11 @@ def propose(ctx: Context, evidence: Evidence, name: str) -> dict[str, Any]:
     return fields
 
 
-def site_text(fields: Mapping[str, Any], told: str) -> str:
+def site_text(fields: Mapping[str, Any], source: str) -> str:
     date = time.strftime("%Y-%m-%d", time.gmtime())
     head = [
-        f"# By `envmgr adopt` on {date}, from {told}. `envmgr site check` explains each field.",
-        "# Nothing is in the prefix before the first `envmgr build`: it is to be a shared folder, the same path on every node.",
+        f"# By `envmgr adopt` on {date}, from {source}. `envmgr site check` explains each field.",
+        "# Nothing is in the prefix before the first `envmgr build`. It must be shared, at one path on all nodes.",
     ]
     return "\n".join(head) + "\n" + dump_yaml(dict(fields), width=120)
 
@@ -196,4 +197,4 @@ def _kind(facts: NodeFacts) -> tuple[str, ...]:
     return facts.cpu_level, ",".join(sorted(gpu.name for gpu in facts.gpus))
 
 
-__all__ = ["AdoptResult", "Module", "adopt"]
+__all__ = ["AdoptResult", "Module", "adopt_cluster"]

@@ -1,4 +1,4 @@
-"""`envmgr build`: what there is to do, by recipes, locks, store and `current`. `make.py` does it.
+"""`envmgr build`: find what there is to do, by recipes, locks, store and `current`. build_run.py does it.
 
 A run with nothing to do imports nothing that makes an install, tests it or asks a node.
 """
@@ -6,19 +6,19 @@ A run with nothing to do imports nothing that makes an install, tests it or asks
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.builds import BuildJob
 from envmgr.commands import Context
-from envmgr.commands.losses import Losses
-from envmgr.commands.wanted import Wanted, load_all, load_wanted, plan_for
+from envmgr.commands.keep_going import Losses
+from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_all, resolve_named
 from envmgr.errors import InputError, Written
 from envmgr.publish.plan import BuildPlan, PlanStep
 from envmgr.report import Result
 from envmgr.smoke import SmokeOutcome
 
-if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
+if TYPE_CHECKING:  # a build that is no Slurm job does not need it
     from envmgr.nodes import JobOptions
 
 
@@ -26,8 +26,9 @@ if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
 class BuildResult(Result):
     """`generation` is None when nothing was published; `built` are the entries whose install was made in this run.
 
-    `gate` is what the last audit's facts say against the entries, where it did not stop the build; `jobs` are the Slurm jobs
-    that made installs, or that a dry run would submit; `left_out` are entries whose licence the site has not acknowledged.
+    `gate` is what the last audit says against the entries, where that did not stop the build. `jobs` are the Slurm jobs
+    that made installs, or that a dry run would submit. `left_out` are entries whose licence the site has not
+    acknowledged.
     """
 
     schema: ClassVar[str] = "envmgr.build/1"
@@ -59,13 +60,14 @@ def build_entries(
 ) -> BuildResult:
     """Build and publish the named entries and what they depend on.
 
-    `jobs` is how many installs are made side by side. One failure keeps `current` as it is; other installs are finished
-    and kept, and reused by the next run. With `keep_going`, entries that neither failed nor stand on one that did are published;
-    then the error is raised. `gate` asks the last audit if the nodes can run them; None is as the site says. With `slurm`
-    every install is a Slurm job, and `jobs` does not matter.
+    `jobs` is how many installs are made at once. One failure keeps `current` as it is; other installs are finished and
+    kept, and the next run uses them. With `keep_going`, entries that neither failed nor depend on one that did are
+    published; then the error is raised. `gate` asks the last audit whether the nodes can run them; None is as the site
+    says. With `slurm` every install is a Slurm job, and `jobs` does not matter.
 
     Raises:
-        InputError: unknown entries; EnvmgrError: whatever goes wrong, with the log's path.
+        InputError: unknown entries.
+        EnvmgrError: every other failure, with the log's path.
     """
     if slurm is not None:
         slurm.check()
@@ -81,36 +83,27 @@ def build_entries(
         losses.raise_first(Written())
     if idle and not dry_run:
         return result
-    from envmgr.commands.make import make_wanted, planned_jobs
+    from envmgr.commands.build_run import planned_jobs, run_build
 
     if dry_run:
         return replace(result, jobs=() if slurm is None else planned_jobs(ctx, wanted, slurm))
     reason = "build --all" if everything else f"build {' '.join(names)}"
-    made = make_wanted(ctx, wanted, plan, losses, reason=reason, publish=publish, jobs=jobs, slurm=slurm)
-    return replace(
-        result,
-        built=made.built,
-        trees=made.trees,
-        log=made.log,
-        jobs=made.jobs,
-        tests=made.tests,
-        generation=made.generation,
-        parent=made.parent,
-    )
+    run = run_build(ctx, wanted, plan, losses, reason=reason, publish=publish, jobs=jobs, slurm=slurm)
+    return replace(result, **{each.name: getattr(run, each.name) for each in fields(run)})
 
 
 def _load(
     ctx: Context, names: Sequence[str], losses: Losses, *, everything: bool
-) -> tuple[list[Wanted], tuple[str, ...]]:
-    wanted, left_out = load_all(ctx, losses) if everything else (load_wanted(ctx, names, losses), ())
+) -> tuple[list[ResolvedEntry], tuple[str, ...]]:
+    wanted, left_out = resolve_all(ctx, losses) if everything else (resolve_named(ctx, names, losses), ())
     if not wanted:
         losses.raise_first(Written())
         raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
     return wanted, left_out
 
 
-def _pass_gate(ctx: Context, wanted: Sequence[Wanted], plan: BuildPlan, asked: bool | None) -> tuple[str, ...]:
-    """See `pass_gate`, which is asked of what the build would change."""
+def _pass_gate(ctx: Context, wanted: Sequence[ResolvedEntry], plan: BuildPlan, asked: bool | None) -> tuple[str, ...]:
+    """Return what `pass_gate` says of the entries that the build would change."""
     fresh = {s.candidate.entry for s in (*plan.to_build, *plan.to_publish)}
     if not fresh:
         return ()

@@ -17,15 +17,15 @@ from envmgr.catalog.names import parse_entry, variable_name
 from envmgr.catalog.recipe import Recipe, Requires, shared_files
 from envmgr.catalog.target import CPU_ORDER, Target, read_target
 from envmgr.commands import Context
-from envmgr.commands.judging import faults_of, judge_all, why_failed
+from envmgr.commands.lock_faults import entry_faults, judge_all, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.finding import Finding
+from envmgr.finding import Finding, Severity
 from envmgr.modules.families import Clash, Member, find_clashes
 from envmgr.publish.compose import judge_recipe
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
-from envmgr.system.reading import ANYWHERE, LOCK, SOFTWARE, copy_files, read_bytes
 from envmgr.system.scratch import clear_dead_scratch, copy_folder
+from envmgr.system.untrusted_files import ANYWHERE, LOCK, SOFTWARE, copy_files, read_bytes
 from envmgr.wording import MOST_LINES, one_line, shortened
 
 _LONGEST = 1500  # characters of one finding
@@ -42,7 +42,9 @@ class CopyResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """What a recipe accepts of its lock or its module, for whoever reviews it: `change` is what is done, `reason` the recipe's."""
+    """A thing of a lock or a module that a recipe accepts, for its reviewers: `change` is what is done, `reason` the
+    recipe's.
+    """
 
     entry: str
     rule: str
@@ -65,7 +67,7 @@ class CheckResult(Result):
 
 
 def copy_entry(ctx: Context, name: str, *, dry_run: bool = False) -> CopyResult:
-    """A shipped recipe, with its lock, into the site's first own catalog. Never overwrites an entry."""
+    """Copy a shipped recipe, with its lock, into the site's first own catalog. It never overwrites an entry."""
     catalog = ctx.catalog
     found = catalog.find(catalog.parse(name))
     root = catalog.own_root()
@@ -94,7 +96,7 @@ def copy_entry(ctx: Context, name: str, *, dry_run: bool = False) -> CopyResult:
 
 
 def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
-    """All recipes and all locks, each fault with its place."""
+    """Check all recipes and locks, or the named ones; each fault has its place."""
     catalog = ctx.catalog
     found = [catalog.find(catalog.parse(n)) for n in names] if names else catalog.entries()
     findings = [] if names else [Finding("names", "error", "catalog", text) for text in catalog.name_faults()]
@@ -107,17 +109,15 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
             findings += _check_entry(ctx, look, entry, recipes, locks, accepted)
         except Interrupted:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever libraries say of what others wrote: it ends no check of the others
+        except Exception as error:  # noqa: BLE001 - a library that fails over one entry ends no check of the others
             text = f"{entry.recipe_path}: cannot be checked: {why_failed(error)}"
             hint = "report it, with the recipe and its lock"
             findings.append(Finding("recipe", "error", str(entry.entry), text, hint=hint))
     findings += _check_depending(look, found, recipes)
     findings += _check_together(recipes)
     findings += _check_families(ctx, look, found, recipes, locks)
-    told = (
-        replace(each, found=one_line(each.found, _LONGEST), hint=one_line(each.hint, _LONGEST)) for each in findings
-    )
-    return CheckResult(len(found), tuple(told), tuple(accepted))
+    cut = (replace(each, found=one_line(each.found, _LONGEST), hint=one_line(each.hint, _LONGEST)) for each in findings)
+    return CheckResult(len(found), tuple(cut), tuple(accepted))
 
 
 def _check_entry(
@@ -129,74 +129,60 @@ def _check_entry(
     accepted: list[Accepted],
 ) -> list[Finding]:
     """`recipes`, `locks` and `accepted` get what could be read."""
-    where = str(found.recipe_path)
     try:
         recipe = found.recipe()
         found.software()
         backend = get_backend(recipe.backend)
     except EnvmgrError as error:
-        has_place = error.message.startswith(f"{where}:")  # else the faults are its context, each with its line
+        has_place = error.message.startswith(
+            f"{found.recipe_path}:"
+        )  # else the faults are its context, each with its line
         lines = (error.message,) if has_place else error.context or (error.message,)
-        return [
-            Finding("recipe", "error", str(found.entry), one_line(line), hint=error.hint) for line in shortened(lines)
-        ]
+        name = str(found.entry)
+        return [Finding("recipe", "error", name, one_line(line), hint=error.hint) for line in shortened(lines)]
     recipes[str(found.entry)] = recipe
+    if faults := backend.faults(recipe, ctx.site):
+        return [_finding("recipe", "error", found, one_line(fault)) for fault in shortened(faults)]
+    hint = "name it in site.yaml, or look at what it has"
     findings = [
-        Finding("recipe", "error", str(found.entry), one_line(f"{where}: {fault}"))
-        for fault in shortened(backend.faults(recipe, ctx.site))
-    ]
-    if findings:
-        return findings
-    findings += [
-        Finding(
-            "recipe",
-            "warning",
-            str(found.entry),
-            one_line(f"{where}: {remark}"),
-            hint="name it in site.yaml, or look at what it has",
-        )
+        _finding("recipe", "warning", found, one_line(remark), hint)
         for remark in shortened(backend.remarks(recipe, ctx.site))
     ]
     findings += _missing(look, found, recipe)
     findings += _check_module(found, recipe, accepted)
     if recipe.deprecated and recipe.deprecated.date < datetime.datetime.now(datetime.UTC).date():
-        text = f"{where}: deprecated.date {recipe.deprecated.date} has passed"
-        findings.append(Finding("deprecated", "warning", str(found.entry), text, hint=f"`envmgr remove {found.entry}`"))
-    findings += [
-        Finding("requires", "warning", str(found.entry), f"{where}: requires.{fault}")
-        for fault in _beyond_target(recipe.requires, read_target(ctx.site.cpu_level))
-    ]
+        text = f"deprecated.date {recipe.deprecated.date} has passed"
+        findings.append(_finding("deprecated", "warning", found, text, f"`envmgr remove {found.entry}`"))
+    beyond = _beyond_target(recipe.requires, read_target(ctx.site.cpu_level))
+    findings += [_finding("requires", "warning", found, f"requires.{fault}") for fault in beyond]
     if not recipe.tests:
-        findings.append(
-            Finding("tests", "warning", str(found.entry), f"{where}: no smoke test: only loading is checked")
-        )
+        findings.append(_finding("tests", "warning", found, "no smoke test: only loading is checked"))
     try:
         lock = locks[str(found.entry)] = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
         judged = judge_all(found.entry, recipe, lock.facts(), lock.below)
         findings += [
-            Finding("lock", "error", str(found.entry), f"{where}: {fault.rule}: {fault.text}", hint=fault.mend)
-            for fault in faults_of(found.entry, judged)
+            _finding("lock", "error", found, f"{fault.rule}: {fault.text}", fault.mend)
+            for fault in entry_faults(found.entry, judged)
         ]
+        own = judged[-1][1]
         findings += [
-            Finding(
-                "lock",
-                "warning",
-                str(found.entry),
-                f"{where}: accept.{rule}: its lock has no such fault",
-                hint="take it out",
-            )
-            for rule in judged[-1][1].unused
+            _finding("lock", "warning", found, f"accept.{rule}: its lock has no such fault", "take it out")
+            for rule in own.unused
         ]
-        accepted += [_accepted(found, fault.rule, fault.text, why) for fault, why in judged[-1][1].accepted]
+        accepted += [_accepted(found, fault.rule, fault.text, why) for fault, why in own.accepted]
     except EnvmgrError as error:
-        severity = "warning" if error.reference == "lock-missing" else "error"
-        findings.append(Finding("lock", severity, str(found.entry), error.message, hint=error.hint))  # type: ignore[arg-type]
+        severity: Severity = "warning" if error.reference == "lock-missing" else "error"
+        findings.append(Finding("lock", severity, str(found.entry), error.message, hint=error.hint))
     return findings
 
 
+def _finding(check: str, severity: Severity, found: CatalogEntry, text: str, hint: str = "") -> Finding:
+    """Return a finding about the recipe of `found`."""
+    return Finding(check, severity, str(found.entry), f"{found.recipe_path}: {text}", hint=hint)
+
+
 def _check_module(found: CatalogEntry, recipe: Recipe, accepted: list[Accepted]) -> list[Finding]:
-    """What its module would do that must be accepted; `accepted` gets what is."""
-    name, where = str(found.entry), found.recipe_path
+    """Return findings on what the module would do that must be accepted; `accepted` gets what is accepted."""
     judged = judge_recipe(found.entry, recipe)
     accepted += [_accepted(found, fault.rule, fault.text, why) for fault, why in judged.accepted]
     taken = {*judged.unused, *RULES, *(key_for(recipe.accept, fault.rule) for fault, _ in judged.accepted)}
@@ -205,13 +191,12 @@ def _check_module(found: CatalogEntry, recipe: Recipe, accepted: list[Accepted])
         for key, why in recipe.accept.items()
         if key not in taken
     ]
-    told = [
-        Finding("environment", "error", name, f"{where}: {fault.rule}: {fault.text}", hint=fault.mend)
-        for fault in judged.faults
-    ]
-    return told + [
-        Finding("environment", "warning", name, f"{where}: accept.{key}: it needs no word", hint="take it out")
-        for key in judged.unused
+    return [
+        *(_finding("environment", "error", found, f"{f.rule}: {f.text}", f.mend) for f in judged.faults),
+        *(
+            _finding("environment", "warning", found, f"accept.{key}: it needs no word", "take it out")
+            for key in judged.unused
+        ),
     ]
 
 
@@ -227,7 +212,7 @@ class _Look:
     missed: int = 0
 
     def find(self, name: str) -> CatalogEntry:
-        """Raises InputError."""
+        """Find an entry by name. Raises InputError."""
         entry = parse_entry(name)
         if found := self.catalog.look(entry):
             return found
@@ -238,7 +223,7 @@ class _Look:
 
 
 def _missing(look: _Look, found: CatalogEntry, recipe: Recipe) -> list[Finding]:
-    """What it depends on that is nowhere; of very many, the first."""
+    """Return a finding for each dependency that no catalog has; of very many, the first."""
     findings: list[Finding] = []
     for dependency in recipe.depends:
         try:
@@ -254,14 +239,16 @@ def _missing(look: _Look, found: CatalogEntry, recipe: Recipe) -> list[Finding]:
 
 
 def _check_depending(look: _Look, found: Sequence[CatalogEntry], recipes: Mapping[str, Recipe]) -> list[Finding]:
-    """Circles, and entries that depend on very many; what they depend on is read where it is not among `found`."""
+    """Return findings on circles, and on entries that depend on very many; dependencies outside `found` are read
+    too.
+    """
     depends: dict[str, tuple[str, ...]] = {}
     waiting = [*recipes]
     while waiting:
         name = waiting.pop()
         if name not in depends:
             depends[name] = ()
-            with suppress(Exception):  # told where it is checked
+            with suppress(Exception):  # reported where it is checked
                 depends[name] = (recipes.get(name) or look.find(name).recipe()).depends
             waiting += depends[name]
     places = {str(each.entry): each.recipe_path for each in found}
@@ -281,7 +268,7 @@ def _check_depending(look: _Look, found: Sequence[CatalogEntry], recipes: Mappin
 
 
 def _beyond_target(requires: Requires, target: Target) -> list[str]:
-    """What the site's own target does not give, so that no node of it can be counted on."""
+    """Return the requirements that the site's own target does not meet, so that no node of it can be counted on."""
     faults = []
     if requires.cpu_level and CPU_ORDER.get(requires.cpu_level, 0) > CPU_ORDER.get(target.cpu_level, 0):
         faults.append(f"cpu_level: {requires.cpu_level}, the site is built for {target.cpu_level}")
@@ -292,7 +279,7 @@ def _beyond_target(requires: Requires, target: Target) -> list[str]:
 
 
 def _check_together(recipes: dict[str, Recipe]) -> list[Finding]:
-    """What only shows between entries: two defaults of a name, two names with one variable."""
+    """Return findings that only show between entries: two defaults of a name, two names with one variable."""
     findings = []
     defaults: dict[str, list[str]] = defaultdict(list)
     stems: dict[str, set[str]] = defaultdict(set)
@@ -317,7 +304,7 @@ def _check_families(
     recipes: Mapping[str, Recipe],
     locks: Mapping[str, LoadedLock],
 ) -> list[Finding]:
-    """Of the entries `found`, those that load two members of one family, or two versions of one name."""
+    """Return findings on entries that load two members of one family, or two versions of one name."""
     members: dict[str, Member] = {}
     waiting, seen = [str(each.entry) for each in found], set[str]()
     while waiting:
@@ -325,7 +312,7 @@ def _check_families(
         if name in seen:
             continue
         seen.add(name)
-        with suppress(Exception):  # what is wrong with a recipe or a lock is told where that is checked
+        with suppress(Exception):  # what is wrong with a recipe or a lock is reported where that is checked
             each = look.find(name)
             recipe = recipes.get(name) or each.recipe()
             members[name] = Member(recipe.families, False, recipe.depends)
@@ -336,29 +323,32 @@ def _check_families(
     for name in too_many_below({name: member.depends for name, member in members.items()}):
         del members[name]
     places = {str(each.entry): str(each.recipe_path) for each in found}
-    return [_told(clash, places[clash.entry]) for clash in find_clashes(members) if clash.entry in places]
+    return [_clash_finding(clash, places[clash.entry]) for clash in find_clashes(members) if clash.entry in places]
 
 
 def _brings_python(ctx: Context, lock: LoadedLock) -> bool:
-    """Where the lock does not tell, as the install that is there; before it is built, that cannot be known."""
+    """Return whether an entry has its own Python. Where its lock does not say, its install does; before the build that
+    is not known.
+    """
     if lock.python is not None:
         return lock.python
     install = lock.items(ctx.site, read_target(ctx.site.cpu_level))[-1].install
     return install.exists() and install.has_python()
 
 
-def _told(clash: Clash, where: str) -> Finding:
+def _clash_finding(clash: Clash, where: str) -> Finding:
     others = [each for each in clash.members if each != clash.entry]
     named, verb = " and ".join(others), "is" if len(others) == 1 else "are"
     if not clash.certain:
-        text = f"depends: {named} would each be of family {clash.family} by default, and {verb} not, so that both can be loaded"
+        family = f"would each be of family {clash.family} by default, and {verb} not, so that both can be loaded"
+        text = f"depends: {named} {family}"
         return Finding("families", "warning", clash.entry, f"{where}: {text}", hint="depend on one of them, if it does")
     if not clash.family:
         text = f"depends: {' and '.join(clash.members)} have one name, and Lmod keeps one version of a name loaded"
         hint = "depend on one of them, or give one another name"
     elif len(others) < len(clash.members):
         text = f"families: {clash.family}: {named}, which it depends on, {verb} of it too, and Lmod cannot load both"
-        hint = f"take {clash.family} out of it: its module leaves it out, and loading it replaces members of the family all the same"
+        hint = f"take {clash.family} out of it: its module leaves it out, and loading it still replaces members of it"
     else:
         text = f"depends: {named} are both of family {clash.family}, and Lmod keeps one module of a family loaded"
         hint = "depend on one of them, or let one of them say `families: []`"

@@ -1,4 +1,4 @@
-"""`envmgr fetch`: what entries are made from, into the prefix's cache; nothing is installed."""
+"""`envmgr fetch`: bring what entries are made from into the prefix's cache; nothing is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import ClassVar
 from envmgr.builds.install import can_write
 from envmgr.builds.leftovers import clean_leftovers
 from envmgr.commands import Context, logged
-from envmgr.commands.wanted import Wanted, load_all, load_wanted
+from envmgr.commands.resolved import ResolvedEntry, resolve_all, resolve_named
 from envmgr.downloads import Fetched, FetchedFile, Given, read_given
 from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones
 from envmgr.report import Result
@@ -20,7 +20,8 @@ _SHOWN = 10  # missing files that an error lists
 
 @dataclass(frozen=True, slots=True)
 class EntryFiles:
-    """Files of one entry's lock: how many there are, were there before, were fetched; `bytes` is what was fetched.
+    """The files of one entry's lock: how many there are, how many were there before and were fetched; `bytes` is what
+    was fetched.
 
     `missing` is empty unless it was a dry run.
     """
@@ -52,14 +53,15 @@ def fetch_entries(
 ) -> FetchResult:
     """Bring the sources and packages of the named entries, and of what they depend on, into the cache, checked.
 
-    `files` are files, or folders of files, that the administrator got by other ways; each must be one that an entry needs.
-    `carry`: also what this machine needs not, and another that builds from the cache may.
-    What cannot be had does not keep the rest from being fetched.
+    `files` are files, or folders of files, that the administrator downloaded; an entry must need each of them. `carry`
+    also fetches what another machine that builds from the cache may need, and this one does not. A file that is not
+    available does not stop the others.
 
     Raises:
-        InputError: unknown entries, `source-unexpected`; EnvmgrError: what cannot be had, and where to put it.
+        InputError: unknown entries, `source-unexpected`.
+        EnvmgrError: a file that is not available, and where to put it.
     """
-    wanted = load_all(ctx)[0] if everything else load_wanted(ctx, names)
+    wanted = resolve_all(ctx)[0] if everything else resolve_named(ctx, names)
     if not wanted:
         raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
     given: dict[str, Path] = {}
@@ -76,8 +78,8 @@ def fetch_entries(
         return FetchResult(_entries(_fetch_all(inner, wanted, given, carry=carry)), dry_run, str(log))
 
 
-def _fetch(ctx: Context, item: Wanted, given: Given, *, carry: bool, dry_run: bool = False) -> Fetched:
-    """Of the entry and of those that it stands on. All are tried; then the first error is raised."""
+def _fetch(ctx: Context, item: ResolvedEntry, given: Given, *, carry: bool, dry_run: bool = False) -> Fetched:
+    """Fetch the files of the entry and of those below it. All are tried; then the first error is raised."""
     files: dict[str, FetchedFile] = {}
     failed: list[EnvmgrError] = []
     locks = [part.made_by.lock for part in item.parts]
@@ -95,8 +97,8 @@ def _fetch(ctx: Context, item: Wanted, given: Given, *, carry: bool, dry_run: bo
     return Fetched(tuple(files.values()))
 
 
-def _fetch_all(ctx: Context, wanted: Sequence[Wanted], given: Given, *, carry: bool) -> dict[str, Fetched]:
-    """All are tried; then one error tells of all that failed."""
+def _fetch_all(ctx: Context, wanted: Sequence[ResolvedEntry], given: Given, *, carry: bool) -> dict[str, Fetched]:
+    """Fetch the files of all entries. All are tried; then one error reports all that failed."""
     done: dict[str, Fetched] = {}
     failed: dict[str, EnvmgrError] = {}
     for item in wanted:
@@ -126,7 +128,7 @@ def _one_error(failed: Mapping[str, EnvmgrError], done: tuple[str, ...]) -> Envm
 
 
 def _hints(by_entry: Mapping[str, str]) -> list[str]:
-    """Each hint once: of those that say the same of several entries, one that names all of them."""
+    """Return each hint once; hints that say the same of several entries become one that names all of them."""
     alike: dict[str, list[str]] = {}
     for entry, hint in by_entry.items():
         alike.setdefault(hint.replace(entry, "\0"), []).append(entry)
@@ -134,7 +136,9 @@ def _hints(by_entry: Mapping[str, str]) -> list[str]:
 
 
 def _refuse_unexpected(by_path: Mapping[Path, Given], looked: Mapping[str, Fetched]) -> None:
-    """Raises InputError `source-unexpected` for a file that no entry needs, and for a folder without one that is needed."""
+    """Raise InputError `source-unexpected` for a file that no entry needs, and for a folder without one that is
+    needed.
+    """
     needed = {file.sha256 for fetched in looked.values() for file in fetched.files}
     missing = list(dict.fromkeys((f.name, f.sha256) for fetched in looked.values() for f in fetched.missing))
     entries = ", ".join(looked)

@@ -36,14 +36,14 @@ class Unfit:
 
 
 def choose_mode(asked: bool | None, policy: Mode) -> Mode:
-    """`--gate` without a policy refuses."""
+    """Return the mode of this build; `--gate` without a policy refuses."""
     if asked is None:
         return policy
     return "off" if not asked else "refuse" if policy == "off" else policy
 
 
 def pass_gate(ctx: Context, requirements: Mapping[str, NodeNeeds], mode: Mode) -> tuple[str, ...]:
-    """Say what speaks against building the entries; returns it, a line each.
+    """Report what speaks against building the entries; return it, one line each.
 
     Raises EnvmgrError `gate-no-facts`, `gate-unfit` and `node-facts-damaged` where the mode is to refuse.
     """
@@ -68,7 +68,7 @@ def _known_facts(ctx: Context) -> FleetFacts:
     if fleet is None or not fleet.seen:
         raise EnvmgrError(
             "gate-no-facts",
-            "no audit has told yet what the nodes can run",
+            "no audit has found out yet what the nodes can run",
             context=f"nothing in {facts_file(ctx.prefix)}",
             hint="`envmgr audit`, then build; `--no-gate` builds without asking",
         )
@@ -89,12 +89,12 @@ def _require_fit(requirements: Mapping[str, NodeNeeds], fleet: FleetFacts) -> No
                 f"audited since {since}",
                 *_old(fleet),
             ],
-            hint="require less, or mend the nodes and `envmgr audit`; `--no-gate` builds all the same",
+            hint="require less, or fix the nodes and run `envmgr audit`; `--no-gate` builds anyway",
         )
 
 
 def unfit_nodes(requirements: Mapping[str, NodeNeeds], fleet: FleetFacts) -> tuple[Unfit, ...]:
-    """By entry, group of the site and reason."""
+    """Return the nodes that cannot run the entries, by entry, group of the site and reason."""
     known = fleet.by_node()
     groups = {name: [n for n in nodes if n in known] for name, nodes in fleet.groups.items()}
     grouped = {node for nodes in groups.values() for node in nodes}
@@ -125,7 +125,7 @@ _SAID = {
 
 
 def _said(requirements: Mapping[str, NodeNeeds], fleet: FleetFacts) -> tuple[str, ...]:
-    """What does not speak against a build, and is no full support: on which nodes, of which group."""
+    """Return what is no full support, but does not speak against a build either; with the nodes."""
     known = fleet.by_node()
     lines = []
     for entry, needs in requirements.items():
@@ -141,7 +141,9 @@ def _said(requirements: Mapping[str, NodeNeeds], fleet: FleetFacts) -> tuple[str
 
 
 def common_denominator(fleet: FleetFacts) -> str:
-    """The least of everything, with the nodes that have no more: what an entry may require to run wherever it can."""
+    """Return the least of everything, with the nodes that have no more: what an entry may require to run on all
+    nodes.
+    """
     known = fleet.by_node()
     parts = []
     for name, value, order in _ASPECTS:
@@ -165,7 +167,7 @@ _ASPECTS: tuple[tuple[str, Callable[[NodeFacts], str], Callable[[str], tuple[int
 
 
 def _nowhere(requirements: Mapping[str, NodeNeeds], fleet: FleetFacts) -> tuple[str, ...]:
-    """Where no node has a GPU nothing is refused: modules load there, too. But it is said."""
+    """Return the entries that need a GPU where no node has one: modules load there too, so nothing is refused."""
     known = fleet.by_node().values()
     return tuple(
         f"{entry} needs a GPU, and no node that the last audit saw has one"
@@ -180,6 +182,5 @@ def _old(fleet: FleetFacts) -> tuple[str, ...]:
     if not old:
         return ()
     days = round((now - min(seen.time for seen in old)) / 86400)
-    return (
-        f"{fold(n for seen in old for n in seen.nodes)}: last audited up to {days} days ago; `envmgr audit` looks again",
-    )
+    nodes = fold(node for seen in old for node in seen.nodes)
+    return (f"{nodes}: last audited up to {days} days ago; `envmgr audit` looks again",)

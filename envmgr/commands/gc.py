@@ -1,4 +1,4 @@
-"""`envmgr gc`: generations and installs go that policy does not keep, and that nobody uses."""
+"""`envmgr gc`: remove generations and installs that policy does not keep, and that nobody uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from envmgr.builds.install import can_write
 from envmgr.builds.leftovers import clean_leftovers
 from envmgr.builds.slurm import requested_installs, sweep
 from envmgr.commands import Context, logged, require_current_if_ever
-from envmgr.commands.in_use import Asked, ask_in_use, names_nodes
+from envmgr.commands.in_use import UsesFound, ask_in_use, names_nodes
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.flips import flips
 from envmgr.publish.generations import publishing, remove_generations
@@ -52,10 +52,11 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class GcResult(Result):
-    """`generations` and `installs` (paths relative to the prefix) that went, or would go; `size` is bytes of files.
+    """`generations` and `installs` (paths relative to the prefix) were removed, or would be; `size` is bytes of files.
 
-    `kept` is what would have gone if it were not, or might not be, in use: 200 rows at most, and `kept_more` others. `kept_all` are
-    reasons for which nothing could go. `asked` is who was asked, empty where policy keeps all anyway.
+    `kept` is what would have been removed but is, or may be, in use: 200 rows at most, and `kept_more` others.
+    `kept_all` are reasons for which nothing could be removed. `asked` is who was asked, empty where policy keeps
+    everything anyway.
     """
 
     schema: ClassVar[str] = "envmgr.gc/1"
@@ -92,14 +93,15 @@ class _Chosen:
 def collect_garbage(
     ctx: Context, *, dry_run: bool = False, now: bool = False, settle: Callable[[], None] = lambda: None
 ) -> GcResult:
-    """Remove generations beyond policy, then installs that no kept generation names and no build under way uses; neither where a
-    process or a job uses it, or may.
+    """Remove generations beyond policy, then installs that no kept generation names and no running build uses.
 
-    Policy keeps: `current`, the newest `keep_generations`, and all that were current less than `keep_days` days ago, which `now`
-    makes 0. `settle` is called before anything is written, by root only when everybody was asked: root becomes the build user then.
+    Neither is removed while a process or a job uses it, or may. Policy keeps `current`, the newest `keep_generations`,
+    and all that were current less than `keep_days` days ago, which `now` makes 0. `settle` is called before anything is
+    written; root calls it only when everybody was asked, because root becomes the build user then.
 
     Raises:
-        InputError: `gc-keeps-no-days`; EnvmgrError: `flip-untrusted`.
+        InputError: `gc-keeps-no-days`.
+        EnvmgrError: `flip-untrusted`.
     """
     prefix, days = ctx.prefix, 0.0 if now else ctx.site.policies.keep_days
     if days == 0 and not now and names_nodes(ctx):
@@ -107,7 +109,8 @@ def collect_garbage(
             "gc-keeps-no-days",
             "policies.keep_days is 0, and the site names nodes",
             context="a shell or a job that cannot be seen on them would lose its modules",
-            hint="`keep_days` longer than the longest session; or `envmgr gc --now`, which takes what nobody was seen to use",
+            hint="`keep_days` longer than the longest session; or `envmgr gc --now`, which removes what nobody "
+            "was seen to use",
         )
     if not dry_run and (os.geteuid() != 0 or not prefix.root.is_dir()):
         settle()
@@ -116,7 +119,7 @@ def collect_garbage(
         return GcResult((), (), (), 0, dry_run, None)
     require_not_replayed(prefix, ctx.signer, _NOTHING)
     before = _choose(ctx, days, None, InUse({}))
-    asked = ask_in_use(ctx, days) if before.generations or before.installs else Asked()
+    asked = ask_in_use(ctx, days) if before.generations or before.installs else UsesFound()
     if dry_run:
         chosen = _choose(ctx, days, before, asked.found())
         return _result(chosen, asked, [], sum(_size(i) for i in chosen.installs), None)
@@ -139,7 +142,7 @@ def collect_garbage(
     return _result(chosen, asked, leftovers, size, str(log))
 
 
-def _result(chosen: _Chosen, asked: Asked, leftovers: list[str], size: int, log: str | None) -> GcResult:
+def _result(chosen: _Chosen, asked: UsesFound, leftovers: list[str], size: int, log: str | None) -> GcResult:
     unknown = asked.found().unknown
     more = len(unknown) - _REASONS
     kept = () if unknown else tuple(chosen.kept)
@@ -158,9 +161,10 @@ def _result(chosen: _Chosen, asked: Asked, leftovers: list[str], size: int, log:
 
 
 def _choose(ctx: Context, days: float, before: _Chosen | None, found: InUse, *, renew: bool = False) -> _Chosen:
-    """What goes; only what was chosen `before` others were asked. Without it: what may go, whoever uses or holds it.
+    """Return what is to be removed, among what was chosen `before` others were asked.
 
-    `renew` lists of holds, which touches their folders: to remove by an old list takes what another host holds.
+    Without `before`: all that may be removed, even if somebody uses or holds it. `renew` lists of holds, which touches
+    their folders: an old list may lack what another host holds.
     """
     prefix = ctx.prefix
     oldest = time.time() - days * 86400
@@ -195,7 +199,7 @@ def _state(ctx: Context, oldest: float) -> _State:
 
 
 def _named(prefix: Prefix, state: _State, numbers: Collection[int]) -> set[str]:
-    """Installs that these generations name."""
+    """Return the installs that these generations name."""
     used = {path for n, r in state.records.items() if n in numbers for e in r.entries.values() for path in e.paths}
     return used | {path for n in state.damaged if n in numbers for path in mentioned_installs(prefix, n)}
 
@@ -215,12 +219,12 @@ def _seconds(created: str, prefix: Prefix, number: int) -> float:
 
 
 def _written(prefix: Prefix, number: int) -> float:
-    """When the record of a generation was last written."""
+    """Return when the record of a generation was last written."""
     return _changed(prefix.generation(number) / RECORD)
 
 
 def _changed(path: Path) -> float:
-    """When it was last written; of what another run has just taken away, never."""
+    """Return when a file was last written; infinity for one that another run has just removed."""
     try:
         return path.lstat().st_mtime
     except OSError:

@@ -1,4 +1,4 @@
-"""`envmgr remove`, `history`, `rollback` and `diff`: generations after they were published."""
+"""`envmgr remove`, `history`, `rollback`, `diff` and `sign`: generations after they were published."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from typing import ClassVar
 from envmgr.builds.install import can_write
 from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.commands import Context, logged, published_record, require_published
-from envmgr.commands.publish import smoke_check
-from envmgr.errors import EnvmgrError
-from envmgr.modules.lmod import find_lmod
+from envmgr.commands.publish import publish_change
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.flips import flips, known_current, last_current
-from envmgr.publish.generations import publish, rollback
+from envmgr.publish.generations import rollback, sign
 from envmgr.publish.plan import Change, check_dependencies
 from envmgr.publish.record import complete_numbers, published_spec, read_record, read_records, read_specs
+from envmgr.publish.trust import FlipFault, look_at_current_flip
 from envmgr.report import Result
-from envmgr.system.resources import shipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,26 +90,17 @@ def remove_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False)
     if dry_run:
         return RemoveResult(tuple(names), None, current.number, True, None)
     can_write(ctx.site)
-    lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+    lmod = ctx.find_lmod()
 
     with logged(ctx, "remove") as (inner, log):
         change = Change({}, tuple(names), f"remove {' '.join(names)}")
-        check = smoke_check(inner, lmod, [])  # no entry changes, unless templates or policies did as well
-        done = publish(
-            change,
-            ctx.site,
-            lmod,
-            ctx.runner,
-            inner.reporter,
-            templates=shipped("modulefiles"),
-            check=check,
-            signer=ctx.signer,
-        )
+        # Nothing is tested, unless templates or policies changed as well.
+        done = publish_change(inner, change, lmod, [])
     return RemoveResult(tuple(names), done.number, done.parent, False, str(log))
 
 
 def read_history(ctx: Context) -> HistoryResult:
-    """Works with a damaged `current` too: it shows the numbers that a rollback can take."""
+    """Return all generations, also with a damaged `current`: it shows the numbers that a rollback can take."""
     current = known_current(ctx.prefix)
     rows = []
     records, damaged = read_records(ctx.prefix)
@@ -141,7 +131,7 @@ def read_history(ctx: Context) -> HistoryResult:
 
 
 def roll_back(ctx: Context, number: int | None, *, dry_run: bool = False) -> RollbackResult:
-    """To `number`, or to the generation that the current one was made from."""
+    """Make `number` current, or the generation that the current one was made from."""
     if number is None:
         current = published_record(ctx)
         number = current.parent
@@ -161,7 +151,9 @@ def roll_back(ctx: Context, number: int | None, *, dry_run: bool = False) -> Rol
 
 
 def diff_generations(ctx: Context, a: int | None, b: int | None) -> DiffResult:
-    """Entries, packages and versions that differ from generation `a` to `b`; by default from current's parent to current."""
+    """Return what differs from generation `a` to `b`, by default from the parent of the current one to the current
+    one.
+    """
     current = published_record(ctx)
     b = current.number if b is None else b
     a = read_record(ctx.prefix, b).parent if a is None else a
@@ -181,3 +173,38 @@ def diff_generations(ctx: Context, a: int | None, b: int | None) -> DiffResult:
             change = "changed" if old[entry].digest != new[entry].digest else "module"
         rows.append(EntryDiff(entry, change, diff_packages(before, after)))
     return DiffResult(a, b, tuple(rows))
+
+
+@dataclass(frozen=True, slots=True)
+class SignResult(Result):
+    """`sequence` is the new flip's, None in a dry run; `faults` is what was wrong with the one before."""
+
+    schema: ClassVar[str] = "envmgr.sign/1"
+    generation: int
+    sequence: int | None
+    faults: tuple[FlipFault, ...]
+    dry_run: bool
+
+
+def sign_current(ctx: Context, *, accept_gap: bool = False, dry_run: bool = False) -> SignResult:
+    """Sign the current generation again. With `accept_gap`, flips that are lost for good are no finding any more.
+
+    Raises InputError `signs-nothing`; EnvmgrError `nothing-published`, `generation-changed`, `not-signed`.
+    """
+    signing, signer = ctx.site.signing, ctx.signer
+    if signing is None or signer is None:
+        raise InputError(
+            "signs-nothing",
+            "this site does not sign what it publishes",
+            context=f"no `signing` in {ctx.site.source or 'the embedded site'}",
+            hint="docs/signing.md tells how a site begins",
+        )
+    number = published_record(ctx).number
+    faults: tuple[FlipFault, ...] = ()
+    if (found := look_at_current_flip(ctx.prefix, signing, ctx.runner)) is not None:
+        number, faults = found[0], found[1].faults
+    if dry_run:
+        return SignResult(number, None, faults, True)
+    can_write(ctx.site)
+    generation, sequence = sign(ctx.prefix, ctx.runner, ctx.reporter, signer=signer, accept_gap=accept_gap)
+    return SignResult(generation, sequence, faults, False)

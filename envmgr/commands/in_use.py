@@ -1,6 +1,7 @@
-"""What is in use: asked of this host's processes, of the site's nodes, and of Slurm's jobs. Read by `gc`, and changes nothing.
+"""The things that are in use: asks this host's processes, the site's nodes, and Slurm's jobs for `gc`. It changes
+nothing.
 
-What cannot be asked counts as in use. Only root is shown the processes of all users.
+What cannot be asked counts as in use. Only root sees the processes of all users.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.nodes import NodeSets, Reply, ask_nodes, fold, queued_jobs, slurm_here, slurm_names, states_or_reason
 from envmgr.probe.uses import Uses, read_uses, uses_script
 from envmgr.publish.keeping import InUse
-from envmgr.system.detached import run_detached
+from envmgr.system.run import run_detached
 from envmgr.system.usernames import user_name
 
 _HERE = 120.0  # seconds for the processes of this host
@@ -26,8 +27,8 @@ _SKEW = 300.0  # seconds that clocks may differ
 
 
 @dataclass(slots=True)
-class Asked:
-    """What was found, and of whom it was asked: `this host`, a node set, `Slurm`."""
+class UsesFound:
+    """The uses that were found, and where they were asked for: `this host`, a node set, `Slurm`."""
 
     named: dict[str, list[str]] = field(default_factory=dict)
     since: list[tuple[float, str]] = field(default_factory=list)
@@ -48,15 +49,17 @@ class Asked:
 
 
 def names_nodes(ctx: Context) -> bool:
-    """Whether the site says which nodes it has."""
+    """Return whether the site says which nodes it has."""
     return bool(ctx.site.groups or ctx.site.login_nodes)
 
 
-def ask_in_use(ctx: Context, keep_days: float) -> Asked:
-    """Ask everybody. A session that submits a job, or has submitted it, holds no generation that was left more than `keep_days`
-    days before that: see docs/prefix.md.
+def ask_in_use(ctx: Context, keep_days: float) -> UsesFound:
+    """Ask everybody for uses.
+
+    A session that submits a job, or has submitted it, holds no generation that was left more than `keep_days` days
+    before that: see docs/prefix.md.
     """
-    asked = Asked()
+    asked = UsesFound()
     root = os.geteuid() == 0
     slurm = shutil.which("squeue") is not None
     if not root and names_nodes(ctx):
@@ -72,7 +75,7 @@ def ask_in_use(ctx: Context, keep_days: float) -> Asked:
     return asked
 
 
-def _ask_here(ctx: Context, asked: Asked) -> None:
+def _ask_here(ctx: Context, asked: UsesFound) -> None:
     prefix = ctx.prefix.root
     with ctx.reporter.stage("processes of this host"):
         began = time.time()
@@ -98,7 +101,9 @@ def _ask_here(ctx: Context, asked: Asked) -> None:
 
 
 def _way_for_others(prefix: Path) -> Path | None:
-    """A folder on the way to the prefix that only its owner passes, besides root; None where others come through."""
+    """Return a folder on the way to the prefix that only its owner and root can pass; None where other users come
+    through.
+    """
     for folder in (prefix.resolve(), *prefix.resolve().parents):
         status = folder.stat()
         if status.st_uid == os.geteuid() and not stat.S_IMODE(status.st_mode) & 0o011:
@@ -106,7 +111,7 @@ def _way_for_others(prefix: Path) -> Path | None:
     return None
 
 
-def _ask_nodes(ctx: Context, asked: Asked) -> None:
+def _ask_nodes(ctx: Context, asked: UsesFound) -> None:
     try:
         sets = NodeSets(ctx.site, ctx.runner)
         nodes = dict.fromkeys(sets.resolve(None) if ctx.site.groups else ())
@@ -130,14 +135,14 @@ def _ask_nodes(ctx: Context, asked: Asked) -> None:
             site=ctx.site,
             runner=ctx.runner,
             on_reply=take,
-            via="slurm" if ctx.site.transport.via == "slurm" else "ssh",
+            via=ctx.way(),
         )
     for node in todo:  # in their order, whoever answered first
         _take_reply(asked, replies[node])
     asked.of.append(fold(nodes))
 
 
-def _take_reply(asked: Asked, reply: Reply) -> None:
+def _take_reply(asked: UsesFound, reply: Reply) -> None:
     if reply.status != "answered":
         asked.silent.setdefault(f"{reply.status}: {reply.reason}", []).append(reply.node)
         return
@@ -150,7 +155,7 @@ def _take_reply(asked: Asked, reply: Reply) -> None:
 
 
 def _switched_off(ctx: Context, nodes: Sequence[str]) -> frozenset[str]:
-    """Nodes that Slurm has powered down: no process runs there. Source: sinfo(1), NODE STATE CODES, `~`."""
+    """Return the nodes that Slurm has powered down: no process runs there. Source: sinfo(1), NODE STATE CODES, `~`."""
     if not slurm_here():
         return frozenset()
     states, _ = states_or_reason(ctx.runner, ctx.site.transport.deadline)
@@ -158,7 +163,7 @@ def _switched_off(ctx: Context, nodes: Sequence[str]) -> frozenset[str]:
     return frozenset(node for node, name in names.items() if states[name][0].endswith("~"))
 
 
-def _ask_slurm(ctx: Context, asked: Asked, keep_days: float, *, slurm: bool) -> None:
+def _ask_slurm(ctx: Context, asked: UsesFound, keep_days: float, *, slurm: bool) -> None:
     if not slurm:
         if ctx.site.transport.via == "slurm":
             asked.unknown.append("Slurm's jobs are not known: there is no squeue here")
@@ -176,8 +181,8 @@ def _ask_slurm(ctx: Context, asked: Asked, keep_days: float, *, slurm: bool) -> 
         if job.submitted is None:
             asked.unknown.append(f"{job}: Slurm does not tell when it was submitted")
         else:
-            told = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(job.submitted))
-            asked.since.append((job.submitted - keep_days * 86400 - _SKEW, f"{job}, submitted {told}"))
+            since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(job.submitted))
+            asked.since.append((job.submitted - keep_days * 86400 - _SKEW, f"{job}, submitted {since}"))
 
 
 def _me() -> str:

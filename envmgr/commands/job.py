@@ -8,16 +8,18 @@ from pathlib import Path
 from typing import ClassVar
 
 from envmgr.catalog.fitness import unfit
-from envmgr.catalog.launch import Program, launch_of
+from envmgr.catalog.launch import Launch, Program, launch_of
+from envmgr.catalog.names import variable_name
 from envmgr.commands import Context, published_record, require_published
-from envmgr.commands.job_script import JobShape, job_text, sbatch_options
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
+from envmgr.modules.statements import GENERATION_VARIABLE
 from envmgr.nodes import JobOptions, fold, mpi_plugins, slurm_here, slurm_names, states_or_reason
 from envmgr.publish.record import GenerationRecord, published_spec, read_specs
 from envmgr.report import Result
 from envmgr.store.node_facts import read_node_facts
 from envmgr.system.files import atomic_write
+from envmgr.system.shelltext import words
 
 _ASK = 10.0  # seconds that sinfo may take
 # Of what the site gives its own jobs, what is true of a user's, too; an account is not.
@@ -26,9 +28,10 @@ _OF_THE_SITE = ("--clusters", "--constraint", "--partition")
 
 @dataclass(frozen=True, slots=True)
 class JobResult(Result):
-    """`text` is the whole script; `output` is where it is, or would be, None for nowhere. `mpi` is empty where `mpirun` starts it.
+    """`text` is the whole script; `output` is its file, None for none. `mpi` is empty where `mpirun` starts the
+    program.
 
-    `options` are those of sbatch; `excluded` nodes (folded) cannot run the entry, as the last audit saw them.
+    `options` are those of sbatch; the nodes in `excluded` (folded) cannot run the entry, as the last audit saw them.
     """
 
     schema: ClassVar[str] = "envmgr.job/1"
@@ -56,7 +59,7 @@ def write_job(
     output: Path | None = None,
     dry_run: bool = False,
 ) -> JobResult:
-    """A job of `nodes` nodes with `gpus` GPUs on each, and `processes` processes (None: one a GPU, or one) on each.
+    """Write a job of `nodes` nodes, each with `gpus` GPUs and `processes` processes (None: one for each GPU, or one).
 
     `options.cpus` are the cores of a process. Nothing is written without `output`.
 
@@ -97,7 +100,7 @@ def write_job(
 
 
 def _require(ctx: Context, name: str, current: GenerationRecord) -> None:
-    """As `require_published`; of an entry that only has to be built, that is said."""
+    """Require a published entry, as `require_published`; an entry that only has to be built gets that hint."""
     if name not in current.entries and name in {str(found.entry) for found in ctx.catalog.entries()}:
         raise InputError(
             "not-published",
@@ -109,7 +112,7 @@ def _require(ctx: Context, name: str, current: GenerationRecord) -> None:
 
 
 def _with_depends(name: str, specs: Mapping[str, ModuleSpec]) -> dict[str, ModuleSpec]:
-    """The entry and all that is loaded with it."""
+    """Return the entry and all that is loaded with it."""
     found: dict[str, ModuleSpec] = {}
     todo = [name]
     while todo:
@@ -132,10 +135,10 @@ def _where(ctx: Context, asked: JobOptions) -> list[str]:
 
 
 def _excluded(ctx: Context, specs: Mapping[str, ModuleSpec]) -> str:
-    """Slurm's names of nodes that cannot run it, as far as an audit has seen: that is told."""
+    """Return Slurm's names of nodes that cannot run the entry, as far as an audit has seen; report them."""
     try:
         seen = read_node_facts(ctx.prefix)
-    except EnvmgrError:  # the next audit writes it anew
+    except EnvmgrError:  # the next audit writes it again
         return ""
     reasons = {
         node: why
@@ -150,3 +153,75 @@ def _excluded(ctx: Context, specs: Mapping[str, ModuleSpec]) -> str:
         return ""
     ctx.reporter.say(f"without {fold(known)}: {reasons[next(iter(known))][0]}")
     return fold(known.values())
+
+
+_TEMPLATE = Path(__file__).with_name("job.sh.j2")
+# Lines that a user puts the own program into.
+_EXAMPLES = {"torchrun": "train.py", "mpi": "./program", "python": "program.py", "program": "./program"}
+_NOTE = "Your program instead of `{example}`; or `envmgr job ENTRY … -- COMMAND`"
+
+
+@dataclass(frozen=True, slots=True)
+class JobShape:
+    """The request to Slurm: `processes` on each node, `cpus` of each process; 0 GPUs and None are left to Slurm."""
+
+    nodes: int
+    processes: int
+    gpus: int
+    cpus: int | None
+    options: tuple[str, ...]
+
+
+def sbatch_options(spec: ModuleSpec, shape: JobShape, launch: Launch) -> tuple[str, ...]:
+    """Return the options of sbatch. With torchrun one task is a node, with all its processes."""
+    tasks, each = (1, shape.processes) if launch.program == "torchrun" else (shape.processes, 1)
+    found = [f"--job-name={spec.name}", "--output=%x-%j.out", f"--nodes={shape.nodes}", f"--ntasks-per-node={tasks}"]
+    found += [f"--cpus-per-task={shape.cpus * each}"] if shape.cpus is not None else []
+    found += [f"--gres=gpu:{shape.gpus}"] if shape.gpus else []
+    return (*found, *shape.options)
+
+
+def job_text(
+    spec: ModuleSpec, generation: int, site: str, shape: JobShape, launch: Launch, command: Sequence[str]
+) -> str:
+    """Return the script. `command` replaces the example: torchrun's script with its arguments, or a program with its
+    own.
+    """
+    import jinja2
+
+    example = _EXAMPLES["python" if launch.program == "mpi" and spec.python else launch.program]
+    given = words(*command) if command else example
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 - a shell's words are quoted
+    )
+    text: str = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
+        entry=spec.entry,
+        generation=generation,
+        digest=spec.digest[:8],
+        site=" ".join(site.split()),
+        options=sbatch_options(spec, shape, launch),
+        cpus=shape.cpus is not None,
+        told=f"generation ${GENERATION_VARIABLE}, digest ${{ENVMGR_{variable_name(spec.name)}_DIGEST:0:8}}",
+        threads=shape.processes if launch.program == "torchrun" else 1,
+        rendezvous=launch.program in ("torchrun", "python"),
+        note="" if command else _NOTE.format(example=example),
+        lines=_lines(launch, shape, given, python=spec.python and not command),
+    )
+    return text
+
+
+def _lines(launch: Launch, shape: JobShape, command: str, *, python: bool) -> list[str]:
+    srun = f"srun --mpi={launch.mpi} "
+    if launch.program == "torchrun":
+        return [
+            f'{srun}torchrun --nnodes="$SLURM_JOB_NUM_NODES" --nproc-per-node={shape.processes} \\',
+            '  --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \\',
+            f"  {command}",
+        ]
+    if launch.program == "mpi" and not launch.mpi:
+        return [f"mpirun {'python ' if python else ''}{command}"]
+    return [f"{srun}{'python ' if python else ''}{command}"]

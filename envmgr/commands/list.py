@@ -1,32 +1,34 @@
-"""`envmgr list` and `show`: what there is, and how far each entry has come."""
+"""`envmgr list` and `show`: every entry, how far each has come, and what its GPUs need."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from envmgr.backends import get_backend
+from envmgr.catalog.cuda_drivers import FLOORS, toolkit_driver
 from envmgr.catalog.entries import CatalogEntry
+from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context
-from envmgr.commands.gpus import GpuSummary, summarize
-from envmgr.commands.wanted import Wanted, load_one, plan_for
+from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_entry
 from envmgr.errors import EnvmgrError
+from envmgr.nodes import fold
 from envmgr.publish.plan import state_of
 from envmgr.publish.record import GenerationRecord, read_current
 from envmgr.report import Result
 from envmgr.store.manifest import read_manifest
 
-_MODULE_ALONE = "a publish writes its module anew, on the same install"
+_MODULE_ALONE = "a publish writes its module again, on the same install"
 OLD_LAYOUT = "of an older layout, in use until its lock changes"
 
 
 @dataclass(frozen=True, slots=True)
 class EntryState:
-    """`state` is declared, locked, built, published or outdated; `notes` say why, and hidden, default, deprecated, broken, of
-    an older layout.
+    """`state` is declared, locked, built, published or outdated; `notes` say why, and other things: hidden, default,
+    deprecated, broken.
     """
 
     entry: str
@@ -45,7 +47,9 @@ class ListResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class ShowResult(Result):
-    """`recipe` is as written; `install` and `module` are paths, None where there is nothing yet; `gpu` is None for what needs none."""
+    """`recipe` is as written; `install` and `module` are paths, None where there is nothing yet; `gpu` is None if no
+    GPU is needed.
+    """
 
     schema: ClassVar[str] = "envmgr.show/1"
     entry: str
@@ -62,7 +66,7 @@ class ShowResult(Result):
 
 
 def list_entries(ctx: Context) -> ListResult:
-    """Every entry of every catalog, and what is published without a recipe."""
+    """Return every entry of every catalog, and the published entries that no catalog has."""
     current = read_current(ctx.prefix)
     states = _states(ctx, ctx.catalog.entries(), current)
     orphans = sorted(set(current.entries if current else {}) - {s.entry for s in states})
@@ -79,7 +83,7 @@ def show_entry(ctx: Context, name: str) -> ShowResult:
     digest = install = module = gpu = None
     notes = state.notes
     try:
-        item = load_one(ctx, found, read_target(ctx.site.cpu_level), shells=False)
+        item = resolve_entry(ctx, found, read_target(ctx.site.cpu_level), shells=False)
         digest = item.install.digest
         install = str(item.install.path) if item.install.exists() else None
         gpu = _gpu(ctx, item)
@@ -104,14 +108,14 @@ def show_entry(ctx: Context, name: str) -> ShowResult:
     )
 
 
-def _made_at(wanted: Wanted) -> Iterator[str]:
-    """The installs of it that are not the same bytes everywhere. Raises EnvmgrError `manifest-damaged`."""
+def _made_at(wanted: ResolvedEntry) -> Iterator[str]:
+    """Yield the installs of an entry that are not the same bytes everywhere. Raises EnvmgrError `manifest-damaged`."""
     for install in (item.install for item in wanted.items if item.install.exists()):
         if places := read_manifest(install.manifest).made_at:
             yield f"not reproducible: {install.relative} was built in {', '.join(places)}"
 
 
-def _gpu(ctx: Context, wanted: Wanted) -> GpuSummary | None:
+def _gpu(ctx: Context, wanted: ResolvedEntry) -> GpuSummary | None:
     from envmgr.store.node_facts import read_node_facts
 
     measured = wanted.measured()
@@ -121,25 +125,27 @@ def _gpu(ctx: Context, wanted: Wanted) -> GpuSummary | None:
 
 
 def _states(ctx: Context, entries: Sequence[CatalogEntry], current: GenerationRecord | None) -> list[EntryState]:
-    """One plan for all of them: the store and `current` are read once."""
+    """Return the states of all entries by one plan: the store and `current` are read once."""
     target = read_target(ctx.site.cpu_level)
-    loaded: dict[str, Wanted | EnvmgrError] = {}
+    loaded: dict[str, ResolvedEntry | EnvmgrError] = {}
     for found in entries:
         try:
-            loaded[str(found.entry)] = load_one(ctx, found, target, shells=False)
+            loaded[str(found.entry)] = resolve_entry(ctx, found, target, shells=False)
         except EnvmgrError as error:
             loaded[str(found.entry)] = error
-    published = [w for name, w in loaded.items() if isinstance(w, Wanted) and current and name in current.entries]
+    published = [
+        w for name, w in loaded.items() if isinstance(w, ResolvedEntry) and current and name in current.entries
+    ]
     plan, _ = plan_for(ctx, published)
     outdated = {str(s.candidate.entry) for s in plan.steps if s.publish != "unchanged"}
-    anew = {str(s.candidate.entry) for s in plan.steps if s.publish == "module" and s.build == "reuse"}
+    rewritten = {str(s.candidate.entry) for s in plan.steps if s.publish == "module" and s.build == "reuse"}
     states = [_state(found, loaded[str(found.entry)], current, outdated) for found in entries]
-    states = [replace(s, notes=(*s.notes, _MODULE_ALONE)) if s.entry in anew else s for s in states]
+    states = [replace(s, notes=(*s.notes, _MODULE_ALONE)) if s.entry in rewritten else s for s in states]
     return [replace(s, notes=(*s.notes, *_gone(ctx, s.entry, current))) for s in states]
 
 
 def _gone(ctx: Context, entry: str, current: GenerationRecord | None) -> tuple[str, ...]:
-    """What a published module names and is not there any more."""
+    """Return a note on the installs that a published module names and that do not exist any more."""
     published = current.entries.get(entry) if current else None
     if published is None:
         return ()
@@ -148,11 +154,11 @@ def _gone(ctx: Context, entry: str, current: GenerationRecord | None) -> tuple[s
 
 
 def _state(
-    found: CatalogEntry, loaded: Wanted | EnvmgrError, current: GenerationRecord | None, outdated: set[str]
+    found: CatalogEntry, loaded: ResolvedEntry | EnvmgrError, current: GenerationRecord | None, outdated: set[str]
 ) -> EntryState:
     name = str(found.entry)
     published = bool(current and name in current.entries)
-    if isinstance(loaded, Wanted):
+    if isinstance(loaded, ResolvedEntry):
         state = state_of(published, name in outdated, loaded.install.exists(), locked=True)
         description = loaded.software.description.strip().splitlines()[0]
         notes = [*_notes(loaded.recipe), *([OLD_LAYOUT] if loaded.of_older_layout else []), *_moved(loaded, current)]
@@ -166,14 +172,14 @@ def _state(
         notes = _notes(found.recipe(shells=False))
         description = found.software().description.strip().splitlines()[0]
     except EnvmgrError:
-        pass  # told by the note below
+        pass  # the note below says it
     if loaded.reference != "lock-missing" or published:
         notes.append(loaded.message)
     return EntryState(name, state_of(published, True, False, locked=False), description, tuple(notes), found.shipped)
 
 
-def _moved(item: Wanted, current: GenerationRecord | None) -> list[str]:
-    """The entries that it stands on, and that have another install now than the one that its published install stands on."""
+def _moved(item: ResolvedEntry, current: GenerationRecord | None) -> list[str]:
+    """Return the entries below it that now have another install than the one that its published install needs."""
     published = current.entries.get(str(item.entry)) if current else None
     if published is None or published.digest == item.install.digest:
         return []
@@ -187,3 +193,51 @@ def _moved(item: Wanted, current: GenerationRecord | None) -> list[str]:
 def _notes(recipe: Recipe) -> list[str]:
     notes = [word for word, holds in (("default", recipe.default), ("hidden", recipe.hidden)) if holds]
     return [*notes, f"deprecated, goes on {recipe.deprecated.date}"] if recipe.deprecated else notes
+
+
+@dataclass(frozen=True, slots=True)
+class GpuVerdict:
+    """The verdict on an entry on these nodes (folded), as the last audits saw them."""
+
+    nodes: str
+    verdict: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSummary:
+    """The needs of an entry for GPUs, and its verdicts on nodes.
+
+    `cuda` is the version of the lock, empty where it is not known. `runs_from` is the oldest driver that runs its
+    machine code, `compiles_from` the first branch of drivers that compile for it; each is empty where no table has it.
+    `codes` are None where they are not known. `measured`: they were read from the binaries of its install. `compat` is
+    the version of its `cuda-compat`.
+    """
+
+    cuda: str | None
+    runs_from: str
+    compiles_from: str
+    codes: tuple[str, ...] | None
+    measured: bool
+    compat: str
+    nodes: tuple[GpuVerdict, ...]
+
+
+def summarize(needs: NodeNeeds, *, measured: bool, seen: Mapping[str, NodeFacts]) -> GpuSummary | None:
+    """Return the summary of an entry, None for one that needs no GPU."""
+    gpu = needs.gpu
+    if gpu is None:
+        return None
+    found: dict[tuple[str, str], list[str]] = {}
+    for node, facts in seen.items():
+        if judged := judge_gpu(needs, facts):
+            found.setdefault((judged.verdict.value, judged.reason), []).append(node)
+    return GpuSummary(
+        cuda=gpu.cuda,
+        runs_from=FLOORS.get((gpu.cuda or "").partition(".")[0], gpu.driver),
+        compiles_from=toolkit_driver(gpu.cuda or "").partition(".")[0],
+        codes=gpu.codes,
+        measured=measured,
+        compat=gpu.compat,
+        nodes=tuple(GpuVerdict(fold(nodes), *judged) for judged, nodes in sorted(found.items())),
+    )

@@ -14,19 +14,20 @@ from envmgr.catalog.locks import LockChange, diff_packages, require_lock_visible
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.site import Site
 from envmgr.commands import Context
-from envmgr.commands.judging import faults_of, judge_all, reading, require_sound, why_failed
+from envmgr.commands.lock_faults import entry_faults, judge_all, reading_entry, require_sound, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error
-from envmgr.system.reading import LOCK, read_bytes
+from envmgr.system.untrusted_files import LOCK, read_bytes
 
 LockStatus = Literal["written", "unchanged", "would write", "fresh", "stale", "faulty"]
 
 
 @dataclass(frozen=True, slots=True)
 class LockOutcome:
-    """One entry. `changes` are against the lock that was there; `reason` says why a lock is stale or faulty, `mends` what would mend
-    its faults.
+    """The outcome of one entry. `changes` are against the lock that was there.
+
+    `reason` says why a lock is stale or faulty, and `mends` how to fix its faults.
     """
 
     entry: str
@@ -60,10 +61,10 @@ def lock_entries(
     solver: str | None = None,
     places: Mapping[str, str] | None = None,
 ) -> LockCommandResult:
-    """Solve the named entries. With `check`, compare recipes with their locks; solves and writes nothing.
+    """Solve the named entries. With `check`, compare recipes with their locks; that solves and writes nothing.
 
-    Each lock is written as soon as it is solved, whole. All entries are tried: one that fails keeps its lock as it was, and one
-    error tells of all that failed.
+    Each lock is written whole, as soon as it is solved. All entries are tried: an entry that fails keeps its lock as it
+    was, and one error reports all that failed.
     """
     catalog = ctx.catalog
     found = catalog.entries() if everything else [catalog.find(catalog.parse(n)) for n in dict.fromkeys(names)]
@@ -86,7 +87,7 @@ def lock_entries(
         for number, entry in enumerate(found):
             stage.update(number, detail=str(entry.entry))
             try:
-                with reading(entry.entry):
+                with reading_entry(entry.entry):
                     outcomes.append(_lock(ctx, entry, LockOptions(solver, places), dry_run=dry_run))
             except Interrupted:
                 raise
@@ -99,7 +100,9 @@ def lock_entries(
 
 
 def _one_error(failed: Mapping[str, EnvmgrError], written: Sequence[str]) -> EnvmgrError:
-    """The first, with what the others say, and the locks that were written all the same. What several say alike is said once."""
+    """Return the first error, with the others' messages and the locks that were written. What several entries say alike
+    is said once.
+    """
     alike: dict[tuple[str, ...], EnvmgrError] = {}
     all_failed = failed_ones(failed)
     for entry, each in failed.items():
@@ -120,10 +123,12 @@ def _one_error(failed: Mapping[str, EnvmgrError], written: Sequence[str]) -> Env
 
 
 def _require_known_channels(places: Mapping[str, str], found: Sequence[CatalogEntry], site: Site) -> None:
-    """A place for a channel that no recipe and no site has is a typing error: the solve would silently use another place."""
+    """Refuse a place for a channel that no recipe and no site has: it is a typing error, and the solve would use
+    another place.
+    """
     known: set[str] = set()
     for entry in found:
-        with suppress(EnvmgrError), reading(entry.entry):  # told with its entry
+        with suppress(EnvmgrError), reading_entry(entry.entry):  # reported with its entry
             recipe = entry.recipe()
             known |= {*get_backend(recipe.backend).channels(recipe, site)}
     if unknown := sorted(set(places) - known):
@@ -175,7 +180,7 @@ def _holds(path: Path, text: str) -> bool:
 
 
 def _check(entry: CatalogEntry, site: Site) -> LockOutcome:
-    """Whatever its author wrote, it does not end the check of other entries."""
+    """Check one entry. Nothing that its author wrote ends the check of other entries."""
     try:
         return _check_lock(entry, site)
     except Interrupted:
@@ -192,7 +197,7 @@ def _check_lock(entry: CatalogEntry, site: Site) -> LockOutcome:
         judged = judge_all(entry.entry, recipe, lock.facts(), lock.below)
     except EnvmgrError as error:
         return LockOutcome(str(entry.entry), "stale", 0, (), reason=error.message)
-    if faults := faults_of(entry.entry, judged):
+    if faults := entry_faults(entry.entry, judged):
         reason = "; ".join(f"{fault.rule}: {fault.text}" for fault in faults)
         mends = tuple(dict.fromkeys(fault.mend for fault in faults if fault.mend))
         return LockOutcome(str(entry.entry), "faulty", len(lock.packages), (), reason=reason, mends=mends)

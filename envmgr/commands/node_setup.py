@@ -1,4 +1,6 @@
-"""`envmgr node-setup`: what makes modules resolve in every shell and job, shown, written to a folder, or put on nodes."""
+"""`envmgr node-setup`: show, write to a folder, or install on nodes what makes modules resolve in every shell and
+job.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ _STATUSES = ("same", "written", "removed", "would-write", "would-remove", "skipp
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """What is put where. `mode` is None for lines in a file of the system, `link` for a link to `text`."""
+    """A file or lines, and their place. `mode` is None for lines in a file of the system, `link` for a link to
+    `text`.
+    """
 
     path: str
     mode: str | None
@@ -38,7 +42,7 @@ class PlannedFile:
 
 @dataclass(frozen=True, slots=True)
 class FileOutcome:
-    """What was done with one file on these nodes (folded); `reason` where there is one."""
+    """The outcome for one file on these nodes (folded); `reason` where there is one."""
 
     path: str
     status: FileStatus
@@ -57,7 +61,9 @@ class NodeFailure:
 
 @dataclass(frozen=True, slots=True)
 class SlurmState:
-    """What TaskProlog is on these nodes: `named` (ours), `other` (`value`), `unset`, `unknown` (no slurm.conf), `absent` (no Slurm)."""
+    """The TaskProlog of these nodes: `named` (ours), `other` (`value`), `unset`, `unknown` (no slurm.conf), `absent`
+    (no Slurm).
+    """
 
     nodes: str
     state: str
@@ -93,12 +99,13 @@ def set_up_nodes(
     here: bool = False,
     output: Path | None = None,
 ) -> NodeSetupResult:
-    """Show the files; with `output` write them to a folder; with `nodes` or `here` put them there, or (`undo`) take them away.
+    """Show the files; with `output` write them to a folder; with `nodes` or `here` install them there, or with `undo`
+    remove them.
 
     Without `apply`, nodes are only asked what would change.
 
     Raises:
-        InputError: `node-setup-where` when it is not said where, or said twice; what `resolve_nodes` raises.
+        InputError: `node-setup-where` where no place or two places are given; what `resolve_nodes` raises.
     """
     signing = ctx.site.signing
     signers = "" if undo else None if signing is None else signers_text(signing)
@@ -150,14 +157,12 @@ def _ask_here(ctx: Context, script: str) -> tuple[dict[str, str], list[_Failure]
 def _ask(
     ctx: Context, script: str, expression: str | None, via: Literal["ssh", "slurm"] | None
 ) -> tuple[dict[str, str], list[_Failure]]:
-    """What each node said to the script; nodes without an answer apart."""
+    """Return the answer of each node to the script, and the nodes without an answer."""
     from envmgr.nodes import ask_nodes, resolve_nodes
 
     names = resolve_nodes(expression, ctx.site, ctx.runner)
     answers: dict[str, str] = {}
     failures: list[_Failure] = []
-    if via is None:
-        via = "slurm" if ctx.site.transport.via == "slurm" else "ssh"
     with ctx.reporter.stage("nodes", total=len(names)) as stage:
 
         def on_reply(reply: Reply) -> None:
@@ -167,7 +172,7 @@ def _ask(
                 failures.append(_Failure(reply.node, reply.status, reply.reason))
             stage.update(len(answers) + len(failures), detail=reply.node)
 
-        ask_nodes(names, script, site=ctx.site, via=via, runner=ctx.runner, on_reply=on_reply)
+        ask_nodes(names, script, site=ctx.site, via=ctx.way(via), runner=ctx.runner, on_reply=on_reply)
     return answers, failures
 
 
@@ -180,7 +185,7 @@ def _judge(
     undo: bool,
     dry_run: bool,
 ) -> NodeSetupResult:
-    """Read every answer, and fold what is equal."""
+    """Read every answer, and fold equal ones."""
     count = len(answers) + len(failures)
     outcomes: dict[tuple[str, FileStatus, str], list[str]] = defaultdict(list)
     slurm: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -246,28 +251,24 @@ def _slurm_line() -> str:
 
 
 def _slurm_advice(states: Iterable[SlurmState], *, undo: bool) -> tuple[str, ...]:
-    """What the administrator does, because slurm.conf is the site's."""
-    advice = []
-    for state in states:
-        if undo and state.state == "named":
-            advice.append(
-                f"Slurm: take `{SLURM_LINE}` out of {state.value} on {state.nodes}, then `scontrol reconfigure`"
-            )
-        elif undo:
-            continue
-        elif state.state == "unset":
-            advice.append(
-                f"Slurm: when every node has the files, put `{SLURM_LINE}` into {state.value} on {state.nodes}, then `scontrol reconfigure`"
-            )
-        elif state.state == "other":
-            advice.append(
-                f"Slurm: TaskProlog on {state.nodes} is {state.value}: let it run {TASK_PROLOG} as well, and pass on what that prints"
-            )
-        elif state.state == "unknown":
-            advice.append(
-                f"Slurm: {state.nodes} has no slurm.conf that can be read: see that the site's says `{SLURM_LINE}`"
-            )
-    return tuple(advice)
+    """Return what the administrator has to do, because slurm.conf belongs to the site."""
+    advice = _SLURM_UNDO if undo else _SLURM
+    return tuple(
+        f"Slurm: {advice[each.state].format(nodes=each.nodes, value=each.value)}"
+        for each in states
+        if each.state in advice
+    )
+
+
+# State of TaskProlog on nodes -> what the administrator does there.
+_SLURM_UNDO = {"named": f"take `{SLURM_LINE}` out of {{value}} on {{nodes}}, then `scontrol reconfigure`"}
+_SLURM = {
+    "unset": (
+        f"when every node has the files, put `{SLURM_LINE}` into {{value}} on {{nodes}}, then `scontrol reconfigure`"
+    ),
+    "other": f"TaskProlog on {{nodes}} is {{value}}: let it run {TASK_PROLOG} as well, and pass on what that prints",
+    "unknown": f"{{nodes}} has no slurm.conf that can be read: see that the site's says `{SLURM_LINE}`",
+}
 
 
 def _plan(files: NodeFiles) -> tuple[PlannedFile, ...]:

@@ -1,4 +1,4 @@
-"""`envmgr publish`: what is built becomes what users load. Also the last step of `envmgr build`."""
+"""`envmgr publish`: make built entries what users load. Also the last step of `envmgr build`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, ClassVar
 from envmgr.builds.install import can_write
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context, logged
-from envmgr.commands.wanted import Wanted, load_one, load_wanted, plan_for, read_published
+from envmgr.commands.resolved import ResolvedEntry, current_entries, plan_for, resolve_entry, resolve_named
 from envmgr.errors import EnvmgrError, failed_ones
-from envmgr.modules.lmod import Lmod, find_lmod
+from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.publish.flips import flips
-from envmgr.publish.generations import PublishedChange, StagedCheck, publish
+from envmgr.publish.generations import PublishedChange, publish
 from envmgr.publish.plan import BuildPlan, Change, PlanStep
 from envmgr.publish.record import BUILD
 from envmgr.report import Result
@@ -50,7 +50,7 @@ def publish_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False
     Raises:
         EnvmgrError: `not-built`; `smoke-test-failed`; `current` is then untouched.
     """
-    wanted = load_wanted(ctx, names) if names else _built(ctx)
+    wanted = resolve_named(ctx, names) if names else _built(ctx)
     plan, _ = plan_for(ctx, wanted)
     missing = [str(s.candidate.entry) for s in plan.to_build]
     if missing:
@@ -79,7 +79,7 @@ def publish_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False
 
 def publish_wanted(
     ctx: Context,
-    wanted: Sequence[Wanted],
+    wanted: Sequence[ResolvedEntry],
     plan: BuildPlan,
     facts: Mapping[str, InstallFacts],
     *,
@@ -89,7 +89,7 @@ def publish_wanted(
 ) -> tuple[PublishedChange, tuple[SmokeOutcome, ...]]:
     """Verify, stage, test, flip. `fresh` are the installs made in this run, by their paths relative to the prefix.
 
-    `slurm` is as for `smoke_check`.
+    `slurm` is as for `publish_change`.
     """
     changing = {str(s.candidate.entry): s for s in plan.to_publish}
     for item in wanted:
@@ -103,25 +103,16 @@ def publish_wanted(
                     except EnvmgrError as error:
                         error.failed = failed_ones({str(item.entry): error})
                         raise
-    lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
     outcomes: list[SmokeOutcome] = []
-
     change = Change({str(w.entry): w.module(facts[str(w.entry)]) for w in wanted}, (), reason, frozenset(fresh))
-    published = publish(
-        change,
-        ctx.site,
-        lmod,
-        ctx.runner,
-        ctx.reporter,
-        templates=shipped("modulefiles"),
-        check=smoke_check(ctx, lmod, outcomes, slurm),
-        signer=ctx.signer,
-    )
+    published = publish_change(ctx, change, ctx.find_lmod(), outcomes, slurm)
     return published, tuple(outcomes)
 
 
-def smoke_check(ctx: Context, lmod: Lmod, outcomes: list[SmokeOutcome], slurm: JobOptions | None = None) -> StagedCheck:
-    """What a staged generation must pass: the tests of every changed module. `outcomes` collects how they ended.
+def publish_change(
+    ctx: Context, change: Change, lmod: Lmod, outcomes: list[SmokeOutcome], slurm: JobOptions | None = None
+) -> PublishedChange:
+    """Stage `change`, run the smoke tests of every changed module, and flip. `outcomes` collects how the tests ended.
 
     A test's own Slurm job asks for what the site's `slurm_options` say, and before them `slurm`.
     """
@@ -135,22 +126,23 @@ def smoke_check(ctx: Context, lmod: Lmod, outcomes: list[SmokeOutcome], slurm: J
             )
         raise_for_failures(outcomes)
 
-    return check
+    templates, signer = shipped("modulefiles"), ctx.signer
+    return publish(change, ctx.site, lmod, ctx.runner, ctx.reporter, templates=templates, check=check, signer=signer)
 
 
-def _installs(item: Wanted, facts: InstallFacts, prefix: Prefix) -> list[Install]:
-    """The entry's own, and those it runs with."""
+def _installs(item: ResolvedEntry, facts: InstallFacts, prefix: Prefix) -> list[Install]:
+    """Return the entry's own install, and those it runs with."""
     return [item.install, *(prefix.install_at(path) for path in facts.needs)]
 
 
-def _built(ctx: Context) -> list[Wanted]:
-    """Every catalog entry whose current lock is installed; the others are not an error here."""
+def _built(ctx: Context) -> list[ResolvedEntry]:
+    """Return every catalog entry whose current lock is installed; the others are no error here."""
     target = read_target(ctx.site.cpu_level)
-    published = read_published(ctx.prefix)
+    published = current_entries(ctx.prefix)
     found = []
     for entry in ctx.catalog.entries():
         try:
-            item = load_one(ctx, entry, target)
+            item = resolve_entry(ctx, entry, target)
             item.require_sound(published)
         except EnvmgrError as error:
             if error.reference in {"lock-contradicts", "module-unaccepted"}:

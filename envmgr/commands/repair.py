@@ -1,4 +1,4 @@
-"""`envmgr verify --repair`: what differs is made again: installs in their place, `current`, a generation as a new one."""
+"""`envmgr verify --repair`: make again what differs: installs in their place, `current`, a generation as a new one."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from envmgr.builds.leftovers import clean_leftovers
 from envmgr.builds.repair import may_repair, repair_install
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context, logged
-from envmgr.commands.publish import smoke_check
-from envmgr.commands.verify import Verified, VerifyResult, VerifyWhat, is_in_the_way, look, trusted_owners
-from envmgr.commands.wanted import Wanted, load_one
+from envmgr.commands.publish import publish_change
+from envmgr.commands.resolved import ResolvedEntry, resolve_entry
+from envmgr.commands.verify import PrefixLook, VerifyResult, VerifyWhat, is_in_the_way, look, trusted_owners
 from envmgr.errors import EnvmgrError
-from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.publish.flips import known_current, last_current, told_records
-from envmgr.publish.generations import publish, repair_history, rollback
+from envmgr.publish.generations import repair_history, rollback
 from envmgr.publish.plan import Change, NewModule
 from envmgr.publish.record import RECORD, SPECS, PublishedEntry, complete_numbers, read_records, way_back
 from envmgr.publish.trust import last_signed
@@ -27,27 +26,28 @@ from envmgr.store.jobtable import holding
 from envmgr.store.manifest import Manifest, read_manifest
 from envmgr.store.prefix import Item
 from envmgr.store.verify import Verified as Intact
-from envmgr.system.resources import shipped
 
 _REASON = "verify --repair"
 
 
 @dataclass(slots=True)
 class _Plan:
-    """What there is to do. `installs` are in build order; a manifest is None where it is damaged, too."""
+    """The things to do. `installs` are in build order; a manifest is None where it is damaged too."""
 
     installs: dict[str, tuple[LoadedEntry, Item, Manifest | None]] = field(default_factory=dict)
     current: int | None = None
     history: bool = False
     generation: int | None = None
-    modules: tuple[Wanted, ...] | None = None  # of all entries, where the generation cannot be read
+    modules: tuple[ResolvedEntry, ...] | None = None  # of all entries, where the generation cannot be read
     old: dict[int, int | None] = field(default_factory=dict)  # which is not current -> its new number, once it has one
     beside: tuple[int, ...] | None = (
         None  # what stands on `installs`, where there is no `current` to put a generation on
     )
 
     def lines(self, *, published: bool = False) -> tuple[str, ...]:
-        """`published`: a generation was, also where that was only seen when an install was there."""
+        """Return the things to do, one line each. `published`: a generation was published, also where only an install
+        showed the need.
+        """
         new = published or any(manifest is None for _, _, manifest in self.installs.values())
         again = self.generation is not None or (new and self.beside is None)
         what = "the current generation" if self.generation is None else f"generation {self.generation}"
@@ -85,21 +85,21 @@ def repair_entries(ctx: Context, what: VerifyWhat, *, dry_run: bool) -> VerifyRe
 
 
 def _again(ctx: Context, what: VerifyWhat) -> VerifyWhat:
-    """A generation that was published again is not looked at once more: what is current now counts."""
+    """Return `what` without generations that were published again: what is current now counts."""
     kept = tuple(n for n in what.generations if n == known_current(ctx.prefix))
     return replace(what, generations=kept)
 
 
-def _plan(ctx: Context, seen: Verified) -> _Plan:
+def _plan(ctx: Context, seen: PrefixLook) -> _Plan:
     plan = _Plan()
     wrong = [path for path, lines in seen.installs.items() if lines and path in seen.users]  # others are for `gc`
     lost = []
-    loaded: dict[str, Wanted | EnvmgrError] = {}
+    loaded: dict[str, ResolvedEntry | EnvmgrError] = {}
     for path in wrong:
         for name in seen.users[path]:
             loaded.setdefault(name, _load(ctx, name))
         found = [loaded[name] for name in seen.users[path]]
-        if (made := _made_by(path, [each for each in found if isinstance(each, Wanted)])) is None:
+        if (made := _made_by(path, [each for each in found if isinstance(each, ResolvedEntry)])) is None:
             why = next((each.message for each in found if isinstance(each, EnvmgrError)), _MOVED)
             lost.append(f"{path}: {why}")
             continue
@@ -110,7 +110,8 @@ def _plan(ctx: Context, seen: Verified) -> _Plan:
             "repair-impossible",
             "not all that differs can be made again",
             context=lost,
-            hint="bring back the recipe and the lock that it was built from, or build and publish the entry as it is now",
+            hint="bring back the recipe and the lock that it was built from, or build and publish the entry as it is "
+            "now",
         )
     order = {path: place for place, path in enumerate(_build_order(loaded.values()))}
     plan.installs = dict(sorted(plan.installs.items(), key=lambda pair: order.get(pair[0], 0)))
@@ -121,24 +122,26 @@ def _plan(ctx: Context, seen: Verified) -> _Plan:
 _MOVED = "the lock in the catalog is not the one that it was built from"
 
 
-def _load(ctx: Context, name: str) -> Wanted | EnvmgrError:
+def _load(ctx: Context, name: str) -> ResolvedEntry | EnvmgrError:
     try:
-        return load_one(ctx, ctx.catalog.find(ctx.catalog.parse(name)), read_target(ctx.site.cpu_level))
+        return resolve_entry(ctx, ctx.catalog.find(ctx.catalog.parse(name)), read_target(ctx.site.cpu_level))
     except EnvmgrError as error:
         return error
 
 
-def _made_by(path: str, wanted: Sequence[Wanted]) -> tuple[LoadedEntry, Item] | None:
+def _made_by(path: str, wanted: Sequence[ResolvedEntry]) -> tuple[LoadedEntry, Item] | None:
     parts = [(part.made_by, item) for each in wanted for part in each.parts for item in part.items]
     return next(((made_by, item) for made_by, item in parts if item.install.relative == path), None)
 
 
-def _build_order(loaded: Iterable[Wanted | EnvmgrError]) -> list[str]:
-    return [item.install.relative for each in loaded if isinstance(each, Wanted) for item in each.items]
+def _build_order(loaded: Iterable[ResolvedEntry | EnvmgrError]) -> list[str]:
+    return [item.install.relative for each in loaded if isinstance(each, ResolvedEntry) for item in each.items]
 
 
 def _sound_manifest(item: Item, lines: Sequence[str]) -> Manifest | None:
-    """None where something was found wrong with the manifest itself. EnvmgrError `format-unknown` for one of a later envmgr."""
+    """Return the manifest; None where something was found wrong with it. EnvmgrError `format-unknown` for one of a
+    later envmgr.
+    """
     name = item.install.manifest.name
     sound = not any(line.startswith((f"{name}:", f"{item.install.manifest} ")) for line in lines)
     try:
@@ -150,7 +153,7 @@ def _sound_manifest(item: Item, lines: Sequence[str]) -> Manifest | None:
     return manifest if sound else None
 
 
-def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
+def _plan_generation(ctx: Context, seen: PrefixLook, plan: _Plan) -> None:
     current = known_current(ctx.prefix)
     plan.history = bool(seen.history)
     plan.old = dict.fromkeys(_old_to_make(ctx, seen, current))
@@ -186,7 +189,7 @@ def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
     wrong += [
         f"{each.entry}: {_MOVED}"
         for each in wanted
-        if isinstance(each, Wanted)
+        if isinstance(each, ResolvedEntry)
         and looked.record is not None
         and each.install.relative != looked.record.entries[str(each.entry)].path
     ]
@@ -197,11 +200,11 @@ def _plan_generation(ctx: Context, seen: Verified, plan: _Plan) -> None:
             context=wrong,
             hint=seen.way_back or way_back(ctx.prefix, _other_whole(ctx)),
         )
-    plan.modules = tuple(each for each in wanted if isinstance(each, Wanted))
+    plan.modules = tuple(each for each in wanted if isinstance(each, ResolvedEntry))
 
 
 def _require_newest(ctx: Context, last: int) -> None:
-    """EnvmgrError `repair-impossible`, where a signed flip made another generation current later than the history tells."""
+    """Raise EnvmgrError `repair-impossible` where a signed flip is newer than all that the history says."""
     right = last_signed(ctx.prefix, ctx.signer)
     if right not in (None, last):
         back = f"`envmgr rollback {right}` makes that one current"
@@ -213,8 +216,8 @@ def _require_newest(ctx: Context, last: int) -> None:
         )
 
 
-def _standing_on(seen: Verified, plan: _Plan) -> tuple[int, ...]:
-    """Generations that name an install of the plan, with all that a new one is made from."""
+def _standing_on(seen: PrefixLook, plan: _Plan) -> tuple[int, ...]:
+    """Return generations that name an install of the plan, and have everything that a new one is made from."""
     found = []
     for number, looked in seen.generations.items():
         own = {fault.path.split("/", 2)[-1] for fault in looked.faults}
@@ -231,11 +234,12 @@ def _other_whole(ctx: Context) -> int | None:
     return newest_whole(ctx.prefix, told_records(ctx.prefix), trusted_owners(ctx))
 
 
-def _old_to_make(ctx: Context, seen: Verified, current: int | None) -> Iterator[int]:
-    """Damaged generations that are not current, and may serve for a rollback again: what each holds is known, and no other one that
-    is sound holds just that.
+def _old_to_make(ctx: Context, seen: PrefixLook, current: int | None) -> Iterator[int]:
+    """Yield damaged generations that are not current, and can serve for a rollback again.
+
+    It must be known what each holds, and no other sound generation may hold the same.
     """
-    records, told, owners = read_records(ctx.prefix)[0], told_records(ctx.prefix), trusted_owners(ctx)
+    records, recorded, owners = read_records(ctx.prefix)[0], told_records(ctx.prefix), trusted_owners(ctx)
     taken: list[Mapping[str, PublishedEntry]] = []
     for number, looked in sorted(seen.generations.items(), reverse=True):
         own = {fault.path.split("/", 2)[-1] for fault in looked.faults}
@@ -243,13 +247,13 @@ def _old_to_make(ctx: Context, seen: Verified, current: int | None) -> Iterator[
         if number == current or not own or record is None or own & {RECORD, SPECS} or record.entries in taken:
             continue
         same = [n for n, each in records.items() if n != number and each.entries == record.entries]
-        if not any(not verify_generation(ctx.prefix, n, told, owners).faults for n in same):
+        if not any(not verify_generation(ctx.prefix, n, recorded, owners).faults for n in same):
             taken.append(record.entries)
             yield number
 
 
 def _repair(ctx: Context, plan: _Plan) -> int | None:
-    """The number of the generation that it published; None for none."""
+    """Return the number of the generation that it published; None for none."""
     intact = Intact()
     new = set()
     for path, (made_by, item, manifest) in plan.installs.items():
@@ -274,27 +278,14 @@ def _repair(ctx: Context, plan: _Plan) -> int | None:
         plan.old |= dict.fromkeys(plan.beside)
     if plan.generation is None and not new and not plan.old:
         return None
-    lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+    lmod = ctx.find_lmod()
     for old in plan.old:
         again = Change({}, (), f"{_REASON} of generation {old}", frozenset(new), anew=True, base=old)
-        plan.old[old] = _publish(ctx, again, lmod)
+        plan.old[old] = publish_change(ctx, again, lmod, []).number
     if plan.generation is None and (not new or plan.beside is not None):
         return None
     add: dict[str, NewModule] = {}
     for each in plan.modules or ():
         add[str(each.entry)] = each.module(read_manifest(each.install.manifest).facts)
     change = Change(add, (), _REASON, frozenset(new), anew=True, whole=plan.modules is not None)
-    return _publish(ctx, change, lmod)
-
-
-def _publish(ctx: Context, change: Change, lmod: Lmod) -> int | None:
-    return publish(
-        change,
-        ctx.site,
-        lmod,
-        ctx.runner,
-        ctx.reporter,
-        templates=shipped("modulefiles"),
-        check=smoke_check(ctx, lmod, []),
-        signer=ctx.signer,
-    ).number
+    return publish_change(ctx, change, lmod, []).number

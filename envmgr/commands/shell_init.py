@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from envmgr.commands import Context
 from envmgr.errors import InputError
-from envmgr.modules.lmod import find_lmod
 from envmgr.report import Result
 from envmgr.system.resources import shipped
 from envmgr.system.shelltext import assign, quote, script_text
@@ -26,7 +25,7 @@ def shell_lines(ctx: Context, shell: str) -> ShellInitResult:
     """The lines for `shell`: `eval "$(envmgr shell-init bash)"`, or a file that the shell's start-up reads."""
     if shell not in SHELLS:
         raise InputError("unknown-shell", f"no lines for the shell `{shell}`", hint=f"known: {', '.join(SHELLS)}")
-    lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+    lmod = ctx.find_lmod()
     prefix, hook = str(ctx.site.prefix), str(shipped("nodesetup") / "lmod")
     head = f"# envmgr: modules of {prefix}, pinned to the generation that is current when the shell starts\n"
     if shell in ("csh", "tcsh"):

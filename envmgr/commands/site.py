@@ -1,47 +1,35 @@
-"""`envmgr init` and `site check`: make a site and a catalog, and explain what one says."""
+"""`envmgr site check`: every setting of the site, and what an upgrade of envmgr would change."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import ValidationError
-
 from envmgr.backends import all_backends
 from envmgr.builds.install import group_faults, write_faults
 from envmgr.catalog.entries import closed_catalog
+from envmgr.catalog.names import parse_entry
 from envmgr.catalog.settings import SiteFact, mirrors_fact
-from envmgr.catalog.site import FILE_NAME, MAX_PREFIX, Site
-from envmgr.catalog.site_file import SiteFile
+from envmgr.catalog.site import MAX_PREFIX, Site
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context
-from envmgr.commands.upgrade import explain_upgrade
-from envmgr.errors import EnvmgrError, InputError
-from envmgr.modules.lmod import find_lmod
+from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_entry
+from envmgr.errors import EnvmgrError
+from envmgr.publish.record import GenerationRecord, read_current
 from envmgr.report import Result
 from envmgr.store.place import require_place
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error, free_bytes, group_id
+from envmgr.system.files import free_bytes, group_id
 from envmgr.system.modes import give_place
 from envmgr.system.mounts import LOCKS_HINT, local_locks, mount_of
 from envmgr.system.scratch import temporary_files
 from envmgr.system.users import access_faults, find_account
-from envmgr.system.yamlfile import reason_of
 from envmgr.wording import size_text
 
 SHEBANG_LIMIT = 127  # longer #! lines are not run by the kernel; conda packages then start through /bin/sh
-
-
-@dataclass(frozen=True, slots=True)
-class InitResult(Result):
-    schema: ClassVar[str] = "envmgr.init/1"
-    site: str
-    catalog: str
-    prefix: str
-    dry_run: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,70 +45,8 @@ class SiteCheckResult(Result):
         return 1 if any(f.status == "error" for f in self.facts) else 0
 
 
-_SITE = """\
-# The site: where things lie on this cluster. `envmgr site check` explains every line of it.
-schema: 1
-name: {name}
-
-# The same path on every node; on a shared file system for more than one.
-prefix: {prefix}
-
-# Your recipes, beside this file; the catalog that ships with envmgr comes after them.
-catalogs: [recipes]
-
-# The owner of the prefix; envmgr started as root changes to this user.
-# build_user: envmgr
-
-# login_nodes: master
-# groups:
-#   compute: {{nodes: "c[1-3]"}}
-
-# Let TaskProlog unset what `sbatch --export=NONE` leaves behind, by which srun in such a job passes on nothing of its modules.
-# slurm: {{heal_export: true}}
-
-policies:
-  keep_generations: 10
-  keep_days: 60
-  driver_gate: warn
-
-# Settings of one backend each.
-backends:
-  easybuild:
-    # Your easyconfigs (EasyBuild's files), laid out as z/zlib/zlib-1.3.1.eb; those that ship with envmgr, and EasyBuild's own,
-    # come after.
-    easyconfigs: [easyconfigs]
-    # The GPUs that software is compiled for, where it asks; after an audit `envmgr site check` proposes the line.
-    # cuda_compute_capabilities: ["7.5", "8.6"]
-  # conda:
-  #   channels:
-  #     conda-forge:
-  #       url: https://conda.anaconda.org/conda-forge
-  #       mirrors: [/mnt/mirror/conda-forge]
-"""
-
-
-def init_site(folder: Path, *, prefix: Path, name: str, dry_run: bool = False) -> InitResult:
-    """Write `site.yaml` and an empty catalog into `folder`; an existing site is never overwritten."""
-    target = folder.resolve() / FILE_NAME
-    if not dry_run:
-        clear_temporaries(target.parent, FILE_NAME)
-    if target.exists():
-        raise InputError("site-exists", f"{target} exists", hint="edit it, or choose another folder")
-    try:
-        SiteFile(schema=1, name=name, prefix=prefix)
-    except ValidationError as error:
-        reasons = [reason_of(e) for e in error.errors()]
-        raise InputError("site-invalid", f"{prefix} cannot be the prefix", context=reasons) from None
-    if not dry_run:
-        for own in ("recipes", "easyconfigs"):
-            with explain_os_error(target.parent / own):
-                (target.parent / own).mkdir(parents=True, exist_ok=True)
-        atomic_write(target, _SITE.format(name=name, prefix=prefix))  # last: a site that is there is whole
-    return InitResult(str(target), str(target.parent / "recipes"), str(prefix), dry_run)
-
-
 def check_site(ctx: Context) -> SiteCheckResult:
-    """Every setting with what it means here, and what is wrong with it. Reads this machine; asks no network."""
+    """Explain every setting, and what is wrong with it. It reads this machine, and asks no network."""
     site = ctx.site
     facts = (
         *_prefix(site),
@@ -219,7 +145,7 @@ def _build_user(site: Site) -> Iterator[SiteFact]:
 
 
 def _in_catalogs(site: Site) -> Iterator[Path]:
-    """All that a build may read in the site's own catalogs."""
+    """Yield all that a build may read in the site's own catalogs."""
     for root in site.catalogs:
         if root != site.shipped_catalog and closed_catalog(root) is None:
             yield from (path for depth in ("*", "*/*", "*/*/*") for path in sorted(root.glob(depth)))
@@ -240,7 +166,7 @@ def _catalogs(ctx: Context) -> Iterator[SiteFact]:
 
 def _lmod(ctx: Context) -> Iterator[SiteFact]:
     try:
-        lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+        lmod = ctx.find_lmod()
         yield SiteFact("lmod", "ok", f"Lmod {lmod.version()} in {lmod.package}")
     except EnvmgrError as error:
         yield SiteFact("lmod", "error", error.message, error.hint)
@@ -293,11 +219,8 @@ def _nodes(site: Site) -> Iterator[SiteFact]:
 def _policies(site: Site) -> Iterator[SiteFact]:
     p = site.policies
     target = read_target(site.cpu_level)
-    yield SiteFact(
-        "cpu_level",
-        "ok",
-        f"{site.cpu_level} on {target.arch}, {target.os_id} {target.os_major}, glibc {target.glibc}: the target of every digest",
-    )
+    system = f"{target.arch}, {target.os_id} {target.os_major}, glibc {target.glibc}"
+    yield SiteFact("cpu_level", "ok", f"{site.cpu_level} on {system}: the target of every digest")
     yield SiteFact(
         "policies", "ok", f"{p.keep_generations} generations and {p.keep_days:g} days are kept; umask {p.umask}"
     )
@@ -318,6 +241,67 @@ def _policies(site: Site) -> Iterator[SiteFact]:
 
 
 def _file_system(path: Path) -> str:
-    """`ext4` or `nfs4 fs1:/export`."""
+    """Return `ext4` or `nfs4 fs1:/export`."""
     kind, source, _ = mount_of(path)
     return f"{kind} {source}" if ":" in source else kind
+
+
+_FIELD = "upgrade"
+
+
+def explain_upgrade(ctx: Context) -> Iterator[SiteFact]:
+    """Yield what this envmgr would do differently with what is published.
+
+    That is modules that would be written again, installs that keep an older layout, and locks that are the same and
+    would give another install. It reads only; entries whose recipe or lock cannot be used are left out.
+    """
+    try:
+        current = read_current(ctx.prefix)
+    except (EnvmgrError, OSError) as error:
+        yield SiteFact(_FIELD, "error", f"the current generation cannot be read: {error}")
+        return
+    if current is None or not current.entries:
+        return
+    entries = list(_published(ctx, current))
+    facts = [*_modules(ctx, current, entries), *_layouts(entries), *_renamed(current, entries)]
+    by = f"generation {current.number} (envmgr {current.tools.get('envmgr', 'unknown')})"
+    yield from facts or [SiteFact(_FIELD, "ok", f"{by} is as this envmgr makes it")]
+
+
+def _published(ctx: Context, current: GenerationRecord) -> Iterator[ResolvedEntry]:
+    target = read_target(ctx.site.cpu_level)
+    for name in sorted(current.entries):
+        try:
+            yield resolve_entry(ctx, ctx.catalog.find(parse_entry(name)), target)
+        except EnvmgrError:
+            continue  # `envmgr list` tells
+
+
+def _modules(ctx: Context, current: GenerationRecord, entries: Sequence[ResolvedEntry]) -> Iterator[SiteFact]:
+    plan, _ = plan_for(ctx, entries)
+    if plan.rerender:
+        count = len(current.entries)
+        modules = "its module" if count == 1 else f"all {count} modules"
+        others = f"templates or policies are others than those of generation {current.number}"
+        hint = "installs stay, and shells that run keep their modules; `envmgr publish` does it now"
+        yield SiteFact(_FIELD, "warning", f"the next publish writes {modules} again: {others}", hint)
+    elif again := [str(s.candidate.entry) for s in plan.steps if s.publish == "module"]:
+        text = f"a publish would write another module of {', '.join(again)}, on the same install"
+        yield SiteFact(_FIELD, "warning", text, "`envmgr publish` does it now")
+
+
+def _layouts(entries: Sequence[ResolvedEntry]) -> Iterator[SiteFact]:
+    for backend in {item.lock.backend.name: item.lock.backend for item in entries}.values():
+        older = [str(item.entry) for item in entries if item.lock.backend.name == backend.name and item.of_older_layout]
+        if older:
+            stay = f"installs of an older layout of {backend.name} stay in use until their lock changes"
+            yield SiteFact(_FIELD, "ok", f"{', '.join(older)}: {stay}")
+
+
+def _renamed(current: GenerationRecord, entries: Sequence[ResolvedEntry]) -> Iterator[SiteFact]:
+    for item in entries:
+        published = current.entries[str(item.entry)]
+        if published.lock == item.lock.sha256 and published.path != item.install.relative:
+            paths = f"{item.install.relative}, published is {published.path}"
+            hint = "cpu_level, prefix and the operating system are part of it: did one of them change?"
+            yield SiteFact(_FIELD, "warning", f"{item.entry}: the same lock is another install here: {paths}", hint)

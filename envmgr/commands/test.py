@@ -1,4 +1,4 @@
-"""`envmgr test`, here or on nodes: does what is published still work?"""
+"""`envmgr test`, here or on nodes: check that what is published still works."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from envmgr.commands import Context, choose_published
 from envmgr.errors import InputError
-from envmgr.modules.lmod import find_lmod
 from envmgr.nodes import fold, resolve_nodes
 from envmgr.probe.model import Way
 from envmgr.publish.record import published_spec, read_specs
@@ -33,7 +32,9 @@ class TestResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class NodeTestResult(Result):
-    """`tests` as `TestResult` has them, each with its nodes. `nodes` is folded; `user` ran the tests; `seconds` is wall-clock."""
+    """`tests` as in `TestResult`, each with its nodes. `nodes` is folded; `user` ran the tests; `seconds` is
+    wall-clock.
+    """
 
     schema: ClassVar[str] = "envmgr.test-nodes/1"
     generation: int
@@ -55,7 +56,7 @@ class NodeTestResult(Result):
 def run_tests(ctx: Context, names: Sequence[str]) -> TestResult:
     """Run the smoke tests of published entries on this machine, through the published modules."""
     current, chosen = choose_published(ctx, names)
-    lmod = find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
+    lmod = ctx.find_lmod()
     folder = ctx.prefix.generation(current.number)
     specs = read_specs(ctx.prefix, current.number)
     outcomes: list[SmokeOutcome] = []
@@ -83,9 +84,11 @@ def run_tests_on_nodes(
     deadline: float | None,
     count: int | None = None,
 ) -> NodeTestResult:
-    """Run the smoke tests of published entries on `nodes` (None: all groups), as an ordinary user, through the published modules.
+    """Run the smoke tests of published entries on `nodes` (None: all groups) through the published modules, as an
+    ordinary user.
 
-    With `count`, on that many of them, in one Slurm job. `deadline` is wall-clock seconds for everything, the site's if None.
+    With `count`, on that many of them, in one Slurm job. `deadline` is wall-clock seconds for everything, the site's if
+    None.
 
     Raises:
         InputError: `test-user`, `test-count`; unknown nodes or entries.
@@ -94,7 +97,7 @@ def run_tests_on_nodes(
     began = time.monotonic()
     if count is not None and via == "ssh":
         raise InputError("test-count", "-N is the size of a Slurm job", context="--via ssh", hint="`--via slurm`")
-    way: Way = via or ("slurm" if ctx.site.transport.via == "slurm" or count is not None else "ssh")
+    way = ctx.way("slurm" if count is not None else via)
     account = choose_account(ctx.site, way, user)
     chosen_nodes = resolve_nodes(nodes, ctx.site, ctx.runner)
     look_at_prefix(ctx.site, ctx.runner)
@@ -109,7 +112,7 @@ def run_tests_on_nodes(
         site=ctx.site,
         via=way,
         account=account,
-        lmod=find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner),
+        lmod=ctx.find_lmod(),
         runner=ctx.runner,
         reporter=ctx.reporter,
         deadline=deadline or ctx.site.transport.deadline,

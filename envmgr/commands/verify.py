@@ -1,4 +1,4 @@
-"""`envmgr verify`: is what is published still what was built and published?"""
+"""`envmgr verify`: compare what is published with what was built and published."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VerifyWhat:
-    """`names` are entries, none for all; `generations` numbers, none for the current one. `everything`: all that there is."""
+    """`names` are entries, none for all; `generations` are numbers, none for the current one; `everything` is all that
+    there is.
+    """
 
     names: tuple[str, ...] = ()
     generations: tuple[int, ...] = ()
@@ -42,7 +44,9 @@ class VerifyWhat:
 
 @dataclass(frozen=True, slots=True)
 class VerifyNodes:
-    """`nodes` is a node set; `via` None is as the site says; `deadline` is seconds for all nodes together, None the verb's own."""
+    """`nodes` is a node set; `via` None is as the site says; `deadline` is seconds for all nodes together, None the
+    verb's own.
+    """
 
     nodes: str
     via: Way | None = None
@@ -51,12 +55,13 @@ class VerifyNodes:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult(Result):
-    """`checked` are entries, `installs` paths relative to the prefix, `generations` numbers; each finding is one path that is not
-    as its record or its manifest says. `not_looked_at` are things for whose state nothing stands.
+    """`checked` are entries, `installs` paths relative to the prefix, `generations` numbers.
 
-    `nodes` are those that told all, and `not_verified` those that did not, folded; both are empty for this machine. `repaired` are the installs and generations that were made again, or would be
-    (`dry_run`); `generation` is then current. `flip` is what is in force and who signed it, empty where that was not found.
-    `made_at` are the installs that were built at paths of their own, with these: built elsewhere, their files may differ.
+    Each finding is one path that is not as its record or its manifest says. `not_looked_at` are things that no record
+    describes. `nodes` are those that answered in full, and `not_verified` those that did not, folded; both are empty
+    for this machine. `repaired` are the installs and generations that were made again, or would be (`dry_run`);
+    `generation` is then current. `flip` is what is in force and who signed it, empty where that was not found.
+    `made_at` maps installs to the paths at which they were built: elsewhere their files may differ.
     """
 
     schema: ClassVar[str] = "envmgr.verify/1"
@@ -80,10 +85,11 @@ class VerifyResult(Result):
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
-    """What was looked at, and what is wrong: of `installs` by path, of `generations` by number. `number` is what is current.
+class PrefixLook:
+    """The things that were looked at, and what is wrong: of `installs` by path, of `generations` by number. `number` is
+    the current one.
 
-    `in_place` are installs that cannot be made again beside their place, with what mends them.
+    `in_place` maps installs that cannot be made again beside their place to what fixes them.
     """
 
     entries: tuple[str, ...]
@@ -122,8 +128,8 @@ class Verified:
             of = self.users.get(path, ())
             where = ", ".join(of) or path
             for line in lines:
-                told = line if not of or path == self.own.get(of[0]) else f"{path}: {line}"
-                yield Finding("install", "error", where, told, hint=_hint(path, of, self.in_place.get(path)))
+                text = line if not of or path == self.own.get(of[0]) else f"{path}: {line}"
+                yield Finding("install", "error", where, text, hint=_hint(path, of, self.in_place.get(path)))
 
     def result(self) -> VerifyResult:
         unseen = [line for looked in self.generations.values() for line in looked.unseen]
@@ -143,19 +149,18 @@ class Verified:
         return f"flip {self.flip.sequence}, signed by {self.flip.who}"
 
 
-_CURRENT = "`envmgr verify --repair` makes it anew"
+_CURRENT = "`envmgr verify --repair` makes it again"
 _HISTORY = "`envmgr verify --repair` writes it again, from the flips; what they do not tell is lost"
-_GENERATION = "a generation never changes: find the cause; `envmgr verify --repair` publishes the same entries as a new generation"
-
-
+_NEVER = "a generation never changes: find the cause"
+_GENERATION = f"{_NEVER}; `envmgr verify --repair` publishes the same entries as a new generation"
 _OLD = (
-    "a generation never changes: find the cause; for a rollback choose another one: `envmgr verify --repair --generation {number}` "
-    "makes one with the same entries, where there is none, until `envmgr gc` removes this one"
+    f"{_NEVER}; for a rollback choose another one: `envmgr verify --repair --generation {{number}}` makes one with the "
+    "same entries, where there is none, until `envmgr gc` removes this one"
 )
 _OLD_LOST = (
-    "a generation never changes: find the cause; what it held is not known: for a rollback choose another one, until `envmgr gc` "
-    "removes this one"
+    f"{_NEVER}; what it held is not known: for a rollback choose another one, until `envmgr gc` removes this one"
 )
+_INSTALL = "an install never changes: find the cause"
 
 
 def _generation_hint(looked: LookedAt, current: int | None, way_back: str) -> str:
@@ -167,14 +172,16 @@ def _generation_hint(looked: LookedAt, current: int | None, way_back: str) -> st
 
 def _hint(path: str, entries: Sequence[str], in_place: str | None) -> str:
     if not entries:
-        return f"an install never changes: find the cause; no generation names {path}: `envmgr gc` removes it when it is old"
+        return f"{_INSTALL}; no generation names {path}: `envmgr gc` removes it when it is old"
     if in_place is not None:
-        return f"an install never changes: find the cause; when nobody uses it, {in_place}"
-    return "an install never changes: find the cause; `envmgr verify --repair` makes it again, in its place"
+        return f"{_INSTALL}; when nobody uses it, {in_place}"
+    return f"{_INSTALL}; `envmgr verify --repair` makes it again, in its place"
 
 
 def _is_made_in_place(install: Install) -> bool:
-    """By the backend that its manifest names; a manifest that does not tell is of no help."""
+    """Return whether the backend makes the install at its place, as its manifest says; False for a manifest that does
+    not say it.
+    """
     from envmgr.backends import get_backend
 
     try:
@@ -189,8 +196,8 @@ def verify_entries(ctx: Context, what: VerifyWhat) -> VerifyResult:
     return look(ctx, what).result()
 
 
-def look(ctx: Context, what: VerifyWhat) -> Verified:
-    """See `verify_entries`. From the start again where a `gc` took away what was being looked at.
+def look(ctx: Context, what: VerifyWhat) -> PrefixLook:
+    """Look at everything, as `verify_entries`; start again where a `gc` removed what was being looked at.
 
     Raises EnvmgrError `nothing-published`, `no-generation`; InputError `not-published`, `verify-all`.
     """
@@ -200,7 +207,7 @@ def look(ctx: Context, what: VerifyWhat) -> Verified:
             return found
 
 
-def _was_removed(prefix: Prefix, found: Verified) -> bool:
+def _was_removed(prefix: Prefix, found: PrefixLook) -> bool:
     folders = (prefix.generation(number) for number in found.generations)
     unused = (path for path, lines in found.installs.items() if lines and path not in found.users)
     return any((each / ABANDONED).exists() and not (each / RECORD).exists() for each in folders) or any(
@@ -208,18 +215,18 @@ def _was_removed(prefix: Prefix, found: Verified) -> bool:
     )
 
 
-def _look(ctx: Context, what: VerifyWhat) -> Verified:
+def _look(ctx: Context, what: VerifyWhat) -> PrefixLook:
     if what.everything and (what.names or what.generations):
         raise InputError("verify-all", "--all is everything: name no entries and no generations with it")
     prefix = ctx.prefix
     numbers = _numbers(ctx, what)
     owners = trusted_owners(ctx)
-    told = told_records(prefix)
+    recorded = told_records(prefix)
     looked = {}
     with ctx.reporter.stage("generations", total=len(numbers), unit="generations") as stage:
         for count, number in enumerate(numbers, 1):
             ctx.runner.raise_if_cancelled()
-            looked[number] = verify_generation(prefix, number, told, owners)
+            looked[number] = verify_generation(prefix, number, recorded, owners)
             stage.update(count)
     users, own, lost = _users(looked, what)
     entries = sorted({name for names in users.values() for name in names})
@@ -240,7 +247,7 @@ def _look(ctx: Context, what: VerifyWhat) -> Verified:
         if lines and _is_made_in_place(prefix.install_at(path))
     }
     faults = tuple(current_faults(prefix))
-    return Verified(
+    return PrefixLook(
         checked,
         faults,
         looked,
@@ -250,7 +257,7 @@ def _look(ctx: Context, what: VerifyWhat) -> Verified:
         known_current(prefix),
         in_place,
         _look_at_flip(ctx),
-        _way_back(prefix, faults, looked, told, owners),
+        _way_back(prefix, faults, looked, recorded, owners),
         lost_lines(prefix),
         {path: each.made_at for path, each in seen.items() if each.made_at},
     )
@@ -260,14 +267,16 @@ def _way_back(
     prefix: Prefix,
     faults: Sequence[Fault],
     looked: Mapping[int, LookedAt],
-    told: Mapping[int, str],
+    recorded: Mapping[int, str],
     owners: frozenset[int] | None,
 ) -> str:
-    """What makes `current` right, or leads away from a generation that cannot be read; empty where nothing is wrong with either."""
+    """Return what makes `current` right, or leads away from a generation that cannot be read; empty where both are
+    sound.
+    """
     number = known_current(prefix)
     if not faults and (number is None or number not in looked or looked[number].record is not None):
         return ""
-    whole, last = newest_whole(prefix, told, owners), last_current(prefix)
+    whole, last = newest_whole(prefix, recorded, owners), last_current(prefix)
     sound = last is not None and (last == whole or (last in looked and not looked[last].faults))
     if faults and sound and not is_in_the_way(prefix):
         return _CURRENT
@@ -275,18 +284,18 @@ def _way_back(
 
 
 def is_in_the_way(prefix: Prefix) -> bool:
-    """Something else than a link lies at `current`."""
+    """Return whether something else than a link lies at `current`."""
     return prefix.current.exists() and not prefix.current.is_symlink()
 
 
 def _look_at_flip(ctx: Context) -> FlipLook | None:
-    """None where the site does not sign, or `current` is damaged."""
+    """Return the look at the current flip; None where the site does not sign, or `current` is damaged."""
     found = None if ctx.site.signing is None else look_at_current_flip(ctx.prefix, ctx.site.signing, ctx.runner)
     return None if found is None else found[1]
 
 
 def trusted_owners(ctx: Context) -> frozenset[int] | None:
-    """To whom a prefix may belong: its folder's owner and the build user; None where a group shares it."""
+    """Return to whom a prefix may belong: its folder's owner and the build user; None where a group shares it."""
     if ctx.site.policies.group is not None:
         return None
     found = {ctx.prefix.root.stat().st_uid}
@@ -314,7 +323,9 @@ def _numbers(ctx: Context, what: VerifyWhat) -> list[int]:
 def _users(
     looked: Mapping[int, LookedAt], what: VerifyWhat
 ) -> tuple[dict[str, list[str]], dict[str, str], dict[int, tuple[str, ...]]]:
-    """Path of an install -> the entries that use it, entry -> its own install; generation -> what cannot be known of it."""
+    """Return install -> the entries that use it, entry -> its own install, and generation -> what cannot be known of
+    it.
+    """
     users: dict[str, list[str]] = {}
     own: dict[str, str] = {}
     lost: dict[int, tuple[str, ...]] = {}

@@ -1,4 +1,4 @@
-"""`envmgr verify --nodes`: do nodes see, through their own mount, what was built and published?"""
+"""`envmgr verify --nodes`: compare what nodes see, through their own mount, with what was built and published."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from pathlib import Path
 
 from envmgr.audit.ask.hashing import HashedFolder, HashOnNodes, NodeFault
 from envmgr.commands import Context
-from envmgr.commands.verify import Verified, VerifyNodes, VerifyResult, VerifyWhat, look
+from envmgr.commands.verify import PrefixLook, VerifyNodes, VerifyResult, VerifyWhat, look
 from envmgr.finding import Finding
 from envmgr.modules.pip_shim import FOLDER as SHIMS
 from envmgr.nodes import fold, resolve_nodes
-from envmgr.probe.model import Way
 from envmgr.publish.flips import known_current
 from envmgr.publish.record import RECORD, GenerationRecord
 from envmgr.store.manifest import read_manifest
@@ -26,15 +25,15 @@ _HINT = "on the node: what is mounted there? `envmgr audit --check mount --nodes
 
 
 def verify_on_nodes(ctx: Context, what: VerifyWhat, asked: VerifyNodes) -> VerifyResult:
-    """Verify here first: nodes are compared with what is right here. What is wrong here is told once, without nodes.
+    """Verify here first, because nodes are compared with what is right here. What is wrong here is reported once,
+    without nodes.
 
     Raises InputError for unknown nodes; else as `look`.
     """
     nodes = resolve_nodes(asked.nodes, ctx.site, ctx.runner)
     seen = look(ctx, what)
     places, owners = _places(ctx, seen)
-    way: Way = asked.via or ("slurm" if ctx.site.transport.via == "slurm" else "ssh")
-    hashing = HashOnNodes(ctx.site, ctx.runner, ctx.reporter, way, asked.deadline or _SECONDS)
+    hashing = HashOnNodes(ctx.site, ctx.runner, ctx.reporter, ctx.way(asked.via), asked.deadline or _SECONDS)
     faults = _without_followers(ctx, hashing.ask(nodes, [*places.values()]), owners)
     faults += _currents(ctx, hashing.currents)
     result = seen.result()
@@ -49,7 +48,7 @@ def verify_on_nodes(ctx: Context, what: VerifyWhat, asked: VerifyNodes) -> Verif
 
 
 def _without_followers(ctx: Context, faults: list[NodeFault], owners: Mapping[str, str]) -> list[NodeFault]:
-    """Where an install is missing as a whole, what lies beside it is not told besides."""
+    """Return the faults without what lies beside an install that is missing as a whole."""
     gone = {(fault.node, fault.folder) for fault in faults if fault.found == "missing"}
 
     def follows(fault: NodeFault) -> bool:
@@ -59,13 +58,13 @@ def _without_followers(ctx: Context, faults: list[NodeFault], owners: Mapping[st
     return [fault for fault in faults if not follows(fault)]
 
 
-def _wrong_here(seen: Verified) -> list[str]:
+def _wrong_here(seen: PrefixLook) -> list[str]:
     generations = [f"generations/{number:04d}" for number, looked in seen.generations.items() if looked.faults]
     return [*generations, *(path for path, lines in seen.installs.items() if lines)]
 
 
-def _places(ctx: Context, seen: Verified) -> tuple[dict[str, HashedFolder], dict[str, str]]:
-    """What nodes are asked for, by its path; and each path of an install -> the install."""
+def _places(ctx: Context, seen: PrefixLook) -> tuple[dict[str, HashedFolder], dict[str, str]]:
+    """Return what nodes are asked for, by its path; and each path of an install -> the install."""
     wrong = {*_wrong_here(seen)}
     found: dict[str, HashedFolder] = {}
     owners: dict[str, str] = {}
@@ -99,7 +98,7 @@ def _generation(ctx: Context, number: int, record: GenerationRecord) -> HashedFo
 
 
 def _install(install: Install) -> dict[str, HashedFolder]:
-    """Its folder, its manifest, and what belongs to it and lies elsewhere, as a module of EasyBuild's."""
+    """Return its folder, its manifest, and what belongs to it and lies elsewhere, such as a module of EasyBuild's."""
     manifest = read_manifest(install.manifest)
     paths = [path._replace(mode=path.mode & ~manifest.mask) for path in manifest.paths]
     root = install.prefix.root
@@ -111,7 +110,7 @@ def _install(install: Install) -> dict[str, HashedFolder]:
 
 
 def _file(path: Path) -> HashedFolder:
-    """As it is here, where it was compared with what was written down of it."""
+    """Return a file as it is here, where it was compared with its record."""
     return HashedFolder(str(path), stat.S_IMODE(path.lstat().st_mode), sha256=sha256_bytes(read_regular(path)))
 
 
@@ -125,7 +124,7 @@ def _currents(ctx: Context, currents: dict[str, str]) -> list[NodeFault]:
     ]
 
 
-def _folded(ctx: Context, faults: list[NodeFault], seen: Verified, owners: Mapping[str, str]) -> list[Finding]:
+def _folded(ctx: Context, faults: list[NodeFault], seen: PrefixLook, owners: Mapping[str, str]) -> list[Finding]:
     nodes: dict[tuple[str, str], list[str]] = {}
     for fault in faults:
         nodes.setdefault((fault.folder, fault.found), []).append(fault.node)
@@ -136,14 +135,14 @@ def _folded(ctx: Context, faults: list[NodeFault], seen: Verified, owners: Mappi
             findings.append(Finding("node", "error", fold(of), found, nodes=fold(of), hint=_UNKNOWN))
         elif path in owners:
             where = ", ".join(seen.users.get(owners[path], ())) or owners[path]
-            told = found.removeprefix(".: ")
-            findings.append(Finding("install", "error", where, f"{path}: {told}", nodes=fold(of), hint=_HINT))
+            text = found.removeprefix(".: ")
+            findings.append(Finding("install", "error", where, f"{path}: {text}", nodes=fold(of), hint=_HINT))
         elif path == "current":
             findings.append(Finding("current", "error", path, found, nodes=fold(of), hint=_HINT))
         else:
             place, _, rest = found.partition(": ")
-            where, told = (f"{path}/{place}", rest) if rest else (path, found)
-            findings.append(Finding("generation", "error", where, told, nodes=fold(of), hint=_HINT))
+            where, text = (f"{path}/{place}", rest) if rest else (path, found)
+            findings.append(Finding("generation", "error", where, text, nodes=fold(of), hint=_HINT))
     return findings
 
 

@@ -1,7 +1,7 @@
 """Files by their sha256: into a cache, from the first place that has them. Knows no backend.
 
-A cache is `<cache>/<sha256>/<file name>`. Wherever a file comes from, it gets in only with that sha256, and it is hashed again at
-every use.
+A cache is `<cache>/<sha256>/<file name>`. Wherever a file comes from, it gets in only with that sha256, and it is
+hashed again at every use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Given = Mapping[str, Path]  # sha256 -> a file that the administrator named; its
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """One file to have. `places` are http(s):// and file:// URLs in order of trial; `size` is bytes where it is known."""
+    """One file to have. `places` are http(s):// and file:// URLs in order of trial; `size` is bytes if known."""
 
     name: str
     sha256: str
@@ -47,7 +47,7 @@ class FetchedFile:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What is in a cache after a fetch, in the order it was asked for, each file once."""
+    """The files in a cache after a fetch, in the order they were asked for, each once."""
 
     files: tuple[FetchedFile, ...]
 
@@ -71,7 +71,7 @@ class Fetched:
 
 
 def has(path: Path, sha256: str, *, mend: bool = True) -> bool:
-    """Whether a cache has the file: hashes it. One that was damaged since is removed (unless not to `mend`), never used.
+    """Return whether a cache has the file: hash it. A damaged one is removed (unless not to `mend`), never used.
 
     Raises:
         InputError: `file-unreadable` for a file that was put there by hand, with the wrong permissions.
@@ -128,7 +128,7 @@ def _places_in(folder: Path) -> list[Path]:
 
 
 def _is_place(path: Path) -> bool:
-    """Whether a cache keeps a file there: `<sha256>/<file name>`."""
+    """Return whether a cache keeps a file there: `<sha256>/<file name>`."""
     return re.fullmatch(r"[0-9a-f]{64}", path.name) is not None and path.is_dir()
 
 

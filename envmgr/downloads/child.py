@@ -1,8 +1,8 @@
-"""A worker's own side: one JSON request on stdin, JSON events on stdout, then `os._exit`.
+"""The worker's own side: one JSON request on stdin, JSON events on stdout, then `os._exit`.
 
-Its own process, because rattler can crash at interpreter exit after success, and because importing it costs 0.2 s. It leads
-a process group; when stdin closes (the parent died, however), it kills that group, so nothing writes on behind our back.
-The last event is `done` or `error`.
+It is a process of its own because rattler can crash at interpreter exit after success, and because importing it costs
+0.2 s. It leads a process group. When stdin closes (the parent died, however), it kills that group, so that nothing goes
+on writing. The last event is `done` or `error`.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ def _die_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-async def fetch(request: dict[str, Any]) -> None:
+async def fetch_request(request: dict[str, Any]) -> None:
     """Bring all `records` into `cache`. What one place or one file lacks does not end the others."""
     from envmgr.downloads.download import fetch_all, make_client
-    from envmgr.downloads.space import require_space
+    from envmgr.downloads.space import require_download_space
 
     cancel_on_sigterm()
     records, cache = request["records"], Path(request["cache"])
-    await require_space(records, cache, keep_free=request["min_free"], keep=True)
+    await require_download_space(records, cache, keep_free=request["min_free"], keep=True)
     await fetch_all(
         records,
         cache,
@@ -96,4 +96,4 @@ async def fetch(request: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    serve(lambda request: asyncio.run(fetch(request)))
+    serve(lambda request: asyncio.run(fetch_request(request)))

@@ -1,4 +1,6 @@
-"""Speaks to workers: starts one, follows its events, raises readable errors for its failures; and fetches with the download worker."""
+"""The client of workers: it starts one, follows its events, raises readable errors for its failures, and fetches with
+the download worker.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +59,8 @@ class DownloadBar:
 
 
 class WorkerBars:
-    """The events of a worker as bars: download (bytes), link (packages) or unpack (wheels), compile (files). Each closes when its
-    work is done.
+    """The events of a worker as bars: download (bytes), link (packages) or unpack (wheels), compile (files). Each
+    closes when its work is done.
 
     Downloads and links run side by side in the worker.
     """

@@ -1,8 +1,8 @@
 """Files into the cache, each checked against its sha256. Runs inside a worker.
 
-The cache keeps archives, not unpacked packages: an archive can be held against the lock at every use, an unpacked tree only
-against itself; and no install shares a file with it. `<cache>/<sha256>/<file name>`.
-Events: `download`, `downloaded`, `cached`, `retry`.
+The cache keeps archives, not unpacked packages: an archive can be compared with the lock at every use, an unpacked tree
+only with itself; and no install shares a file with it. `<cache>/<sha256>/<file name>`. Events: `download`,
+`downloaded`, `cached`, `retry`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import hashlib
-import http.client
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -21,9 +20,8 @@ from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 from envmgr.downloads import has
-from envmgr.downloads.failures import Fault, differs, explain
+from envmgr.downloads.failures import AttemptFailed, attempt_failed, wrong_sha256
 from envmgr.downloads.space import DownloadRecord, Room, TooLarge
-from envmgr.downloads.web import open_url
 from envmgr.system.processes import host_mark
 from envmgr.wording import size_text
 
@@ -39,11 +37,13 @@ _SCHEMES = ("http", "https", "file")
 
 Emit = Callable[..., None]
 # A file to have: `name` in events, `file` its name in the cache, `sha256`, `places` in order, `size` (bytes) or None.
-Reason = tuple[str, str, str]  # URL, `Fault.kind`, text
+Reason = tuple[str, str, str]  # URL, `AttemptFailed.kind`, text
 
 
 class DownloadError(Exception):
-    """No place gave a file. `details["failed"]` has each such file: `name`, `sha256`, and a `Reason` for every place."""
+    """No place gave a file. `details["failed"]` has each such file: `name`, `sha256`, and a `Reason` for every
+    place.
+    """
 
     def __init__(self, failed: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(", ".join(str(f["name"]) for f in failed))
@@ -72,12 +72,12 @@ async def fetch_all(
     keep: bool = False,
     to_the_end: bool = False,
 ) -> list[str]:
-    """A `file://` URL for each record, of a file with its sha256.
+    """Return a `file://` URL for each record, of a file with its sha256.
 
-    A record's `places` are tried in order. Files in folders (`file://`) are used where they are, or with `keep` copied into
-    the cache as files from the network are: through a part file. `retries` is per place, for faults that can pass;
-    `stall_timeout` is seconds without a byte; `min_free` bytes of the cache's file system stay free, whatever comes. The first file
-    that cannot be had ends the others, unless `to_the_end`.
+    A record's `places` are tried in order. Files in folders (`file://`) are used where they are, or with `keep` copied
+    into the cache as files from the network are: through a part file. `retries` is per place, for faults that can pass;
+    `stall_timeout` is seconds without a byte; `min_free` bytes of the cache's file system stay free, whatever comes.
+    The first file that cannot be had ends the others, unless `to_the_end`.
 
     Raises:
         DownloadError: every place of a file failed; OSError: the cache cannot be written; TooLarge.
@@ -132,7 +132,7 @@ async def _fetch(
                 if place.startswith("file://") and not keep:
                     return await asyncio.to_thread(_from_folder, place, record["sha256"])
                 await _into_cache(place, record, target, client, emit, stall_timeout, room)
-            except Fault as fault:
+            except AttemptFailed as fault:
                 last = (place, fault.kind, str(fault))
                 if fault.again and attempt < retries:
                     emit("retry", name=record["name"], message=f"{place}: {fault}", attempt=attempt + 1)
@@ -149,7 +149,7 @@ def _from_folder(place: str, sha256: str) -> str:
     with _open_in_folder(place) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != sha256:
-        raise differs(digest, sha256)
+        raise wrong_sha256(digest, sha256)
     return place
 
 
@@ -157,17 +157,17 @@ def _open_in_folder(place: str) -> BufferedReader:
     path = Path(unquote(urlsplit(place).path))
     try:
         if not path.is_file():
-            raise Fault("not-found", "no such file", again=False)
+            raise AttemptFailed("not-found", "no such file", again=False)
         return path.open("rb")
     except OSError as error:
-        raise Fault("refused", error.strerror or str(error), again=False) from None
+        raise AttemptFailed("refused", error.strerror or str(error), again=False) from None
 
 
 async def _into_cache(
     place: str, record: DownloadRecord, target: Path, client: Any, emit: Emit, stall_timeout: float, room: Room
 ) -> None:
     if urlsplit(place).scheme not in _SCHEMES:
-        raise Fault("refused", "only http(s):// URLs and folders are fetched from", again=False)
+        raise AttemptFailed("refused", "only http(s):// URLs and folders are fetched from", again=False)
     async with _part_file(target) as (part, file):
         if await asyncio.to_thread(has, target, record["sha256"]):
             part.unlink()  # another run fetched it meanwhile
@@ -188,11 +188,11 @@ async def _into_cache(
                 if writer.error is not None:
                     raise writer.error
             if (digest := writer.digest.hexdigest()) != record["sha256"]:
-                raise differs(digest, record["sha256"], again=not place.startswith("file://"))
+                raise wrong_sha256(digest, record["sha256"], again=not place.startswith("file://"))
             file.flush()
             part.replace(target)
         except OversizedError as error:
-            raise Fault("sha256", str(error), again=False) from None
+            raise AttemptFailed("sha256", str(error), again=False) from None
         finally:
             part.unlink(missing_ok=True)
             with suppress(OSError):
@@ -201,7 +201,7 @@ async def _into_cache(
 
 
 async def _copy(place: str, writer: _Writer) -> None:
-    """In pieces: a copy that is cancelled ends at the next one."""
+    """Copy in pieces: a copy that is cancelled ends at the next one."""
     with _open_in_folder(place) as file:
         try:
             while chunk := await asyncio.to_thread(file.read, _CHUNK):
@@ -209,7 +209,7 @@ async def _copy(place: str, writer: _Writer) -> None:
         except OSError as error:
             if writer.error is not None:
                 raise
-            raise Fault("refused", error.strerror or str(error), again=False) from None
+            raise AttemptFailed("refused", error.strerror or str(error), again=False) from None
 
 
 async def _transfer(place: str, writer: _Writer, client: Any, stall_timeout: float) -> None:
@@ -224,11 +224,13 @@ async def _transfer(place: str, writer: _Writer, client: Any, stall_timeout: flo
     except (OSError, RuntimeError, TooLarge) as error:
         if writer.error is not None:
             raise writer.error from None  # our disk, not their network
-        raise await asyncio.to_thread(explain, error, place) from None
+        raise await asyncio.to_thread(attempt_failed, error, place) from None
 
 
 def _was_unpacked(part: Path, file: BinaryIO) -> bool:
-    """Whether `x.tar.gz` arrived as `x.tar`: some servers call it `Content-Encoding: gzip`, and rattler's client obeys."""
+    """Return whether `x.tar.gz` arrived as `x.tar`: some servers call it `Content-Encoding: gzip`, and rattler's client
+    obeys.
+    """
     file.flush()
     with part.open("rb") as arrived:
         name = part.name.removesuffix(f".{host_mark()}.part")
@@ -236,7 +238,11 @@ def _was_unpacked(part: Path, file: BinaryIO) -> bool:
 
 
 async def _read_plainly(place: str, writer: _Writer, stall_timeout: float) -> None:
-    """By Python's own client, which leaves the bytes alone. `stall_timeout` is seconds without a byte."""
+    """Read with Python's own client, which does not change the bytes. `stall_timeout` is seconds without a byte."""
+    import http.client  # loads as slowly as a small download, and few servers need it
+
+    from envmgr.downloads.web import open_url
+
     try:
         with await asyncio.to_thread(open_url, place, stall=stall_timeout) as answer:
             while chunk := await asyncio.to_thread(answer.read1, _CHUNK):  # what is there: a drip is seen as one
@@ -244,14 +250,15 @@ async def _read_plainly(place: str, writer: _Writer, stall_timeout: float) -> No
     except (OSError, http.client.HTTPException) as error:
         if writer.error is not None:
             raise writer.error from None
-        raise Fault("cut", f"the transfer ended early: {error}", again=True) from None
+        raise AttemptFailed("cut", f"the transfer ended early: {error}", again=True) from None
 
 
 @asynccontextmanager
 async def _part_file(target: Path) -> AsyncIterator[tuple[Path, BinaryIO]]:
-    """An empty part file beside `target`, locked: a second fetch of the archive waits; what a killed one left is written over.
+    """Yield an empty part file beside `target`, locked: a second fetch of the archive waits; what a killed one left is
+    overwritten.
 
-    Each host has its own: where locks stay on each client, two would write into one.
+    Each host has its own: if locks stay on each client, two hosts would write into one.
     """
     part = target.with_name(f".{target.name}.{host_mark()}.part")
     while True:
@@ -279,7 +286,9 @@ def _lock(file: BinaryIO) -> bool:
 
 
 def _is_still(path: Path, file: BinaryIO) -> bool:
-    """Whether `file` still lies at `path`: the process that held its lock before may have renamed or removed it."""
+    """Return whether `file` still lies at `path`: the process that held its lock before may have renamed or
+    removed it.
+    """
     try:
         return os.path.samestat(path.stat(), os.fstat(file.fileno()))
     except FileNotFoundError:
@@ -294,7 +303,7 @@ class OversizedError(OSError):
 
 
 class _Writer:
-    """What rattler writes the stream into: counts, hashes, looks for room, and tells progress."""
+    """The target of rattler's stream: it counts, hashes, checks the room, and reports progress."""
 
     def __init__(self, file: BinaryIO, name: str, size: int | None, emit: Emit, room: Room) -> None:
         self.digest = hashlib.sha256()
@@ -326,7 +335,9 @@ class _Writer:
 
 
 async def _unless_stalled(task: asyncio.Future[None], writer: _Writer, stall_timeout: float) -> None:
-    """Wait for the download; Fault `stalled` when no byte came for `stall_timeout` seconds, or so few that it would go on for days."""
+    """Wait for the download; AttemptFailed `stalled` if no byte came for `stall_timeout` seconds, or so few that it
+    would go on for days.
+    """
     began, before = time.monotonic(), 0
     end = began + _LONGEST
     while True:
@@ -349,4 +360,4 @@ async def _unless_stalled(task: asyncio.Future[None], writer: _Writer, stall_tim
             task.cancel()
             with suppress(asyncio.CancelledError, Exception):
                 await task
-            raise Fault("stalled", said, again=True)
+            raise AttemptFailed("stalled", said, again=True)

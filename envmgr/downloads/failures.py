@@ -1,4 +1,4 @@
-"""What went wrong in a worker with a download, or with this machine's own disk, in the house form."""
+"""The failures of a worker's downloads, and of this machine's own disk, in the house form."""
 
 from __future__ import annotations
 
@@ -57,12 +57,16 @@ def download_failure(event: Mapping[str, Any], words: Mapping[str, tuple[str, st
 
 
 def _in_short(reasons: Sequence[Sequence[str]]) -> list[tuple[str, str, str]]:
-    """What two files that failed alike have in common: of each place the host, the kind of fault and its text."""
+    """Return what two files that failed alike have in common: of each place the host, the kind of fault and its
+    text.
+    """
     return [(urlsplit(url).netloc, kind, text) for url, kind, text in reasons]
 
 
 def _weight(reason: tuple[str, str, str]) -> int:
-    """Wrong content is the news; then a mirror's own fault; a folder that lacks a file, or a network that is not there, is usual."""
+    """Return how important a reason is: wrong content first, then a mirror's own fault; a folder without the file, or
+    no network, is usual.
+    """
     url, kind, _ = reason
     if kind == "sha256":
         return 3
@@ -71,8 +75,10 @@ def _weight(reason: tuple[str, str, str]) -> int:
     return 0 if url.startswith("file://") else 2
 
 
-class Fault(Exception):  # noqa: N818 - one attempt's end, not the whole download's
-    """One attempt that failed. `kind` is `not-found`, `refused`, `unreachable`, `cut`, `stalled`, `sha256` or `server`."""
+class AttemptFailed(Exception):  # noqa: N818 - one attempt's end, not the whole download's
+    """One attempt that failed. `kind` is `not-found`, `refused`, `unreachable`, `cut`, `stalled`, `sha256` or
+    `server`.
+    """
 
     def __init__(self, kind: str, text: str, *, again: bool) -> None:
         super().__init__(text)
@@ -80,25 +86,25 @@ class Fault(Exception):  # noqa: N818 - one attempt's end, not the whole downloa
         self.again = again
 
 
-def differs(found: str, sha256: str, *, again: bool = False) -> Fault:
-    return Fault("sha256", f"sha256 is {found}, the lock says {sha256}", again=again)
+def wrong_sha256(found: str, sha256: str, *, again: bool = False) -> AttemptFailed:
+    return AttemptFailed("sha256", f"sha256 is {found}, the lock says {sha256}", again=again)
 
 
-def explain(error: Exception, place: str) -> Fault:
+def attempt_failed(error: Exception, place: str) -> AttemptFailed:
     """Sort what rattler says by what can be done about it."""
     text = str(error)
     if "client error (404" in text or "client error (410" in text:
-        return Fault("not-found", "404 Not Found", again=False)
+        return AttemptFailed("not-found", "404 Not Found", again=False)
     if "HTTP status client error (" in text:
-        return Fault("refused", text.partition("(")[2].partition(")")[0], again=False)
+        return AttemptFailed("refused", text.partition("(")[2].partition(")")[0], again=False)
     if "HTTP status server error (" in text:
-        return Fault("server", text.partition("(")[2].partition(")")[0], again=True)
+        return AttemptFailed("server", text.partition("(")[2].partition(")")[0], again=True)
     if "error sending request" in text:
         reason = _why_unreachable(place)
-        return Fault("unreachable", reason or "the request was not answered", again=not reason)
+        return AttemptFailed("unreachable", reason or "the request was not answered", again=not reason)
     if "decoding response body" in text or "end of file" in text:
-        return Fault("cut", "the transfer ended early", again=True)
-    return Fault("server", text, again=True)
+        return AttemptFailed("cut", "the transfer ended early", again=True)
+    return AttemptFailed("server", text, again=True)
 
 
 def _why_unreachable(place: str) -> str:

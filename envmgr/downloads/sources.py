@@ -23,11 +23,11 @@ from envmgr.system.shelltext import quote as quote_word
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """One file a build starts from.
+    """One file that a build starts from. `sha256` is 64 hex digits.
 
-    `sha256` is 64 hex digits; `urls` are upstream's full URLs, in order of trial; none for a vendor's installer that must be
-    downloaded by hand; `folder` is EasyBuild's own place for it (`z/zlib`), or empty; `mirrored` are URLs in mirrors of a kind
-    of their own. Raises ValueError for what is no file name.
+    `urls` are upstream's full URLs, in order of trial; empty for a vendor's installer that must be downloaded by hand.
+    `folder` is EasyBuild's own place for it (`z/zlib`), or empty; `mirrored` are URLs in mirrors of a kind of their
+    own. Raises ValueError for a bad file name.
     """
 
     name: str
@@ -52,9 +52,10 @@ class SourceFile:
 
 
 def cached_source(prefix: Prefix, file: SourceFile) -> Path | None:
-    """Where the cache has the file; hashed each time, and a damaged one is never used. `fetch_sources` removes it.
+    """Return the file in the cache; it is hashed each time, and a damaged one is never used. `fetch_sources` removes
+    it.
 
-    Raises EnvmgrError `file-unreadable`, `mount-lost`.
+    Raise EnvmgrError `file-unreadable`, `mount-lost`.
     """
     path = _download(file, ()).path(prefix.source_cache)
     with explain_os_error(path):
@@ -62,8 +63,8 @@ def cached_source(prefix: Prefix, file: SourceFile) -> Path | None:
 
 
 def source_places(file: SourceFile, site: Site) -> tuple[str, ...]:
-    """Where a source may be had, in the order to try: in each mirror by EasyBuild's layout, by name, by sha256; in its
-    own mirrors; then upstream.
+    """Return the places of a source in the order to try: in each mirror by EasyBuild's layout, by name, by sha256; in
+    its own mirrors; then upstream.
     """
     own = (f"{file.folder}/{file.name}", f"{file.folder}/extensions/{file.name}") if file.folder else ()
     below = (*own, file.name, f"{file.sha256}/{file.name}")
@@ -84,13 +85,13 @@ def fetch_sources(
 ) -> Fetched:
     """Bring the sources into `<prefix>/cache/sources`. `label` is the entry they are for.
 
-    Looked for in files that the administrator named (`given`, see `read_given`), the site's mirrors, upstream. What is in a
-    folder is copied: other nodes and later builds need it. A dry run hashes what is there, and changes nothing. `again` says
-    that what the cache has of these files is damaged: it is removed, and an error tells its sha256.
+    They are looked for in files that the administrator named (`given`, see `read_given`), the site's mirrors, upstream.
+    A file in a folder is copied: other nodes and later builds need it. A dry run hashes what is there, and changes
+    nothing. `again`: the cache's copies of these files are damaged; they are removed, and an error names their sha256.
 
     Raises:
         EnvmgrError: `source-missing`, `source-differs` for all that cannot be had, when everything else is there;
-        `disk-full`, `not-writable`.
+            `disk-full`, `not-writable`.
     """
     prefix = Prefix(site.prefix)
     wanted = {(f.sha256, f.name): f for f in files}
@@ -128,7 +129,7 @@ def fetch_sources(
 
 
 def _in_cache(prefix: Prefix, file: SourceFile) -> list[tuple[str, str, str]]:
-    """Of a file that the cache has, and that is another, the reason not to use it."""
+    """Return the reason not to use the cache's file, if it is a different one."""
     path = _download(file, ()).path(prefix.source_cache)
     with explain_os_error(path):
         found = sha256_file(path) if path.is_file() else file.sha256
@@ -141,7 +142,9 @@ def _download(file: SourceFile, places: tuple[str, ...]) -> Download:
 
 @dataclass(frozen=True, slots=True)
 class _Lost:
-    """A source that no place gave; `reasons` is (URL, kind, text) of each place, of the cache first if it has another."""
+    """A source that no place gave; `reasons` is (URL, kind, text) of each place, of the cache first if it has
+    another.
+    """
 
     file: SourceFile
     reasons: Sequence[Sequence[str]]
@@ -160,7 +163,9 @@ class _Lost:
 
 
 def _not_had(lost: Sequence[_Lost], site: Site, prefix: Prefix, label: str) -> EnvmgrError:
-    """One error for all of them: which, where they were looked for, and exactly where to put them. Wrong content is the news."""
+    """Return one error for all of them: which, where they were looked for, and exactly where to put them. Wrong content
+    comes first.
+    """
     differing = [one.file.name for one in lost if one.differs]
     names = differing or [one.file.name for one in lost]
     verb = "is" if len(names) == 1 else "are"

@@ -1,17 +1,14 @@
-"""Whether what is to be fetched has room, before the first byte. Runs inside a worker."""
+"""The room for files that will be fetched, checked before the first byte. Runs inside a worker."""
 
 from __future__ import annotations
 
 import asyncio
-import http.client
 import shutil
-import urllib.error
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envmgr.downloads.web import open_url
 from envmgr.wording import size_text
 
 _LOOK_EVERY = 8 << 20  # bytes between two looks at the file system
@@ -20,41 +17,43 @@ DownloadRecord = Mapping[str, Any]
 
 
 class TooLarge(Exception):  # noqa: N818 - what is the matter, in the parent's error
-    """What is to be fetched and unpacked does not fit."""
+    """The files do not fit, fetched and unpacked."""
 
 
 class Room:
-    """What is left of a file system while files come to `folder` whose sizes are not known, or not true; `keep_free` bytes stay."""
+    """The rest of a file system while files of unknown or wrong size come to `folder`; `keep_free` bytes stay."""
 
     def __init__(self, folder: Path, keep_free: int) -> None:
         self._folder, self._keep_free, self._unseen = folder, keep_free, _LOOK_EVERY
 
     def take(self, size: int) -> None:
-        """So many bytes more were written, or are about to be. Raises TooLarge."""
+        """Count this many bytes that were written, or are about to be. Raise TooLarge."""
         self._unseen += size
         if self._unseen >= _LOOK_EVERY:
             self._unseen = 0
             self.require()
 
     def require(self) -> None:
-        """Raises TooLarge."""
+        """Raise TooLarge if no room is left."""
         if (free := shutil.disk_usage(self._folder).free) < self._keep_free:
             raise TooLarge(
                 f"{size_text(free)} are free while it comes, and {size_text(self._keep_free)} are to stay free"
             )
 
 
-async def require_space(
+async def require_download_space(
     records: Sequence[DownloadRecord], cache: Path, *, keep_free: int, unpacked: int = 0, keep: bool = False
 ) -> None:
-    """Room for the files that are missing, and for all of them unpacked (`unpacked` times as large).
+    """Require room for the files that are missing, and for all of them unpacked (`unpacked` times as large).
 
-    A size that is not known is asked of the first place that tells it; `keep_free` bytes stay free. With `keep`, files in
-    folders need room too: they are copied. Raises TooLarge.
+    An unknown size is asked of the first place that knows it; `keep_free` bytes stay free. With `keep`, files in
+    folders need room too: they are copied. Raise TooLarge.
     """
     silent: set[str] = set()  # hosts that did not answer: not asked again for every file
 
     def told(place: str) -> int:
+        import http.client  # loads as slowly as a small download, and few locks lack sizes
+
         host = urlsplit(place).netloc
         if host in silent:
             return 0
@@ -90,12 +89,18 @@ async def require_space(
 
 
 def _told_size(place: str) -> int:
-    """Bytes of a file or of what a server would send; 0 where that is not told. OSError when the host does not answer."""
+    """Return the bytes of a file or of what a server would send; 0 if it does not say. OSError if the host does not
+    answer.
+    """
     if place.startswith("file://"):
         path = Path(unquote(urlsplit(place).path))
         return path.stat().st_size if path.is_file() else 0
     if not place.startswith(("http://", "https://")):
         return 0
+    import urllib.error
+
+    from envmgr.downloads.web import open_url
+
     try:
         with open_url(place, method="HEAD", stall=_HEAD_TIMEOUT) as answer:
             return int(answer.headers.get("Content-Length") or 0)

@@ -1,5 +1,5 @@
-"""What servers say, within bounds: a page in memory, a transfer in pieces. By Python's own client: http(s) alone, also after a redirect,
-and bytes as they come, which nothing unpacks.
+"""Answers of servers, within bounds: a page in memory, a transfer in pieces. By Python's own client: only http(s), also
+after a redirect, and bytes as they come, which nothing unpacks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 
 from envmgr.errors import EnvmgrError
-from envmgr.system.reading import ANYWHERE, Kind, read_bytes
+from envmgr.system.untrusted_files import ANYWHERE, Kind, read_bytes
 
 STALL = 10.0  # seconds without a byte
 _LONGEST = 60.0  # seconds for a page
@@ -38,7 +38,9 @@ def open_url(
     secrets: Mapping[str, str] | None = None,
     stall: float = STALL,
 ) -> HTTPResponse:
-    """`secrets` are headers that do not go on to where a redirect leads. OSError, HTTPException; ValueError for another scheme."""
+    """Open a URL. `secrets` are headers that do not go on to the target of a redirect. OSError, HTTPException;
+    ValueError for another scheme.
+    """
     if urlsplit(url).scheme not in ("http", "https"):
         raise ValueError(f"only http(s) is asked: {url}")
     request = urllib.request.Request(url, method=method, headers=dict(headers or {}))  # noqa: S310 - seen above
@@ -71,10 +73,10 @@ def read_page(
     secrets: Mapping[str, str] | None = None,
     longest: float = _LONGEST,
 ) -> Page:
-    """Of http(s):// and file://, up to `most` bytes, in at most `longest` seconds from the first look for its host on.
+    """Read http(s):// or file://, up to `most` bytes, in at most `longest` seconds from the first lookup of its host.
 
     Raises:
-        OSError (TimeoutError), HTTPException; ValueError for what is larger, and for another scheme.
+        OSError (TimeoutError), HTTPException; ValueError for a larger answer, and for another scheme.
     """
     parts = urlsplit(url)
     if parts.scheme == "file":

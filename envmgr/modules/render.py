@@ -29,6 +29,14 @@ def templates_digest(templates: Path) -> str:
     return sha256_bytes(canonical_json({"schema": _FINGERPRINT_SCHEMA, "files": files}))
 
 
+def render_digest(templates: str, policies: ModulePolicies) -> str:
+    """Return the sha256 over all that decides the text of every module, apart from the entries.
+
+    `templates` is the digest that `templates_digest` returns.
+    """
+    return sha256_bytes(canonical_json({"schema": 1, "templates": templates, "policies": policies.model_dump()}))
+
+
 def fingerprint(
     spec: ModuleSpec, policies: ModulePolicies, templates_digest: str, families: Families = NO_FAMILIES
 ) -> str:

@@ -5,10 +5,11 @@ ClusterShell is imported by the functions that need it.
 
 from __future__ import annotations
 
+from envmgr.nodes.access import GpuJobs, SlurmNodes, access_options, ask_slurm, gpu_request, jobs_with_gpu
 from envmgr.nodes.allocation import Allocation, allocated
 from envmgr.nodes.batch import batch_on_nodes
+from envmgr.nodes.envelope import Reply, Status
 from envmgr.nodes.fanout import ask_nodes
-from envmgr.nodes.gpus import GpuJobs, gpu_request, jobs_with_gpu
 from envmgr.nodes.jobs import (
     JobOptions,
     JobSeen,
@@ -20,8 +21,7 @@ from envmgr.nodes.jobs import (
     see_jobs,
     send_job,
 )
-from envmgr.nodes.reply import Reply, Status
-from envmgr.nodes.sets import NodeSets, SlurmNodes, access_options, ask_slurm, expand, fold, read_folded, resolve_nodes
+from envmgr.nodes.sets import NodeSets, expand, fold, read_folded, resolve_nodes
 from envmgr.nodes.slurm import (
     UNCONFIGURED,
     asleep,

@@ -12,15 +12,18 @@ from dataclasses import dataclass
 
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
+from envmgr.nodes.access import SlurmNodes, access_options
 from envmgr.nodes.jobs import SLURM_DOWN, end_jobs
-from envmgr.nodes.sets import SlurmNodes, access_options, fold
-from envmgr.nodes.slurm import job_name, longest_job, reason, slurm_names, time_limit, tool, tool_env
+from envmgr.nodes.sets import fold
+from envmgr.nodes.slurm import job_name, longest_job, slurm_names, slurm_reason, time_limit
+from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import script_text
 from envmgr.system.users import session_as
 
 _ENDING = 10.0  # seconds that salloc may take to give its nodes back
-# What salloc says when it has waited for as long as it should. Source: slurm 22.05, slurm_errno.c, and allocate.c for the second.
+# Errors of salloc when it has waited for as long as it should.
+# Source: slurm 22.05, slurm_errno.c, and allocate.c for the second.
 _BUSY = re.compile(
     r"Immediate execution impossible|resources: Connection timed out|nodes are busy|allocation [0-9]+ has been revoked"
 )
@@ -28,7 +31,7 @@ _BUSY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A job that was granted: its number, its nodes in Slurm's order, and what a batch script on the first of them would have."""
+    """A granted job: its number, its nodes in Slurm's order, and the variables of a batch script on the first."""
 
     job: str
     nodes: tuple[str, ...]
@@ -109,7 +112,7 @@ class _Holder:
         self._thread.start()
 
     def granted(self) -> list[str] | None:
-        """What the job's first line says, once it has started; None where salloc ended first. Raises Interrupted."""
+        """Return the words of the job's first line once it has started, None where salloc ended first. Raises Interrupted."""
         while not self._known.wait(0.1):
             self._runner.raise_if_cancelled()
         self._runner.raise_if_cancelled()
@@ -159,7 +162,7 @@ def _allocation(words: Sequence[str]) -> Allocation:
 
 
 def _refused(errors: str, count: int, among: Sequence[str], options: Sequence[str], patience: float) -> EnvmgrError:
-    said = reason(errors.encode()) or "salloc ended and said nothing"
+    said = slurm_reason(errors.encode()) or "salloc ended and said nothing"
     if SLURM_DOWN.search(errors):
         return EnvmgrError(
             "slurm-unavailable", f"Slurm does not answer: {said}", hint="is slurmctld up (`scontrol ping`)?"

@@ -1,4 +1,4 @@
-"""A script in a real batch job on each node, as a user gets one: for what only batch jobs see. No shared folder is needed."""
+"""A script in a real batch job on each node, for what only batch jobs see. No shared folder is needed."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Literal
 
 from envmgr.catalog.site import Site
 from envmgr.nodes import slurm
+from envmgr.nodes.envelope import Answer, Reply, Status, end_mark, end_rest, marked, unwrap, wrap
 from envmgr.nodes.fanout import NODES_OWN, Fan, reply_now
-from envmgr.nodes.reply import Answer, Reply, Status, end_mark, end_rest, marked, unwrap, wrap
 from envmgr.nodes.sets import require_node_names
-from envmgr.nodes.slurm import tool, tool_env
+from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import UNTRACED_END, assign, script_text, untraced
 from envmgr.system.users import require_account, session_as, this_account
@@ -47,8 +47,9 @@ def batch_on_nodes(
 ) -> None:
     """Run `script` in one sbatch job per node, submitted from a login shell of `user` (as root; else of ourselves).
 
-    `options` are sbatch's, behind those of the site. The shell of `shebang` (sh or bash, with options) runs it, with the environment that Slurm gave the job. Times, replies
-    and errors are those of `ask_nodes`; `timeout` begins when the job runs. A job that waits longer than the site's
+    `options` are sbatch's, behind those of the site. The shell of `shebang` (sh or bash, with options) runs it, with the
+    environment that Slurm gave the job. Times, replies and errors are those of `ask_nodes`; `timeout` begins when the
+    job runs. A job that waits longer than the site's
     `queue_timeout` is cancelled: its node is unreachable. No job stays; if this process is killed, Slurm's time limit
     ends them.
     """
@@ -90,12 +91,12 @@ class _Job:
     why: str = ""  # Slurm's reason for it to wait
 
     @property
-    def told(self) -> str:
+    def why_in_brackets(self) -> str:
         return f" ({self.why})" if self.why not in {"", "None"} else ""
 
 
 class _Jobs:
-    """Every node is in one of: waiting, submitting, queued (a job that does not run yet), the fan's running, replied."""
+    """The jobs of a run. Every node is waiting, submitting, queued (its job does not run yet), running or replied."""
 
     def __init__(
         self,
@@ -147,7 +148,7 @@ class _Jobs:
         self._states, broken = slurm.states_or_reason(self._runner, self._deadline)
         self._names = slurm.slurm_names(self._states, self._waiting)
         for node in list(self._waiting):
-            if gone := f"Slurm: {broken}" if broken else slurm.why_not(self._states, self._names.get(node, node)):
+            if gone := f"Slurm: {broken}" if broken else slurm.why_no_step(self._states, self._names.get(node, node)):
                 self._waiting.remove(node)
                 self._on_reply(reply_now(node, "unreachable", gone))
         if self._waiting:
@@ -160,7 +161,9 @@ class _Jobs:
             slurm.cancel_jobs(self.nonce)
         over = f"the deadline of {self._deadline:g} s was over"
         for job in self._queued.values():
-            self._on_reply(_reply(job, "unreachable", f"{self._whose(job)}: the job did not start{job.told}: {over}"))
+            self._on_reply(
+                _reply(job, "unreachable", f"{self._blame(job)}: the job did not start{job.why_in_brackets}: {over}")
+            )
         for node in (*self._submitting, *self._waiting):
             self._on_reply(reply_now(node, "unreachable", f"not asked: {over}"))
 
@@ -200,7 +203,7 @@ class _Jobs:
                 self._queued[node] = _Job(node, name, number, time.monotonic(), began)
             else:
                 why = (
-                    f"Slurm: {slurm.reason(words_.replace('; ', chr(10)).encode())}"
+                    f"Slurm: {slurm.slurm_reason(words_.replace('; ', chr(10)).encode())}"
                     if status
                     else self._no_shell(client)
                 )
@@ -237,7 +240,9 @@ class _Jobs:
             elif state.startswith(slurm.ENDED):
                 del self._queued[job.node]
                 self._on_reply(
-                    _reply(job, "silent", f"Slurm: the job ended without an answer: {state.lower()}{job.told}")
+                    _reply(
+                        job, "silent", f"Slurm: the job ended without an answer: {state.lower()}{job.why_in_brackets}"
+                    )
                 )
             elif time.monotonic() - job.submitted > self._patience:
                 del self._queued[job.node]
@@ -246,11 +251,14 @@ class _Jobs:
     def _give_up(self, job: _Job) -> None:
         self._fan.launch(self._call("", (tool("scancel"), "--quiet", job.number), b"", b"\n\0"), lambda _client: None)
         now = slurm.in_words(self._states[job.name])
-        text = f"{self._whose(job)}: the job did not start within {self._patience} s{job.told}; the node was {now}"
+        text = (
+            f"{self._blame(job)}: the job did not start within {self._patience} s{job.why_in_brackets}; the "
+            f"node was {now}"
+        )
         self._on_reply(_reply(job, "unreachable", text))
 
-    def _whose(self, job: _Job) -> str:
-        """How a reason begins: `busy` where others' jobs are why it waits."""
+    def _blame(self, job: _Job) -> str:
+        """Return the beginning of a reason: `busy` where it waits for jobs of other users."""
         return "busy" if slurm.is_busy(self._states[job.name][0], job.why) else "Slurm"
 
     # -- collecting ----------------------------------------------------------------------------------------------------
@@ -301,7 +309,7 @@ class _Jobs:
         return f"no job for {node}"
 
     def explain(self, client: Client, answer: Answer, *, begun: bool) -> tuple[Status, str]:
-        said = slurm.reason(client.errors)
+        said = slurm.slurm_reason(client.errors)
         if begun or answer.reason != "no answer" or not said:
             return "silent", f"the job's answer was not collected: {answer.reason}"
         return "silent", f"the job's answer was not collected: {said}"
@@ -319,7 +327,7 @@ class _Jobs:
 
 
 def _program(options: Sequence[str]) -> str:
-    """What the login shell runs: one sbatch a node."""
+    """Return the program of the login shell: one sbatch for each node."""
     return f"{untraced()}{assign(envmgr_options=options)}{script_text(__file__, 'submit.sh')}{UNTRACED_END}"
 
 

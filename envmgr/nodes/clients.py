@@ -1,26 +1,21 @@
-"""One local process per node (ssh, srun), many at once: clients of ClusterShell's event loop, whose defaults are not used.
+"""One local process per node (ssh, srun), many at once, on one event loop of asyncio.
 
-ClusterShell's own ssh and exec clients keep every line of every node, look for line breaks in time that is quadratic where
-there are none, and wait without end for a process that closed its output. These keep one bounded answer, and do not wait for
-such a process.
+The processes are `subprocess.Popen`, and asyncio watches their pipes. asyncio's own subprocesses need a thread for each
+child on Python 3.11, and another process may hold the pipes of an ended one, as a kept ssh connection does. A client
+keeps one bounded answer, and never waits long for its process.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import IO, Literal
 
-from ClusterShell.Engine.Engine import E_READ, E_WRITE, EngineTimer
-from ClusterShell.Engine.EPoll import EngineEPoll
-from ClusterShell.Event import EventHandler
-from ClusterShell.Worker.EngineClient import EngineClient, EngineClientEOF
-from ClusterShell.Worker.Worker import Worker
+from envmgr.system.processes import Leaving, close_pipes, give_up, write_some
 
 TICK = 0.1  # seconds between looks at clocks and at the cancel flag
 _CHUNK = 1 << 16
@@ -29,6 +24,7 @@ _LINGER = 0.5  # seconds a process may live on after its answer, or after its ou
 _TIDYING = 3.3  # seconds that a node that began has to tidy up, after the end of its stdin; it gives its script three
 _LEAVING = 1.3  # and a process whose node has answered, or was still being reached
 _POLITE = 1.0  # seconds between SIGTERM and SIGKILL for a `gentle` one
+_FIRST_POLL, _LAST_POLL = 0.0005, 0.02  # seconds between looks at a process that is about to end
 
 # `dropped`: the loop itself ends, with an exception.
 Ending = Literal["exit", "overflow", "timeout", "dropped"]
@@ -36,10 +32,10 @@ Ending = Literal["exit", "overflow", "timeout", "dropped"]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What to run for a node. `whole` is a byte string with which the answer is whole; `most` bytes of output are taken.
+    """A command for a node. With the bytes `whole` in it the answer is complete; `most` bytes of output are taken.
 
-    A `gentle` process first sees the end of its stdin when it has to end, then SIGTERM: srun, when told to end, kills all
-    of its step at once, and then gives its allocation back.
+    A `gentle` process that has to end first sees the end of its stdin, then SIGTERM: srun, when asked to end, kills
+    all of its step at once, and then gives its allocation back.
     """
 
     node: str
@@ -52,86 +48,42 @@ class Call:
     gentle: bool = False
 
 
-class Client(EngineClient):  # type: ignore[misc]
+class Client:
     """A running call. Its stdin stays open: its end tells the node that envmgr waits no more."""
 
-    def __init__(self, call: Call, worker: Any, on_end: Callable[[Client], None]) -> None:
-        super().__init__(worker, call.node, True, -1, False)
+    def __init__(self, call: Call, loop: asyncio.AbstractEventLoop, on_end: Callable[[Client], None]) -> None:
         self.call = call
         self.output = bytearray()
         self.errors = b""
         self.status: int | None = None
         self.ending: Ending = "exit"
-        self.began = self.ended = time.time()
-        self.started = time.monotonic()
-        self.whole_at: float | None = None
-        self._on_end = on_end
-        self._told = False
-        self._taken = 0
-        self._sent = 0
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def _start(self) -> Client:
         self.began, self.started = time.time(), time.monotonic()
+        self.ended = self.began
+        self.whole_at: float | None = None
+        self._loop = loop
+        self._on_end = on_end
+        self._open = True
+        self._taken = 0
+        self._pending: bytes | memoryview = memoryview(call.stdin)  # a slice of bytes would copy a large script
         # A session of its own: the terminal's Ctrl-C is ours to pass on, and a ProxyCommand ends with its ssh.
-        process = subprocess.Popen(
-            self.call.argv,
-            env=dict(self.call.env),
+        self.process = subprocess.Popen(
+            call.argv,
+            env=dict(call.env),
             bufsize=0,
             start_new_session=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
-        self._process = process
-        for name, pipe, mask in (
-            ("stdin", process.stdin, E_WRITE),
-            ("stdout", process.stdout, E_READ),
-            ("stderr", process.stderr, E_READ),
-        ):
-            assert pipe is not None
-            os.set_blocking(pipe.fileno(), False)
-            # stdout alone decides the end: a kept ssh connection may hold stderr. We close the pipes, not the stream.
-            self.streams.set_stream(name, pipe.fileno(), mask, retain=name == "stdout", closefd=False)
-        return self
-
-    def _handle_read(self, sname: str) -> None:
-        try:
-            chunk = os.read(self.streams[sname].fd, _CHUNK)
-        except BlockingIOError:
-            self._set_reading(sname)
-            return
-        if not chunk:
-            raise EngineClientEOF
-        self._set_reading(sname)
-        self._taken += len(chunk)
-        if sname == "stderr":
-            self.errors = (self.errors + chunk)[-_ERRORS:]
-        elif self.whole_at is None:  # what comes behind the answer is nothing to us
-            self._take(chunk)
-        if self._taken > self.call.most and self.whole_at is None:
-            self.end("overflow")
-
-    def _take(self, chunk: bytes) -> None:
-        seen = len(self.output)
-        self.output += chunk
-        at = self.output.find(self.call.whole, max(0, seen - len(self.call.whole) - 64))
-        if at >= 0 and self.output.find(b"\n", at + len(self.call.whole)) >= 0:
-            self.whole_at = time.monotonic()
-
-    def _handle_write(self, sname: str) -> None:
-        data = memoryview(self.call.stdin)
-        while self._sent < len(data):
-            try:
-                self._sent += os.write(self.streams[sname].fd, data[self._sent : self._sent + _CHUNK])
-            except BlockingIOError:
-                self._set_writing(sname)
-                return
-            except BrokenPipeError:
-                return  # its exit status says why
+        self._stdin, self._stdout, self._stderr = (_descriptor(pipe) for pipe in self._pipes())
+        self._send()
+        if self._pending:  # most scripts fit into the pipe at once
+            loop.add_writer(self._stdin, self._write)
+        loop.add_reader(self._stdout, self._read_output)
+        loop.add_reader(self._stderr, self._read_errors)
 
     def look(self, now: float) -> None:
-        """On each tick: an answered one that does not end, and one out of time."""
+        """End a call that has its answer and does not end by itself, and one that is out of time."""
         if self.whole_at is not None:
             if now - self.whole_at > _LINGER:
                 self.end("exit")
@@ -139,69 +91,100 @@ class Client(EngineClient):  # type: ignore[misc]
             self.end("timeout")
 
     def end(self, ending: Ending) -> None:
+        """Let go of the process now, whether or not it has ended; only the first call counts."""
+        if not self._open:
+            return
+        self._open = False
         self.ending = ending
-        self._told = True
-        self.abort()
-
-    def _close(self, abort: bool, timeout: bool) -> None:  # noqa: ARG002 - ClusterShell's signature
-        """The engine has let go of it: see that the process ends, and tell. Never waits long."""
-        process = self._process
-        assert process is not None
-        if abort and not self._told:
-            self.ending = "dropped"
-        self._drain()
-        if not abort:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_LINGER)
-        self.streams.clear()
-        self.invalidate()
-        tidies = bool(self.output) and self.whole_at is None
-        self.worker.dying.end(process, gentle=self.call.gentle, tidies=tidies)
-        self.status = process.returncode
+        self._read_errors()  # the reason, when stdout ended first
+        self._loop.remove_writer(self._stdin)
+        self._loop.remove_reader(self._stdout)
+        self._loop.remove_reader(self._stderr)
+        close_pipes(self.process)
+        self.status = self.process.poll()
         self.ended = time.time()
         self._on_end(self)
 
-    def _drain(self) -> None:
-        """What stderr still holds: the reason, when stdout ended first."""
-        assert self._process is not None
-        assert self._process.stderr is not None
-        with suppress(OSError):
-            while chunk := os.read(self._process.stderr.fileno(), _CHUNK):
-                self.errors = (self.errors + chunk)[-_ERRORS:]
-                if len(chunk) < _CHUNK:
-                    return
+    @property
+    def tidies(self) -> bool:
+        """True for a node that began and has not answered: it may have something to tidy up."""
+        return bool(self.output) and self.whole_at is None
+
+    def _pipes(self) -> tuple[IO[bytes] | None, IO[bytes] | None, IO[bytes] | None]:
+        return self.process.stdin, self.process.stdout, self.process.stderr
+
+    def _send(self) -> None:
+        self._pending = write_some(self._stdin, self._pending)
+
+    def _write(self) -> None:
+        self._send()
+        if not self._pending:
+            self._loop.remove_writer(self._stdin)
+
+    def _read_output(self) -> None:
+        chunk = _read(self._stdout)
+        if chunk is None:
+            return
+        if not chunk:  # stdout decides the end: a kept ssh connection may hold stderr
+            self._loop.remove_reader(self._stdout)
+            self._await_exit(time.monotonic() + _LINGER, _FIRST_POLL)
+            return
+        if self.whole_at is None:  # what comes behind the answer is nothing to us
+            self._keep(chunk)
+        self._count(chunk)
+
+    def _read_errors(self) -> None:
+        chunk = _read(self._stderr)
+        if chunk:
+            self.errors = (self.errors + chunk)[-_ERRORS:]
+            self._count(chunk)
+        elif chunk is not None:
+            self._loop.remove_reader(self._stderr)
+
+    def _count(self, chunk: bytes) -> None:
+        self._taken += len(chunk)
+        if self._taken > self.call.most and self.whole_at is None:
+            self.end("overflow")
+
+    def _keep(self, chunk: bytes) -> None:
+        seen = len(self.output)
+        self.output += chunk
+        at = self.output.find(self.call.whole, max(0, seen - len(self.call.whole) - 64))
+        if at >= 0 and self.output.find(b"\n", at + len(self.call.whole)) >= 0:
+            self.whole_at = time.monotonic()
+
+    def _await_exit(self, until: float, pause: float) -> None:
+        """Look for the exit status for a short while; the other nodes do not wait for it."""
+        if self._open and self.process.poll() is None and time.monotonic() < until:
+            self._loop.call_later(pause, self._await_exit, until, min(2 * pause, _LAST_POLL))
+        else:
+            self.end("exit")
 
 
-@dataclass(slots=True)
-class _Leaving:
-    """A process that has to end; `term` and `kill` are when it gets these signals, by time.monotonic()."""
+def _descriptor(pipe: IO[bytes] | None) -> int:
+    assert pipe is not None
+    os.set_blocking(pipe.fileno(), False)
+    return pipe.fileno()
 
-    process: subprocess.Popen[bytes]
-    term: float
-    kill: float
 
-    def look(self, now: float) -> None:
-        if now >= self.kill:
-            _signal(self.process, signal.SIGKILL)
-        elif now >= self.term:
-            _signal(self.process, signal.SIGTERM)
-            self.term = self.kill  # once
+def _read(descriptor: int) -> bytes | None:
+    """Return what a pipe holds now; None where that is nothing yet, b"" at its end."""
+    try:
+        return os.read(descriptor, _CHUNK)
+    except BlockingIOError:
+        return None
 
 
 class Dying:
-    """Processes that were told to end; some take a moment, and one in the kernel's hands (D state) is given up."""
+    """Processes that have to end; some take a moment, and one in the kernel's hands (D state) is given up."""
 
     def __init__(self) -> None:
-        self._left: list[_Leaving] = []
+        self._left: list[Leaving] = []
 
-    def end(self, process: subprocess.Popen[bytes], *, gentle: bool, tidies: bool) -> None:
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
-        if process.poll() is None:
-            term = time.monotonic() + (_TIDYING if tidies else _LEAVING)
-            self._left.append(_Leaving(process, term, term + (_POLITE if gentle else 0)))
+    def add(self, client: Client) -> None:
+        if client.process.poll() is None:
+            term = time.monotonic() + (_TIDYING if client.tidies else _LEAVING)
+            self._left.append(Leaving(client.process, term, term + (_POLITE if client.call.gentle else 0)))
             self.look()
 
     def look(self) -> None:
@@ -210,51 +193,74 @@ class Dying:
             leaving.look(time.monotonic())
 
     def wait(self) -> None:
-        """Until all have ended, but at most about five seconds for all of them together; three where no node has anything to tidy up."""
+        """Wait until all have ended: at most about five seconds in all, three where no node has anything to tidy up."""
         until = max((leaving.kill for leaving in self._left), default=0) + _LINGER
         self.look()
         while self._left and time.monotonic() < until:
             time.sleep(0.01)
             self.look()
         for leaving in self._left:
-            leaving.process.returncode = -signal.SIGKILL  # given up: no other code asks for it
+            give_up(leaving.process)
 
 
-def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
+class Loop:
+    """An event loop with a tick. `on_tick` and an `on_end` may raise: then all that runs is ended, and `run` raises it.
 
-
-class Loop(EventHandler):  # type: ignore[misc]
-    """ClusterShell's event loop with a tick. `on_tick` may raise: then all that runs is ended, and it comes out of `run`."""
+    It takes no signal and watches no child, so that it runs in any thread.
+    """
 
     def __init__(self, on_tick: Callable[[], None]) -> None:
-        super().__init__()
-        self._engine = EngineEPoll({"fanout": 1 << 30, "debug": False})
-        self._worker = Worker(None)
-        self._worker.dying = self.dying = Dying()
-        self._worker.task = None
+        self._loop = asyncio.new_event_loop()
         self._on_tick = on_tick
-        self._timer = EngineTimer(0, TICK, False, self)
-        self._engine.add_timer(self._timer)
+        self._running: dict[Client, Callable[[Client], None]] = {}
+        self._ended: asyncio.Queue[Client] = asyncio.Queue()
+        self._dying = Dying()
+        self._stopped = False
 
     def start(self, call: Call, on_end: Callable[[Client], None]) -> Client:
-        """From within `run` only."""
-        client = Client(call, self._worker, on_end)
-        self._engine.add(client)
+        """Start a call, from within `run` only. `on_end` follows, never before this returns."""
+        client = Client(call, self._loop, self._let_go)
+        self._running[client] = on_end
         return client
 
     def run(self) -> None:
+        serving = self._loop.create_task(self._serve())
         try:
-            self._engine.run(0)
+            self._loop.run_until_complete(serving)
         finally:
-            self.dying.wait()
-            self._engine.release()
+            self._drop()
+            self._dying.wait()
+            serving.cancel()  # it still runs where a KeyboardInterrupt came between two of its steps
+            self._loop.run_until_complete(asyncio.gather(serving, return_exceptions=True))
+            self._loop.close()
 
     def stop(self) -> None:
         """Let `run` return when the last call has ended."""
-        self._timer.invalidate()
+        self._stopped = True
 
-    def ev_timer(self, _timer: EngineTimer) -> None:
-        self.dying.look()
-        self._on_tick()
+    def _let_go(self, client: Client) -> None:
+        self._dying.add(client)
+        self._ended.put_nowait(client)
+
+    async def _serve(self) -> None:
+        tick = 0.0
+        while self._running or not self._stopped:
+            if (now := time.monotonic()) >= tick:
+                self._dying.look()
+                tick = now + TICK
+                self._on_tick()
+                continue
+            try:
+                async with asyncio.timeout(tick - now):
+                    client = await self._ended.get()
+            except TimeoutError:
+                continue
+            self._running.pop(client)(client)
+
+    def _drop(self) -> None:
+        """End what still runs, after an exception. What had ended, and nobody knows of it, counts as dropped too."""
+        for client, on_end in list(self._running.items()):
+            client.end("dropped")
+            client.ending = "dropped"
+            on_end(client)
+        self._running.clear()

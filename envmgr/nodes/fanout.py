@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.nodes import slurm, ssh
-from envmgr.nodes.reply import Answer, Reply, Status, begun, end_mark, unwrap, wrap
+from envmgr.nodes.envelope import Answer, Reply, Status, begun, end_mark, unwrap, wrap
 from envmgr.nodes.sets import require_node_names
-from envmgr.nodes.slurm import tool_env
+from envmgr.nodes.tools import tool_env
 from envmgr.system.run import Runner
 from envmgr.wording import size_text
 
@@ -121,7 +121,7 @@ class SshWay:
         return ssh.command(self._transport, node, user=self._user, socket=self._socket)
 
     def explain(self, client: Client, answer: Answer, *, begun: bool) -> tuple[Status, str]:
-        said = ssh.reason(client.errors)
+        said = ssh.ssh_reason(client.errors)
         if begun:
             return "silent", answer.reason
         if client.status == 255:
@@ -151,7 +151,7 @@ class _DeadlineOver(Exception):  # noqa: N818 - our own way out of the event loo
 
 
 class Fan:
-    """The nodes still to ask, those being asked, and the clocks. `hook` is called on each tick; True: more is to come."""
+    """The nodes still to ask, those being asked, and the clocks. `hook`, called on each tick, says if more is to come."""
 
     def __init__(
         self, site: Site, runner: Runner, on_reply: Callable[[Reply], None], nonce: str, *, deadline: float
@@ -171,7 +171,7 @@ class Fan:
         self._retried: set[str] = set()
 
     def ask(self, nodes: Sequence[str], call: Callable[[str], Call | Reply], way: Connector) -> None:
-        """Until every node has its reply. Raises Interrupted; what `on_reply` raises comes through, with all ended."""
+        """Run until every node has its reply. Raises Interrupted, and what `on_reply` raises, once all has ended."""
         from envmgr.nodes.clients import Loop
 
         self.todo.extend(nodes)

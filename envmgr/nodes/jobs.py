@@ -1,4 +1,4 @@
-"""Slurm jobs that go on without us: sent, looked at, ended. For builds; a job that only answers a question is batch.py's."""
+"""Jobs of Slurm: sent, seen and ended by their numbers; and all users' jobs that have not ended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pathlib import Path
 
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError, InputError
-from envmgr.nodes.slurm import ENDED, UNCONFIGURED, reason, time_limit, tool, tool_env
+from envmgr.nodes.slurm import ENDED, UNCONFIGURED, slurm_reason, time_limit
+from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Completed, Runner
 
 _ASK = 20.0  # seconds that squeue, scontrol and scancel may take
@@ -20,7 +21,8 @@ _SEND = 120.0  # and sbatch, whose controller may be busy with others
 _FREE = 5  # seconds in which a node must be free to be asked something
 # What Slurm's commands say when Slurm does not answer, whatever was asked. Source: slurm 22.05, slurm_errno.c.
 SLURM_DOWN = re.compile(
-    r"Unable to contact slurm controller|Socket timed out|Connection refused|Zero Bytes were transmitted|in standby mode|"
+    r"Unable to contact slurm controller|Socket timed out|Connection refused|Zero Bytes were transmitted|in "
+    r"standby mode|"
     r"Communication connection failure|Protocol authentication error|Unable to communicate|" + re.escape(UNCONFIGURED)
 )
 # Source: sbatch(1), --time.
@@ -30,7 +32,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,+@-]*")
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """What a job asks of Slurm; None is as the site's `slurm_options` say, else Slurm's own default."""
+    """Options of a job; None is as the site's `slurm_options` say, else Slurm's own default."""
 
     partition: str | None = None
     account: str | None = None
@@ -95,7 +97,7 @@ def send_job(
     if done.returncode or not number.isdigit():
         raise EnvmgrError(
             "job-refused",
-            f"Slurm does not take the job: {reason((done.stderr or done.stdout).encode())}",
+            f"Slurm does not take the job: {slurm_reason((done.stderr or done.stdout).encode())}",
             context=" ".join([*options.words(), *site.transport.slurm_options]),
             hint="see --partition, --account, --cpus and --time, and transport.slurm_options in site.yaml",
         )
@@ -103,7 +105,7 @@ def send_job(
 
 
 def ask_a_node(argv: Sequence[str], options: JobOptions, site: Site, runner: Runner) -> str:
-    """What a command says on a node that Slurm picks now, of the partition that jobs go to; empty where none answers.
+    """Return the output of a command on a node that Slurm picks now, of the jobs' partition; empty where none answers.
 
     A node that is free within some seconds: a question is not worth a wait in the queue.
     """
@@ -127,7 +129,7 @@ def ask_a_node(argv: Sequence[str], options: JobOptions, site: Site, runner: Run
 
 
 def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, JobSeen]:
-    """Number -> job, of this user's jobs of these names that Slurm still knows: ended ones for some minutes (MinJobAge).
+    """Return number -> job for this user's jobs of these names. Slurm knows ended ones for some minutes (MinJobAge).
 
     Another user's of the same name is not looked at: names can be known, and do not tell whose a job is.
 
@@ -156,7 +158,7 @@ def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, Jo
 
 
 def job_facts(number: str, site: Site, runner: Runner) -> Mapping[str, str]:
-    """What `scontrol` says of a job: `JobState`, `Reason`, `ExitCode`, `TimeLimit`, …; empty when Slurm cannot tell."""
+    """Return what `scontrol` says of a job: `JobState`, `Reason`, `ExitCode`, `TimeLimit`, …; empty when Slurm cannot tell."""
     try:
         done = run_slurm(runner, [tool("scontrol"), "-o", *where_jobs_go(site), "show", "job", number])
     except EnvmgrError:
@@ -203,7 +205,7 @@ _LOOK = "is slurmctld up (`scontrol ping`), and is this host one of the cluster'
 def unavailable(done: Completed) -> EnvmgrError:
     found = SLURM_DOWN.search(done.stderr)
     line = next((line for line in done.stderr.splitlines() if found and found[0] in line), "")
-    said = reason((line or done.stderr or f"exit status {done.returncode}").encode())
+    said = slurm_reason((line or done.stderr or f"exit status {done.returncode}").encode())
     return EnvmgrError("slurm-unavailable", f"Slurm does not answer: {said}", hint=_LOOK)
 
 
@@ -225,7 +227,7 @@ class QueuedJob:
 
 
 def queued_jobs(site: Site, runner: Runner) -> list[QueuedJob] | None:
-    """Jobs of all users that wait, run or end; None on a host that has Slurm's commands and belongs to no cluster of it.
+    """Return the jobs of all users that wait, run or end; None on a host with Slurm's commands and without a cluster.
 
     Raises:
         EnvmgrError: `slurm-unavailable`, `command-missing`.
@@ -243,7 +245,7 @@ def queued_jobs(site: Site, runner: Runner) -> list[QueuedJob] | None:
 
 
 def _job(line: str) -> QueuedJob | None:
-    """None for the name of a cluster, which squeue prints above its jobs."""
+    """Read one job; None for the name of a cluster, which squeue prints above its jobs."""
     fields = [field.strip() for field in line.split("|")]
     return QueuedJob(fields[0], fields[1], fields[2], _seconds(fields[3])) if len(fields) == 4 else None
 

@@ -1,18 +1,242 @@
-"""Which nodes: ClusterShell's node-set syntax, with groups from site.yaml, Slurm, Ansible and ClusterShell. Nothing else names nodes."""
+"""Which nodes: ClusterShell's node-set syntax, with groups from site.yaml, Slurm, Ansible and ClusterShell."""
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from configparser import Error as ConfigParserError
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from envmgr.catalog.names import nearest
 from envmgr.catalog.site import Site
+from envmgr.catalog.site_file import NodeGroup
 from envmgr.errors import CommandError, EnvmgrError, InputError
-from envmgr.nodes.groups import MOST_NODES, ClusterShellGroups, Inventory, Partitions, SiteGroups, refuse_huge, too_many
-from envmgr.nodes.slurm import UNCONFIGURED, slurm_here, states_or_reason, tool, tool_env
+from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
+
+MOST_NODES = 100_000  # more is a slip of the pen
+
+
+def refuse_huge(expression: str) -> None:
+    """Refuse a huge set before ClusterShell lists its nodes: `c[1-9999999999]` would fill the memory."""
+    for operand in re.findall(r"(?:[^\[\],!&^]|\[[^\]]*\])+", expression):
+        count = 1
+        for inside in re.findall(r"\[([^\]]*)\]", operand):
+            ranges = re.findall(r"(\d+)(?:-(\d+)(?:/(\d+))?)?", inside)
+            count *= sum(1 + max(0, int(b or a) - int(a)) // max(1, int(step or 1)) for a, b, step in ranges)
+        if count > MOST_NODES:
+            raise too_many(expression, count)
+
+
+def too_many(expression: str, count: int) -> InputError:
+    return InputError(
+        "bad-node-set", f"`{expression}` names {count:,} nodes", context=f"at most {MOST_NODES:,} are asked"
+    )
+
+
+class Groups(ABC):
+    """The methods that ClusterShell calls of a group source."""
+
+    name = ""
+    what = ""
+    has_reverse = False
+
+    @abstractmethod
+    def groups(self) -> Mapping[str, str]:
+        """name -> node set."""
+
+    def resolv_map(self, group: str) -> str:
+        groups = self.groups()
+        if group not in groups:
+            close = nearest(group, groups) or sorted(groups)[:5]
+            said = ", ".join(f"`@{self._prefix}{name}`" for name in close)
+            raise InputError(
+                "unknown-node-group",
+                f"there is no {self.what} `{group}`",
+                hint=f"there is {said}" if said else f"there is no {self.what} at all",
+            )
+        refuse_huge(groups[group])
+        return groups[group]
+
+    def resolv_list(self) -> list[str]:
+        return list(self.groups())
+
+    def resolv_all(self) -> str:
+        return ",".join(nodes for nodes in self.groups().values() if nodes)
+
+    def resolv_reverse(self, _node: str) -> str:
+        return ""
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.name}:"
+
+
+class SiteGroups(Groups):
+    """`groups:` of site.yaml; a group by Slurm or Ansible is a set of the other sources."""
+
+    name = "site"
+    what = "group in site.yaml"
+
+    def __init__(self, groups: Mapping[str, NodeGroup]) -> None:
+        self._groups = {name: _as_set(group) for name, group in groups.items()}
+
+    def groups(self) -> Mapping[str, str]:
+        return self._groups
+
+    @property
+    def _prefix(self) -> str:
+        return ""
+
+
+def _as_set(group: NodeGroup) -> str:
+    if group.slurm is not None:
+        return f"@slurm:{group.slurm}"
+    if group.ansible is not None:
+        return f"@ansible:{group.ansible}"
+    return group.nodes or ""
+
+
+class Partitions(Groups):
+    """Slurm's partitions, by one `sinfo` when the first is asked for."""
+
+    name = "slurm"
+    what = "Slurm partition"
+
+    def __init__(self, runner: Runner, seconds: float) -> None:
+        self._runner = runner
+        self._seconds = seconds
+        self._found: dict[str, str] | None = None
+
+    def groups(self) -> Mapping[str, str]:
+        if self._found is None:
+            with _unreadable("sinfo", "install Slurm's client commands here, or name the nodes"):
+                argv = [tool("sinfo"), "-h", "-o", "%R|%N"]
+                lines = self._runner.run(argv, env=tool_env(), timeout=self._seconds).stdout.splitlines()
+            found: dict[str, list[str]] = {}
+            for line in lines:
+                partition, _, nodes = line.strip().partition("|")
+                found.setdefault(partition, []).extend([nodes] if nodes else [])
+            self._found = {name: ",".join(nodes) for name, nodes in found.items()}
+        return self._found
+
+
+class Inventory(Groups):
+    """An Ansible inventory's groups with their children, by one `ansible-inventory --list`: Ansible reads it, not we.
+
+    It runs in the site file's `folder`: an `ansible.cfg` of the folder it runs in names programs.
+    """
+
+    name = "ansible"
+    what = "group in the Ansible inventory"
+
+    def __init__(self, inventory: Path | None, folder: Path, runner: Runner, seconds: float) -> None:
+        self._inventory = inventory
+        self._folder = folder
+        self._runner = runner
+        self._seconds = seconds
+        self._found: dict[str, str] | None = None
+
+    def groups(self) -> Mapping[str, str]:
+        if self._found is None:
+            where = [] if self._inventory is None else ["-i", str(self._inventory)]
+            ansible = {k: v for k, v in os.environ.items() if k.startswith("ANSIBLE_")}
+            if named := ansible.get("ANSIBLE_INVENTORY"):  # the user gave it in another folder
+                ansible["ANSIBLE_INVENTORY"] = ",".join(
+                    str(Path(each).resolve()) if Path(each).exists() else each for each in named.split(",")
+                )
+            # an inventory that cannot be read is else a warning, and no hosts
+            env = tool_env() | ansible | {"ANSIBLE_INVENTORY_UNPARSED_FAILED": "1", "ANSIBLE_NOCOLOR": "1"}
+            with _unreadable("ansible-inventory", "pip install 'envmgr[ansible]', or name the nodes"):
+                argv = [tool("ansible-inventory"), "--list", *where]
+                done = self._runner.run(argv, env=env, cwd=self._folder, timeout=self._seconds)
+                self._found = _hosts_by_group(json.loads(done.stdout))
+        return self._found
+
+
+class ClusterShellGroups(Groups):
+    """The groups of ClusterShell's default source, as `clush -g NAME` takes them, from its own groups.conf."""
+
+    name = "clustershell"
+    what = "group of ClusterShell's groups.conf"
+
+    def resolv_map(self, group: str) -> str:
+        """Ask for the group itself: a source that maps groups need not list them."""
+        with _readable_groups() as resolver:
+            nodes = ",".join(resolver.group_nodes(group))
+        if not nodes:
+            return super().resolv_map(group)
+        refuse_huge(nodes)
+        return nodes
+
+    def groups(self) -> Mapping[str, str]:
+        from ClusterShell.NodeUtils import GroupSourceNoUpcall
+
+        with _readable_groups() as resolver:
+            try:
+                names = resolver.grouplist()
+            except GroupSourceNoUpcall:
+                return {}
+            return {name: ",".join(resolver.group_nodes(name)) for name in names}
+
+
+@contextmanager
+def _readable_groups() -> Iterator[Any]:
+    """ClusterShell's own resolver. Raises EnvmgrError `groups-unreadable`."""
+    from ClusterShell.Defaults import config_paths
+    from ClusterShell.NodeUtils import GroupResolverConfig, GroupResolverError, GroupSourceError
+
+    try:
+        yield GroupResolverConfig(config_paths("groups.conf"))
+    except (GroupResolverError, GroupSourceError, ConfigParserError, OSError, ValueError) as error:
+        raise EnvmgrError(
+            "groups-unreadable",
+            "ClusterShell's groups.conf does not say which nodes there are",
+            context=str(error).splitlines(),
+            hint="`nodeset -LL` shows what ClusterShell makes of it",
+        ) from None
+
+
+def _hosts_by_group(listing: Any) -> dict[str, str]:
+    """group -> node set, of what `ansible-inventory --list` prints. Source: Ansible, "Developing dynamic inventory"."""
+    groups: dict[str, Any] = {name: data for name, data in listing.items() if name != "_meta"}
+
+    def hosts(name: str, above: frozenset[str]) -> list[str]:
+        data = groups.get(name, {})
+        found = list(data.get("hosts", ()))
+        for child in data.get("children", ()):
+            if child not in above:
+                found += hosts(child, above | {child})
+        return found
+
+    children = {child for data in groups.values() for child in data.get("children", ())}
+    return {name: ",".join(dict.fromkeys(hosts(name, frozenset({name})))) for name in sorted(groups.keys() | children)}
+
+
+@contextmanager
+def _unreadable(command: str, hint: str) -> Iterator[None]:
+    try:
+        yield
+    except CommandError as error:
+        raise EnvmgrError(
+            "groups-unreadable",
+            f"`{command}` does not say which nodes there are",
+            context=[error.message, *error.context],
+        ) from None
+    except (ValueError, AttributeError, TypeError) as error:
+        raise EnvmgrError(
+            "groups-unreadable", f"`{command}` does not say which nodes there are", context=f"its output: {error}"
+        ) from None
+    except EnvmgrError as error:
+        if error.reference != "command-missing":
+            raise
+        raise EnvmgrError("groups-unreadable", f"`{command}` is not installed here", hint=hint) from None
+
 
 _LISTING = 60.0  # seconds that sinfo or ansible-inventory may take
 # A node's name becomes a word of ssh's and srun's command line: nothing that begins with `-`, nothing of a shell.
@@ -29,8 +253,9 @@ class NodeSets:
     def resolve(self, expression: str | None) -> tuple[str, ...]:
         """The nodes that `expression` names, each once, in natural order; None: all nodes of the site's groups.
 
-        ClusterShell's syntax with its algebra: `c[1-3]`, `@gpu!c2`, `c[1-10]&@gpu`, `c*`. `@NAME` is a group of site.yaml,
-        `@slurm:PARTITION`, `@ansible:GROUP` and `@clustershell:GROUP` are asked for where they are named; `@slurm:*` is all that Slurm knows.
+        ClusterShell's syntax with its algebra: `c[1-3]`, `@gpu!c2`, `c[1-10]&@gpu`, `c*`. `@NAME` is a
+        group of site.yaml. `@slurm:PARTITION`, `@ansible:GROUP` and `@clustershell:GROUP` are asked for where they are
+        named; `@slurm:*` is all that Slurm knows.
 
         Raises:
             InputError: `bad-node-set`, `unknown-node-group`, `no-nodes`.
@@ -42,7 +267,8 @@ class NodeSets:
                 "no-nodes",
                 "no nodes are named, and the site has no groups",
                 context=str(site.source) if site.source else "the embedded site",
-                hint="name them: `--nodes 'c[1-3]'`, `--nodes '@slurm:*'` for all that Slurm knows, or `groups:` in site.yaml",
+                hint="name them: `--nodes 'c[1-3]'`, `--nodes '@slurm:*'` for all that Slurm knows, or "
+                "`groups:` in site.yaml",
             )
         nodes = _parse("@*" if expression is None else expression, self._resolver)
         if not nodes:
@@ -55,7 +281,7 @@ class NodeSets:
 
 
 def resolve_nodes(expression: str | None, site: Site, runner: Runner) -> tuple[str, ...]:
-    """As `NodeSets.resolve`, for one expression."""
+    """Resolve one expression, as `NodeSets.resolve` does."""
     return NodeSets(site, runner).resolve(expression)
 
 
@@ -76,7 +302,7 @@ def expand(folded: str) -> tuple[str, ...]:
 
 
 def read_folded(text: str) -> tuple[str, ...]:
-    """As `expand`, of a text that may be anybody's. Raises InputError `bad-node-set`."""
+    """Expand a text that anybody may have written. Raises InputError `bad-node-set`."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP
 
     return _parse(text, RESOLVER_NOGROUP)
@@ -125,7 +351,7 @@ def _unknown_source(name: str) -> InputError:
 
 
 def _resolver(site: Site, runner: Runner, seconds: float) -> Any:
-    """Groups of ClusterShell's own files are not mixed with those of site.yaml; without one, `@NAME` is one of ClusterShell's."""
+    """Return the resolver of groups. Without a site.yaml, `@NAME` is a group of ClusterShell's own files."""
     from ClusterShell.NodeUtils import GroupResolver
 
     if site.source is not None or site.groups:
@@ -137,66 +363,3 @@ def _resolver(site: Site, runner: Runner, seconds: float) -> Any:
     folder = site.source.parent if site.source is not None else Path("/")
     resolver.add_source(Inventory(site.transport.inventory, folder, runner, seconds))
     return resolver
-
-
-_ASK = 10.0  # seconds that a command of Slurm's may take
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmNodes:
-    """What Slurm knows: its `nodes`, `partitions` with theirs, and whether it keeps accounts of jobs that have ended."""
-
-    nodes: frozenset[str]
-    partitions: Mapping[str, frozenset[str]]
-    accounting: bool
-
-
-NO_SLURM = SlurmNodes(frozenset(), {}, accounting=False)
-
-
-def ask_slurm(runner: Runner) -> SlurmNodes:
-    """What Slurm knows; `NO_SLURM` where this host has none, or its commands and no configuration.
-
-    Raises EnvmgrError `groups-unreadable` where Slurm is there and does not answer.
-    """
-    if not slurm_here():
-        return NO_SLURM
-    states, broken = states_or_reason(runner, _ASK)
-    if broken == UNCONFIGURED:
-        return NO_SLURM
-    if broken:
-        raise EnvmgrError("groups-unreadable", "`sinfo` does not say which nodes there are", context=broken)
-    found = {name: frozenset(expand(nodes)) for name, nodes in Partitions(runner, _ASK).groups().items()}
-    return SlurmNodes(frozenset(states), found, _keeps_accounts(runner))
-
-
-def _keeps_accounts(runner: Runner) -> bool:
-    try:
-        told = runner.run([tool("scontrol"), "show", "config"], env=tool_env(), timeout=_ASK).stdout
-    except CommandError:
-        return False
-    lines = [line.partition("=") for line in told.splitlines()]
-    kind = next((value.strip() for name, _, value in lines if name.strip() == "AccountingStorageType"), "")
-    return kind.startswith("accounting_storage/") and kind != "accounting_storage/none"
-
-
-def access_options(
-    nodes: Sequence[str], slurm: SlurmNodes, *, partition: str | None = None, given: Iterable[str] = ()
-) -> tuple[str, ...]:
-    """sbatch's options for a job on any of `nodes`, which Slurm knows, and on no other.
-
-    `partition` is the group's own, where it is one of Slurm's; else it is the smallest that has all nodes, or all that have some.
-    `given` are options of the site, which win.
-    """
-    wanted, options = frozenset(nodes), tuple(given)
-    named = next((option.partition("=")[2] for option in options if option.startswith("--partition=")), partition)
-    chosen = named.split(",") if named else _having(wanted, slurm.partitions)
-    others = frozenset[str]().union(*(slurm.partitions.get(name, frozenset()) for name in chosen)) - wanted
-    found = [] if any(option.startswith("--partition=") for option in options) else [f"--partition={','.join(chosen)}"]
-    found += [f"--exclude={fold(others)}"] if others else []
-    return (*options, *found)
-
-
-def _having(wanted: frozenset[str], partitions: Mapping[str, frozenset[str]]) -> list[str]:
-    whole = [(len(nodes), name) for name, nodes in partitions.items() if wanted <= nodes]
-    return [min(whole)[1]] if whole else sorted(name for name, nodes in partitions.items() if wanted & nodes)

@@ -5,41 +5,20 @@ from __future__ import annotations
 import math
 import os
 import re
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError
-from envmgr.nodes.reply import Status
-from envmgr.system.run import Runner, clean_env
+from envmgr.nodes.envelope import Status
+from envmgr.nodes.tools import tool, tool_env
+from envmgr.system.run import Runner
 from envmgr.system.users import session_as
 
 if TYPE_CHECKING:
     from envmgr.nodes.clients import Client
-    from envmgr.nodes.reply import Answer
-
-
-# What ssh and Slurm need of the caller: keys of an agent, Kerberos tickets, which cluster. Nothing that goes to a node:
-# no LANG or LC_* (Debian's ssh sends them on), and not the variables of a job that we may run in.
-_KEPT = ("SSH_AUTH_SOCK", "KRB5CCNAME", "XDG_RUNTIME_DIR", "SLURM_CONF", "SLURM_JWT", "PATH")
-
-
-def tool(name: str) -> str:
-    """The absolute path of `name`; EnvmgrError `command-missing`."""
-    found = shutil.which(name) or shutil.which(name, path=clean_env()["PATH"])
-    if found is None:
-        raise EnvmgrError(
-            "command-missing", f"cannot run `{name}`", context="no such program", hint="is it installed and executable?"
-        )
-    return os.path.abspath(found)  # noqa: PTH100 - not resolved: a program may look at the name it is called by
-
-
-def tool_env() -> dict[str, str]:
-    kept = {key: os.environ[key] for key in _KEPT if key in os.environ}
-    return {key: value for key, value in clean_env().items() if key not in {"LANG", "LC_ALL", "TZ", "TMPDIR"}} | kept
-
+    from envmgr.nodes.envelope import Answer
 
 _ASK = 10.0  # seconds that sinfo may take
 _CANCEL = 2.0  # and scancel, at the end of a run that may be out of time
@@ -59,19 +38,20 @@ ENDED = (
     "DEADLINE",
     "REVOKED",
 )
-"""How the states of a job begin that has ended. Source: squeue(1), JOB STATE CODES."""
+"""Beginnings of the states of an ended job. Source: squeue(1), JOB STATE CODES."""
 # Reasons of a job that waits which are about others' jobs, and about how much of Slurm a user may have.
-# Source: squeue(1), JOB REASON CODES. `UnavailableNodes` are nodes that are down, and those that others have for themselves.
+# Source: squeue(1), JOB REASON CODES. `UnavailableNodes` are nodes that are down or that other users have exclusively.
 _QUEUE = re.compile(r"(Resources|Priority|Reservation|QOS|Assoc|ReqNodeNotAvail).*")
 
 # Reasons that no wait ends: the job asks for more than it may have.
 _LIMIT = re.compile(
-    r"Partition\w+|(QOS|Assoc)Max(Wall|Node|Cpu|Mem|GRES|TRES)\w*PerJob\w*|\w*WallDuration\w*|BadConstraints|InvalidAccount|InvalidQOS|AccountNotAllowed|QOSNotAllowed"
+    r"Partition\w+|(QOS|Assoc)Max(Wall|Node|Cpu|Mem|GRES|TRES)\w*PerJob\w*|\w*WallDuration\w*|BadConstraints"
+    r"|InvalidAccount|InvalidQOS|AccountNotAllowed|QOSNotAllowed"
 )
 
 
 def slurm_here(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether this controller has Slurm's commands."""
+    """Return whether this controller has Slurm's commands."""
     import shutil
 
     path = (os.environ if environ is None else environ).get("PATH")
@@ -79,7 +59,7 @@ def slurm_here(environ: Mapping[str, str] | None = None) -> bool:
 
 
 def node_states(runner: Runner, *, timeout: float = _ASK) -> dict[str, tuple[str, str]]:
-    """node -> (state, reason; "" for none), by one `sinfo` within `timeout` seconds. A node of several partitions comes once.
+    """Return node -> (state, reason; "" for none), by one `sinfo` within `timeout` seconds.
 
     Raises EnvmgrError when sinfo is missing or fails.
     """
@@ -90,7 +70,7 @@ def node_states(runner: Runner, *, timeout: float = _ASK) -> dict[str, tuple[str
 
 
 def states_or_reason(runner: Runner, timeout: float) -> tuple[dict[str, tuple[str, str]], str]:
-    """As `node_states`, within 10 s; where Slurm does not say, why it does not. EnvmgrError `command-missing`."""
+    """Return `node_states`, within 10 s, or why Slurm does not say. Raises EnvmgrError `command-missing`."""
     limit = min(timeout, _ASK)
     try:
         return node_states(runner, timeout=limit), ""
@@ -99,18 +79,18 @@ def states_or_reason(runner: Runner, timeout: float) -> tuple[dict[str, tuple[st
             return {}, f"no answer in {limit:.3g} s"
         if UNCONFIGURED in error.stderr:  # its last words; the first are about DNS
             return {}, UNCONFIGURED
-        return {}, reason(error.stderr.encode()) or error.message
+        return {}, slurm_reason(error.stderr.encode()) or error.message
 
 
 def node_hosts(runner: Runner, *, timeout: float = _ASK) -> dict[str, str]:
-    """node -> the host name that Slurm has for it (NodeHostname), within `timeout` seconds. Raises EnvmgrError as `node_states`."""
+    """Return node -> its host name in Slurm (NodeHostname), within `timeout` seconds. Raises as `node_states`."""
     lines = runner.run([tool("sinfo"), "-h", "-N", "-o", "%N|%n"], env=tool_env(), timeout=timeout).stdout.splitlines()
     found = [line.partition("|") for line in lines]
     return {node.strip(): host.strip() for node, _, host in found if host.strip()}
 
 
 def mpi_plugins(runner: Runner, *, timeout: float = _ASK) -> frozenset[str] | None:
-    """What this host's `srun --mpi=` can be; None where srun does not say."""
+    """Return the values of `srun --mpi=` on this host; None where srun does not say."""
     try:
         done = runner.run([tool("srun"), "--mpi=list"], env=tool_env(), timeout=timeout, check=False)
     except CommandError:
@@ -120,29 +100,29 @@ def mpi_plugins(runner: Runner, *, timeout: float = _ASK) -> frozenset[str] | No
 
 
 def users_with_jobs(runner: Runner, *, timeout: float = _ASK) -> list[str]:
-    """Who has jobs, running or waiting, by one `squeue` within `timeout` seconds. Raises EnvmgrError when it is missing or fails."""
+    """Return who has jobs, by one `squeue` within `timeout` seconds. Raises EnvmgrError when it is missing or fails."""
     said = runner.run([tool("squeue"), "-h", "-o", "%u"], env=tool_env(), timeout=timeout).stdout
     return sorted(set(said.split()))
 
 
 UNCONFIGURED = "Could not establish a configuration source"
-"""What Slurm's commands say on a host that has them, and no slurm.conf."""
+"""The error of Slurm's commands on a host without slurm.conf."""
 
 
-def why_not(states: Mapping[str, tuple[str, str]], node: str) -> str:
-    """Why no step can start on the node, which has Slurm's own name; empty when one can."""
+def why_no_step(states: Mapping[str, tuple[str, str]], node: str) -> str:
+    """Return why no step can start on the node, by Slurm's own name of it; empty when one can."""
     if node not in states:
         return "Slurm does not know this node"
     return f"Slurm: {in_words(states[node])}" if _GONE.fullmatch(states[node][0]) else asleep(states[node][0])
 
 
 def asleep(state: str) -> str:
-    """Why a node that saves power is not asked, `asleep: …`; empty for another one. A job would wake it, and wait."""
+    """Return why a node that saves power is not asked, else nothing. A job would wake it, and wait."""
     return "" if _GONE.fullmatch(state) or not _ASLEEP.fullmatch(state) else f"asleep: Slurm saves its power ({state})"
 
 
 def is_busy(state: str, why: str) -> bool:
-    """Whether a job waits for others, by its node's state and its reason, and not because something is wrong."""
+    """Return whether a job waits for others, by its node's state and its reason: then nothing is wrong."""
     return not _LIMIT.fullmatch(why) and bool(_IN_USE.fullmatch(state) or _QUEUE.fullmatch(why))
 
 
@@ -173,15 +153,16 @@ def _first_label(name: str) -> str:
 
 
 def in_words(state: tuple[str, str]) -> str:
-    """`down, not responding: dead disk`, of a node's state as `sinfo` prints it, or a job's, and Slurm's reason. Other flags stay."""
+    """Return `down, not responding: dead disk` for a state as `sinfo` prints it, and a reason. Other flags stay."""
     name, why = state
     said = f"{name[:-1]}, not responding" if name.endswith("*") else name
     return f"{said}: {why}" if why else said
 
 
 def longest_job(runner: Runner, options: Iterable[str], *, timeout: float = _ASK) -> float | None:
-    """Seconds that a job may take in the partition that `options` name, else in the default one; None where that has no limit, or
-    Slurm does not say. Of several partitions the longest: Slurm takes one that fits.
+    """Return the seconds that a job may take in the partition that `options` name, else in the default one.
+
+    None where that has no limit, or Slurm does not say. Of several partitions the longest: Slurm takes one that fits.
     """
     named = [option.partition("=")[2].split(",") for option in options if option.startswith("--partition=")]
     try:
@@ -197,7 +178,7 @@ def longest_job(runner: Runner, options: Iterable[str], *, timeout: float = _ASK
 
 
 def _seconds(limit: str) -> float | None:
-    """Of a time as Slurm prints it: `30:00`, `2:00:00`, `1-00:00:00`; None for `infinite` and `n/a`."""
+    """Return the seconds of a time as Slurm prints it: `30:00`, `2:00:00`, `1-00:00:00`; None for `infinite` and `n/a`."""
     match = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", limit)
     if match is None:
         return None
@@ -210,9 +191,10 @@ def job_name(nonce: str) -> str:
 
 
 def time_limit(seconds: float, most: float | None = None) -> str:
-    """Slurm's `--time` for something that ends itself after `seconds`: whole minutes, with one to spare, and `most` seconds at most.
+    """Return Slurm's `--time` for something that ends itself after `seconds`: whole minutes, with one to spare.
 
-    A job that asks for more than its partition has waits for ever; what is less ends when its time is over, and Slurm says so.
+    It is `most` seconds at most: a job that asks for more than its partition allows waits for ever. With less time, the
+    job ends when its time is over, and Slurm says so.
     """
     minutes = math.ceil(seconds / 60) + 1
     return str(minutes if most is None else max(1, min(minutes, math.floor(most / 60))))
@@ -227,7 +209,7 @@ def cancel_jobs(nonce: str) -> None:
 
 
 class SlurmWay:
-    """One `srun` per node: with one for all of them, a dead node fails it for all. `job` is a job of ours to make steps of."""
+    """One `srun` per node: a dead node would fail one for all of them. `job` is a job of ours to make steps of."""
 
     def __init__(
         self,
@@ -266,7 +248,7 @@ class SlurmWay:
         if self._broken:
             return f"Slurm: {self._broken}"
         name = self._names.get(node, node)
-        if gone := why_not(self._states, name):
+        if gone := why_no_step(self._states, name):
             return gone
         where = (
             ("--overlap", f"--jobid={self._job}")
@@ -297,7 +279,7 @@ class SlurmWay:
             return "silent", f"Slurm: the time limit of the job was over: {answer.reason}" if late else answer.reason
         if answer.reason != "no answer":
             return "silent", answer.reason
-        said = reason(client.errors)
+        said = slurm_reason(client.errors)
         if "busy" in said or "Immediate execution impossible" in said:
             name = self._names[client.call.node]
             now = in_words(self._states[name])
@@ -313,7 +295,7 @@ class SlurmWay:
         return "unreachable", f"Slurm: {said}" if said else f"srun ended with status {client.status} and said nothing"
 
     def _reasons(self) -> dict[str, str]:
-        """Why Slurm let the jobs of this run wait that have not started, by the node that each asked for; asked once."""
+        """Return why Slurm let jobs of this run wait, by the node that each asked for; Slurm is asked once."""
         if self._waited is None:
             argv = [tool("squeue"), "-h", "--states=all", f"--name={job_name(self._nonce)}", "-o", "%n|%r"]
             try:
@@ -331,7 +313,7 @@ class SlurmWay:
         cancel_jobs(self._nonce)
 
 
-def reason(errors: bytes) -> str:
+def slurm_reason(errors: bytes) -> str:
     """Slurm's first error in plain words; what follows it is its consequence."""
     lines = [line.strip() for line in errors.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
     said = [re.sub(r"^(srun|sbatch|salloc|slurm_load_\w+|sinfo)( error)?: (error: )?", "", line) for line in lines]

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from envmgr.catalog.site_file import Transport
-from envmgr.nodes.slurm import tool
+from envmgr.nodes.tools import tool
 
 _MOST_SOCKET = 104  # bytes of a Unix socket's path, less than sun_path everywhere
 _HASH = 1 + 40 + 17  # `/`, %C, and the suffix that ssh gives the socket while it makes it
@@ -73,7 +73,7 @@ def command(transport: Transport, node: str, *, user: str | None, socket: Path |
 
 
 def control_socket(runtime: str | None) -> Path | None:
-    """Where connections are kept: a folder that only we can look into; None where there is none such.
+    """Return where connections are kept: a folder that only we can look into, or None.
 
     `runtime` is $XDG_RUNTIME_DIR. The folder is made when it is missing.
     """
@@ -90,8 +90,8 @@ def control_socket(runtime: str | None) -> Path | None:
     return None
 
 
-def reason(errors: bytes) -> str:
-    """ssh's last word that means something, without the node's name, so that nodes with one reason fold; or empty."""
+def ssh_reason(errors: bytes) -> str:
+    """Return ssh's last line that means something, without the node's name, so that nodes with one reason fold; or empty."""
     lines = [line.strip() for line in errors.decode("utf-8", "backslashreplace").splitlines()]
     lines = [line for line in lines if line and not _NOISE.match(line)]
     if not lines:
@@ -106,6 +106,6 @@ def reason(errors: bytes) -> str:
 
 
 def is_about_connecting(errors: bytes) -> bool:
-    """Whether ssh itself could not connect, rather than a kept connection that had gone stale: then trying again is idle."""
+    """Return whether ssh itself could not connect. Else a kept connection had gone stale, and a new one may work."""
     lines = errors.decode("utf-8", "backslashreplace").splitlines()
     return any(re.match(rf"({'|'.join(_CONNECT)})", line.strip()) for line in lines)

@@ -1,4 +1,4 @@
-"""What a probe is made of: what is asked of a node, and what nodes answered."""
+"""The parts of a probe: the questions to a node, the contexts to ask in, and the answers of nodes."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from envmgr.nodes import Reply
 from envmgr.wording import did_you_mean
 
 Way = Literal["ssh", "slurm"]
-"""How a node was asked: over ssh, or by real batch jobs."""
+"""The way to a node: over ssh, or by real batch jobs."""
 
 ProbeStage = Literal["node", "prefix", "context", "login"]
-"""Where a part of the probe runs.
+"""The place where a part of the probe runs.
 
 `node`: first, as the connecting user; never touches the prefix, which may hang. `prefix`: once the prefix has answered.
 `context`: inside the shell of every context. `login`: inside the ordinary user's login bash, once.
@@ -27,8 +27,10 @@ ShellAccount = Literal["root", "user"]
 
 @dataclass(frozen=True, slots=True)
 class ShellContext:
-    """A way in which a user reaches software. `export` is what a batch job inherits; empty for ssh. `accounts` are whose shells
-    of this kind are looked at. With `step`, the shell is a task that srun starts in the job.
+    """A way in which a user reaches software.
+
+    `export` is what a batch job inherits; empty for ssh. `accounts` are those whose shells of this kind are looked at.
+    With `step`, the shell is a task that srun starts in the job.
     """
 
     name: str
@@ -42,11 +44,12 @@ class ShellContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbePlan:
-    """What every probe needs to know: the prefix, the ordinary user (empty where none is looked at), the build user.
+    """The values that every probe needs: the prefix, the ordinary user (empty where none is looked at), the build user.
 
     `shells` are asked on every node that has them; others, but for bash and csh, where an account of the node has them.
-    `seconds` is what the parts may take together once the prefix has answered; see `part_seconds`. `contexts` and `accounts`
-    are those of the script at hand; `init` is Lmod's folder of start-up files on the controller, for contexts that source one.
+    `seconds` is what the parts may take together once the prefix has answered; see `part_seconds`. `contexts` and
+    `accounts` are those of the script at hand. `init` is Lmod's folder of start-up files on the controller, for contexts
+    that source one.
     `alone`: nothing is published, and a node need not have the prefix.
     """
 
@@ -63,10 +66,10 @@ class ProbePlan:
 
 @dataclass(frozen=True, slots=True)
 class ProbePart:
-    """What adds to a probe: POSIX shell text by stage, which tells facts by `put KEY VALUE`, `own KEY VALUE`, `lines KEY`.
+    """A part of a probe: POSIX shell text by stage, which reports facts by `put`, `own` and `lines`.
 
-    Its facts begin with `name` and a dot. It can use `$prefix`, `$user`, `$build_user`, and what shell.library.sh defines. What
-    ran to its end is told by the fact `looked_key(name, stage)`.
+    Its facts begin with `name` and a dot. It can use `$prefix`, `$user`, `$build_user`, and the functions of
+    shell.library.sh. The fact `looked_key(name, stage)` says that it ran to its end.
     """
 
     name: str
@@ -77,7 +80,7 @@ Facts = Mapping[str, str]
 
 
 def number_in(facts: Facts, key: str) -> int | None:
-    """A whole number that a node told; None where it told none, or something else."""
+    """Return a fact that is a whole number; None where it is missing, or something else."""
     text = facts.get(key, "")
     return int(text) if text.removeprefix("-").isdecimal() else None
 
@@ -109,17 +112,21 @@ class Fleet:
     def only(self, wanted: Callable[[Facts], bool]) -> Fleet:
         return replace(self, groups=tuple(g for g in self.groups if wanted(g.facts)))
 
+    def where(self, key: str, value: str) -> Fleet:
+        """Return the nodes whose fact `key` is `value`."""
+        return self.only(lambda facts: facts.get(key) == value)
+
     @property
     def nodes(self) -> tuple[str, ...]:
         return tuple(node for group in self.groups for node in group.nodes)
 
     def names(self, beginning: str) -> list[str]:
-        """What follows `beginning` in the facts that begin so, sorted."""
+        """Return what follows `beginning` in the facts that begin so, sorted."""
         facts = set[str]().union(*(group.facts for group in self.groups))
         return sorted(fact.removeprefix(beginning) for fact in facts if fact.startswith(beginning))
 
     def by_value(self, key: str, *, default: str | None = None) -> dict[str, tuple[str, ...]]:
-        """value -> nodes, the commonest first. Nodes without the fact are left out unless `default` is given."""
+        """Return value -> nodes, the commonest first. Nodes without the fact are left out unless `default` is given."""
         return self.by(lambda facts: facts.get(key, default))
 
     def by_line(self, key: str) -> dict[str, tuple[str, ...]]:
@@ -169,7 +176,7 @@ CONTEXTS = (
 
 
 def choose_contexts(names: Sequence[str], ways: Sequence[str]) -> tuple[ShellContext, ...]:
-    """The named contexts, or all of `ways`. Raises InputError `unknown-context`, also for one of a way that is not asked."""
+    """Return the named contexts, or all of `ways`. Raises InputError `unknown-context`, also for a way not asked."""
     known = {c.name: c for c in CONTEXTS}
     for name in names:
         if name not in known:

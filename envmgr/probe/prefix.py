@@ -1,4 +1,4 @@
-"""How a node has the prefix: its mount, by facts that no mount can hang, and which generation it sees there."""
+"""The prefix on a node, or on this host: its mount, by facts that no mount can hang, and the generation seen there."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import replace
 
 from envmgr.probe.model import Facts, Fleet, ProbePart, ProbePlan
 from envmgr.probe.shell import GATE_SECONDS, join_probes, read_answer
-from envmgr.system.detached import run_detached
-from envmgr.system.run import Runner
+from envmgr.system.run import Runner, run_detached
 from envmgr.system.shelltext import script_text
 
-# Seconds after which a mount shows changes of others. Source: nfs(5) acdirmax; sshfs(1) dcache_timeout; mount.cifs(8) actimeo.
+# Seconds after which a mount shows changes of others.
+# Source: nfs(5) acdirmax; sshfs(1) dcache_timeout; mount.cifs(8) actimeo.
 _DEFAULTS = {"nfs": 60.0, "nfs4": 60.0, "fuse.sshfs": 20.0, "cifs": 1.0, "smb3": 1.0}
 _OTHER_NETWORK = 5.0
 
 
 def mount_facts() -> ProbePart:
-    """The part of every probe that tells `mount.*`: from /proc/self/mountinfo, without touching the prefix."""
+    """Return the part of every probe that reports `mount.*`: from /proc/self/mountinfo, without touching the prefix."""
     return ProbePart("mount", {"node": script_text(__file__, "node.sh")})
 
 
 def attribute_cache(facts: Facts, override: float | None) -> float:
-    """Seconds until this node must see a publish."""
+    """Return the seconds until this node must see a publish."""
     if override is not None:
         return override
     options = facts.get("mount.super", "").split(",")
@@ -38,26 +38,26 @@ def attribute_cache(facts: Facts, override: float | None) -> float:
 
 
 def is_stale(facts: Facts, number: int) -> bool:
-    """Whether a node that answers sees another generation than the published one."""
+    """Return whether a node that answers sees another generation than the published one."""
     return facts.get("gate") == "ok" and facts.get("current") != f"generations/{number:04d}"
 
 
 def newer_generations(fleet: Fleet, number: int) -> dict[int, tuple[str, ...]]:
-    """Generations after `number` that nodes name, with these nodes."""
+    """Return generations after `number` that nodes name, with these nodes."""
     named = {generation_number(target): nodes for target, nodes in fleet.sound.by_value("current").items()}
     return {n: nodes for n, nodes in named.items() if n is not None and n > number}
 
 
 def generation_number(target: str) -> int | None:
-    """The number in what `current` names; None for anything else."""
+    """Return the number in what `current` names; None for anything else."""
     match = re.fullmatch(r"generations/([0-9]{4,})", target)
     return int(match[1]) if match else None
 
 
 def look_here(plan: ProbePlan, runner: Runner, seconds: float, parts: Sequence[ProbePart] = ()) -> Facts:
-    """How this host has the prefix, by the same probe as on nodes, within `seconds`. `gate` is `ok` where it answers.
+    """Look at the prefix on this host, by the probe of nodes, within `seconds`. `gate` is `ok` where it answers.
 
-    Without `parts` it is a short look, at the mount alone.
+    Without `parts` it is a short look, only at the mount.
     """
     script = join_probes(parts or [mount_facts()], replace(plan, contexts=()), stages=("node",))
     done = run_detached(

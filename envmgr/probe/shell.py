@@ -21,7 +21,7 @@ STAGES: tuple[ProbeStage, ...] = ("node", "prefix", "context", "login")
 
 
 def part_seconds(node_timeout: float) -> int:
-    """What the parts may take of the seconds in which a node must have answered; the gate and the way back have the rest."""
+    """Return the seconds for the parts, of those for a whole answer; the gate and the way back have the rest."""
     return max(2, int(node_timeout * 0.8) - GATE_SECONDS)
 
 
@@ -105,8 +105,8 @@ def _name(account: ShellAccount, plan: ProbePlan) -> str:
     return plan.user if account == "user" else "root"
 
 
-# $0 is at_terminal.sh, $1 the context's file. Its stdin is a terminal, where the node has script(1); what it prints goes past that, which
-# would change its line ends. On stderr script(1) itself says why it has no terminal.
+# $0 is at_terminal.sh, $1 the context's file. Its stdin is a terminal, where the node has script(1); what it prints
+# goes past that, which would change its line ends. On stderr script(1) itself says why it has no terminal.
 _AT_A_TERMINAL = (
     'exec 9>&1; command -v script >/dev/null || exec /bin/sh "$0" "$1"; '
     'exec script -qefc "/bin/sh $0 $1 >&9 9>&-" /dev/null >/dev/null'
@@ -178,6 +178,6 @@ def read_lines(lines: Iterable[str]) -> Facts:
 
 
 def read_answer(text: str) -> tuple[Facts, Facts, str]:
-    """What is compared, what is the node's own, and the text of the first alone."""
+    """Return what is compared, what is the node's own, and the text of the first."""
     own, shared = split_answer(text)
     return read_lines(shared.split("\n")), read_lines(own), shared

@@ -1,4 +1,4 @@
-"""Which generations and installs the processes of a node use, by what the kernel tells of each, and of shells by their memory."""
+"""Generations and installs in use by the processes of a node: by the kernel's files, and by the memory of shells."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from envmgr.system.usernames import user_name
 _PART = "use"
 _ONCE = 10  # seconds for some processes at a time: reading takes milliseconds, where it does not hang
 _MOST = 20_000  # paths that a node tells
-_AROUND = 12  # seconds that the probe needs besides
+_AROUND = 12  # seconds that the probe needs in addition
 _SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Uses:
-    """What the processes of one node use, below the prefix: path -> who.
+    """The paths below the prefix that processes of one node use: path -> user of it.
 
-    `since`: for how many seconds a shell has run whose memory cannot be read, with who that is. `closed` are processes that cannot be
-    looked at; `unknown` is why more was not looked at. `uid` is who looked, -1 where that is not known.
+    `since`: for how many seconds a shell has run whose memory cannot be read, and which process that is. `closed` are
+    processes that cannot be looked at; `unknown` is why more was not looked at. `uid` is the user that looked, -1 where
+    that is not known.
     """
 
     named: dict[str, str]
@@ -43,7 +44,7 @@ def uses_script(prefix: str, seconds: float) -> str:
 
 
 def read_uses(text: str) -> Uses:
-    """Of what `uses_script` said on a node."""
+    """Read the answer of `uses_script` on a node."""
     facts, _, _ = read_answer(text)
     uid = -1 if (said := number_in(facts, "use.uid")) is None else said
     named = {}

@@ -36,7 +36,11 @@ def compose_module(
     cuda: str | None = None,
     compat: str = "",
 ) -> ModuleSpec:
-    """`root` is the install's final path; `own_python` is whether it has a `bin/python`; `cuda` and `compat` are the lock's. The recipe's own variables come last, so that they win over captured ones."""
+    """Return the module of an entry. `root` is the install's final path; `own_python`: it has a `bin/python`; `cuda`
+    and `compat` are the lock's.
+
+    The recipe's own variables come last, so that they win over captured ones.
+    """
     return ModuleSpec(
         name=entry.name,
         version=entry.version,
@@ -103,7 +107,7 @@ _SHOWN = 100  # characters of a value
 
 
 def judge_recipe(entry: Entry, recipe: Recipe) -> Judged:
-    """By the recipe alone, before anything of it is built. `unused` are keys of its own variables that need no word."""
+    """Judge a recipe before anything of it is built. `unused` are keys of its own variables that it need not accept."""
     changes = recipe_changes(recipe, entry, _ROOT)
     found = _changes(changes, (entry.name,), (_ROOT,), {_ROOT: "${root}"})
     found |= {f"function:{name}": "a function of each shell" for name in recipe.environment.functions}
@@ -114,7 +118,7 @@ def judge_recipe(entry: Entry, recipe: Recipe) -> Judged:
 
 
 def judge_install(entry: Entry, recipe: Recipe, facts: InstallFacts, root: Path, prefix: Path) -> Judged:
-    """By what its finished install brings: activation scripts of its packages, modules of another tool."""
+    """Judge what a finished install brings: activation scripts of its packages, modules of another tool."""
     roots = [str(root), *(str(prefix / need) for need in facts.needs)]
     owners = [entry.name, root.parent.name, *(Path(need).parent.name for need in facts.needs)]
     return _sorted(_changes(facts.environment, owners, roots, {str(root): "${root}"}), recipe.accept)

@@ -1,12 +1,14 @@
-"""The files of flips: `flips/000123.json`, written before `current` changes, and `.json.sig` beside it where the site signs.
+"""The files of flips: `flips/000123.json`, written before `current` changes, and `.json.sig` beside it if the site
+signs.
 
-In force is the highest whose generation is `current`'s. A later one whose rename never came is withdrawn by the next run: it is
-renamed to `000123.withdrawn`, so that its number stays taken.
+The flip in force is the highest one whose generation is `current`'s. A later one whose rename never came is withdrawn
+by the next run: it is renamed to `000123.withdrawn`, so that its number stays taken.
 
-Locks may stay on each client of a file server, so nothing here stands on one. The new link lies in `.current.000123.tmp` before the
-flip is written: one host alone can make it, its rename over `current` is the flip, and a run that withdraws the flip gives the link
-another name first, `.current.000123.stopped`. So either it came, or its rename finds nothing. The stopped link goes when the flip is
-withdrawn: a flip that never came has one of the two for as long as its file lies there, whoever is killed when, and readers look for both.
+Locks may stay on each client of a file server, so nothing here relies on one. The new link lies in
+`.current.000123.tmp` before the flip is written: only one host can make it, its rename over `current` is the flip, and
+a run that withdraws the flip first renames the link to `.current.000123.stopped`. So either it came, or its rename
+finds nothing. The stopped link goes when the flip is withdrawn. A flip that never came has one of the two links as long
+as its file lies there, whoever is killed when, and readers look for both.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from envmgr.store.prefix import Prefix
 from envmgr.system.files import explain_os_error, pretty_json, sync_folder, write_new
 from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.pulse import link_new, renew_listing
-from envmgr.system.reading import FLIP, SIGNATURE, read_bytes, why_unreadable
+from envmgr.system.untrusted_files import FLIP, SIGNATURE, read_bytes, why_unreadable
 
 FORMAT = 1
 """The number of the format of flips; another one is refused."""
@@ -45,8 +47,10 @@ _NAME = re.compile(r"([0-9]{6,12})\.(json|json\.sig|withdrawn)")
 
 
 class FlipRecord(FrozenModel):
-    """What a site signs. `record` is the sha256 of the generation's record, which names all its files and the manifests of its
-    installs; `before` is the generation that was current; `date` is UTC.
+    """The content that a site signs. `record` is the sha256 of the generation's record, which names all its files and
+    the manifests of its installs.
+
+    `before` is the generation that was current; `date` is UTC.
     """
 
     schema_version: int = FORMAT
@@ -78,7 +82,7 @@ class Flip:
         return self.path.with_name(f"{self.path.name}.sig")
 
     def signature(self) -> bytes | None:
-        """None where there is none. Raises EnvmgrError `flip-damaged`."""
+        """Return the signature; None if there is none. Raise EnvmgrError `flip-damaged`."""
         try:
             return read_bytes(self.signature_path, SIGNATURE)
         except FileNotFoundError:
@@ -97,17 +101,17 @@ def numbers_taken(prefix: Prefix) -> list[int]:
 
 
 def sequences(prefix: Prefix) -> list[int]:
-    """Of the flips that are not withdrawn, ascending."""
+    """Return the numbers of the flips that are not withdrawn, ascending."""
     return sorted(int(match[1]) for match in _names(prefix) if match[2] == "json")
 
 
 def has_signatures(prefix: Prefix) -> bool:
-    """Whether a flip has one beside it, good or not."""
+    """Return whether a flip has a signature beside it, good or not."""
     return any(match[2] == "json.sig" for match in _names(prefix))
 
 
 def read_flip(prefix: Prefix, sequence: int) -> Flip:
-    """Raises EnvmgrError `flip-damaged`, `format-unknown`."""
+    """Return the flip. Raise EnvmgrError `flip-damaged`, `format-unknown`."""
     path = flip_path(prefix, sequence)
     try:
         content = read_bytes(path, FLIP)
@@ -138,7 +142,9 @@ def newest_first(prefix: Prefix) -> Iterator[Flip]:
 
 
 def in_force(prefix: Prefix, number: int | None) -> Flip | None:
-    """The highest flip that made generation `number` current, which is what `current` names; none that is just being withdrawn."""
+    """Return the highest flip that made generation `number` current, which is what `current` names; never one that is
+    being withdrawn.
+    """
     of_it = (flip for flip in newest_first(prefix) if flip.record.generation == number)
     return next((flip for flip in of_it if not _is_half_withdrawn(prefix, flip)), None)
 
@@ -150,7 +156,7 @@ def _is_half_withdrawn(prefix: Prefix, flip: Flip) -> bool:
 
 
 class Signs(Protocol):
-    """What signs a flip that is being written."""
+    """The signer of a flip that is being written."""
 
     def sign(self, content: bytes) -> bytes:
         """The signature of its file. Raises EnvmgrError."""
@@ -160,7 +166,9 @@ class Signs(Protocol):
 
 
 class OvertakenError(Exception):
-    """Another run made a flip since this one looked: what it was to do is to be put on what is current by now. Who flips begins again."""
+    """Another run made a flip since this one looked: its change must be put on what is current by now. The caller
+    begins again.
+    """
 
 
 def pending_link(prefix: Prefix, sequence: int) -> Path:
@@ -174,7 +182,10 @@ def stopped_link(prefix: Prefix, sequence: int) -> Path:
 
 
 def is_pending(prefix: Prefix, sequence: int) -> bool:
-    """Whether a flip did not come: its link was not renamed to `current`. In this order: a link that is stopped has its other name at once."""
+    """Return whether a flip did not come: its link was not renamed to `current`.
+
+    The links are looked at in this order because a stopped link has its other name at once.
+    """
     return any(os.path.lexists(link(prefix, sequence)) for link in (pending_link, stopped_link))
 
 
@@ -186,7 +197,9 @@ def links(prefix: Prefix) -> list[str]:
 
 
 def stop(prefix: Prefix, sequence: int) -> bool:
-    """From then on no run makes this flip current. Returns whether it was one that did not come; else its link is gone."""
+    """Keep every run from making this flip current, from now on. Return whether it had not come; if it had, its link is
+    gone.
+    """
     with explain_os_error(prefix.root), suppress(FileNotFoundError):
         pending_link(prefix, sequence).replace(stopped_link(prefix, sequence))
     return os.path.lexists(stopped_link(prefix, sequence))
@@ -215,8 +228,10 @@ def clear_stopped(prefix: Prefix, settled: Collection[int]) -> None:
 
 
 def write_flip(prefix: Prefix, record: FlipRecord, known: Collection[int], signing: Signs | None = None) -> Flip:
-    """Its link and its file, each made exclusively. The signature lies there first, and is judged: a flip is never seen without a good
-    one. `known` are the flips that there were when what is current was read, which is what this one stands on.
+    """Write the flip's link and file, each made exclusively. The signature is written and judged first: a flip is never
+    seen without a good one.
+
+    `known` are the flips that existed when what is current was read, which is what this one stands on.
 
     Raises:
         OvertakenError: there are others by now, or one takes its number.
@@ -247,7 +262,9 @@ def write_flip(prefix: Prefix, record: FlipRecord, known: Collection[int], signi
 
 
 def _write(flip: Flip, signature: bytes | None, signing: Signs | None) -> None:
-    """Raises FileExistsError where the number was taken meanwhile; nothing of ours stays after any failure."""
+    """Write the files of a flip. Raise FileExistsError if the number is taken by now; nothing of ours stays after any
+    failure.
+    """
     with ExitStack() as made:
         if signature is not None and signing is not None:
             _link(flip.signature_path, signature)
@@ -280,9 +297,10 @@ def _forget(path: Path) -> None:
 
 
 def withdraw(prefix: Prefix, sequence: int) -> None:
-    """Its link is stopped first: a run that stood still cannot make it current any more. Then its signature goes: what never came into
-    force is not left signed. The stopped link goes last: until then readers know that the flip did not come. Another host may do the same
-    beside us.
+    """Withdraw a flip. Its link is stopped first: a run that stood still cannot make it current any more.
+
+    Then its signature goes: a flip that never came into force is not left signed. The stopped link goes last: until
+    then readers know that the flip did not come. Another host may do the same at the same time.
     """
     path = flip_path(prefix, sequence)
     with explain_os_error(path):
@@ -297,7 +315,9 @@ def withdraw(prefix: Prefix, sequence: int) -> None:
 
 
 def withdraw_lone_signatures(prefix: Prefix) -> None:
-    """Those of flips that a killed run did not write any more; their numbers stay taken. Under the publish lock only."""
+    """Remove signatures of flips that a killed run did not write any more; their numbers stay taken. Only under the
+    publish lock.
+    """
     lone = {int(match[1]) for match in _names(prefix) if match[2] == "json.sig"} - {*sequences(prefix)}
     for sequence in lone:
         path = flip_path(prefix, sequence)

@@ -40,18 +40,20 @@ from envmgr.store.prefix import Prefix
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error, sync_folder
 from envmgr.system.models import require_format
 from envmgr.system.pulse import renew_listing
-from envmgr.system.reading import FLIP, GENERATION, HISTORY, append_line, digest_of, read_bytes, why_unreadable
+from envmgr.system.untrusted_files import FLIP, GENERATION, HISTORY, append_line, digest_of, read_bytes, why_unreadable
 from envmgr.system.usernames import own_name
 from envmgr.wording import utc_now
 
 
 def seen_here(prefix: Prefix) -> int:
-    """The highest sequence number that was ever seen signed here; 0 where nothing looks, or nobody can read what it found."""
+    """Return the highest sequence number that was ever seen signed here; 0 if nothing looks, or nobody can read what it
+    found.
+    """
     return _read(prefix)[0]
 
 
 def why_not_seen(prefix: Prefix) -> str:
-    """Why what was seen here cannot be read; empty where it can be, and where nothing looks."""
+    """Return why what was seen here cannot be read; empty if it can be, and if nothing looks."""
     return _read(prefix)[1]
 
 
@@ -86,15 +88,16 @@ def flip(
     record: str | None = None,
     known: Collection[int] | None = None,
 ) -> int:
-    """Make generation `number` current and write it down; returns the flip's sequence number. Under `publishing` only.
+    """Make generation `number` current and write it down; return the flip's sequence number. Only under `publishing`.
 
-    `before` is what was current. The flip is written, and signed where there is a `signer`, before `current` changes. `record` is the
-    sha256 of the generation's record, where the caller has written or verified it. `known` is what `publishing` gave: the flips that
-    there were when `before` was read.
+    `before` is what was current. The flip is written, and signed if there is a `signer`, before `current` changes.
+    `record` is the sha256 of the generation's record, if the caller has written or verified it. `known` is what
+    `publishing` gave: the flips that existed when `before` was read.
 
     Raises:
-        OvertakenError: another host's run made a flip meanwhile, or took this one for a dead one's.
-        EnvmgrError: `not-signed`, `disk-full`, …; `current` is then untouched, and nothing is left, or the flip withdrawn.
+        OvertakenError: another host's run has made a flip, or took this one for a dead run's.
+        EnvmgrError: `not-signed`, `disk-full`, …; `current` is then untouched, and nothing is left, or the flip
+            withdrawn.
     """
     path = prefix.generation(number) / RECORD
     known = sequences(prefix) if known is None else known
@@ -124,7 +127,8 @@ def flip(
         sync_folder(prefix.current.parent)
     except OSError as error:
         reporter.say(
-            f"warning: generation {number} is current; that it stays so after a crash of the host could not be made sure: {error.strerror}"
+            f"warning: generation {number} is current; that it stays so after a crash of the host could not be "
+            f"made sure: {error.strerror}"
         )
     _write_down(prefix, made.record, reporter)
     return made.record.sequence
@@ -160,10 +164,11 @@ class _Signing:
 
 
 def settle(prefix: Prefix, reporter: Reporter) -> frozenset[int]:
-    """What a killed run left: a flip that never came is withdrawn, one that came gets its line in the history. Under `publishing` only.
+    """Settle what a killed run left: a flip that never came is withdrawn, one that came gets its line in the history.
+    Only under `publishing`.
 
-    Links that did not come are stopped first: from then on a run that only stood still makes nothing current. Returns the numbers of the
-    flips that stay.
+    Links that did not come are stopped first: from then on a run that only stood still makes nothing current. Return
+    the numbers of the flips that stay.
     """
     for folder in (prefix.root, prefix.flips):
         renew_listing(folder)
@@ -196,8 +201,10 @@ def settle(prefix: Prefix, reporter: Reporter) -> frozenset[int]:
 
 
 def _never_came(prefix: Prefix, sequence: int, current: int | None, told: Mapping[int, int]) -> bool:
-    """Whether the run that wrote it was killed before the rename, so that its link is still there. Of one that is signed nothing else
-    tells it: who moves `current` back can take its line out of the history, too. It says itself what it was to follow.
+    """Return whether the run that wrote it was killed before the rename, so that its link is still there.
+
+    For a signed flip nothing else shows it: whoever moves `current` back can take its line out of the history, too. The
+    flip itself says what it was to follow.
     """
     stopped = stop(prefix, sequence)
     if not os.path.lexists(f"{flip_path(prefix, sequence)}.sig"):
@@ -214,13 +221,16 @@ def _moved(sequence: int, current: int, told: Mapping[int, int]) -> str:
         found = f"flip {sequence} made {told[sequence]} current"
         return f"warning: `current` names generation {current}, and {found}: something else than envmgr moved it"
     return (
-        f"warning: `current` names generation {current}, and flip {sequence} is newer and signed: something else than envmgr moved "
+        f"warning: `current` names generation {current}, and flip {sequence} is newer and signed: something "
+        "else than envmgr moved "
         "`current`, or wrote the flip"
     )
 
 
 def lost_lines(prefix: Prefix) -> str:
-    """What the history has lost, in words; empty for nothing. The newest flip's line may be about to be written."""
+    """Return what the history has lost, in words; empty if nothing. The newest flip's line may be about to be
+    written.
+    """
     current = known_current(prefix)
     if current is None:
         return ""
@@ -234,7 +244,9 @@ def lost_lines(prefix: Prefix) -> str:
 
 
 def write_history_again(prefix: Prefix, reporter: Reporter, signer: Signer | None) -> None:
-    """From the flips' files; where these are lost, too, by a new flip to what is current. Under `publishing` only."""
+    """Write the history from the flips' files; if these are lost, too, by a new flip to what is current. Only under
+    `publishing`.
+    """
     if rows := flips(prefix):
         atomic_write(prefix.history, "".join(f"{json.dumps(row)}\n" for row in rows))
         return
@@ -292,7 +304,7 @@ def known_current(prefix: Prefix) -> int | None:
 
 
 def last_current(prefix: Prefix) -> int | None:
-    """What `current` names, or named before it was damaged; None before the first publish."""
+    """Return what `current` names, or named before it was damaged; None before the first publish."""
     number = known_current(prefix)
     if number is None:
         number = next((int(f["to"]) for f in reversed(flips(prefix))), None)
@@ -300,7 +312,9 @@ def last_current(prefix: Prefix) -> int | None:
 
 
 def once_current(prefix: Prefix) -> set[int]:
-    """The generations that flips made current; of a history that cannot be read, those that the flips' own files name."""
+    """Return the generations that flips made current; if the history cannot be read, those that the flips' own files
+    name.
+    """
     with suppress(OSError, EnvmgrError):
         return {int(row["to"]) for row in flips(prefix)}
     return {made.record.generation for made in newest_first(prefix)}
@@ -316,12 +330,14 @@ def told_records(prefix: Prefix) -> dict[int, str]:
 
 
 def flips(prefix: Prefix) -> list[dict[str, Any]]:
-    """Every publish and rollback, oldest first: `{time, user, host, from, to, reason, sequence}`, of a publish with the sha256 of its
-    record (`record`); those of an earlier envmgr have no `sequence`. Lines that were cut are left out; what a kill kept from the
-    history is taken from the flips' own files.
+    """Return every publish and rollback, oldest first: `{time, user, host, from, to, reason, sequence}`, for a publish
+    with the sha256 of its record (`record`).
+
+    Lines that were cut are left out; what a kill kept from the history is taken from the flips' own files.
 
     Raises:
-        InputError: `file-irregular`, `file-too-large`; EnvmgrError: `format-unknown` for a line that a later envmgr wrote.
+        InputError: `file-irregular`, `file-too-large`; EnvmgrError: `format-unknown` for a line that a later envmgr
+            wrote.
     """
     rows = _history(prefix)
     told = {row.get("sequence") for row in rows}

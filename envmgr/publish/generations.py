@@ -1,4 +1,6 @@
-"""Publish a generation by one rename, go back, clean up: what the prefix's publish lock is for. Smoke tests run without it."""
+"""Publish a generation by one rename, go back, clean up: everything that needs the prefix's publish lock. Smoke tests
+run without it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from pathlib import Path
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import Lmod
-from envmgr.modules.render import templates_digest
+from envmgr.modules.render import render_digest, templates_digest
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish.flipfile import OvertakenError
@@ -25,16 +27,16 @@ from envmgr.publish.record import (
     read_record,
 )
 from envmgr.publish.signature import Signer
-from envmgr.publish.staging import Staged, Work, abandon, staging
+from envmgr.publish.staging import Staged, StagingWork, abandon, staging
 from envmgr.publish.trust import accepting, find_replay, gaps, require_not_replayed, require_unchanged_generation
 from envmgr.report import Reporter
 from envmgr.store.jobtable import is_staged, remove_dead_holds
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import canonical_json, explain_os_error, sha256_bytes
+from envmgr.system.files import explain_os_error
 from envmgr.system.locks import file_lock
-from envmgr.system.openat import change
 from envmgr.system.pulse import renew_listing
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import change
 
 _OVERTAKEN = 3  # times that a publish tests again what another one changed, before it tests under the lock
 
@@ -54,10 +56,10 @@ StagedCheck = Callable[[Path, Path, Mapping[str, ModuleSpec]], None]
 
 @contextmanager
 def publishing(prefix: Prefix, runner: Runner, reporter: Reporter) -> Iterator[frozenset[int]]:
-    """The one prefix lock. Cleans up what a killed publish left before anything else; one that lives is left alone.
+    """Hold the one prefix lock. Clean up what a killed publish left before anything else; a living one is not touched.
 
-    Gives the numbers of the flips that there are, before anything else is read: a flip that finds others was overtaken, whatever the
-    lock was worth.
+    Yields the numbers of the flips that exist, before anything else is read: a flip that finds others was overtaken,
+    whatever the lock was worth.
     """
 
     def waiting(holder: str) -> None:
@@ -81,15 +83,17 @@ def publish(
     check: StagedCheck,
     signer: Signer | None,
 ) -> PublishedChange:
-    """Stage `current` plus `change` and let `check` judge it, without the lock; under it, flip, if nobody came in between.
+    """Stage `current` plus `change` and let `check` judge it, without the lock; under it, flip, if nobody came in
+    between.
 
-    Else the change is put on what is current by then. Of that only modules of which something changed are checked again.
+    Otherwise the change is put on what is current by then; only modules of which something changed are checked again.
 
     Raises:
         EnvmgrError: whatever staging or `check` raises; `current` is then untouched, and the number stays taken.
     """
     prefix, policies = Prefix(site.prefix), ModulePolicies.from_site(site)
-    work = Work(change, prefix, policies, render_digest(templates, policies), templates, lmod, runner, reporter, signer)
+    digest = render_digest(templates_digest(templates), policies)
+    work = StagingWork(change, prefix, policies, digest, templates, lmod, runner, reporter, signer)
     passed: set[str] = set()
     with ExitStack() as staged_now:
         parent, staged = staged_now.enter_context(staging(work))
@@ -117,7 +121,7 @@ def publish(
 
 
 def _test(staged: Staged, passed: set[str], check: StagedCheck) -> None:
-    """What passed is kept by the digest of what was tested."""
+    """Check what was staged, except what passed already, by the digest of what was tested."""
     tests = staged.tests()
     check(
         staged.folder / "modules",
@@ -128,7 +132,9 @@ def _test(staged: Staged, passed: set[str], check: StagedCheck) -> None:
 
 
 def _finish(staged: Staged, known: Collection[int]) -> PublishedChange:
-    """Complete it and flip; one that could not become current is given up, so that it keeps no other from being kept."""
+    """Complete it and flip; if it cannot become current it is given up, so that it does not count as a kept
+    generation.
+    """
     record = staged.complete()
     work, number, parent = staged.work, staged.number, staged.parent
     if work.change.base is None:
@@ -153,13 +159,13 @@ def _finish(staged: Staged, known: Collection[int]) -> PublishedChange:
 def rollback(
     number: int, prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer | None
 ) -> tuple[int, int]:
-    """Point `current` at an earlier (or later) complete generation; returns (from, to).
+    """Point `current` at an earlier (or later) complete generation; return (from, to).
 
-    A damaged `current` is mended by it: (from) is then the last number that the history knows.
+    It repairs a damaged `current`: (from) is then the last number that the history knows.
 
     Raises:
-        EnvmgrError: `no-generation`, `nothing-published`, `install-missing` when one of its installs is gone; `flip-untrusted` where
-            someone moved `current` back, and another generation than `number` is the right one.
+        EnvmgrError: `no-generation`, `nothing-published`, `install-missing` if one of its installs is gone;
+            `flip-untrusted` if someone moved `current` back, and another generation than `number` is the right one.
     """
 
     def go(known: Collection[int]) -> tuple[int, int]:
@@ -195,12 +201,12 @@ def rollback(
 def sign(
     prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer, accept_gap: bool = False
 ) -> tuple[int, int]:
-    """A new flip, with a signature, for the generation that is current; returns (generation, sequence). With `accept_gap` it says as
-    well which flips are lost.
+    """Write a new, signed flip for the generation that is current; return (generation, sequence). With `accept_gap` it
+    also says which flips are lost.
 
     Raises:
-        EnvmgrError: `nothing-published`, `generation-changed` for one that is not as it was published, `flip-untrusted` for one that
-            someone moved `current` back to, `not-signed`.
+        EnvmgrError: `nothing-published`, `generation-changed` if it is not as it was published, `flip-untrusted` if
+            someone moved `current` back to it, `not-signed`.
     """
 
     def go(known: Collection[int]) -> tuple[int, int]:
@@ -228,18 +234,11 @@ def _until_first(
 
 
 def repair_history(prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer | None) -> None:
-    """Raises EnvmgrError `disk-full`, `not-writable`, `not-signed`, `flip-untrusted`."""
+    """Repair the history. Raise EnvmgrError `disk-full`, `not-writable`, `not-signed`, `flip-untrusted`."""
     with publishing(prefix, runner, reporter):
         require_not_replayed(prefix, signer)
         if lost_lines(prefix):
             write_history_again(prefix, reporter, signer)
-
-
-def render_digest(templates: Path, policies: ModulePolicies) -> str:
-    """What besides the entries decides the text of every module."""
-    return sha256_bytes(
-        canonical_json({"schema": 1, "templates": templates_digest(templates), "policies": policies.model_dump()})
-    )
 
 
 def remove_generations(numbers: list[int], prefix: Prefix) -> None:

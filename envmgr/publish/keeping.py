@@ -1,4 +1,6 @@
-"""What `gc` must keep because it is, or may be, in use: a judgement over what was asked. Pure."""
+"""The generations and installs that `gc` must keep because they are, or may be, in use: judged from the nodes' answers.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +17,10 @@ _SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """What was found. `named`: path below the prefix -> who uses it. `since`: a time, seconds since the epoch, and who may use any
-    generation that was current then or later. `unknown`: why anything may be in use.
+    """The uses that were found. `named`: path below the prefix -> who uses it.
+
+    `since`: a time, seconds since the epoch, and who may use any generation that was current then or later. `unknown`:
+    why anything may be in use.
     """
 
     named: Mapping[str, Sequence[str]]
@@ -27,10 +31,11 @@ class InUse:
 def left_times(
     rows: Sequence[Mapping[str, Any]], created: Mapping[int, float], current: int | None
 ) -> dict[int, float]:
-    """Generation -> when it was last left, seconds since the epoch, never too early; `NEVER` for one that is current, or was not
-    left as far as the flips `rows` tell. Rows may be missing: what one made current was left at the next one at the latest.
+    """Map each generation to when it was last left, seconds since the epoch, never too early; `NEVER` for one that is
+    current, or was not left as far as the flips `rows` show.
 
-    `created` has all generations; one that no flip tells of was left, if it ever was current, by the first flip after it.
+    Rows may be missing: a generation that one made current was left at the next one at the latest. `created` has all
+    generations; one that no flip names was left, if it ever was current, by the first flip after it.
     """
     times = [_seconds(row.get("time")) for row in rows]
     left: dict[int, float] = {}
@@ -51,7 +56,7 @@ def left_times(
 
 
 def generations_in_use(numbers: Iterable[int], left: Mapping[int, float], found: InUse) -> dict[int, str]:
-    """Of `numbers` those that are, or may be, in use, with the reason."""
+    """Return those of `numbers` that are, or may be, in use, with the reason."""
     if found.unknown:
         return dict.fromkeys(numbers, in_few(found.unknown))
     kept = {}
@@ -64,7 +69,9 @@ def generations_in_use(numbers: Iterable[int], left: Mapping[int, float], found:
 
 
 def installs_in_use(paths: Collection[str], needs: Callable[[str], Iterable[str]], found: InUse) -> dict[str, str]:
-    """As `generations_in_use`, of installs; what one of them that is in use stands on (`needs`) is in use, too."""
+    """Return the installs that are, or may be, in use, with the reason; what one of them stands on (`needs`) is in use,
+    too.
+    """
     if found.unknown:
         return dict.fromkeys(paths, in_few(found.unknown))
     reasons = {path: in_few(found.named[path]) for path in paths if path in found.named}
@@ -84,7 +91,7 @@ def in_few(reasons: Sequence[str]) -> str:
 
 
 def _seconds(time: object) -> float:
-    """Of a time as flips have it; one that cannot be read is no reason to take anything away."""
+    """Return the time of a flip in seconds. A time that cannot be read is no reason to take anything away."""
     try:
         return datetime.datetime.fromisoformat(str(time)).timestamp()
     except (ValueError, OverflowError):

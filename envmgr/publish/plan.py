@@ -28,12 +28,12 @@ class NewModule:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a publish changes on whatever is current by then.
+    """The change that a publish makes to whatever is current by then.
 
-    `fresh` are installs that were made just now, by their paths relative to the prefix: their manifests are other files than
-    those that earlier generations name. With `anew`, a generation is made that has what is current, too; with `whole`, `add` is
-    all that it has, and nothing of the current one is read. Of `same` nothing changes, but they have to be there. With `base`, it is
-    put on that generation, and does not become current.
+    `fresh` are installs that were made just now, by their paths relative to the prefix: their manifests differ from
+    those that earlier generations name. With `anew`, a generation is made that has what is current, too; with `whole`,
+    `add` is all that it has, and nothing of the current one is read. Nothing of `same` changes, but it has to be there.
+    With `base`, it is put on that generation, and does not become current.
     """
 
     add: Mapping[str, NewModule]
@@ -46,7 +46,7 @@ class Change:
     base: int | None = None
 
     def onto(self, current: Collection[str]) -> Change:
-        """What of it is left to do where `current` are the entries: what others made of `same` meanwhile stays."""
+        """Return what is left to do if `current` are the entries: what others have made of `same` stays."""
         kept = {name: module for name, module in self.add.items() if name not in self.same or name not in current}
         return replace(self, add=kept)
 
@@ -100,7 +100,7 @@ def changed_entries(
 
 
 def check_dependencies(depends: Mapping[str, tuple[str, ...]]) -> None:
-    """Raises EnvmgrError `dependency-missing` when an entry of a generation (entry -> what it depends on) lacks one."""
+    """Raise EnvmgrError `dependency-missing` if an entry of a generation (entry -> what it depends on) lacks one."""
     missing = [f"{entry} depends on {d}" for entry, needed in depends.items() for d in needed if d not in depends]
     if missing:
         raise EnvmgrError(
@@ -139,10 +139,11 @@ Publish = Literal["new", "changed", "module", "unchanged"]
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One wanted entry. `path` is relative to the prefix, as are `missing`, the installs to make for it, its own or those that
-    it stands on; `download` and `installed` are bytes, None when unknown.
+    """One wanted entry. `path` is relative to the prefix, as are `missing`, the installs to make for it, its own or
+    those that it stands on.
 
-    `fingerprint` is of the module as it would be rendered now; None while the install's facts are not known.
+    `download` and `installed` are bytes, None if unknown. `fingerprint` is of the module as it would be rendered now;
+    None while the install's facts are unknown.
     """
 
     entry: Entry
@@ -157,7 +158,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class PlanStep:
-    """What happens to one entry: its install, and its module in the next generation."""
+    """The step of one entry: its install, and its module in the next generation."""
 
     candidate: Candidate
     build: Build

@@ -19,8 +19,8 @@ from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.system.files import read_regular
 from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.pythons import pip_writes
-from envmgr.system.reading import GENERATION, read_bytes, why_unreadable
 from envmgr.system.shelltext import quote, words
+from envmgr.system.untrusted_files import GENERATION, read_bytes, why_unreadable
 
 RECORD = "generation.json"
 SPECS = "modules.json"
@@ -35,8 +35,8 @@ _INSTALL = re.compile(rb"store/[A-Za-z0-9._+-]+/[A-Za-z0-9._+-]+-[0-9a-f]{8}(?![
 
 
 class PublishedEntry(FrozenModel):
-    """One entry of a generation. `path` is relative to the prefix, as are `needs`, the installs that it stands on; `lock` is
-    the sha256 of the lock's text.
+    """One entry of a generation. `path` is relative to the prefix, as are `needs`, the installs that it stands on;
+    `lock` is the sha256 of the lock's text.
     """
 
     digest: str
@@ -54,9 +54,9 @@ class PublishedEntry(FrozenModel):
 class GenerationRecord(FrozenModel):
     """`generation.json`: written last, so a generation without it is not complete.
 
-    `files` maps a path below the generation to the sha256 of its text, and has all but the record itself; `manifests` maps
-    installs, by their paths relative to the prefix, to the sha256 of their manifests, and is empty in records of an earlier
-    envmgr; `render` digests templates and policies.
+    `files` maps a path below the generation to the sha256 of its text, and has all but the record itself. `manifests`
+    maps installs, by their paths relative to the prefix, to the sha256 of their manifests; it is empty in records of an
+    earlier envmgr. `render` digests templates and policies.
     """
 
     schema_version: int = FORMAT
@@ -83,7 +83,7 @@ class GenerationRecord(FrozenModel):
 
 
 class PublishedSpec(FrozenModel):
-    """What a later generation needs to render an entry again: the module's data, and the install's part of it."""
+    """The data that a later generation needs to render an entry again: the module, and the install's part of it."""
 
     spec: ModuleSpec
     facts: InstallFacts
@@ -116,8 +116,10 @@ def current_number(prefix: Prefix) -> int | None:
 
 
 def way_back(prefix: Prefix, number: int | None = None) -> str:
-    """What makes `current` right, as commands in their order: a rollback to generation `number`, else to the newest whose record can be
-    read and whose installs are there; else what makes installs again; where no record can be read, a new beginning.
+    """Return the commands, in order, that make `current` right: a rollback to generation `number`, or to the newest one
+    whose record can be read and whose installs are there.
+
+    If there is none, they make installs again; if no record can be read, they begin anew.
     """
     away = (
         ""
@@ -129,7 +131,10 @@ def way_back(prefix: Prefix, number: int | None = None) -> str:
         (n for n, record in left.items() if record is None or has_installs(prefix, record)), default=None
     )
     if number is not None:
-        return f"{away}`envmgr rollback {number}`, the newest generation that is whole; then `envmgr publish` adds what is built and not in it"
+        return (
+            f"{away}`envmgr rollback {number}`, the newest generation that is whole; then `envmgr publish` "
+            "adds what is built and not in it"
+        )
     if left:
         return f"{away}{make_again(max(left))}"
     if not away and prefix.current.is_symlink():
@@ -138,22 +143,25 @@ def way_back(prefix: Prefix, number: int | None = None) -> str:
 
 
 def make_again(number: int) -> str:
-    """What makes the installs of a generation again."""
-    return f"`envmgr verify --repair --generation {number}` makes again what generation {number} needs, and tells what is left to do"
+    """Return the command that makes the installs of a generation again."""
+    return (
+        f"`envmgr verify --repair --generation {number}` makes again what generation {number} needs, and "
+        "tells what is left to do"
+    )
 
 
 BUILD = "`envmgr build ENTRY` makes one of the entries that you name; `envmgr history` shows what was published"
 
 
 def new_beginning(prefix: Prefix, build: str = BUILD) -> str:
-    """What makes the first generation, or one where no earlier one is left; `build` where nothing is built."""
+    """Return what makes the first generation, or one if no earlier one is left; `build` if nothing is built."""
     if any(install.exists() for install in installs(prefix)):
         return "`envmgr publish` makes one of all that is built"
     return build
 
 
 def has_installs(prefix: Prefix, record: GenerationRecord) -> bool:
-    """Whether all installs that a generation names are there."""
+    """Return whether all installs that a generation names are there."""
     try:
         return all(prefix.install_at(path).exists() for path in record.installs)
     except ValueError:  # no path of an install
@@ -161,7 +169,7 @@ def has_installs(prefix: Prefix, record: GenerationRecord) -> bool:
 
 
 def can_go_back(prefix: Prefix) -> bool:
-    """Whether a generation is left whose record this or a later envmgr can read."""
+    """Return whether a generation is left whose record this or a later envmgr can read."""
     return bool(_left(prefix))
 
 
@@ -177,7 +185,9 @@ def _kind(path: Path) -> str:
 
 
 def read_record(prefix: Prefix, number: int) -> GenerationRecord:
-    """Raises EnvmgrError `no-generation` for one that is not there or not complete, `generation-damaged`, `format-unknown`."""
+    """Return the record. Raise EnvmgrError `no-generation` if it is missing or incomplete, `generation-damaged`,
+    `format-unknown`.
+    """
     path = prefix.generation(number) / RECORD
     try:
         return parse_record(path, read_bytes(path, GENERATION))
@@ -204,12 +214,15 @@ def _damaged(path: Path, error: Exception) -> EnvmgrError:
         "generation-damaged",
         f"{path} cannot be read",
         context=why_unreadable(error),
-        hint="`envmgr verify --all` tells which generations are as they were published; `envmgr rollback NUMBER` takes one of them",
+        hint="`envmgr verify --all` tells which generations are as they were published; `envmgr rollback "
+        "NUMBER` takes one of them",
     )
 
 
 def read_current(prefix: Prefix) -> GenerationRecord | None:
-    """Of what is current by now: beside a publish and a `gc`, the one that was may be removed as it is read."""
+    """Return the record of what is current by now: beside a publish and a `gc`, the earlier one may be removed while it
+    is read.
+    """
     while True:
         number = current_number(prefix)
         try:
@@ -220,7 +233,9 @@ def read_current(prefix: Prefix) -> GenerationRecord | None:
 
 
 def read_specs(prefix: Prefix, number: int) -> dict[str, Any]:
-    """entry -> the raw `PublishedSpec`; parse the ones needed with `published_spec`. EnvmgrError `generation-damaged`."""
+    """Return entry -> the raw `PublishedSpec`; parse the ones you need with `published_spec`. Raise EnvmgrError
+    `generation-damaged`.
+    """
     path = prefix.generation(number) / SPECS
     try:
         return parse_specs(path, read_bytes(path, GENERATION))
@@ -239,7 +254,7 @@ def parse_specs(path: Path, content: bytes) -> dict[str, Any]:
 
 
 def published_spec(raw: Mapping[str, Any]) -> PublishedSpec:
-    """Raises EnvmgrError `generation-damaged`."""
+    """Return the parsed spec. Raise EnvmgrError `generation-damaged`."""
     try:
         return PublishedSpec.model_validate(raw)
     except ValidationError as error:
@@ -268,7 +283,9 @@ def _looked_at(item: PublishedSpec, prefix: Prefix) -> ModuleSpec:
 
 
 def find_pip(install: Install, facts: InstallFacts) -> Pip | None:
-    """The pip of the first Python among an install and those that it runs with; None where its module brings no Python."""
+    """Return the pip of the first Python among an install and those that it runs with; None if its module brings no
+    Python.
+    """
     if facts.python is None:
         return None
     for each in (install, *map(install.prefix.install_at, facts.needs)):

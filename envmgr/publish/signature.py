@@ -1,6 +1,7 @@
 """Signatures of flips, made and checked by `ssh-keygen -Y`, as git signs commits with SSH keys.
 
-Sources: ssh-keygen(1), ALLOWED SIGNERS. Principals are taken from the list itself: `-Y find-principals` of OpenSSH 8.7 is broken.
+Sources: ssh-keygen(1), ALLOWED SIGNERS. Principals are taken from the list itself: `-Y find-principals` of OpenSSH 8.7
+is broken.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from envmgr.errors import CommandError, EnvmgrError, ErrorData, InputError
 from envmgr.publish.flipfile import Flip, FlipRecord
 from envmgr.report import Reporter, SilentReporter
 from envmgr.system.models import FrozenModel
-from envmgr.system.reading import ANYWHERE, SIGNERS, read_file_text
 from envmgr.system.run import Runner, clean_env
+from envmgr.system.untrusted_files import ANYWHERE, SIGNERS, read_file_text
 
 NAMESPACE = "envmgr-flip"
 """What a signature is for: one of a git commit or of a file is none of a flip."""
@@ -35,8 +36,8 @@ State = Literal["signed", "unsigned", "expired", "wrong", "unchecked"]
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """`signed` by `who`; `expired`: by a key that was valid then and is not now; `wrong`: by nobody who may; `unchecked`: it could
-    not be looked at.
+    """The result of a check. `signed` by `who`; `expired`: by a key that was valid then and is not now; `wrong`: by
+    nobody who may; `unchecked`: it could not be looked at.
     """
 
     state: State
@@ -45,18 +46,20 @@ class Signed:
 
 
 class Signer(Protocol):
-    """Who signs flips."""
+    """The signer of flips."""
 
     def sign(self, content: bytes, reporter: Reporter) -> bytes:
         """The signature of a flip's file. Raises EnvmgrError `not-signed`."""
 
     def judge(self, flip: Flip) -> Signed:
-        """Whether someone signed it who may, by the site's own list."""
+        """Return whether someone on the site's own list signed it."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeySigner:
-    """Signs as the user of this process, with the site's key; a public one stands for what an agent or a hardware key holds."""
+    """Signs as the user of this process, with the site's key; a public key stands for what an agent or a hardware key
+    holds.
+    """
 
     signing: Signing
     runner: Runner
@@ -69,7 +72,8 @@ class KeySigner:
                 "not-signed",
                 "this site signs its flips, and names no key",
                 context="signing.key in site.yaml",
-                hint="under `signing` in site.yaml: `key: FILE`, a private key, or the public one of a key that your agent or a hardware key holds",
+                hint="under `signing` in site.yaml: `key: FILE`, a private key, or the public one of a key "
+                "that your agent or a hardware key holds",
             )
         kept = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE", "SSH_SK_PROVIDER", "DISPLAY", "WAYLAND_DISPLAY")
         environ = clean_env(**{name: os.environ[name] for name in kept if name in os.environ})
@@ -82,7 +86,8 @@ class KeySigner:
                 "not-signed",
                 f"the flip could not be signed with {key}",
                 context=_last_line(error.stderr) or error.message,
-                hint="is the key there, readable for this user, and loaded by its agent? `ssh-add -l` lists what is; nothing was changed",
+                hint="is the key there, readable for this user, and loaded by its agent? `ssh-add -l` lists "
+                "what is; nothing was changed",
             ) from None
         return done.stdout.encode()
 
@@ -92,20 +97,21 @@ class KeySigner:
 
 
 def require_allowed(flip: Flip, signer: Signer) -> None:
-    """Raises EnvmgrError `not-signed` for a signature that no node would take."""
+    """Raise EnvmgrError `not-signed` for a signature that no node would accept."""
     found = signer.judge(flip)
     if found.state != "signed":
         raise EnvmgrError(
             "not-signed",
             "the key that signed is not among those that the site allows",
             context=found.reason,
-            hint=f'add a line `NAME namespaces="{NAMESPACE}" KEYTYPE KEY` with its public key to the list that signing.allowed_signers '
+            hint=f'add a line `NAME namespaces="{NAMESPACE}" KEYTYPE KEY` with its public key to the list that '
+            "signing.allowed_signers "
             "names, then `envmgr node-setup --apply` for the nodes",
         )
 
 
 def check_signature(flip: Flip, signing: Signing, runner: Runner) -> Signed:
-    """Whether someone of the site's list signed it, for this purpose. Raises EnvmgrError `flip-damaged`."""
+    """Return whether someone of the site's list signed it, for this purpose. Raise EnvmgrError `flip-damaged`."""
     if flip.signature() is None:
         return Signed("unsigned", reason="it is not there")
     try:
@@ -144,7 +150,7 @@ def signers_text(signing: Signing) -> str:
 
 
 def principals(text: str) -> Iterator[str]:
-    """Who is named in a list of allowed signers, each once."""
+    """Yield the names in a list of allowed signers, each once."""
     seen = set[str]()
     for line in text.split("\n"):
         words = line.split(None, 1)
@@ -157,7 +163,9 @@ def principals(text: str) -> Iterator[str]:
 
 
 def _verify(flip: Flip, signing: Signing, name: str, runner: Runner, *options: str) -> tuple[bool, str]:
-    """Whether it is `name`'s, and ssh-keygen's words where not. The content is what was read, whatever lies there now."""
+    """Return whether the signature is `name`'s, and ssh-keygen's words if it is not. The content is what was read,
+    whatever lies there now.
+    """
     argv = ["ssh-keygen", "-Y", "verify", "-n", NAMESPACE, "-I", name, "-f", str(signing.allowed_signers)]
     argv += ["-s", str(flip.signature_path), *(f"-O{option}" for option in options)]
     done = runner.run(argv, stdin=flip.content.decode(), timeout=_CHECKED, check=False)

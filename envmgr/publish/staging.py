@@ -59,14 +59,14 @@ from envmgr.system.files import (
     sync_file_system,
     sync_folder,
 )
-from envmgr.system.openat import change, empty_below
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import change, empty_below
 from envmgr.system.usernames import own_name
 from envmgr.wording import utc_now
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class StagingWork:
     """A change, and what it is staged with. `render` digests templates and policies."""
 
     change: Change
@@ -82,9 +82,11 @@ class Work:
 
 @dataclass(slots=True)
 class Staged:
-    """A generation on its way: what it was made from (`parent`), and what it holds. `files` has the sha256 of all but the record."""
+    """A generation on its way: what it was made from (`parent`), and what it holds. `files` has the sha256 of all but
+    the record.
+    """
 
-    work: Work
+    work: StagingWork
     change: Change
     number: int
     folder: Path
@@ -97,10 +99,10 @@ class Staged:
     done: bool = False
 
     def fits(self) -> bool:
-        """Whether it may become current as it is: nobody came in between. Under the publish lock only.
+        """Return whether it may become current as it is: nobody came in between. Only under the publish lock.
 
         Raises:
-            EnvmgrError: `install-missing`; `repair-impossible` where it replaces all of what is not current any more.
+            EnvmgrError: `install-missing`; `repair-impossible` if it replaces all of what is not current any more.
         """
         prefix, change = self.work.prefix, self.change
         self.require_there()
@@ -116,22 +118,28 @@ class Staged:
             (current == self.parent or change.base is not None)
             and self.number > max(complete_numbers(prefix), default=0)
             and not (self.folder / ABANDONED).exists()
-            and manifests_of(prefix, self.entries, change, recorded(prefix, self.parent, change)) == self.manifests
+            and manifests_of(prefix, self.entries, change, parent_record(prefix, self.parent, change)) == self.manifests
         )
 
     def require_there(self) -> None:
-        """Raises EnvmgrError `mount-lost`: else the lock would be made below the folder that the prefix was mounted on."""
+        """Raise EnvmgrError `mount-lost`: otherwise the lock would be made below the folder that the prefix was mounted
+        on.
+        """
         with explain_os_error(self.folder):
             self.folder.stat()
 
     def tests(self) -> dict[str, tuple[str, ModuleSpec]]:
-        """Every changed module, and all that load one of them -> the digest of what its smoke tests see, and the module."""
+        """Map every changed module, and all that load one of them, to the digest of what its smoke tests see, and the
+        module.
+        """
         return {
             name: (self._seen(name), spec) for name, spec in with_dependents(set(self.changed), self.merged).items()
         }
 
     def _seen(self, name: str) -> str:
-        """Of the module and of all that it loads: the installs, all that decides the modules' texts but the generation's number, the tests."""
+        """Return the digest of the module and of all that it loads: the installs, all that decides the modules' texts
+        except the generation's number, the tests.
+        """
         seen: dict[str, object] = {}
         waiting = [name]
         while waiting:
@@ -194,7 +202,7 @@ class Staged:
             )
 
 
-def recorded(prefix: Prefix, parent: int | None, change: Change) -> GenerationRecord | None:
+def parent_record(prefix: Prefix, parent: int | None, change: Change) -> GenerationRecord | None:
     return None if parent is None or change.whole else read_record(prefix, parent)
 
 
@@ -216,8 +224,8 @@ def check_installs(prefix: Prefix, change: Change) -> None:
 def manifests_of(
     prefix: Prefix, entries: Mapping[str, PublishedEntry], change: Change, record: GenerationRecord | None
 ) -> dict[str, str]:
-    """Install -> sha256 of its manifest. What an earlier generation said stays, unless the install was made since: a manifest that
-    was changed must not become the right one by the next publish.
+    """Map each install to the sha256 of its manifest. What an earlier generation said stays, unless the install was
+    made since: a changed manifest must not become the right one by the next publish.
     """
     known = record.manifests if record else {}
     if change.base is not None:  # since that one was published, installs may have been made again
@@ -231,10 +239,12 @@ def manifests_of(
 
 
 @contextmanager
-def staging(work: Work) -> Iterator[tuple[int | None, Staged | None]]:
-    """What `current` names, and the generation with the change put on it; none where the change is there already.
+def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | None]]:
+    """Yield what `current` names, and the generation with the change put on it; no generation if the change is there
+    already.
 
-    It is given up at the end, with its number taken, unless it was completed. Raises EnvmgrError for what cannot be staged.
+    It is given up at the end, with its number taken, unless it was completed. Raise EnvmgrError for what cannot be
+    staged.
     """
     prefix = work.prefix
     parent, record, old = _read_parent(work)
@@ -271,15 +281,17 @@ def staging(work: Work) -> Iterator[tuple[int | None, Staged | None]]:
 
 
 def abandon(prefix: Prefix, number: int, reason: str) -> None:
-    """Empty a generation but keep its number taken: numbers are never reused. OSError where a link of somebody else leads there."""
+    """Empty a generation but keep its number taken: numbers are never reused. OSError if another user's link leads
+    there.
+    """
     folder = prefix.generation(number)
     empty_below(prefix.root, folder, keep=ABANDONED, first=RECORD)  # a half of it must not count as complete
     with suppress(EnvmgrError):  # a full disk: the empty folder alone keeps the number
         atomic_write(folder / ABANDONED, pretty_json({"time": utc_now(), "reason": reason}))
 
 
-def _read_parent(work: Work) -> tuple[int | None, GenerationRecord | None, dict[str, Any]]:
-    """What is current now; without the publish lock, it may be replaced and removed while it is read."""
+def _read_parent(work: StagingWork) -> tuple[int | None, GenerationRecord | None, dict[str, Any]]:
+    """Return what is current now; without the publish lock, it may be replaced and removed while it is read."""
     prefix = work.prefix
     if (base := work.change.base) is not None:
         if work.signer is not None:
@@ -303,7 +315,7 @@ def _read_parent(work: Work) -> tuple[int | None, GenerationRecord | None, dict[
                 raise
 
 
-def _hold_number(row: ExitStack, work: Work, paths: Iterable[str], above: int = 0) -> int:
+def _hold_number(row: ExitStack, work: StagingWork, paths: Iterable[str], above: int = 0) -> int:
     """The next number that nobody stages, or ever did; its row is there as long as `row`."""
     # Of flips, too: folders may be lost.
     number = max(above, *generation_numbers(work.prefix), *once_current(work.prefix), 0)
@@ -314,8 +326,10 @@ def _hold_number(row: ExitStack, work: Work, paths: Iterable[str], above: int = 
             return number
 
 
-def _take_number(row: ExitStack, work: Work, number: int, paths: set[str]) -> tuple[int, Path]:
-    """By exclusive mkdir. The row comes first: a folder without a living one is for the next run to clean."""
+def _take_number(row: ExitStack, work: StagingWork, number: int, paths: set[str]) -> tuple[int, Path]:
+    """Take the number by exclusive mkdir. The row comes first: a folder without a living row is for the next run to
+    clean.
+    """
     while True:
         folder = work.prefix.generation(number)
         with explain_os_error(folder), suppress(FileExistsError):
@@ -353,7 +367,8 @@ def _write_modules(staged: Staged) -> dict[str, str]:
             (folder / name).mkdir(exist_ok=True)
             change(folder / name, mode=0o755)
         for path, text in texts.items():
-            # Whatever the umask: all users load modules, and Lmod hides from root a file of root's that others cannot read.
+            # Whatever the umask: all users load modules, and Lmod hides from root a file of root's that others cannot
+            # read.
             with (folder / path).open("x", encoding="utf-8") as file:
                 file.write(text)
                 os.fchmod(file.fileno(), 0o755 if path in programs else 0o644)

@@ -1,4 +1,6 @@
-"""What a signature stands for: that a generation is what was signed, and that `current` is where the last flip put it."""
+"""The promise of a signature: that a generation is what was signed, and that `current` is where the last flip put
+it.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ from envmgr.publish.verify import verify_generation
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.pulse import renew_listing
-from envmgr.system.reading import GENERATION, digest_of
 from envmgr.system.run import Runner
+from envmgr.system.untrusted_files import GENERATION, digest_of
 
 FlipState = State | Literal["replayed", "gap"]
 Gap = tuple[int, int]
@@ -45,8 +47,9 @@ _MOST_GAPS = 1000  # that one flip accepts: its file stays small
 
 @dataclass(frozen=True, slots=True)
 class FlipFault:
-    """What is wrong with the flip in force, or that there is none; `path` is relative to the prefix. `right` is the generation that the newest
-    signed flip names, of a replay, where it is known and there.
+    """A fault of the flip in force, or that there is none; `path` is relative to the prefix.
+
+    `right` is, for a replay, the generation that the newest signed flip names, if it is known and there.
     """
 
     state: FlipState
@@ -58,11 +61,12 @@ class FlipFault:
 def require_unchanged_generation(
     prefix: Prefix, number: int, signer: Signer, reporter: Reporter, *, made_again: bool = False
 ) -> str | None:
-    """What is signed, or built upon by what is signed, must be what was published: by a signed flip where there is one, else by the
-    history. Returns the sha256 of its record; None where nothing tells it.
+    """Require that what is signed, or built upon by what is signed, is what was published: by a signed flip if there is
+    one, else by the history.
 
-    Of one that is `made_again` only that counts which a new one is made from: the record and the specs. That nothing tells of one, on
-    a site that has signed before, is a warning: so it is with one that `verify --repair` made, and was never current.
+    Return the sha256 of its record; None if nothing names it. If it is `made_again`, only the parts count from which a
+    new one is made: the record and the specs. If nothing names it on a site that has signed before, that is a warning:
+    `verify --repair` makes such generations, which were never current.
 
     Raises:
         EnvmgrError: `generation-changed`, with what is not as it was.
@@ -81,18 +85,20 @@ def require_unchanged_generation(
             "generation-changed",
             f"generation {number} is not what was published: it is not signed again",
             context=faults[:10],
-            hint=f"find out who changed it; `envmgr verify --repair --generation {number}` makes a new one with the same entries",
+            hint=f"find out who changed it; `envmgr verify --repair --generation {number}` makes a new one with "
+            "the same entries",
         )
     if number not in told and signed_before(prefix):
         reporter.say(
-            f"warning: nothing tells that generation {number} is what was published: there is no signed flip of it, and no history"
+            f"warning: nothing tells that generation {number} is what was published: there is no signed flip of "
+            "it, and no history"
         )
     return told.get(number)
 
 
 def require_good_flip(prefix: Prefix, number: int, signer: Signer) -> None:
-    """What a signed generation is made from must be in force by a good flip itself, once the site has signed one: else a publish would
-    make right what nodes refuse.
+    """Require that the generation which a signed one is made from is in force by a good flip itself, once the site has
+    signed one: otherwise a publish would make right what nodes refuse.
 
     Raises:
         EnvmgrError: `flip-untrusted`.
@@ -124,8 +130,8 @@ def _untrusted(number: int, fault: FlipFault, what: str, hint: str) -> EnvmgrErr
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """That someone moved `current` back, to generation `number`. `right` is the one that the newest signed flip names; None where that
-    is not known, or not there any more.
+    """Someone moved `current` back, to generation `number`. `right` is the one that the newest signed flip names; None
+    if that is unknown, or gone.
     """
 
     number: int
@@ -148,7 +154,9 @@ def require_not_replayed(prefix: Prefix, signer: Signer | None, what: str = _MAD
 
 
 def find_replay(prefix: Prefix, signer: Signer) -> Replay | None:
-    """None where `current` is where the newest signed flip put it, or is damaged. See `look_at_current_flip`."""
+    """Return the replay; None if `current` is where the newest signed flip put it, or is damaged. See
+    `look_at_current_flip`.
+    """
     while True:
         before = _read_all(prefix)
         number = before[0]
@@ -166,7 +174,7 @@ def find_replay(prefix: Prefix, signer: Signer) -> Replay | None:
 
 
 def signed_before(prefix: Prefix) -> bool:
-    """Whether this site ever signed a flip, as far as the prefix or this machine's own check can tell."""
+    """Return whether this site ever signed a flip, as far as the prefix or this machine's own check shows."""
     return seen_here(prefix) > 0 or has_signatures(prefix)
 
 
@@ -180,10 +188,11 @@ class FlipLook:
 
 
 def look_at_current_flip(prefix: Prefix, signing: Signing, runner: Runner) -> tuple[int, FlipLook] | None:
-    """What `current` names, and the flip that made it so; None where it is damaged, or nothing was published.
+    """Return what `current` names, and the flip that made it so; None if it is damaged, or nothing was published.
 
-    The flips, their links, `current` and the history are read one after the other, and a publish beside us changes one after the other: a
-    fault counts where all of them are the same before and after, also by a list that NFS has renewed.
+    The flips, their links, `current` and the history are read one after the other, and a publish may change them one
+    after the other: a fault counts only if all of them are the same before and after, also by a list that NFS has
+    renewed.
     """
     while True:
         before = _read_all(prefix)
@@ -213,8 +222,8 @@ def _read_all(prefix: Prefix) -> tuple[int | None, list[int], list[int], list[st
 
 
 def look_at_flip(prefix: Prefix, number: int, signing: Signing, runner: Runner, *, seen: int = 0) -> FlipLook:
-    """The flip that made generation `number`, which is `current`'s, current. `seen` is the highest sequence number that this host ever
-    checked.
+    """Return the flip that made generation `number`, which is `current`'s, current. `seen` is the highest sequence
+    number that this host ever checked.
     """
     force = in_force(prefix, number)
     newest = newest_signed(prefix, signing, runner, after=0 if force is None else force.record.sequence)
@@ -249,8 +258,10 @@ def look_at_flip(prefix: Prefix, number: int, signing: Signing, runner: Runner, 
 
 
 def _replays(prefix: Prefix, number: int, force: Flip | None, newest: Flip | None, seen: int) -> Iterator[FlipFault]:
-    """At most one. `force` is what made generation `number` current; `newest` a newer flip that someone signed who may. Where nothing made it
-    so, only that one tells of a replay: the others may be lost.
+    """Yield at most one replay. `force` is what made generation `number` current; `newest` a newer flip that someone
+    signed who may.
+
+    If nothing made it current, only `newest` shows a replay: the others may be lost.
     """
     right = None if newest is None else newest.record.generation
     right = right if right in complete_numbers(prefix) else None
@@ -290,8 +301,8 @@ def _newest(prefix: Prefix, judge: Callable[[Flip], Signed], after: int) -> Flip
 
 
 def last_signed(prefix: Prefix, signer: Signer | None) -> int | None:
-    """The generation of the newest signed flip, where that is none that the history tells, and none that is pending: it came, and its line
-    was taken away. Else None.
+    """Return the generation of the newest signed flip, if the history does not have that flip and it is not pending: it
+    came, and its line was taken away. Otherwise None.
     """
     if signer is None:
         return None
@@ -306,8 +317,8 @@ def highest_signed(prefix: Prefix, signing: Signing, runner: Runner) -> int:
 
 
 def gaps(prefix: Prefix, judge: Callable[[Flip], State]) -> list[Gap]:
-    """Numbers without a file, above the lowest that has one, that no signed flip says are lost: a withdrawn flip keeps its own file, and
-    nothing of envmgr's takes one away.
+    """Return the numbers without a file, above the lowest that has one, that no signed flip says are lost: a withdrawn
+    flip keeps its own file, and nothing in envmgr removes one.
     """
     taken = numbers_taken(prefix)
     missing = [(low + 1, high - 1) for low, high in pairwise(taken) if high - low > 1]
@@ -346,12 +357,14 @@ def _shown(lost: Sequence[Gap]) -> str:
 
 
 def severity_of(state: str) -> Severity:
-    """Of a finding about a flip in that state."""
+    """Return the severity of a finding about a flip in that state."""
     return "warning" if state in ("expired", "unchecked", "gap") else "error"
 
 
 def mend_of(state: str, beside: Collection[str] = (), right: int | None = None) -> str:
-    """What is done about a flip in that state (`right`: see `FlipFault`); of what is in force by a replay, too, nothing is signed: that is mended first."""
+    """Return what to do about a flip in that state (`right`: see `FlipFault`). While a replay is in force nothing is
+    signed: repair that first.
+    """
     if "replayed" in beside and state in ("unsigned", "wrong", "expired", "stale"):
         state = "replayed"
     match state:
@@ -361,17 +374,22 @@ def mend_of(state: str, beside: Collection[str] = (), right: int | None = None) 
             return "`envmgr sign` signs it anew"
         case "gap":
             return (
-                "someone took flips away: find out who; where a backup has them, put them back; where nothing has them, "
+                "someone took flips away: find out who; where a backup has them, put them back; where nothing "
+                "has them, "
                 "`envmgr sign --accept-gap` records that, signed"
             )
         case "unchecked":
             return "see what the reason says; then audit again"
         case "replayed":
             number = "NUMBER" if right is None else right
-            return f"someone moved `current` back: find out who; `envmgr rollback {number}` makes the right one current, signed"
+            return (
+                f"someone moved `current` back: find out who; `envmgr rollback {number}` makes the right one "
+                "current, signed"
+            )
         case _:
             return (
-                "its key was taken out of the list, or someone changed what was signed: find out who, and by `envmgr verify` what; where the "
+                "its key was taken out of the list, or someone changed what was signed: find out who, and by "
+                "`envmgr verify` what; where the "
                 "generation is as it was published, "
                 "`envmgr sign` signs it; else `envmgr verify --repair` publishes the same entries anew"
             )

@@ -1,6 +1,7 @@
-"""Is a generation still what was published? Its folder, its record, every file that the record names, and none beside them.
+"""The comparison of a generation with what was published: its folder, its record, every file that the record names, and
+no other.
 
-`current` is looked at here, too. What is read is opened only where it is a regular file.
+`current` is looked at here, too. Only regular files are opened.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class LookedAt:
-    """A generation that was looked at. `record` is None where it cannot be read; `unseen` is what nobody could compare."""
+    """A generation that was looked at. `record` is None if it cannot be read; `unseen` is what nobody could compare."""
 
     number: int
     record: GenerationRecord | None
@@ -54,7 +55,9 @@ class LookedAt:
 
 
 def current_faults(prefix: Prefix) -> list[Fault]:
-    """Whether `current` is a link to a complete generation; nothing is wrong with none before the first publish."""
+    """Return the faults of `current`: it must be a link to a complete generation. Before the first publish there may be
+    none.
+    """
     try:
         number = current_number(prefix)
     except EnvmgrError as error:
@@ -66,9 +69,10 @@ def current_faults(prefix: Prefix) -> list[Fault]:
 
 
 def verify_generation(prefix: Prefix, number: int, told: Mapping[int, str], owners: Collection[int] | None) -> LookedAt:
-    """Compare all of a generation with its record, and the record with what its publish wrote into the history (`told`).
+    """Compare all of a generation with its record, and the record with what its publish wrote into the history
+    (`told`).
 
-    `owners` are the users, by number, to whom a prefix may belong; None: anybody.
+    `owners` are the user numbers to whom a prefix may belong; None: anybody.
     """
     folder = prefix.generation(number)
     below = str(folder.relative_to(prefix.root))
@@ -102,7 +106,9 @@ def newest_whole(prefix: Prefix, told: Mapping[int, str], owners: Collection[int
 
 
 def published_numbers(prefix: Prefix) -> list[int]:
-    """Complete generations, and those that were current once and have lost their record since; without those that `gc` removed."""
+    """Return complete generations, and those that were current once and have lost their record since; without those
+    that `gc` removed.
+    """
     once = {int(row["to"]) for row in flips(prefix)}
     complete = complete_numbers(prefix)
     lost = [n for n in generation_numbers(prefix) if n in once and not (prefix.generation(n) / ABANDONED).exists()]
@@ -110,7 +116,9 @@ def published_numbers(prefix: Prefix) -> list[int]:
 
 
 def named_manifests(prefix: Prefix) -> dict[str, str]:
-    """Install -> sha256 of its manifest, as the newest generation says that names it: what was built again has another one since."""
+    """Map each install to the sha256 of its manifest, as the newest generation that names it says: an install that was
+    built again has another one since.
+    """
     found: dict[str, str] = {}
     for record in read_records(prefix)[0].values():
         found |= record.manifests
@@ -193,7 +201,7 @@ def _path_faults(path: TreePath, named: Mapping[str, str], folders: Collection[s
 
 
 def _spec_faults(folder: Path, record: GenerationRecord) -> Iterator[str]:
-    """Whether record and specs, each for itself as it was, tell of the same installs."""
+    """Yield installs of which record and specs, each as it was published, say different things."""
     path = folder / SPECS
     try:
         content = read_regular(path)

@@ -21,5 +21,5 @@ class SmokeOutcome:
 
 
 def too_few(entry: str, needed: int) -> str:
-    """Why a test of several nodes is not run, and what runs it."""
+    """Return why a test of several nodes is not run, and what runs it."""
     return f"it needs {needed} nodes: `envmgr test {entry} --via slurm -N {needed}`"

@@ -1,4 +1,4 @@
-"""What nodes said of their smoke tests: how each test ended and where, equal ends folded; and the nodes that did not tell. Pure."""
+"""Answers of nodes to smoke tests: how each test ended and where, equal ends folded; and missing nodes. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from envmgr.wording import and_more
 
 @dataclass(frozen=True, slots=True)
 class NodeOutcome(SmokeOutcome):
-    """How one test ended on `nodes` (folded), alike on all. `seconds` is the slowest node's time, `fastest` the fastest's."""
+    """The end of one test, alike on all `nodes` (folded). `seconds` is the slowest node's time, `fastest` the fastest's."""
 
     nodes: str
     fastest: float
@@ -37,7 +37,7 @@ class Missing:
 
 
 @dataclass(slots=True)
-class Folding:
+class OutcomeFolding:
     """Takes replies as they come; what is kept of a node is how its tests ended."""
 
     jobs: Sequence[NodeTest]
@@ -47,7 +47,7 @@ class Folding:
     _missing: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
     def admit(self, reply: Reply) -> bool:
-        """Whether the node may get a Slurm step, by its answer over ssh."""
+        """Return whether the node may get a Slurm step, by its answer over ssh."""
         if reply.status != "answered":
             self._miss(reply.node, reply.status, f"no step was started: over ssh first: {reply.reason}")
             return False
@@ -95,7 +95,7 @@ class Folding:
         self._missing.setdefault((status, reason), []).append(node)
 
     def outcomes(self) -> tuple[NodeOutcome, ...]:
-        """By test; of one test the commonest end first."""
+        """Return the ends by test; of one test the commonest first."""
         found = []
         for job in self.jobs:
             for (status, detail), ended in sorted(

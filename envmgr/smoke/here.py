@@ -22,7 +22,8 @@ from envmgr.system.run import Runner, clean_env
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.shelltext import assign, script_text, words
 
-# Told by a file in the test's home, not by a status: a test may fail with any status, and a failure must never look like a skip.
+# A file in the test's home says so, not a status: a test may fail with any status, and a failure must never look like
+# a skip.
 NO_LAUNCHER = "no-mpi-launcher"
 NO_SLURM = "no-slurm"
 NO_COMPILER = "no-compiler"
@@ -55,7 +56,7 @@ def run_smoke_tests(
     *,
     slurm_options: Sequence[str],
 ) -> list[SmokeOutcome]:
-    """Every test of one entry, on this machine; those of several nodes are not run. `slurm_options` are as for `script_of`."""
+    """Run every test of one entry here, but for those of several nodes. `slurm_options` are as for `script_of`."""
     tests = tests_of(spec)
     outcomes = []
     with reporter.stage(f"{spec.entry} test", total=len(tests), unit="tests") as stage:
@@ -87,10 +88,10 @@ def tests_of(spec: ModuleSpec) -> tuple[SmokeTest, ...]:
 def script_of(
     entry: str, test: SmokeTest, modules: Path, lmodrc: Path, lmod: Lmod, slurm_options: Sequence[str]
 ) -> str:
-    """What `bash --noprofile --norc` runs, in an empty home; what a test needs and does not find leaves one of `MARKS` there.
+    """Return the text for `bash --noprofile --norc`, in an empty home. A need that is missing leaves one of `MARKS` there.
 
-    Of `slurm_options`, words for srun such as `--partition=gpu` of which the last counts, those that say where a job runs and on
-    whose account reach the test's own `srun`, unless it starts a step of a job.
+    `slurm_options` are words for srun such as `--partition=gpu`, of which the last counts. Those that say where a job
+    runs and on whose account reach the test's own `srun`, unless it starts a step of a job.
     """
     needs = ""
     if "mpi" in test.needs:
@@ -104,7 +105,7 @@ def script_of(
 
 
 def _call(need: str, *arguments: str) -> str:
-    """Bash text that ends a test which cannot have what it needs, and leaves no function of ours."""
+    """Return bash text that ends a test without what it needs, and leaves no function of ours."""
     function = f"envmgr_needs_{need}"
     return f"{script_text(__file__, f'{need}.sh')}{function} {words(*arguments)}\nunset -f {function}\n"
 
@@ -124,7 +125,7 @@ def _slurm_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _stamps(root: Path) -> set[tuple[str, tuple[int, ...]]]:
-    """What a write would change of every path; empty where we may not write anyway (root is held back by no mode)."""
+    """Return what a write would change of every path; empty where we may not write (no mode holds root back)."""
     if not os.access(root, os.W_OK):
         return set()
     return {
@@ -135,7 +136,7 @@ def _stamps(root: Path) -> set[tuple[str, tuple[int, ...]]]:
 
 
 def gpu_here(root: Path = Path("/")) -> bool:
-    """Whether a test that needs a GPU can run."""
+    """Return whether a test that needs a GPU can run."""
     return all((root / file).exists() for file in GPU_FILES)
 
 
@@ -152,7 +153,8 @@ def raise_for_failures(outcomes: Iterable[SmokeOutcome]) -> None:
         "smoke-test-failed",
         f"{len(failed)} smoke test{'s' if len(failed) > 1 else ''} of {', '.join(entries)} failed",
         context=context,
-        hint=f"nothing was published; mend the recipe or its tests, then `envmgr build {' '.join(entries)}` (installs are kept)",
+        hint=f"nothing was published; mend the recipe or its tests, then `envmgr build {' '.join(entries)}` "
+        "(installs are kept)",
     )
     error.failed = tuple(Failed(o.entry, error.reference, f"`{o.test}` failed") for o in failed)
     raise error
@@ -206,7 +208,7 @@ def no_end(test: SmokeTest) -> str:
 
 
 def ending(status: int) -> str:
-    """How a test ended, empty when well. Bash says 128 + n of a command that signal n ended."""
+    """Return how a test ended, empty when well. Bash says 128 + n of a command that signal n ended."""
     number = -status if status < 0 else status - 128
     if 0 < number < signal.NSIG and number in set(signal.Signals):
         hint = " (out of memory?)" if number == signal.SIGKILL else ""

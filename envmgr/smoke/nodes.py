@@ -1,4 +1,4 @@
-"""Smoke tests on nodes: each entry's own commands where its users will run them, as an ordinary user; equal ends folded."""
+"""Smoke tests on nodes: each entry's own commands, as an ordinary user; equal ends folded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from envmgr.probe.prefix import look_here
 from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
 from envmgr.report import Reporter
 from envmgr.smoke import too_few
-from envmgr.smoke.folding import Folding, Missing, NodeOutcome
+from envmgr.smoke.folding import Missing, NodeOutcome, OutcomeFolding
 from envmgr.smoke.script import NodeTest, jobs_of, node_script, seconds_of
 from envmgr.system.run import Runner
 from envmgr.system.usernames import own_name
@@ -37,7 +37,7 @@ class RunAccount:
 
 
 def choose_account(site: Site, via: Way, named: str | None) -> RunAccount:
-    """The ordinary user: `named`, else `audit.user`, else the build user, where we may become others; else the connecting one.
+    """Return the ordinary user: `named`, `audit.user` or the build user where we may become others; else our own.
 
     Raises:
         InputError: `test-user` for root, and for a user that we cannot become.
@@ -94,7 +94,7 @@ def run_on_nodes(
     With `count`, they are that many of `nodes`, which Slurm picks, in one job: tests of several nodes run there too, after the
     others, once over all of them. Without it, or with too small a one, those are not run.
 
-    A node is told to end within `deadline`, seconds of wall-clock time, whatever its tests' own timeouts allow. Over Slurm a
+    A node has to end within `deadline`, seconds of wall-clock time, whatever its tests' own timeouts allow. Over Slurm a
     node gets a step only when its prefix answered over ssh, unless the site has no ssh: a step stuck on it drains the node.
 
     Raises:
@@ -103,8 +103,8 @@ def run_on_nodes(
     jobs = jobs_of(specs, modules, lmodrc, lmod, site.transport.slurm_options)
     alone = [job for job in jobs if job.test.nodes == 1]
     together = [job for job in jobs if 1 < job.test.nodes <= (count or 1)]
-    folding = Folding(alone, deadline)
-    asking = _Asking(site, via, account, runner, reporter, time.monotonic() + deadline)
+    folding = OutcomeFolding(alone, deadline)
+    asking = _NodeTester(site, via, account, runner, reporter, time.monotonic() + deadline)
     fit = asking.look(nodes, folding) if via == "slurm" and site.transport.via != "slurm" else list(nodes)
     chosen, ends, missing = tuple(nodes), list[NodeOutcome](), list[Missing]()
     if count is None:
@@ -122,15 +122,15 @@ def run_on_nodes(
 
 
 def _in_one_job(
-    asking: _Asking,
+    asking: _NodeTester,
     count: int,
     fit: Sequence[str],
     alone: Sequence[NodeTest],
     together: Sequence[NodeTest],
-    folding: Folding,
+    folding: OutcomeFolding,
     deadline: float,
 ) -> tuple[tuple[str, ...], list[NodeOutcome], list[Missing]]:
-    """Of nodes that are not fit nothing is told where enough others are."""
+    """Run the tests in one job. Nodes that are not fit do not matter where enough others are."""
     unfit = folding.missing()
     if len(fit) < count:
         raise EnvmgrError(
@@ -153,10 +153,10 @@ def _in_one_job(
         seconds=min(seconds, left),
         patience=min(asking.site.transport.queue_timeout, left / 2),
     ) as job:
-        on_each = Folding(alone, deadline)
+        on_each = OutcomeFolding(alone, deadline)
         if alone:
             asking.ask("tests", job.nodes, alone, on_each, job)
-        over_all = Folding(together, deadline)
+        over_all = OutcomeFolding(together, deadline)
         if together:
             asking.ask("tests of several nodes", job.nodes[:1], together, over_all, job)
     ends = [*on_each.outcomes(), *(replace(end, nodes=fold(job.nodes)) for end in over_all.outcomes())]
@@ -164,8 +164,8 @@ def _in_one_job(
 
 
 @dataclass(frozen=True, slots=True)
-class _Asking:
-    """How nodes are asked, and until when (`end`, monotonic)."""
+class _NodeTester:
+    """Asks nodes one way, until `end` (monotonic)."""
 
     site: Site
     via: Way
@@ -177,8 +177,8 @@ class _Asking:
     def left(self) -> float:
         return max(1.0, self.end - time.monotonic())
 
-    def look(self, nodes: Sequence[str], folding: Folding) -> list[str]:
-        """Those whose prefix answers over ssh; of the others `folding` knows why."""
+    def look(self, nodes: Sequence[str], folding: OutcomeFolding) -> list[str]:
+        """Return the nodes whose prefix answers over ssh; `folding` gets the reasons of the others."""
         gate = join_probes([], _plan(self.site, self.account.user, part_seconds(self.site.transport.node_timeout)))
         looked: dict[str, Reply] = {}
         with self.reporter.stage("look", total=len(nodes), unit="nodes") as stage:
@@ -205,7 +205,7 @@ class _Asking:
         label: str,
         nodes: Sequence[str],
         tests: Sequence[NodeTest],
-        folding: Folding,
+        folding: OutcomeFolding,
         job: Allocation | None = None,
     ) -> None:
         """Run `tests` on each of `nodes`, in steps of `job` if there is one."""

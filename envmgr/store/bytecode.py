@@ -1,7 +1,10 @@
-"""Bytecode of an install: compiled reproducibly, and proved whole. Runs inside a worker; events `compiling`, `compile`, `compiled`."""
+"""The bytecode of an install: compiled reproducibly, and checked to be whole. Runs inside a worker; events `compiling`,
+`compile`, `compiled`.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -11,9 +14,9 @@ from envmgr.wording import shortened
 
 _TELL_EVERY = 0.1  # seconds between two progress events
 
-# Run by the install's own Python: the number of processes, the install, its folders; prints `path: reason` for each file of
-# bytecode that does not load. It reads no bytecode itself, that of its imports may be cut too; no multiprocessing, whose
-# start differs between Pythons and needs /dev/shm.
+# Run by the install's own Python: the number of processes, the install, its folders; prints `path: reason` for each
+# file of bytecode that does not load. It reads no bytecode itself, that of its imports may be cut too; no
+# multiprocessing, whose start differs between Pythons and needs /dev/shm.
 _PROVE = r"""
 import gc, marshal, os, sys
 jobs, root = int(sys.argv[1]), sys.argv[2]
@@ -52,11 +55,13 @@ def standard_folders(staging: Path) -> list[Path]:
 def compile_python(
     staging: Path, final: str, jobs: int, emit: Callable[..., None], *, folders: Sequence[Path] | None = None
 ) -> None:
-    """Byte-compile `folders`, or else every standard library and what is installed into it, reproducibly: no times, one hash
-    seed, the final path inside. `emit` gets the events.
+    """Byte-compile `folders`, or else every standard library and what is installed into it, reproducibly: no times, one
+    hash seed, the final path inside. `emit` gets the events.
 
-    Raises ChildProcessError when Python itself cannot run, or a file could not be written whole; files that do not compile
-    (templates, Python 2) are normal.
+    Files that do not compile (templates, Python 2) are normal.
+
+    Raises:
+        ChildProcessError: Python itself cannot run, or a file could not be written whole.
     """
     from envmgr.system.run import Runner, clean_env
 
@@ -64,7 +69,8 @@ def compile_python(
     folders = standard_folders(staging) if folders is None else folders
     if not python.exists() or not folders:
         return
-    emit("compiling", files=sum(1 for folder in folders for _ in folder.rglob("*.py")))
+    names = (name for folder in folders for _, _, names in os.walk(folder) for name in names)
+    emit("compiling", files=sum(name.endswith(".py") for name in names))
     # Without -S, Python runs what `.pth` files and `sitecustomize` say, as whoever builds; -I would drop the hash seed.
     argv: list[str | Path] = [python, "-s", "-S", "-B", "-m", "compileall", "-f", "-j", str(jobs)]
     argv += ["--invalidation-mode", "unchecked-hash", "-s", staging, "-p", final, *folders]
@@ -93,10 +99,11 @@ def compile_python(
 
 
 def prove_whole(python: Path, staging: Path, folders: Sequence[Path], jobs: int) -> None:
-    """Load what compileall wrote: it takes a file that the disk had room for a part of as written, and nothing heals that,
-    as the bytecode of an install is not checked against its source.
+    """Load what compileall wrote. It counts a file as written even if the disk had room for only a part of it, and
+    nothing repairs that: the bytecode of an install is not checked against its source.
 
-    Raises ChildProcessError, with the files below `staging`.
+    Raises:
+        ChildProcessError: some files are cut; it names them below `staging`.
     Source: CPython 3.11, `importlib._bootstrap_external._write_atomic`, which does not look at how much was written.
     """
     from envmgr.system.run import Runner, clean_env

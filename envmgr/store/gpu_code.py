@@ -1,8 +1,9 @@
-"""What an install's binaries have code for, read from the binaries: the headers of CUDA's fat binaries in ELF files.
+"""The GPU code of an install, read from the headers of CUDA's fat binaries in its ELF files.
 
-Source: the layout was found by comparison with cuobjdump on the libraries of PyTorch 2.1 (CUDA 12.1) and 2.15 (CUDA 13.2): a section
-`.nv_fatbin` or `__nv_relfatbin` is a row of containers, each a row of entries, whose headers tell kind, architecture and flags; only what
-follows the headers may be compressed. Bits 20 and 21 of the flags are `a` and `f` of an architecture.
+Source: the layout was found by comparison with cuobjdump on the libraries of PyTorch 2.1 (CUDA 12.1) and 2.15 (CUDA
+13.2). A section `.nv_fatbin` or `__nv_relfatbin` is a row of containers, each a row of entries, whose headers give
+kind, architecture and flags; only what follows the headers may be compressed. Bits 20 and 21 of the flags are `a` and
+`f` of an architecture.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ _OF_NVIDIA = re.compile(
 
 
 def measure(root: Path, check: Callable[[], None] = lambda: None) -> tuple[str, ...] | None:
-    """Capabilities (`8.6`, `9.0+PTX`, `9.0a`) for which every binary with code for GPUs has some; None where none has any.
+    """Return the capabilities (`8.6`, `9.0+PTX`, `9.0a`) for which every binary with GPU code has some; None if no
+    binary has any.
 
-    NVIDIA's own libraries count where there is nothing else: what uses them does without those that have no code for a GPU. `check` is called for each file and may raise. A file that cannot be read as ELF has none.
+    NVIDIA's own libraries count only if there is nothing else: a program that uses them does without those that have no
+    code for its GPU. `check` is called for each file and may raise. A file that cannot be read as ELF has no code.
     """
     found: dict[Path, Counter[Code]] = {}
     for path in _binaries(root):
@@ -49,7 +52,9 @@ def measure(root: Path, check: Callable[[], None] = lambda: None) -> tuple[str, 
 
 
 def _is_stub(codes: Counter[Code]) -> bool:
-    """What CUDA's compiler puts into a library that has no GPU code of its own: one entry for its default."""
+    """Return whether this is what CUDA's compiler puts into a library without GPU code of its own: one entry for its
+    default.
+    """
     return sum(codes.values()) == 1 and next(iter(codes)) in _DEFAULTS
 
 
@@ -103,7 +108,7 @@ def _entries(data: mmap.mmap, at: int, end: int) -> Iterator[Code]:
 
 
 def _of_all(files: Sequence[Counter[Code]]) -> tuple[str, ...] | None:
-    """What all of them run on, in the words of a recipe."""
+    """Return what all of the files run on, in the words of a recipe."""
     if not files:
         return None
     archs = sorted({(c.major, c.minor) for each in files for c in each if not c.ptx})
@@ -126,7 +131,9 @@ def _of_all(files: Sequence[Counter[Code]]) -> tuple[str, ...] | None:
 
 
 def _narrowest(machine: Sequence[Sequence[Code]], text: str) -> str:
-    """Whether all have code for the capability and those after it (empty), for its family (`f`) or for it alone (`a`)."""
+    """Return whether all have code for the capability and those after it (empty), for its family (`f`) or only for it
+    (`a`).
+    """
     for only, allowed in (("", ("",)), ("f", ("", "f"))):
         if all(runs([c for c in codes if c.only in allowed], text, jit=False) for codes in machine):
             return only
@@ -136,7 +143,9 @@ def _narrowest(machine: Sequence[Sequence[Code]], text: str) -> str:
 def _ptx(
     files: Sequence[Counter[Code]], archs: Sequence[tuple[int, int]], compiled: Sequence[tuple[int, int]]
 ) -> tuple[int, int] | None:
-    """The capability from which on the driver compiles what is lacking: where that is all that is known to be newer, or all have PTX."""
+    """Return the capability from which the driver compiles what is lacking: if only that is known to be newer, or all
+    have PTX.
+    """
     newest = [max(((c.major, c.minor) for c in each if c.ptx and not c.only), default=None) for each in files]
     if not compiled:
         return min(each for each in newest if each) if all(newest) else None

@@ -19,9 +19,9 @@ from envmgr.system.files import atomic_write, clear_temporaries, pretty_json
 from envmgr.system.locks import file_lock, try_file_lock
 from envmgr.system.processes import Process, all_processes, runs_here, this_process
 from envmgr.system.pulse import beat_lately, beating, beats_within, renew_listing
-from envmgr.system.reading import ROW, read_json
 from envmgr.system.run import Runner
 from envmgr.system.sandbox import PLACE
+from envmgr.system.untrusted_files import ROW, read_json
 from envmgr.wording import utc_now
 
 _WATCH = 10.0  # seconds to look for a touch of a row
@@ -48,7 +48,9 @@ def recorded(install: Install, work: Path) -> Iterator[None]:
 
 
 def leave_row(install: Install, work: Path) -> None:
-    """A row as a dead build leaves it: by it the next run finds the private folder, which could not be removed. Raises EnvmgrError."""
+    """Write a row as a dead build leaves it: the next run finds by it the private folder that could not be removed.
+    Raise EnvmgrError.
+    """
     atomic_write(row_path(install), _row_text(install, work))
 
 
@@ -69,7 +71,7 @@ def left_row(install: Install) -> BuildRow | None:
 
 
 def read_build_row(path: Path) -> BuildRow | None:
-    """None without one, and for one that cannot be read."""
+    """Return the row; None if there is none, or it cannot be read."""
     try:
         return BuildRow(**read_json(path, ROW))
     except (OSError, InputError, ValueError, TypeError):
@@ -77,7 +79,8 @@ def read_build_row(path: Path) -> BuildRow | None:
 
 
 def beats(install: Install, check: Callable[[], None] = lambda: None) -> bool:
-    """Whether a build of the install lives on some node: its row is touched while we look, for up to ten seconds.
+    """Return whether a build of the install lives on some node: its row is touched while we look, for up to ten
+    seconds.
 
     `check` is called now and then, and may raise.
     """
@@ -85,7 +88,7 @@ def beats(install: Install, check: Callable[[], None] = lambda: None) -> bool:
 
 
 def lives_perhaps(install: Install) -> bool:
-    """As `beats`, without waiting: a row was touched less than a minute ago."""
+    """Return as `beats`, without waiting: a row was touched less than a minute ago."""
     return beat_lately(row_path(install))
 
 
@@ -94,7 +97,7 @@ def row_path(install: Install) -> Path:
 
 
 def kept_row(install: Install, row: BuildRow) -> Path:
-    """Where a dead build's row is kept that only its own host can clear; no row of the table."""
+    """Return the place for a dead build's row that only its own host can clear. It is not a row of the table."""
     host = row.host.replace("/", "_")
     return install.prefix.jobs / f"{install.entry.name}-{install.label}.{host}.{row.pid}.left"
 
@@ -128,8 +131,8 @@ def _own_processes() -> Iterator[int]:
 
 
 def _is_below(pid: int, folder: str) -> bool:
-    """By its working folder, as others or as it sees it; or by its environment: builds are given a path below theirs in a variable
-    `ENVMGR_…`.
+    """Return whether the process works below the folder, by its working folder as others or it sees it, or by its
+    environment: builds get a path below their folder in a variable `ENVMGR_…`.
     """
     with suppress(OSError):
         place = Path(f"/proc/{pid}/root{PLACE}").stat()
@@ -148,10 +151,11 @@ def _is_below(pid: int, folder: str) -> bool:
 def holding(
     prefix: Prefix, paths: Iterable[str], runner: Runner, reporter: Reporter, *, generation: int | None = None
 ) -> Iterator[None]:
-    """Keep installs (relative to the prefix) from `gc` for as long as it takes. Look again at what is there, once inside.
+    """Keep installs (relative to the prefix) from `gc` while the body runs. Look again at what is there once inside.
 
-    What is held is written under a lock that `gc` holds while it chooses and removes: either it sees the hold, or we see what
-    it took. With the number of a `generation`, that one is being staged; FileExistsError where another run holds it, or held it.
+    The hold is written under a lock that `gc` holds while it chooses and removes: either gc sees the hold, or we see
+    what gc took. With the number of a `generation`, that one is being staged; FileExistsError if another run holds it,
+    or held it.
     """
     me = this_process()
     path = prefix.holds / f"{me.host}-{me.pid}-{time.monotonic_ns()}.json"
@@ -169,12 +173,14 @@ def holding(
 
 
 def is_staged(prefix: Prefix, generation: int) -> bool:
-    """Whether a living run stages it. By the name of its row: a list of them may be an old one on NFS."""
+    """Return whether a living run stages it, by the name of its row: on NFS a list of rows may be an old one."""
     return _lives(_staging_row(prefix, generation))
 
 
 def held_installs(prefix: Prefix, *, renew: bool) -> set[str]:
-    """What living runs hold, by path relative to the prefix. One on another host lives by its pulse. `renew`: as of now on NFS, too."""
+    """Return what living runs hold, by path relative to the prefix. A run on another host lives by its pulse. `renew`:
+    read the newest state, also on NFS.
+    """
     found: set[str] = set()
     if renew:
         renew_listing(prefix.holds)

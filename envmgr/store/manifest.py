@@ -1,4 +1,6 @@
-"""The manifest: what an install contains and where it comes from. Written last; an install without one does not exist."""
+"""The manifest: the content of an install, and its provenance. It is written last; an install without one does not
+exist.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ from envmgr.store.prefix import Install
 from envmgr.store.tree import TreePath, look_at_tree, scan_tree, tree_digest
 from envmgr.system.files import atomic_write
 from envmgr.system.models import FrozenModel, require_format
-from envmgr.system.openat import remove_below
-from envmgr.system.reading import MANIFEST, read_bytes, why_unreadable
+from envmgr.system.safe_paths import remove_below
 from envmgr.system.sandbox import PLACE
+from envmgr.system.untrusted_files import MANIFEST, read_bytes, why_unreadable
 from envmgr.system.usernames import user_name
 from envmgr.wording import escaped
 
@@ -27,10 +29,10 @@ FORMAT = 1
 
 
 class InstallFacts(FrozenModel):
-    """What a module needs to know of an install: `environment` is its PATH-like variables and captured activation.
+    """The facts of an install that a module needs. `environment` is its PATH-like variables and captured activation.
 
-    `needs` are the other installs that it does not work without, by their paths relative to the prefix. `gpu_codes` are the
-    capabilities for which its binaries have code (`8.6`, `9.0+PTX`), as they were measured; None where nothing was found.
+    `needs` are the other installs that it does not work without, by their paths relative to the prefix. `gpu_codes` are
+    the capabilities for which its binaries have code (`8.6`, `9.0+PTX`), as measured; None if nothing was found.
     """
 
     environment: tuple[EnvOp, ...] = ()
@@ -41,10 +43,11 @@ class InstallFacts(FrozenModel):
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """`digest` names the install, `tree` is the tree digest, `mask` the umask applied to the recorded modes.
+    """The manifest of one install. `digest` names the install, `tree` is the tree digest, `mask` the umask applied to
+    the recorded modes.
 
-    `extra` are files that belong to it and lie elsewhere below the prefix: path relative to that -> sha256, which is empty
-    where an old envmgr did not record it.
+    `extra` are files that belong to it and lie elsewhere below the prefix: path relative to that -> sha256, which is
+    empty if it was not recorded.
     """
 
     digest: str
@@ -61,7 +64,8 @@ class Manifest:
 
     @property
     def made_at(self) -> tuple[str, ...]:
-        """Where it was built, if not where every host and user builds: built elsewhere, its files may differ.
+        """The place where it was built, unless every host and user builds it alike: built elsewhere, its files may
+        differ.
 
         The first envmgr that built wheels from their sources used a folder of its own, too, and did not write it down.
         """
@@ -90,7 +94,9 @@ def make_manifest(
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
-    """One path per line: long, but to read and to diff. The digest comes first, for callers that need only the digest."""
+    """Write one path per line: long, but easy to read and to diff. The digest comes first, for callers that need only
+    the digest.
+    """
     head = {
         "digest": manifest.digest,
         "schema": FORMAT,
@@ -105,7 +111,9 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Raises EnvmgrError `manifest-damaged`, and `format-unknown` for one that a later envmgr wrote."""
+    """Return the manifest. Raise EnvmgrError `manifest-damaged`, or `format-unknown` for one that a later envmgr
+    wrote.
+    """
     try:
         return parse_manifest(path, read_bytes(path, MANIFEST))
     except (OSError, InputError) as error:
@@ -140,7 +148,9 @@ def _damaged(path: Path, error: Exception) -> EnvmgrError:
 
 
 def _extra(rows: Mapping[str, str]) -> dict[str, str]:
-    """Raises ValueError for a path that leaves the prefix: what is named here is removed with the install."""
+    """Return the extra files. Raise ValueError for a path that leaves the prefix: what is named here is removed with
+    the install.
+    """
     for path in rows:
         if path.startswith("/") or ".." in path.split("/"):
             raise ValueError(f"extra: {path} does not lie below the prefix")
@@ -148,9 +158,9 @@ def _extra(rows: Mapping[str, str]) -> dict[str, str]:
 
 
 def _old_extra(path: Path, data: Mapping[str, Any]) -> dict[str, str]:
-    """Old manifests have one word for the one kind of extra file there was: `module`, which lies in its backend's folder.
+    """Read the one kind of extra file that old manifests have: `module`, which lies in its backend's folder.
 
-    The first manifests did not have that either; then the backend that wrote one is told by its tools, which have its name.
+    The first manifests do not have that either; then the tools name the backend that wrote one.
     """
     provenance = data["provenance"]
     backend = provenance.get("recipe", {}).get("backend")
@@ -161,7 +171,9 @@ def _old_extra(path: Path, data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def remove_install(install: Install) -> None:
-    """The install with its extra files; those of a damaged manifest are its backend's to clean. Under the install's lock."""
+    """Remove the install with its extra files; a backend cleans those of a damaged manifest. Call it under the
+    install's lock.
+    """
     extra: Mapping[str, str] = {}
     with suppress(EnvmgrError):
         extra = read_manifest(install.manifest).extra
@@ -172,9 +184,9 @@ def remove_install(install: Install) -> None:
 
 
 def differences(root: Path, manifest: Manifest, *, owner: int | None = None, workers: int = 4) -> list[str]:
-    """What of a tree is not as its manifest says, as readable lines, sorted by path; empty when all is well.
+    """Return how a tree differs from its manifest, as readable lines, sorted by path; empty if it does not.
 
-    All of it must belong to `owner`, a user's number; None: to whom the root belongs.
+    All of it must belong to `owner`, a user's number; None: the owner of the root.
     """
     try:
         status = root.lstat()

@@ -14,11 +14,11 @@ from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Prefix
-from envmgr.system.detached import run_detached
 from envmgr.system.files import pretty_json
 from envmgr.system.models import FrozenModel
-from envmgr.system.reading import FACTS, read_bytes, why_unreadable
+from envmgr.system.run import run_detached
 from envmgr.system.shelltext import script_text
+from envmgr.system.untrusted_files import FACTS, read_bytes, why_unreadable
 from envmgr.system.users import command_as, find_account
 
 _SECONDS = 20.0  # that the prefix may take to read and write one small file
@@ -48,7 +48,9 @@ def facts_file(prefix: Prefix) -> Path:
 
 
 def read_node_facts(prefix: Prefix) -> FleetFacts | None:
-    """None before the first audit. Only for a prefix that was seen to answer. Raises EnvmgrError `node-facts-damaged`."""
+    """Return the facts; None before the first audit. Call it only for a prefix that was seen to answer. Raise
+    EnvmgrError `node-facts-damaged`.
+    """
     path = facts_file(prefix)
     try:
         return FleetFacts.model_validate_json(read_bytes(path, FACTS))
@@ -108,7 +110,7 @@ def merge_facts(
     groups: Mapping[str, Sequence[str]],
     now: float,
 ) -> FleetFacts:
-    """What is known now: new facts over old ones."""
+    """Return what is known now: new facts over old ones."""
     new = {node for nodes in observed.values() for node in nodes}
     grouped = {node for nodes in groups.values() for node in nodes}
     rows = [
@@ -123,7 +125,7 @@ def merge_facts(
 
 
 def _parse(text: str) -> FleetFacts | None:
-    """None for what is not there or damaged: the new file replaces it."""
+    """Return the facts; None if they are missing or damaged: the new file replaces them."""
     try:
         return FleetFacts.model_validate_json(text) if text.strip() else None
     except ValueError:

@@ -1,4 +1,4 @@
-"""What an install of packages puts on the lists of a shell: the folders that are there."""
+"""The folders of an install of packages that go on the lists of a shell."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATH_FOLDERS = (
 
 
 def path_environment(root: Path) -> tuple[EnvOp, ...]:
-    """In load order, so that the first of the table is the first of its list."""
+    """Return the changes in load order, so that the first row of the table is the first of its list."""
     found = [
         EnvOp(kind="prepend", name=variable, value=str(root / folder))
         for folder, variable in reversed(_PATH_FOLDERS)

@@ -1,6 +1,8 @@
-"""The path that a prefix was made for. It is in its installs and modules: at another one their programs are not found, or are others.
+"""The path that a prefix was made for. Its installs and modules contain it: at another path their programs are not
+found, or are other ones.
 
-Paths are compared as site.yaml and the installs have them, not as what they lead to: a link or a mount at the old path is the old path.
+Paths are compared as site.yaml and the installs write them, without following links: a link or a mount at the old path
+is the old path.
 """
 
 from __future__ import annotations
@@ -16,17 +18,18 @@ from pathlib import Path
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import atomic_write
-from envmgr.system.reading import MANIFEST, PLACE, opened, read_json
 from envmgr.system.shelltext import words
+from envmgr.system.untrusted_files import MANIFEST, PLACE, open_untrusted, read_json
 
 _HEAD = 64 << 10  # bytes: a manifest has the module's values before its list of paths
 _ROOT = re.compile(rb'"(/[^"\s:]+)/store/[^"/]+/[^"/]+-[0-9a-f]{8}[/"]')
 
 
 def made_for(prefix: Prefix) -> Path | None:
-    """The path that was written down when the prefix was made, or that its modules and manifests have; None where nothing says.
+    """Return the path that was written down when the prefix was made, or that its modules and manifests have; None if
+    nothing says.
 
-    Raises EnvmgrError `prefix-unreadable`.
+    Raise EnvmgrError `prefix-unreadable`.
     """
     try:
         with suppress(FileNotFoundError, NotADirectoryError, InputError, ValueError, TypeError, KeyError):
@@ -37,20 +40,23 @@ def made_for(prefix: Prefix) -> Path | None:
 
 
 def require_place(prefix: Prefix) -> None:
-    """Raises EnvmgrError `prefix-moved` where the prefix was made for another path than it has."""
+    """Raise EnvmgrError `prefix-moved` if the prefix was made for another path than it has."""
     made = made_for(prefix)
     if made is not None and made != prefix.root:
         raise EnvmgrError(
             "prefix-moved",
             f"the prefix {prefix.root} was made for {made}: what it holds works there alone",
-            context=f"{prefix.place if prefix.place.exists() else 'its modules'} say so; installs, modules and scripts have that path in them",
+            context=f"{prefix.place if prefix.place.exists() else 'its modules'} say so; installs, modules and "
+            "scripts have that path in them",
             hint=f"mount, link or move it to {made}, on every node, and set `prefix: {made}` in site.yaml; "
             "or name a new, empty folder there, and build into it: `envmgr build --all`",
         )
 
 
 def require_kinds(prefix: Prefix) -> None:
-    """Raises EnvmgrError `path-unusable` where something else lies in the place of a folder or file that envmgr makes itself."""
+    """Raise EnvmgrError `path-unusable` if something else lies in the place of a folder or file that envmgr makes
+    itself.
+    """
     folders = (
         prefix.store,
         prefix.generations,
@@ -72,7 +78,8 @@ def require_kinds(prefix: Prefix) -> None:
                 raise EnvmgrError(
                     "path-unusable",
                     f"{path} is {'a folder' if is_folder else 'no folder'}, where a {kind} must be",
-                    hint=f"`mv -T {words(str(path), f'{path}.away')}`; then `envmgr verify` tells what is lost, and what makes it again",
+                    hint=f"`mv -T {words(str(path), f'{path}.away')}`; then `envmgr verify` tells what is lost, "
+                    "and what makes it again",
                 )
 
 
@@ -85,9 +92,9 @@ def write_place(prefix: Prefix) -> None:
 
 
 def _said(prefix: Prefix) -> Iterator[Path]:
-    """What files say that were written before the path was written down, or it was lost: the newest modules first."""
+    """Yield files that show the path if it was not written down, or the record was lost: the newest modules first."""
     specs = sorted(prefix.generations.glob("*/modules.json"), reverse=True)
     for path in (*specs, *sorted(prefix.store.glob("*/*.manifest.json"))):
-        with suppress(InputError, FileNotFoundError), opened(path, MANIFEST, tree=None) as descriptor:
+        with suppress(InputError, FileNotFoundError), open_untrusted(path, MANIFEST, tree=None) as descriptor:
             if found := _ROOT.search(os.read(descriptor, _HEAD)):
                 yield Path(os.fsdecode(found[1]))

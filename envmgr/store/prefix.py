@@ -13,14 +13,14 @@ from envmgr.catalog.site import MAX_PREFIX
 from envmgr.catalog.target import Target
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import canonical_json, sha256_bytes
-from envmgr.system.reading import MANIFEST, opened
+from envmgr.system.untrusted_files import MANIFEST, open_untrusted
 
 SHORT = 8  # hex digits of a digest that name an install
 
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """Where things lie under the site's prefix. Makes nothing."""
+    """The places of things under the site's prefix. It makes nothing."""
 
     root: Path
 
@@ -81,7 +81,9 @@ class Prefix:
 
     @property
     def slurm_jobs(self) -> Path:
-        """What submitters and Slurm jobs tell each other: one folder for each job. Not there before the first."""
+        """The folder in which submitters and Slurm jobs exchange files: one folder per job. It does not exist before
+        the first job.
+        """
         return self.jobs / "slurm"
 
     @property
@@ -109,11 +111,10 @@ class Prefix:
 class Install:
     """One install of the store: its paths, whether or not it is there. `digest` is the full 64 hex digits.
 
-    `replaces` is of one that is built again while a damaged tree lies at its path: the tree digest that it must have, empty
-    where that is not known. See `land`.
-
-    `entry` is its name and version in the store: those of a catalog entry, or of a part that its backend builds. `layout` is
-    the backend's that its digest has, and `newest` the one that it would have if it were built on a fresh prefix, where that is known.
+    `replaces` is set if it is built again while a damaged tree lies at its path: the tree digest that it must have,
+    empty if unknown. See `land`. `entry` is its name and version in the store: those of a catalog entry, or of a part
+    that its backend builds. `layout` is the backend's layout in its digest, and `newest` the layout that it would have
+    on a fresh prefix, if known.
     """
 
     prefix: Prefix
@@ -125,7 +126,7 @@ class Install:
 
     @property
     def of_older_layout(self) -> bool:
-        """Of an older layout: it stays in use until its lock changes."""
+        """Whether it has an older layout: then it stays in use until its lock changes."""
         return self.layout is not None and self.newest is not None and self.layout < self.newest
 
     @property
@@ -159,11 +160,11 @@ class Install:
         return self.manifest.is_file() and self.path.is_dir()
 
     def has_python(self) -> bool:
-        """Whether it brings a `python` (or a `python3` alone) that loading it puts first."""
+        """Return whether it brings a `python` (or only a `python3`) that loading it puts first."""
         return any((self.path / "bin" / name).is_file() for name in ("python", "python3"))
 
     def check_length(self) -> None:
-        """Raises EnvmgrError `prefix-too-long`: packages have room for 255 characters where their prefix goes."""
+        """Raise EnvmgrError `prefix-too-long`: packages have room for 255 characters where their prefix goes."""
         if (length := len(str(self.path))) > MAX_PREFIX:
             raise EnvmgrError(
                 "prefix-too-long",
@@ -173,7 +174,7 @@ class Install:
             )
 
     def check_digest(self) -> None:
-        """Raises EnvmgrError `digest-collision` when another digest with the same 8 first digits is installed there."""
+        """Raise EnvmgrError `digest-collision` if another digest with the same 8 first digits is installed there."""
         if self.manifest.is_file() and (found := recorded_digest(self.manifest)) != self.digest:
             raise EnvmgrError(
                 "digest-collision",
@@ -185,7 +186,9 @@ class Install:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One install that an entry needs. `needs` are those it runs with, `build_needs` those that only its build needs."""
+    """One install that an entry needs. `needs` are those it runs with, `build_needs` those that only its build
+    needs.
+    """
 
     install: Install
     needs: tuple[Install, ...] = ()
@@ -193,10 +196,12 @@ class Item:
 
 
 def install_digest(entry: Entry, backend: str, identity: object, target: Target, root: Path, *, layout: int) -> str:
-    """sha256 over the versioned canonical form of everything that decides an install's bytes (64 hex digits).
+    """Return the sha256 over the versioned canonical form of everything that decides an install's bytes (64 hex
+    digits).
 
-    Entry and prefix are part of it: the final path is written into the files. Versions of envmgr and of what it installs with
-    are not: `layout` is the backend's own number, which counts up when what it makes of the same `identity` (JSON) changes.
+    Entry and prefix are part of it: the final path is written into the files. Versions of envmgr and of its tools are
+    not: `layout` is the backend's own number, which counts up when the backend makes something else of the same
+    `identity` (JSON).
     """
     payload = {
         "schema": 1,
@@ -213,9 +218,9 @@ def install_digest(entry: Entry, backend: str, identity: object, target: Target,
 def find_install(
     prefix: Prefix, entry: Entry, backend: str, identity: object, target: Target, *, layout: int
 ) -> Install:
-    """Where an install lies: the one of the oldest layout that is there, else of `layout`.
+    """Return the install's place: that of the oldest layout that is there, else that of `layout`.
 
-    An upgrade renames and rebuilds nothing: what was built as an older layout has it is used as long as its lock stays.
+    An upgrade renames and rebuilds nothing: an install of an older layout is used as long as its lock stays.
     """
 
     def of(number: int) -> Install:
@@ -227,7 +232,7 @@ def find_install(
 def install_of(
     prefix: Prefix, entry: Entry, backend: str, identity: object, target: Target, *, layout: int, newest: int
 ) -> Install:
-    """Where an install of just this layout lies, whether or not it is there."""
+    """Return the place of an install of just this layout, whether or not it is there."""
     digest = install_digest(entry, backend, identity, target, prefix.root, layout=layout)
     return Install(prefix, entry, digest, layout, newest)
 
@@ -238,7 +243,7 @@ def recorded_digest(manifest: Path) -> str:
     Raises EnvmgrError `manifest-damaged`.
     """
     try:
-        with opened(manifest, MANIFEST, tree=None) as descriptor:
+        with open_untrusted(manifest, MANIFEST, tree=None) as descriptor:
             head = os.read(descriptor, 512)
     except InputError as error:
         raise EnvmgrError("manifest-damaged", error.message, hint="remove it, and build again") from None
@@ -251,7 +256,9 @@ def recorded_digest(manifest: Path) -> str:
 
 
 def installs(prefix: Prefix) -> Iterator[Install]:
-    """Every complete install of the store; one with a damaged manifest has the 8 digits of its name, so that it can go."""
+    """Yield every complete install of the store. One with a damaged manifest has the 8 digits of its name, so that it
+    can go.
+    """
     for manifest in sorted(prefix.store.glob("*/*.manifest.json")):
         label = manifest.name.removesuffix(".manifest.json")
         try:

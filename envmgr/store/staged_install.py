@@ -14,8 +14,8 @@ from envmgr.store.prefix import Install
 from envmgr.store.tree import make_read_only, tree_digest
 from envmgr.system.files import exchange, explain_os_error, group_id, sync_folder
 from envmgr.system.locks import require_not_anothers
-from envmgr.system.openat import remove_below
 from envmgr.system.pythons import mark_pythons
+from envmgr.system.safe_paths import remove_below
 
 
 @dataclass(slots=True)

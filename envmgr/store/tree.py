@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import NamedTuple
 
 from envmgr.errors import EnvmgrError
 from envmgr.system.files import canonical_json, sha256_bytes, sha256_regular
-from envmgr.system.openat import change_tree
+from envmgr.system.safe_paths import change_tree
 from envmgr.wording import escaped
 
 _BATCH = 64  # paths that one thread takes at once: a task for each would cost more than a small file
@@ -39,9 +38,11 @@ class TreePath(NamedTuple):
 
 @dataclass(slots=True)
 class Look:
-    """What a verification sees of a tree: its paths, sorted, special files among them by their kind (`pipe`, `socket`, `device`).
+    """A tree as a verification sees it: its paths, sorted, special files among them by their kind (`pipe`, `socket`,
+    `device`).
 
-    `owners` is path -> number of the user, of those that are not `owner`'s; `unread` path -> why its content is not known.
+    `owners` is path -> user number, of paths that do not belong to `owner`; `unread` is path -> why its content is
+    unknown.
     """
 
     paths: list[TreePath]
@@ -69,7 +70,9 @@ def scan_tree(root: Path, *, hashed: bool = True, workers: int = 4) -> list[Tree
 
 
 def look_at_tree(root: Path, owner: int, *, workers: int = 4) -> Look:
-    """Every path under `root`, whatever it is, and who owns it. Only regular files are opened: a pipe would never end."""
+    """Look at every path under `root`, whatever it is, and its owner. Only regular files are opened: a pipe would never
+    end.
+    """
     look = Look([], {}, {})
     found = sorted(_walk(str(root), "", look.unread), key=itemgetter(0))
 
@@ -117,6 +120,8 @@ def _in_batches(
     batches = [found[at : at + _BATCH] for at in range(0, len(found), _BATCH)]
     if len(batches) < 2 or workers < 2:
         return [one(*item) for item in found]
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(workers) as pool:  # hashing leaves the interpreter lock
         return [path for batch in pool.map(lambda batch: [one(*item) for item in batch], batches) for path in batch]
 

@@ -1,4 +1,6 @@
-"""Is an install still what its manifest says? Asked of what is published, and of everything before something is built on it."""
+"""The comparison of an install with its manifest: for what is published, and for everything that something is
+built on.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ from envmgr.wording import shortened
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """`wrong` is what is not as the manifest says, as readable lines. `needs` are the installs that it runs with, by paths relative to
-    the prefix; `made_at` is as a manifest has it.
+    """An install that was looked at. `wrong` are the differences from its manifest, as readable lines.
+
+    `needs` are the installs that it runs with, by paths relative to the prefix; `made_at` is as in a manifest.
     """
 
     wrong: tuple[str, ...]
@@ -33,9 +36,9 @@ def verify_install(
 ) -> Looked:
     """Hash the install again, its extra files, and its manifest (invariant 5).
 
-    `named` is the manifest's sha256 as a generation has it; `owners` are the users, by number, to whom an install may belong.
+    `named` is the manifest's sha256 in a generation; `owners` are the user numbers to whom an install may belong.
 
-    Raises EnvmgrError `manifest-damaged`, `format-unknown`.
+    Raise EnvmgrError `manifest-damaged`, `format-unknown`.
     """
     try:
         status = install.manifest.lstat()
@@ -63,7 +66,9 @@ def require_unchanged(install: Install, entry: object, reporter: Reporter) -> No
 
 @dataclass(slots=True)
 class Verified:
-    """What is known to be intact in this run: what it made, and what it has looked at. For several threads."""
+    """The installs that are known to be intact in this run: those it made, and those it has looked at. For several
+    threads.
+    """
 
     _known: dict[str, Looked] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -73,7 +78,8 @@ class Verified:
         self._known[path] = Looked(())
 
     def require_needs(self, item: Item, entry: object, runner: Runner, reporter: Reporter) -> None:
-        """All that a build of the item uses: its needs, its build needs, and what these run with; each is hashed once a run.
+        """Check all that a build of the item uses: its needs, its build needs, and what these run with. Each is hashed
+        once a run.
 
         Raises:
             EnvmgrError: `install-differs`, `manifest-damaged`; nothing may be built on that.

@@ -38,9 +38,10 @@ _BEGIN = "envmgr-build-"
 
 
 def work_folder(site: Site, install: Install) -> Path:
-    """Where it is compiled: the same path each time, as paths of a build get into what is built.
+    """Return the folder to compile in: the same path each time, because paths of a build get into what is built.
 
-    In the folder for temporary files anybody can take the name first, and would stop all builds: then it is below the user's own cache.
+    In the folder for temporary files anybody can take the name first, and would stop all builds: then it is below the
+    user's own cache.
     """
     name = f"{_BEGIN}{own_name().replace(' ', '-')}"
     base = site.build_dir or temporary_files()
@@ -51,7 +52,9 @@ def work_folder(site: Site, install: Install) -> Path:
 
 @contextmanager
 def build_folder(install: Install, folder: Path) -> Iterator[None]:
-    """`private_folder`, with a row in the job table, which stays where the folder could not be removed. Errors as there."""
+    """Yield in a `private_folder`, with a row in the job table that stays if the folder cannot be removed. Errors as
+    there.
+    """
     try:
         with recorded(install, folder), private_folder(folder):
             yield
@@ -124,7 +127,7 @@ def end_work(install: Install, folder: Path, reporter: Reporter) -> None:
 
 
 def _is_anothers(folder: Path) -> bool:
-    """Whether something is there that another user made, or can write."""
+    """Return whether another user made what lies there, or can write it."""
     try:
         status = folder.lstat()
     except FileNotFoundError:
@@ -156,17 +159,20 @@ def clear_dead_build(install: Install, runner: Runner, reporter: Reporter, *, ow
                 "locks-not-shared",
                 f"{install.entry} is being built on {row.host}, and this node holds its lock too",
                 context=f"the file system of {install.prefix.root} keeps locks to each node",
-                hint="mount it with locks that all nodes share (NFS: without nolock and local_lock), or build on one node at a time",
+                hint="mount it with locks that all nodes share (NFS: without nolock and local_lock), or build "
+                "on one node at a time",
             )
     if row is not None and not runs_here(row):
         clear_row(install, row, reporter, own=own)
 
 
 def clear_row(install: Install, row: BuildRow, reporter: Reporter, *, own: Callable[[Install], None]) -> None:
-    """What a dead build of the install left besides it: its processes and its private folder, where that was here; what `own`
-    removes, and its row. Of another host's the row is kept, beside the table: only that host can clear its folder.
+    """Clear what a dead build of the install left: its processes and its private folder, if it ran here; what `own`
+    removes; its row.
 
-    Raises OSError; EnvmgrError `orphans-stay`.
+    The row of another host's build is kept, beside the table: only that host can clear its folder.
+
+    Raise OSError; EnvmgrError `orphans-stay`.
     """
     here = row.host == socket.gethostname()
     if here:
@@ -181,7 +187,8 @@ def clear_row(install: Install, row: BuildRow, reporter: Reporter, *, own: Calla
 
 
 def clear_kept_rows(prefix: Prefix, reporter: Reporter) -> None:
-    """What dead builds of ours left on this host, though a run on another one has cleared the rest, and may have built it since.
+    """Clear what dead builds of ours left on this host, though a run on another host has cleared the rest, and may have
+    built it since.
 
     A row of a host that stays away goes after thirty days.
     """

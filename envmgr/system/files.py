@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.errors import EnvmgrError
-from envmgr.system.openat import open_doors
+from envmgr.system.safe_paths import open_doors
 
 _PIECE = 256 << 10  # bytes
 
@@ -52,9 +52,10 @@ _REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def sha256_regular(path: str, size: int) -> str:
-    """Of a file that lstat(2) just told to be a regular one of `size` bytes: a link or a pipe in its place is not followed or waited for.
+    """Return the sha256 of a file that lstat(2) just reported as a regular one of `size` bytes: a link or a pipe in its
+    place is not followed or waited for.
 
-    Most files of an install are small: one read has them whole, and a short one says that this was the end.
+    Most files of an install are small: one read has them whole, and a short read says that this was the end.
     """
     descriptor = os.open(path, _REGULAR)
     try:
@@ -123,9 +124,10 @@ _TEMPORARY = re.compile(r"\.(?P<name>.+)\.\d+\.\d+\.tmp")
 
 
 def clear_temporaries(folder: Path, name: str | None = None) -> None:
-    """Remove what writes that were killed left beside the file `name`, or in the whole folder: a living one holds a lock on its own.
+    """Remove what killed writes left beside the file `name`, or in the whole folder: a living write holds a lock on its
+    own.
 
-    Another user's files, and what is no regular file, are left alone. What stays is tried again by the next write.
+    Another user's files, and irregular files, are not touched. What stays is tried again by the next write.
     """
     try:
         with os.scandir(folder) as entries:
@@ -153,7 +155,9 @@ def _clear_temporary(path: str) -> None:
 
 
 def write_new(path: Path, data: bytes, *, mode: int, sync: bool = True) -> None:
-    """Write a file that must not be there yet, and sync it, unless it need not outlive this host. Raises FileExistsError; OSError, and then it is not there."""
+    """Write a file that must not exist yet, and sync it, unless it need not outlive this host. Raise FileExistsError;
+    OSError, and then it is not there.
+    """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         try:
@@ -172,8 +176,10 @@ def write_new(path: Path, data: bytes, *, mode: int, sync: bool = True) -> None:
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Each gets the other's name, at once where the file system can (renameat2); else by renames, between which `other` is gone
-    for a moment. Where `other` does not exist, `one` is renamed to it. OSError for what stays as it was.
+    """Give each the other's name, at once if the file system can (renameat2); otherwise by renames, between which
+    `other` is gone for a moment.
+
+    If `other` does not exist, `one` is renamed to it. OSError, if nothing changed.
     """
     import ctypes
 
@@ -207,9 +213,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a tree, read-only folders included, or a file; nothing there is fine, and so is another process that removes it too.
+    """Remove a tree, read-only folders included, or a file; it may be missing, and another process may remove it at the
+    same time.
 
-    Raises OSError for what stays.
+    Raise OSError for what stays.
     """
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
@@ -256,7 +263,7 @@ def free_bytes(path: Path) -> int:
 
 @contextmanager
 def explain_os_error(path: Path, *, but: type[OSError] | tuple[()] = ()) -> Iterator[None]:
-    """Turn the operating system's refusals into errors of the house form, `but` those that the caller knows what to do with."""
+    """Turn the operating system's refusals into errors of the house form, except `but`, which the caller handles."""
     try:
         yield
     except but:
@@ -280,15 +287,16 @@ def explain_os_error(path: Path, *, but: type[OSError] | tuple[()] = ()) -> Iter
 
 
 def disk_error(error: OSError, where: str) -> EnvmgrError | None:
-    """What a file system says that is full, read-only or lost, or has a file in a folder's place, of which no code is to blame; None for
-    all else.
+    """Return the error for a file system that is full, read-only or lost, or has a file in a folder's place, for which
+    no code is to blame; None for all else.
     """
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return EnvmgrError(
             "disk-full",
             f"no space left for {where}",
             context=str(error),
-            hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same command again",
+            hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same "
+            "command again",
         )
     if error.errno == errno.EROFS:
         return _not_writable(error, where)

@@ -1,6 +1,7 @@
-"""Characters that nobody sees: what a person reviews and what a program reads must be the same text.
+"""Characters that nobody sees: the text that a person reviews and the text that a program reads must be the same.
 
-U+2028, U+0085, a form feed or a carriage return end a line for some programs and for no reviewer; bidi characters show a line in another order.
+U+2028, U+0085, a form feed or a carriage return end a line for some programs and for no reviewer; bidi characters show
+a line in another order.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ def name_of(character: str) -> str:
 
 
 def require_visible(text: str, path: object, *, also: str) -> None:
-    """InputError `text-invisible` with file, line and column, for a character that nobody sees and that is not in `also`."""
+    """Raise InputError `text-invisible` with file, line and column, for a character that nobody sees and that is not in
+    `also`.
+    """
     if text.isprintable():
         return
     for number, line in enumerate(text.split("\n"), 1):
@@ -47,8 +50,8 @@ def require_visible(text: str, path: object, *, also: str) -> None:
 
 
 def hidden_values(data: Any, also: str = TABS) -> Iterator[tuple[Place, str]]:
-    """The place of each key and text in `data` that has such a character, and the reason: escapes of YAML and JSON bring them past
-    `require_visible`. `data` is nested no deeper than Python calls.
+    """Yield the place of each key and text in `data` that has such a character, and the reason: escapes of YAML and
+    JSON bring them past `require_visible`. `data` is nested no deeper than Python calls.
     """
     if isinstance(data, str):
         if (index := hidden_in(data, also)) is not None:

@@ -1,4 +1,6 @@
-"""Programs that take settings, plug-ins or a place to work in from variables of the form `<PROGRAM>_HOME`: an entry may have any name."""
+"""Programs that take settings, plug-ins or a place to work in from variables of the form `<PROGRAM>_HOME`: an entry may
+have any name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Locks on files: they wait, they go with their process or its pulse, on whatever host, and nobody else can open them."""
+"""Locks on files: they wait, they go with their process or its pulse, on whatever host, and no other user can open
+them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import canonical_json, explain_os_error
 from envmgr.system.processes import Process, is_here, runs_here, this_process
 from envmgr.system.pulse import beat_lately, beating, beats_within, says, seen_at_all
-from envmgr.system.reading import ROW, read_json
+from envmgr.system.untrusted_files import ROW, read_json
 from envmgr.wording import utc_now
 
 _LOCK_POLL = 0.1  # seconds
@@ -34,7 +36,7 @@ class Held:
     mark: str | None
 
     def still(self) -> bool:
-        """Whether no other run took it, as this one stood still."""
+        """Return whether no other run took it while this one stood still."""
         return self.mark is None or _is_marked(self.path, self.mark)
 
     def require(self) -> None:
@@ -47,10 +49,12 @@ class Held:
 def file_lock(
     path: Path, *, on_wait: Callable[[str], None] = lambda _: None, check: Callable[[], None] = lambda: None
 ) -> Iterator[Held]:
-    """Hold an exclusive lock on `path`. While waiting, `on_wait` gets its holder once, and `check` is called at each poll and may raise.
+    """Hold an exclusive lock on `path`. While waiting, `on_wait` gets its holder once, and `check` is called at each
+    poll and may raise.
 
-    It is flock, which goes with the process: a dead holder on this host never blocks. Beside it lies a mark, which the file server makes
-    for one host alone and which has a pulse: where a file system keeps locks to each client, hosts wait for each other by that.
+    It is flock, which goes with the process: a dead holder on this host never blocks. Beside it lies a mark, which the
+    file server makes for only one host and which has a pulse: if a file system keeps locks to each client, hosts wait
+    for each other by that.
     """
     descriptor = _open_lock(path)
     try:
@@ -96,8 +100,8 @@ def try_file_lock(path: Path) -> Iterator[bool]:
 
 
 def require_not_anothers(path: Path) -> None:
-    """By who made what this process is about to change under the lock on `path`. Raises EnvmgrError `lock-lost` where another run has its
-    mark there, as this one stood still.
+    """Raise EnvmgrError `lock-lost` if another run has its mark on `path`, because this one stood still. Call it before
+    a change under the lock.
     """
     with suppress(KeyError, TypeError, ValueError):
         row = _read_mark(mark_of(path))
@@ -115,7 +119,7 @@ def _lost(path: Path) -> EnvmgrError:
 
 
 def mark_of(path: Path) -> Path:
-    """Where the holder of a lock file on `path` has its mark."""
+    """Return the place of the holder's mark for a lock file on `path`."""
     return path.with_name(f"{path.name}.holder")
 
 
@@ -154,8 +158,10 @@ def _read_mark(mark: Path) -> dict[str, Any]:
 def _lives(
     mark: Path, row: Mapping[str, Any], check: Callable[[], None] = lambda: None, *, ended: bool = False
 ) -> bool:
-    """Whether the run lives that made it. On another host it is dead after a minute without a touch, and none while we look: a server
-    that stood still lets nobody touch anything. `ended`: its flock was seen here, and went.
+    """Return whether the run that made it lives. On another host it is dead after a minute without a touch, and none
+    while we look: a server that stood still lets nobody touch anything.
+
+    `ended`: its flock was seen here, and went.
     """
     with suppress(KeyError, TypeError, ValueError):
         process = Process(str(row["host"]), str(row["boot"]), int(row["pid"]), int(row["ticks"]))
@@ -167,7 +173,9 @@ def _lives(
 
 
 def _take_away(mark: Path, row: Mapping[str, Any]) -> None:
-    """Of a dead run. By a rename, which one of several hosts has; if another one was quicker and made its own, that is put back."""
+    """Take away the mark of a dead run, by a rename, which only one of several hosts can do; if another host was
+    quicker and made its own, that is put back.
+    """
     aside = mark.with_name(f".{mark.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
     with explain_os_error(mark):
         if _read_mark(mark) != row:
@@ -183,7 +191,9 @@ def _take_away(mark: Path, row: Mapping[str, Any]) -> None:
 
 
 def _open_lock(path: Path) -> int:
-    """Nobody else can open it, for who can read a file can lock it: only its owner, and with a umask that lets the group write the group."""
+    """Open a lock file so that no other user can: whoever can read a file can lock it. Only its owner, and with a umask
+    that lets the group write, the group.
+    """
     with explain_os_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o660)

@@ -16,7 +16,7 @@ class FrozenModel(BaseModel):
 
 
 def require_format(found: object, known: int, path: Path) -> None:
-    """Raises EnvmgrError `format-unknown` unless `found` is `known`."""
+    """Raise EnvmgrError `format-unknown` unless `found` is `known`."""
     if found != known or isinstance(found, bool):
         raise EnvmgrError(
             "format-unknown",

@@ -1,10 +1,12 @@
 """The one place that writes a `chmod` or a `chown` for an administrator to type.
 
-A hint is typed as root, at night, without a second look: one that lets more users read a key, a shadow file or a home does harm that
-nobody can take back. So a hint takes rights away, or it opens a file that envmgr itself made for all users; no other.
+A hint is typed as root, at night, without a second look: one that lets more users read a key, a shadow file or a home
+does harm that nobody can undo. So a hint takes rights away, or it opens a file that envmgr itself made for all users;
+no other.
 
-In a home its user may have put a link anywhere, and may put one there after the audit looked. So what a hint changes there is changed as
-that user, who can change only what is theirs; or it is one name in the home itself, and a link at that name is not followed.
+In a home its user may have put a link anywhere, and may put one there after the audit looked. So what a hint changes
+there is changed as that user, who can change only their own files; or it is one name in the home itself, and a link at
+that name is not followed.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from envmgr.system.openat import way_to
+from envmgr.system.safe_paths import way_to
 from envmgr.system.shelltext import quote, words
 
 TakenRights = Literal["o-w", "go-w", "go-rwx"]
@@ -37,7 +39,9 @@ def opening(paths: Sequence[str], public: frozenset[str], *, group_only: bool = 
 
 
 def as_user(user: str, command: str) -> str:
-    """`command` for root to type, done with the rights of `user`: a link that they planted leads to nothing that is not theirs."""
+    """Return `command` for root to type, run with the rights of `user`: a link that they planted leads only to their
+    own files.
+    """
     return command if user == "root" else f"runuser -u {word(user)} -- {command}"
 
 
@@ -69,7 +73,10 @@ def give_place(user: str, path: Path) -> str:
 
 def ask_about_way(path: str) -> str:
     """The hint for a path with a link or another user's folder on the way: a command could change something else."""
-    return f"`namei -l {word(path)}`: a link or another user's folder is on the way; what it leads to is for its owner to change"
+    return (
+        f"`namei -l {word(path)}`: a link or another user's folder is on the way; what it leads to is for "
+        "its owner to change"
+    )
 
 
 def ask_owner(paths: Sequence[str], *, whom: str, to: str = "read") -> str:

@@ -1,4 +1,6 @@
-"""Which file systems keep locks to each client, by what a mount says of itself. Sources: nfs(5), mount.lustre(8), gfs2(5), mount.cifs(8)."""
+"""The file systems that keep locks to each client, by what a mount says of itself. Sources: nfs(5), mount.lustre(8),
+gfs2(5), mount.cifs(8).
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,16 @@ _MAY = ("9p", "beegfs", "virtiofs")  # by settings that the mount does not show
 _SHARE = ("fuse.glusterfs", "fuse.ceph", "fuse.ceph-fuse", "fuse.juicefs", "fuse.mfs", "fuse.moosefs")
 
 LOCKS_HINT = (
-    "mount it with locks that all clients share (NFS: without nolock and local_lock; Lustre: flock), or say `mount: {locks: local}` in "
+    "mount it with locks that all clients share (NFS: without nolock and local_lock; Lustre: flock), or say "
+    "`mount: {locks: local}` in "
     "site.yaml: envmgr's own marks keep hosts apart, and a host takes over from a dead one after a minute"
 )
 
 
 def local_locks(kind: str, options: Collection[str]) -> tuple[Severity, str] | None:
-    """How sure it is that flock on such a mount is seen by no other client, and what says so; None where the server has it."""
+    """Return how sure it is that flock on such a mount is seen by no other client, and what says so; None if the server
+    has the lock.
+    """
     if said := [option for option in _SAYS.get(kind, ()) if option in options]:
         return "warning", f"locks-not-shared: {kind} mounted with {said[0]} keeps locks to each client"
     if kind in _MAY or (kind.startswith("fuse") and kind not in _SHARE):
@@ -35,7 +40,9 @@ def local_locks(kind: str, options: Collection[str]) -> tuple[Severity, str] | N
 
 
 def mount_of(path: Path) -> tuple[str, str, frozenset[str]]:
-    """Type, source and options of the mount that a path lies on. Source: proc(5), mountinfo; the longest mount point above it wins."""
+    """Return type, source and options of the mount that a path lies on. Source: proc(5), mountinfo; the longest mount
+    point above it wins.
+    """
     best = ("", "unknown", "", frozenset[str]())
     for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
         left, _, right = line.partition(" - ")

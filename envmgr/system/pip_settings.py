@@ -1,4 +1,6 @@
-"""Where pip is told to get packages from, in uv's words. Also read before anything is installed: the standard library alone."""
+"""The places that pip gets packages from, in uv's words. Also read before anything is installed: only the standard
+library.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes: which of them are alive, and how children are ended."""
+"""Processes by what the kernel says of them, and children of this one: their pipes, and the ladder that ends them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STATE, _GROUP, _START = 0, 2, 19
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, for good: `ticks` is its start in clock ticks since `boot`. A number is used again, the pair is not."""
+    """A process. `ticks` is its start in clock ticks since `boot`: a number is used again, the pair is not."""
 
     host: str
     boot: str
@@ -35,7 +35,7 @@ def this_process() -> Process:
 
 
 def is_here(process: Process) -> bool:
-    """Whether it is, or was, one of this host since it booted."""
+    """Return whether it is, or was, one of this host since it booted."""
     return process.host == socket.gethostname() and process.boot == _boot()
 
 
@@ -45,12 +45,12 @@ def host_mark() -> str:
 
 
 def runs_here(process: Process) -> bool:
-    """Whether it still runs, on this host; False for one of another host, whose processes are not seen here."""
+    """Return whether it still runs on this host; False for a process of another host."""
     return is_here(process) and _ticks(process.pid) == process.ticks
 
 
 def group_runs(group: int) -> bool:
-    """Whether a process of the group has not ended: zombies, which may never be collected, do not count."""
+    """Return whether a process of the group has not ended: zombies, which may never be collected, do not count."""
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -67,7 +67,7 @@ def all_processes() -> Iterator[int]:
 
 
 def _ticks(pid: int) -> int | None:
-    """When a process began, in clock ticks since boot; None for one that is not there."""
+    """Return when a process began, in clock ticks since boot; None if it is gone."""
     stat = _stat(pid)
     return int(stat[_START]) if stat else None
 
@@ -89,6 +89,7 @@ def _boot() -> str:
 
 POLL = 0.1  # seconds between looks at the cancel flag
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL, and for children that hold the output after their parent
+_PAUSE = 0.025  # seconds between looks at a child that has to end
 
 
 def in_memory(text: str = "") -> IO[bytes]:
@@ -107,33 +108,63 @@ def signal_group(group: int, number: int) -> None:
         os.killpg(group, number)
 
 
-def end_child(process: subprocess.Popen[bytes], *, group: bool) -> None:
-    """SIGTERM, a short grace, SIGKILL: to the whole group when the child leads one.
+@dataclass(slots=True)
+class Leaving:
+    """A process that has to end; `term` and `kill` are when it gets these signals, by time.monotonic()."""
 
-    The grace is the whole group's: a leader that ends at once must not take it from a child that has something to take back, as
-    srun its place in the queue.
+    process: subprocess.Popen[bytes]
+    term: float
+    kill: float
+    group: bool = True  # it leads a process group, which gets the signals
+
+    def look(self, now: float) -> None:
+        """Send the signal whose time has come; call it again until the process has ended."""
+        if now >= self.kill:
+            self._send(signal.SIGKILL)
+        elif now >= self.term:
+            self._send(signal.SIGTERM)
+            self.term = self.kill  # once
+
+    def has_ended(self) -> bool:
+        return self.process.poll() is not None and not (self.group and group_runs(self.process.pid))
+
+    def _send(self, number: int) -> None:
+        if self.group:
+            signal_group(self.process.pid, number)
+        else:
+            self.process.send_signal(number)
+
+
+def end_child(process: subprocess.Popen[bytes], *, group: bool, grace: float = GRACE, wait: float = GRACE) -> None:
+    """SIGTERM, a short grace, SIGKILL, and a short wait: for the whole group when the child leads one.
+
+    The grace is the whole group's: a leader that ends at once must not take it from a child that has something to take
+    back, as srun its place in the queue.
     """
-    for sig in (signal.SIGTERM, signal.SIGKILL):
-        if group:
-            signal_group(process.pid, sig)
-        elif process.poll() is None:
-            process.send_signal(sig)
-        end = time.monotonic() + GRACE
-        while time.monotonic() < end:
-            if process.poll() is not None and not (group and group_runs(process.pid)):
-                return
-            time.sleep(POLL / 4)
+    now = time.monotonic()
+    leaving = Leaving(process, term=now, kill=now + grace, group=group)
+    while not leaving.has_ended():
+        leaving.look(now := time.monotonic())
+        if now >= leaving.kill + wait:
+            return
+        time.sleep(_PAUSE)
+
+
+def give_up(process: subprocess.Popen[bytes]) -> None:
+    """Wait no more for a killed process, which may hang in the kernel (D state); Popen must not complain about that."""
+    if process.poll() is None:
+        process.returncode = -signal.SIGKILL
 
 
 def rest_of_output(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
-    """What an ended command had still written; a process that it left behind may hold the pipes, and is not waited for."""
+    """Return what an ended command had still written, without waiting for a process that it left behind."""
     try:
         return process.communicate(timeout=GRACE)
     except subprocess.TimeoutExpired as late:
         return late.output or b"", late.stderr or b""
 
 
-def write_some(descriptor: int, data: bytes) -> bytes:
+def write_some(descriptor: int, data: bytes | memoryview) -> bytes | memoryview:
     """Write what the pipe takes now; returns the rest, nothing once the reader is gone (its exit status says why)."""
     with suppress(BlockingIOError):
         try:

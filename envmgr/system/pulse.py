@@ -1,6 +1,7 @@
-"""Files with a pulse: made on the file server by one of several hosts, touched every two seconds for as long as their run lives.
+"""Files with a pulse: made on the file server by one of several hosts, touched every two seconds for as long as their
+run lives.
 
-They are seen on every host, also where a file system keeps locks to each client.
+They are seen on every host, also if a file system keeps locks to each client.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from envmgr.errors import InputError
 from envmgr.system.files import atomic_write, explain_os_error, write_new
-from envmgr.system.reading import ROW, opened, read_bytes
+from envmgr.system.untrusted_files import ROW, open_untrusted, read_bytes
 
 _BEAT = 2.0  # seconds between two touches
 _DEAD = 60.0  # seconds without one after which a run counts as dead
@@ -24,9 +25,10 @@ _DEAD = 60.0  # seconds without one after which a run counts as dead
 
 @contextmanager
 def beating(path: Path, text: str, *, anew: bool = False) -> Iterator[None]:
-    """A file that is there for as long as it takes, and touched every two seconds. With `anew`, FileExistsError where there is one.
+    """Keep a file there, touched every two seconds, while the body runs. With `anew`, FileExistsError if there is one.
 
-    Another run may take it away from one that stood still too long: what lies there then is that run's, and is left alone.
+    Another run may take it away from one that stood still too long: what lies there then is that run's, and is not
+    touched.
     """
     if not anew:
         atomic_write(path, text)
@@ -53,7 +55,7 @@ def beating(path: Path, text: str, *, anew: bool = False) -> Iterator[None]:
 
 
 def says(path: Path, text: str) -> bool:
-    """Whether it is there with this text. Raises OSError, InputError for one that cannot be read."""
+    """Return whether it is there with this text. Raise OSError, InputError if it cannot be read."""
     try:
         return read_bytes(path, ROW) == text.encode()
     except FileNotFoundError:
@@ -61,8 +63,8 @@ def says(path: Path, text: str) -> bool:
 
 
 def _written_anew(path: Path, text: str) -> bool:
-    """Whole, or not at all, by link(2), which the file server does for one of several hosts alone: a half of it, which a kill leaves,
-    would tell of nobody.
+    """Write it whole, or not at all, by link(2), which the file server does for only one of several hosts: half a file,
+    which a kill leaves, would name nobody.
     """
     with explain_os_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,9 +91,10 @@ def _written_anew(path: Path, text: str) -> bool:
 
 
 def link_new(draft: Path, path: Path) -> None:
-    """Give the file `draft` the second name `path`. Raises FileExistsError where another run has it.
+    """Give the file `draft` the second name `path`. Raise FileExistsError if another run has it.
 
-    A server that does not answer is asked again by the client, and may say then that it is there, though it was ours that came.
+    A server that does not answer is asked again by the client, and may say then that it is there, though it was ours
+    that came.
     """
     try:
         path.hardlink_to(draft)
@@ -107,7 +110,7 @@ def link_new(draft: Path, path: Path) -> None:
 
 
 def _written_by_name(path: Path, text: str) -> bool:
-    """On a file system without second names."""
+    """Write it on a file system without second names."""
     try:
         write_new(path, text.encode(), mode=0o644)
     except FileExistsError:
@@ -116,13 +119,15 @@ def _written_by_name(path: Path, text: str) -> bool:
 
 
 def beat_lately(path: Path) -> bool:
-    """Whether a file of `beating` was touched less than a minute ago; so long a silence is death."""
+    """Return whether a file of `beating` was touched less than a minute ago; after a longer silence its run counts as
+    dead.
+    """
     touched = _touched(path)
     return touched is not None and _now(path.parent) - touched <= _DEAD
 
 
 def beats_within(path: Path, seconds: float, check: Callable[[], None] = lambda: None) -> bool:
-    """Whether it is touched while we look. `check` is called now and then, and may raise."""
+    """Return whether it is touched while we look. `check` is called now and then, and may raise."""
     first = _touched(path)
     end = time.monotonic() + seconds
     while time.monotonic() < end:
@@ -134,14 +139,16 @@ def beats_within(path: Path, seconds: float, check: Callable[[], None] = lambda:
 
 
 def seen_at_all(path: Path) -> bool:
-    """Whether it can be looked at now."""
+    """Return whether it can be looked at now."""
     return _touched(path) is not None
 
 
 def _touched(path: Path) -> float | None:
-    """When a row was touched last, by the file system's clock; opened, as NFS looks at the server then."""
+    """Return when a row was touched last, by the file system's clock. It is opened, because NFS then asks the
+    server.
+    """
     try:
-        with opened(path, ROW, tree=None) as descriptor:
+        with open_untrusted(path, ROW, tree=None) as descriptor:
             return os.fstat(descriptor).st_mtime
     except (OSError, InputError):
         return None

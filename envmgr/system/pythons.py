@@ -21,9 +21,9 @@ Error=This Python belongs to a module. For your own packages see `module help`
 
 
 def standard_libraries(root: Path) -> list[Path]:
-    """Where the Pythons of an install have their standard library: `lib/python3.11`, `lib/python3.13t`, `lib/pypy3.10`.
+    """Return the standard libraries of an install's Pythons: `lib/python3.11`, `lib/python3.13t`, `lib/pypy3.10`.
 
-    None of a virtual environment, whose standard library is another install's; pip may write there.
+    A virtual environment has none: its standard library is another install's, and pip may write there.
     """
     inside = root.resolve()
     folders = {program.parent.resolve() for program in root.glob("lib*/*/os.py")}  # lib64 may be a link to lib
@@ -35,10 +35,10 @@ def standard_libraries(root: Path) -> list[Path]:
 
 
 def mark_pythons(root: Path) -> list[str]:
-    """Write the mark into each standard library of an install that is done otherwise, and may still be written; their paths in it.
+    """Write the mark into each standard library of an install that may still be written; return their paths in it.
 
-    A mark that a package brings (conda-pypi) says what does not hold in a module: ours takes its place, and the package's own
-    copy, which may be the same file, stays.
+    A mark that a package brings (conda-pypi) says what does not hold in a module: ours takes its place, and the
+    package's own copy, which may be the same file, stays.
 
     Raises:
         EnvmgrError: `disk-full`, `not-writable`; OSError.
@@ -52,10 +52,11 @@ def mark_pythons(root: Path) -> list[str]:
 
 
 def pip_writes(root: Path) -> bool:
-    """Whether the pip of an install's Python, where it has one, installs into it: there is no mark, or pip does not read it.
+    """Return whether the pip of an install's Python, if it has one, installs into it: there is no mark, or pip does not
+    read it.
 
-    None of an install with conda: users' own environments of it are no virtual environments, and need their pip.
-    Source: pip's news, 23.0: "Implement PEP 668".
+    It is False for an install with conda: users' own environments of it are no virtual environments, and need their
+    pip. Source: pip's news, 23.0: "Implement PEP 668".
     """
     return not (root / "bin" / "conda").exists() and any(
         not (folder / MARK).is_file() or int(re.split(r"[-.]", info.name)[1]) < _READS_MARK
@@ -77,9 +78,11 @@ def _owners(root: Path, folder: Path) -> Iterator[Path]:
 
 
 def _add_file(record: Path, path: str) -> None:
-    """`conda create --clone` copies what no record names, and the mark is not for a user's own environment.
+    """Add a file to a record. `conda create --clone` copies what no record names, and the mark is not for a user's own
+    environment.
 
-    A clone links what records name from the packages, which do not have it. Source: conda/misc.py, `clone_env`, `untracked`.
+    A clone links what records name from the packages, which do not have it. Source: conda/misc.py, `clone_env`,
+    `untracked`.
     """
     data = json.loads(record.read_bytes())
     data["files"] = list(dict.fromkeys([*_files(data), path]))

@@ -1,4 +1,4 @@
-"""Where the files that ship with envmgr lie: in the wheel under `envmgr/data`, in a checkout beside the package."""
+"""The files that ship with envmgr: in the wheel under `envmgr/data`, in a checkout beside the package."""
 
 from __future__ import annotations
 

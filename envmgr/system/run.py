@@ -1,4 +1,4 @@
-"""Commands: own process group, cancellable, output kept, errors that carry the command. Other ways to run one: detached.py, nodes/clients.py."""
+"""Commands: in a process group, cancellable, with their output; or detached, where they may hang for good."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import IO
 
 from envmgr.errors import CommandError, EnvmgrError, Interrupted
-from envmgr.system import processes
 from envmgr.system.processes import (
+    GRACE,
     POLL,
     as_text,
     close_pipes,
     end_child,
+    give_up,
     has_ended,
     in_memory,
     rest_of_output,
@@ -44,10 +45,10 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a command may take that reads what strangers wrote.
+    """Limits of a command that reads what strangers wrote.
 
-    `memory` is bytes of data of each of its processes (RLIMIT_DATA; one that asks for more is refused, and usually aborts);
-    `output` is bytes of stdout, and of stderr. Source: getrlimit(2).
+    `memory` is bytes of data of each of its processes (RLIMIT_DATA; one that asks for more is refused, and usually
+    aborts); `output` is bytes of stdout, and of stderr. Source: getrlimit(2).
     """
 
     memory: int
@@ -86,8 +87,8 @@ class Runner:
         `on_tick` is called every 0.1 s while it runs, and may raise.
 
         With `new_group`, what the command leaves running ends with it, and all of it ends with us, even by kill -9.
-        `run_as` is for root only: the command starts as that user, with no group but theirs, under the guard as well. `bounds` need
-        `new_group`.
+        `run_as` is for root only: the command starts as that user, with no group but theirs, under the guard as well.
+        `bounds` need `new_group`.
 
         Raises:
             CommandError: the command is missing, ran out of time, wrote too much or (with `check`) exited non-zero.
@@ -140,7 +141,7 @@ class Runner:
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
-        pending = stdin.encode()
+        pending: bytes | memoryview = stdin.encode()
         rest, errors = b"", bytearray()
         try:
             os.set_blocking(process.stdin.fileno(), False)
@@ -207,9 +208,9 @@ class Runner:
             now = time.monotonic()
             if process.poll() is not None:  # it is gone, but something that it left running holds its output
                 ended = ended or now
-                if group and now - ended > processes.GRACE:
+                if group and now - ended > GRACE:
                     signal_group(process.pid, signal.SIGKILL)
-                if now - ended > 2 * processes.GRACE:
+                if now - ended > 2 * GRACE:
                     return rest_of_output(process)
             elif timeout is not None and now - start > timeout:
                 end_child(process, group=group)
@@ -286,3 +287,53 @@ def _missing(command: str, reason: str) -> EnvmgrError:
     return EnvmgrError(
         "command-missing", f"cannot run `{command}`", context=reason, hint="is it installed and executable?"
     )
+
+
+_POLL = 0.005  # seconds
+_GRACE = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """`returncode` is None for a command that was left behind; `output` is what it had written by then."""
+
+    returncode: int | None
+    output: str
+    error: str
+
+
+def run_detached(
+    argv: Sequence[str],
+    *,
+    seconds: float,
+    stdin: str = "",
+    check: Callable[[], None] = lambda: None,
+    env: Mapping[str, str] | None = None,
+) -> Detached:
+    """Run `argv` in `/`, for `seconds` of wall-clock time at most; `check` is called in between and may raise.
+
+    A command that has not ended by then gets SIGTERM, and half a second later SIGKILL; it is not waited for.
+    """
+    with in_memory(stdin) as given, in_memory() as out, in_memory() as err:
+        environment = dict(clean_env() if env is None else env)
+        process = subprocess.Popen(
+            argv, stdin=given, stdout=out, stderr=err, cwd="/", env=environment, start_new_session=True
+        )
+        end = time.monotonic() + seconds
+        try:
+            while process.poll() is None and time.monotonic() < end:
+                check()
+                time.sleep(_POLL)
+        finally:
+            code = process.poll()
+            if code is None:  # it may have files to tidy up; one that hangs in the kernel hears nothing
+                end_child(process, group=True, grace=_GRACE, wait=0)
+            signal_group(process.pid, signal.SIGKILL)
+            if code is None:
+                give_up(process)
+        return Detached(code, _read(out), _read(err))
+
+
+def _read(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode("utf-8", "surrogateescape")

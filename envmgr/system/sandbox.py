@@ -1,5 +1,5 @@
-"""Commands without a network: in a network namespace of their own, which has no interface but a loopback that is down. And commands
-with mounts of their own, which no other process sees.
+"""Commands without a network, in a network namespace that has only a loopback interface that is down; and commands with
+mounts of their own, which no other process sees.
 
 Source: unshare(1), network_namespaces(7), user_namespaces(7), mount_namespaces(7).
 """
@@ -17,7 +17,8 @@ from envmgr.system.users import Account
 PLACE = Path("/var/tmp")  # noqa: S108 - a folder that every host has: nothing is written to it
 """Where a folder is seen that shall have one path on every host, for every user."""
 
-# What an ordinary user needs is a user namespace. Its own number stays its own there where unshare knows how (util-linux 2.36).
+# What an ordinary user needs is a user namespace. Its own number stays its own there where unshare knows how
+# (util-linux 2.36).
 _OF_ROOT = ("unshare", "--net")
 _OF_USERS = (("unshare", "--user", "--map-current-user", "--net"), ("unshare", "--user", "--map-root-user", "--net"))
 _OF_MOUNTS = ("unshare", "--user", "--map-current-user", "--keep-caps", "--mount")
@@ -44,8 +45,10 @@ def without_network(runner: Runner, account: Account | None = None) -> tuple[tup
 def seen_at_place(
     folder: Path, before: tuple[str, ...], runner: Runner, account: Account | None = None
 ) -> tuple[str, ...]:
-    """The words before a command of this user, or of root's child `account`, that stands in `folder` and sees it at PLACE, on a host
-    with the name `envmgr`. `before` are words that go before them. Empty where that cannot be had.
+    """Return the words before a command of this user, or of root's child `account`, that stands in `folder` and sees it
+    at PLACE, on a host with the name `envmgr`.
+
+    `before` are words that go before them. Empty if that cannot be had.
     """
     root = account is None and os.geteuid() == 0
     words = (
@@ -67,8 +70,10 @@ def seen_at_place(
 
 
 def with_own_mounts(runner: Runner) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """The words before a command of this user that may mount what it likes for itself alone, as `mount --rbind`; and `setpriv`, which
-    takes that right away again. None where that cannot be had; then what the system said.
+    """Return the words before a command of this user that may mount what it likes, only for itself, as `mount --rbind`;
+    and `setpriv`, which takes that right away again.
+
+    None if that cannot be had; then what the system said.
     """
     words = ("unshare", "--mount") if os.geteuid() == 0 else _OF_MOUNTS
     try:

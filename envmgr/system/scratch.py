@@ -1,4 +1,6 @@
-"""Folders for temporary files: each has a lock for as long as its process lives, so that what a killed run left can be told."""
+"""Folders for temporary files: each has a lock for as long as its process lives, so that leftovers of a killed run can
+be recognised.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError
 from envmgr.system.files import explain_os_error
-from envmgr.system.openat import remove_below
 from envmgr.system.processes import host_mark
+from envmgr.system.safe_paths import remove_below
 from envmgr.system.users import Account, can_enter
 
 _OURS = re.compile(r"(envmgr-run-[a-z]+|\.copy)-((?P<host>[0-9a-f]{8})-)?\w{8}")
@@ -28,9 +30,11 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 @contextmanager
 def scratch_folder(purpose: str, account: Account | None = None) -> Iterator[Path]:
-    """An empty folder that no other user can read, where temporary files go ($TMPDIR, else /tmp). It is removed at the end; what
-    killed runs of this user left there is removed first. `purpose` is a word of small letters. With an `account`, it lies where that
-    user can go.
+    """Yield an empty folder that no other user can read, where temporary files go ($TMPDIR, else /tmp). It is removed
+    at the end.
+
+    Leftovers of killed runs of this user are removed first. `purpose` is a word of small letters. With an `account`, it
+    lies where that user can go.
 
     Raises:
         EnvmgrError: `disk-full`, `not-writable`, `no-temporary-folder`.
@@ -41,7 +45,7 @@ def scratch_folder(purpose: str, account: Account | None = None) -> Iterator[Pat
 
 @contextmanager
 def copy_folder(base: Path) -> Iterator[Path]:
-    """As `scratch_folder`, in `base`: for what is renamed to its place beside it."""
+    """Yield as `scratch_folder`, in `base`: for what is renamed to its place beside it."""
     with _locked_folder(base, ".copy-") as path:
         yield path
 
@@ -61,9 +65,10 @@ def _locked_folder(base: Path, begin: str) -> Iterator[Path]:
 
 
 def temporary_files(account: Account | None = None) -> Path:
-    """$TMPDIR where it can be written, and `account` can go, else /tmp. Not asked of Python, which writes a file to see, and may leave it.
+    """Return $TMPDIR if it can be written, and `account` can go there, else /tmp. Python is not asked: it writes a file
+    to see, and may leave it.
 
-    Raises EnvmgrError `no-temporary-folder`.
+    Raise EnvmgrError `no-temporary-folder`.
     """
     places = [Path(name) for name in (os.environ.get("TMPDIR"), *_USUAL) if name]
     for place in places:
@@ -82,8 +87,8 @@ def temporary_files(account: Account | None = None) -> Path:
 
 
 def clear_dead_scratch(base: Path | None = None) -> None:
-    """Remove the folders of this user in `base` (else where temporary files go) whose process is gone. A stranger's are left alone, a
-    link is not followed.
+    """Remove the folders of this user in `base` (else where temporary files go) whose process is gone. A stranger's are
+    not touched, a link is not followed.
     """
     with suppress(OSError, EnvmgrError):
         base = base or temporary_files()

@@ -1,8 +1,9 @@
-"""Shell and Lua text: read from files beside the module that uses it, and the one place where a value becomes a word of it.
+"""Shell and Lua text: read from files beside the module that uses it, and the one place where a value becomes a word of
+it.
 
-A text is a file that an editor and a linter can read: `clock.prefix.sh` is the part `prefix` of `clock.py`. No value is put
-into its middle. What a text needs is set in front of it (`assign`), or follows as the arguments of a function that it defines
-(`words`); it names what it is given in a line such as `: "${prefix?}"`.
+A text is a file that an editor and a linter can read: `clock.prefix.sh` is the part `prefix` of `clock.py`. No value is
+put into its middle. What a text needs is set in front of it (`assign`), or follows as the arguments of a function that
+it defines (`words`); it names what it is given in a line such as `: "${prefix?}"`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 
 
 def script_text(module: str, part: str) -> str:
-    """The file `part` of a module, whose `__file__` is given, without the comments at its head: they are for its readers.
+    """Return the file `part` of a module, whose `__file__` is given, without the comments at its head: they are for its
+    readers.
 
     `script_text(__file__, "prefix.sh")` in `clock.py` is `clock.prefix.sh`.
     """
@@ -31,7 +33,9 @@ UNTRACED_END = "command exec /bin/sh -c :\n"
 
 
 def untraced() -> str:
-    """Lines of sh behind a user's start-up files, so that the shell leaves no trace in a home. Pair it with `UNTRACED_END`."""
+    """Return lines of sh to put behind a user's start-up files, so that the shell leaves no trace in a home. Pair it
+    with `UNTRACED_END`.
+    """
     return script_text(__file__, "untraced.sh")
 
 

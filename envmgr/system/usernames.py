@@ -1,6 +1,6 @@
-"""What people call the users whose numbers files have.
+"""The names of the users whose numbers files have.
 
-Any number may be without a name: in a container, or where the directory service (sssd, LDAP) does not answer.
+Any number may be without a name: in a container, or if the directory service (sssd, LDAP) does not answer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import pwd
 
 
 def user_name(uid: int) -> str:
-    """As people know them; `uid 1234` for one without a name."""
+    """Return the user's name; `uid 1234` for a number without one."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -18,12 +18,14 @@ def user_name(uid: int) -> str:
 
 
 def own_name() -> str:
-    """Of the user as whom this process runs, whatever $USER says; `uid 1234` without a name."""
+    """Return the name of the user as whom this process runs, whatever $USER says; `uid 1234` without a name."""
     return user_name(os.geteuid())
 
 
 def own_home(environ_home: str | None) -> str:
-    """$HOME where it is set; else as the machine knows it, and `/` for a user without a name: envmgr does not write there."""
+    """Return $HOME if it is set; else the home that the machine knows, and `/` for a user without a name: envmgr does
+    not write there.
+    """
     try:
         return environ_home or pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:

@@ -17,7 +17,7 @@ from typing import Any
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import explain_os_error
-from envmgr.system.openat import give_folder
+from envmgr.system.safe_paths import give_folder
 from envmgr.system.usernames import user_name
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -37,16 +37,16 @@ class Account:
         return tuple(os.getgrouplist(self.name, self.gid))
 
     def of_a_child(self) -> dict[str, Any]:
-        """What `subprocess.Popen` is told, for a process of this user."""
+        """The arguments of `subprocess.Popen` for a process of this user."""
         return {"user": self.uid, "group": self.gid, "extra_groups": self.groups()}
 
     def variables(self) -> dict[str, str]:
-        """What a login sets for the user alone."""
+        """The variables that a login sets only for the user."""
         return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 
 
 def find_account(name: str) -> Account | None:
-    """None for a user that does not exist here."""
+    """Return the account; None if the user does not exist here."""
     try:
         return _account(pwd.getpwnam(name))
     except KeyError:
@@ -54,7 +54,7 @@ def find_account(name: str) -> Account | None:
 
 
 def require_account(name: str) -> Account:
-    """Raises InputError `unknown-user`."""
+    """Return the account. Raise InputError `unknown-user`."""
     found = find_account(name)
     if found is None:
         raise InputError("unknown-user", f"the user `{name}` does not exist here")
@@ -69,16 +69,18 @@ def this_account() -> Account:
         raise InputError(
             "unknown-user",
             f"the user with the number {os.geteuid()} does not exist here",
-            hint="does the directory service answer (`getent passwd`)? in a container, give the user an entry in /etc/passwd",
+            hint="does the directory service answer (`getent passwd`)? in a container, give the user an entry "
+            "in /etc/passwd",
         ) from None
 
 
 def drop_to(user: str | None, prefix: Path, *, reads: Sequence[Path] = ()) -> None:
-    """Become `user` for good when running as root and a build user is named; make the prefix theirs if it does not exist.
+    """Become `user` for good when running as root and a build user is named; make the prefix theirs if it does not
+    exist.
 
     Raises:
         InputError: `unknown-user`; EnvmgrError: `wrong-user` when running as another user than that and root,
-        `user-cannot-run` when the user cannot execute this Python, `user-cannot-read` one of `reads`.
+            `user-cannot-run` when the user cannot execute this Python, `user-cannot-read` one of `reads`.
     """
     if user is None:
         return
@@ -103,7 +105,9 @@ def drop_to(user: str | None, prefix: Path, *, reads: Sequence[Path] = ()) -> No
 
 
 def refuse_tracing() -> None:
-    """Keep other processes of the user from tracing this one, or reading its memory. Source: prctl(2), PR_SET_DUMPABLE."""
+    """Keep other processes of the user from tracing this one, or reading its memory. Source: prctl(2),
+    PR_SET_DUMPABLE.
+    """
     import ctypes
 
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
@@ -113,7 +117,8 @@ _PR_SET_DUMPABLE = 4
 
 
 def runs_for_root(user: str | None, prefix: Path, *, mask: int, reads: Sequence[Path] = ()) -> Account | None:
-    """The account that root starts a process as, where it runs what is not root's; None when not root, or when no other is named.
+    """Return the account that root starts a process as to run what is not root's; None when not root, or if no other is
+    named.
 
     The prefix is made theirs, under the umask `mask`, if it does not exist. The caller stays root.
 
@@ -135,9 +140,10 @@ def runs_for_root(user: str | None, prefix: Path, *, mask: int, reads: Sequence[
 
 
 def lesser_account(user: str | None) -> Account | None:
-    """The account that root runs a program as which only reads what strangers wrote; None when not root, or where there is no such user.
+    """Return the account that root runs a program as which only reads what strangers wrote; None when not root, or if
+    there is no such user.
 
-    Raises EnvmgrError: `user-cannot-run`, `wrong-user`.
+    Raise EnvmgrError: `user-cannot-run`, `wrong-user`.
     """
     account = find_account(user) if user is not None and os.geteuid() == 0 else None
     if account is None or account.uid == 0:
@@ -148,7 +154,7 @@ def lesser_account(user: str | None) -> Account | None:
 
 
 def can_enter(account: Account, folder: Path) -> bool:
-    """Whether that user may go through it, and through all above it."""
+    """Return whether that user may go through the folder, and through all above it."""
     groups = account.groups()
 
     def one(status: os.stat_result) -> bool:
@@ -162,8 +168,10 @@ def can_enter(account: Account, folder: Path) -> bool:
 def access_faults(
     account: Account, reads: Sequence[Path], more: Callable[[], Iterable[EnvmgrError]]
 ) -> tuple[EnvmgrError, ...] | None:
-    """What would keep `account` from running envmgr, from reading `reads`, and what `more` finds as that user, as a verb would
-    raise it; None where it cannot be seen: this process is neither that user's nor root's.
+    """Return what would keep `account` from running envmgr, from reading `reads`, and what `more` finds as that user,
+    as a verb would raise it.
+
+    None if it cannot be seen: this process is neither that user's nor root's.
     """
     if os.geteuid() not in (0, account.uid):
         return None
@@ -190,7 +198,9 @@ def session_as(user: str | None, env: dict[str, str], *, find: Callable[[str], s
 
 
 def command_as(account: Account) -> tuple[str, ...]:
-    """The words before a command so that root's child is that user from its first instruction on: no process stays between."""
+    """Return the words before a command so that root's child is that user from its first instruction on: no process
+    stays between.
+    """
     return ("setpriv", "--reuid", str(account.uid), "--regid", str(account.gid), "--init-groups")
 
 
@@ -209,7 +219,7 @@ def _build_account(user: str) -> Account:
 
 @contextmanager
 def _told(account: Account) -> Iterator[None]:
-    """What the kernel refuses to root of a user namespace, or of a container with few capabilities."""
+    """Explain what the kernel refuses to root of a user namespace, or of a container with few capabilities."""
     try:
         yield
     except PermissionError as error:
@@ -258,7 +268,7 @@ def _require_access(user: str, reads: Sequence[Path]) -> None:
 
 
 def _access_faults(user: str, reads: Sequence[Path]) -> Iterator[EnvmgrError]:
-    """What keeps the effective user from running this envmgr, and from reading `reads`: the first of each."""
+    """Yield what keeps the effective user from running this envmgr, and from reading `reads`: the first of each."""
     context = "root started envmgr and changes to the build user"
     programs = ((Path(sys.executable), os.X_OK), (_PACKAGE, os.R_OK | os.X_OK))
     if out_of_reach := [path for path, mode in programs if not os.access(path, mode, effective_ids=True)]:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from envmgr.errors import InputError
 from envmgr.system.invisible import hidden_values
-from envmgr.system.reading import Kind, read_file_text
+from envmgr.system.untrusted_files import Kind, read_file_text
 from envmgr.wording import one_line
 
 try:
@@ -79,8 +79,8 @@ for _kind in ("bool", "int", "float", "timestamp"):
 
 
 def parse_yaml(text: str, path: Path | str, *, most: int = MOST_NODES, reviewed: bool = True) -> Any:
-    """The document as plain data, of `most` keys and values; InputError `yaml-syntax` with line and column, and `text-invisible` for what
-    people review.
+    """Return the document as plain data, of at most `most` keys and values. Raise InputError `yaml-syntax` with line
+    and column, and `text-invisible` if people review it.
     """
     path = one_line(path)
     try:
@@ -141,7 +141,9 @@ def _refuse_huge(text: str, most: int) -> None:
 
 
 def dump_yaml(document: Any, *, width: int, blocks: bool = False) -> str:
-    """The document as people review it: keys in their order, the same bytes everywhere. `blocks`: texts of several lines as lines."""
+    """Return the document as people review it: keys in their order, the same bytes everywhere. `blocks`: texts of
+    several lines as lines.
+    """
     dumper = _Blocks if blocks else _Dumper
     return yaml.dump(document, Dumper=dumper, sort_keys=False, allow_unicode=True, width=width)
 
@@ -163,8 +165,8 @@ class _Blocks(_Dumper):
 _Blocks.add_representer(str, _Blocks.represent_text)
 
 
-# `1e5` and `08` are texts for PyYAML, and numbers for readers of YAML 1.2 such as pixi: versions and builds can look so.
-# Source: YAML 1.2.2, section 10.3.2 (core schema).
+# `1e5` and `08` are texts for PyYAML, and numbers for readers of YAML 1.2 such as pixi: versions and builds can look
+# so. Source: YAML 1.2.2, section 10.3.2 (core schema).
 _Dumper.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-fA-F]+)$"),
@@ -179,7 +181,8 @@ Fault = tuple[tuple[int | str, ...], str]
 def load_model(
     path: Path, model: type[Model], *, kind: Kind, reference: str, tree: Path | None = None, context: object = None
 ) -> Model:
-    """Read, parse and validate. `reference` is the error's; `kind` and `tree` are as in reading.py, `context` is the model's own.
+    """Read, parse and validate. `reference` is the error's; `kind` and `tree` are as in untrusted_files.py, `context`
+    is the model's own.
 
     Raises:
         InputError: the faults of the file in its context, each as `file:line: field: reason`.
@@ -198,7 +201,9 @@ def validate(
     faults: Sequence[Fault] = (),
     context: object = None,
 ) -> Model:
-    """`data`, which comes from `text`, as `model`; `faults` are those that were found before. Errors as `load_model`."""
+    """Return `data`, which comes from `text`, as `model`; `faults` are those that were found before. Errors as
+    `load_model`.
+    """
     rows = [*faults]
     try:
         made = model.model_validate({} if data is None else data, context=context)
@@ -244,7 +249,7 @@ def reason_of(fault: Mapping[str, Any]) -> str:
 
 
 class _Lines:
-    """Where things stand in a document."""
+    """The places of things in a document."""
 
     def __init__(self, root: yaml.Node | None) -> None:
         self._root = root

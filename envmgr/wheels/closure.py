@@ -1,4 +1,6 @@
-"""Whether wheels are what requirements ask for: by what the lock says that each needs, or by the METADATA of their files."""
+"""Are wheels what requirements ask for? By the rows of Requires-Dist that a lock, or the METADATA of files, has of
+each.
+"""
 
 from __future__ import annotations
 
@@ -6,33 +8,31 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envmgr.catalog.lock_rules import UNANSWERED, LockFault, closure_of, unanswered, unneeded
+from envmgr.wheels.locked import Distribution
 from envmgr.wheels.requirements import MOST_ROWS, Question, read_requirement
 from envmgr.wheels.target import target_environment
+
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
 
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]{0,200})")
 _MOST_STEPS = 2_000_000  # some seconds; the longest locks that people make take a quarter of it
 _Node = tuple[str, str]
-"""A package and one of its extras; the extra is empty for what it needs anyway."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A distribution of an environment: its rows of Requires-Dist; None where nobody says them."""
-
-    version: str
-    requires: Sequence[str] | None
+"""A package and one of its extras; the extra is empty for what it needs in any case."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Need:
-    """One row: `read` is None for a row that only old tools read, of which the name alone is known. `cost` is that of a look, in steps."""
+    """One row.
+
+    `read` is None for a row that only old tools read: only its name is known. `cost` is that of a look, in steps.
+    """
 
     name: str
     read: Requirement | None
@@ -48,15 +48,18 @@ class _Need:
         return self.read is not None and "extra" in str(self.read.marker or "")
 
 
-class _TooMuch(Exception):  # noqa: N818 - what is the matter, in a fault
-    """To follow what these need takes more steps than anything that people make; the package that is looked at."""
+class _TooMuch(Exception):  # noqa: N818 - the name of what happened
+    """The needs take more steps to follow than anything that people make; its text is the package that is looked at."""
 
 
 @dataclass(slots=True)
 class _Closure:
-    """`held` are the rows of a package that count, by their place, and `open` those that might for another extra."""
+    """The needs of `parts`, followed from roots.
 
-    parts: Mapping[str, Part]
+    `held` are the rows of a package that count, by their place; `open` are those that might count for another extra.
+    """
+
+    parts: Mapping[str, Distribution]
     present: Mapping[str, str]
     elsewhere: bool
     environment: Mapping[str, str]
@@ -65,7 +68,7 @@ class _Closure:
     steps: int = 0
 
     def follow(self, node: _Node) -> list[_Node]:
-        """The nodes of the rows that count for the platform and the extra of the node, and that did not before. Raises _TooMuch."""
+        """Return the nodes of the rows that count for the node, and did not count before. Raise _TooMuch."""
         name, extra = node
         if name not in self.open:
             self.open[name], self.held[name] = dict(enumerate(self._rows(name))), {}
@@ -81,6 +84,9 @@ class _Closure:
         marker = None if need.read is None else need.read.marker
         return marker is None or marker.evaluate({**self.environment, "extra": extra})
 
+    def counting(self, rows: Sequence[str]) -> list[_Need]:
+        return [need for need in _needs(rows) if self.counts(need)]
+
     def _rows(self, name: str) -> list[_Need]:
         part = self.parts.get(name)
         rows = () if part is None else part.requires or ()
@@ -94,9 +100,9 @@ class _Closure:
         if self.steps > _MOST_STEPS:
             raise _TooMuch(name)
 
-    def reached_from(self, roots: Sequence[_Need]) -> set[_Node]:
-        """Raises _TooMuch."""
-        return closure_of([node for need in roots for node in need.nodes], self.follow)
+    def names(self, roots: Sequence[_Need]) -> set[str]:
+        """Return the names that the roots ask for, and those that these need. Raise _TooMuch."""
+        return {name for name, _ in closure_of([node for need in roots for node in need.nodes], self.follow)}
 
     def fault(self, need: _Need, by: str) -> LockFault | None:
         if need.read is None:
@@ -105,28 +111,29 @@ class _Closure:
         version = self.present.get(need.name) if part is None else part.version
         if version is None:
             return None if self.elsewhere else unanswered(str(need.read), "", by)
-        with suppress(InvalidVersion):  # of a package of conda's: it says nothing for or against it
+        with suppress(InvalidVersion):  # the version of a conda package may be none: it says nothing for or against it
             if not need.read.specifier.contains(Version(version), prereleases=True):
                 return unanswered(str(need.read), f"{need.name} {version}", by)
         return None
 
 
-def faults_of(
+def closure_faults(
     wanted: Question,
-    parts: Mapping[str, Part],
+    parts: Mapping[str, Distribution],
     python: str,
     *,
     present: Mapping[str, str] | None = None,
     elsewhere: bool = False,
     asker: str = "the recipe",
 ) -> Iterator[LockFault]:
-    """Where `parts` (normalised name -> it) are not what `wanted` asks for, for a Python of the version `python`.
+    """Yield where `parts` (by normalised name) are not what `wanted` asks for, for a Python of the version `python`.
 
-    `present` (name -> version) is there besides them, and needs nothing; `elsewhere`: what is missing may be there, too. Where it is not known
-    what a part needs, one that nothing else needs may be its. `asker` is whose requirements they are.
+    `present` (name -> version) is there as well, and needs nothing. With `elsewhere`, what is missing may be there.
+    If the needs of one part are unknown, a part that nothing else needs may be needed by it. `asker` is whose
+    requirements they are.
     """
     try:
-        yield from _faults(wanted, parts, _closure(wanted, parts, python, present or {}, elsewhere=elsewhere), asker)
+        yield from _faults(wanted, _closure(wanted, parts, python, present or {}, elsewhere=elsewhere), asker)
     except _TooMuch as error:
         yield LockFault(
             UNANSWERED,
@@ -135,36 +142,40 @@ def faults_of(
         )
 
 
-def _faults(wanted: Question, parts: Mapping[str, Part], closure: _Closure, asker: str) -> Iterator[LockFault]:
-    """Raises _TooMuch."""
-    roots = [need for need in _needs(wanted.requirements) if closure.counts(need)]
-    limits = [need for need in _needs(wanted.constraints) if closure.counts(need) and need.name in parts]
-    for need, by in ((need, by) for needs, by in ((roots, asker), (limits, "a constraint")) for need in needs):
+def _faults(wanted: Question, closure: _Closure, asker: str) -> Iterator[LockFault]:
+    """Raise _TooMuch."""
+    parts = closure.parts
+    roots = closure.counting(wanted.requirements)
+    limits = [need for need in closure.counting(wanted.constraints) if need.name in parts]
+    for need, by in (*((need, asker) for need in roots), *((need, "a constraint") for need in limits)):
         if fault := closure.fault(need, by):
             yield fault
-    names = {name for name, _ in closure.reached_from(roots)}
-    told: set[str] = set()
+    names = closure.names(roots)
+    said: set[str] = set()
     for name in sorted(names):
         by = f"{name} {parts[name].version}" if name in parts else name
         for _, need in sorted(closure.held[name].items()):
-            if (fault := closure.fault(need, by)) and fault.text not in told:
-                told.add(fault.text)
+            if (fault := closure.fault(need, by)) and fault.text not in said:
+                said.add(fault.text)
                 yield fault
     if not any(parts[name].requires is None for name in names if name in parts):
         yield from unneeded(((name, f"{name} {part.version}") for name, part in sorted(parts.items())), names, asker)
 
 
-def needed_of(wanted: Question, parts: Mapping[str, Part], python: str) -> set[str]:
-    """The names that `wanted` asks for, and those that these need; all of `parts` where that takes too long, which `faults_of` tells."""
+def needed_of(wanted: Question, parts: Mapping[str, Distribution], python: str) -> set[str]:
+    """Return the names that `wanted` asks for, and those that these need.
+
+    These are all `parts` if they take too long to follow; `closure_faults` says so.
+    """
     closure = _closure(wanted, parts, python, {}, elsewhere=False)
     try:
-        return {name for name, _ in closure.reached_from([n for n in _needs(wanted.requirements) if closure.counts(n)])}
+        return closure.names(closure.counting(wanted.requirements))
     except _TooMuch:
         return {*parts}
 
 
 def _closure(
-    wanted: Question, parts: Mapping[str, Part], python: str, present: Mapping[str, str], *, elsewhere: bool
+    wanted: Question, parts: Mapping[str, Distribution], python: str, present: Mapping[str, str], *, elsewhere: bool
 ) -> _Closure:
     environment = cast("dict[str, str]", target_environment(python, wanted.platform))
     return _Closure(parts, present, elsewhere, environment)
@@ -174,12 +185,7 @@ def _needs(rows: Sequence[str]) -> Iterator[_Need]:
     for row in rows:
         try:
             read = read_requirement(row)
-            yield _Need(canonicalize_name(read.name), read, _cost(row))
+            yield _Need(canonicalize_name(read.name), read, 1 + len(row) // 20)  # in steps of some microseconds
         except ValueError:
             if name := _NAME.match(row):
                 yield _Need(canonicalize_name(name[1]), None, 1)
-
-
-def _cost(row: str) -> int:
-    """The time that it takes to look at a row, in steps of some microseconds."""
-    return 1 + len(row) // 20

@@ -1,8 +1,8 @@
-"""What went wrong with wheels, in the house form."""
+"""The errors of workers that download, unpack or install wheels, in the house form."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envmgr.downloads.client import Failure
@@ -10,8 +10,8 @@ from envmgr.downloads.failures import disk_failure, download_failure
 from envmgr.errors import EnvmgrError
 
 _MIRROR = (
-    "give the index a mirror in site.yaml (backends.wheels.indexes.<name>.mirrors takes URLs and folders), or bring the wheels from "
-    "a machine with a network: `envmgr fetch ENTRY` there, `envmgr fetch ENTRY --file FOLDER` here"
+    "give the index a mirror in site.yaml (backends.wheels.indexes.<name>.mirrors takes URLs and folders), or bring "
+    "the wheels from a machine with a network: `envmgr fetch ENTRY` there, `envmgr fetch ENTRY --file FOLDER` here"
 )
 _AGAIN = (
     "what was fetched is kept: run the same command again, or use another mirror (backends.wheels.indexes in site.yaml)"
@@ -23,35 +23,51 @@ _DOWNLOADS = {
     "stalled": ("download-stalled", f"try again later, or {_MIRROR}"),
     "sha256": (
         "wrong-sha256",
-        "the file there is damaged or was replaced: compare it with the index's; an index never changes a file of a version",
+        (
+            "the file there is damaged or was replaced: compare it with the index's; an index never changes a file "
+            "of a version"
+        ),
     ),
     "refused": ("download-refused", f"the server wants a login, or forbids it: {_MIRROR}"),
+}
+# Kind of a worker's error -> reference, context and hint; the error's own message stays.
+_KINDS: Mapping[str, tuple[str, Sequence[str], str]] = {
+    "BadWheel": ("wheel-invalid", (), "report it to the package's authors; lock another version"),
+    "NoPython": ("base-without-python", (), "is the entry that `python:` names whole? `envmgr verify` tells"),
+    "Ended": (
+        "install-failed",
+        ("by the kernel where memory is short (`dmesg` says so), or by somebody",),
+        "run the same command again, with a smaller --jobs where memory is short",
+    ),
 }
 
 
 def other_ways(entry: str) -> str:
-    """How wheels come to a host that does not reach their index."""
+    """Return the hint how wheels come to a host that does not reach their index."""
     return _MIRROR.replace("ENTRY", entry)
 
 
-def failure_for(entry: str) -> Failure:
-    """`failure`, whose hints name this entry."""
+def wheel_failure_for(entry: str) -> Failure:
+    """Return `wheel_failure` with hints that name this entry."""
 
     def explain(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
-        error = failure(event, request)
+        error = wheel_failure(event, request)
         error.hint = error.hint.replace("ENTRY", entry)
         return error
 
     return explain
 
 
-def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
-    """Of the download worker, or of the one that installs."""
+def wheel_failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
+    """Return the error for the event of a worker that downloads or installs."""
     kind, message = str(event["kind"]), str(event["message"])
     if kind == "DownloadError":
         return download_failure(event, _DOWNLOADS, again=_AGAIN)
     if disk := disk_failure(event, request):
         return disk
+    if kind in _KINDS:
+        reference, context, hint = _KINDS[kind]
+        return EnvmgrError(reference, message, context=context, hint=hint)
     if kind == "Overlap":
         return EnvmgrError(
             "wheels-overlap",
@@ -59,15 +75,6 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
             context=[str(event["first"]), str(event["second"])],
             hint="which one wins would be chance: leave one of the two out (packages such as opencv-python and "
             "opencv-python-headless are one package under two names), by the recipe's requirements or constraints",
-        )
-    if kind == "BadWheel":
-        return EnvmgrError("wheel-invalid", message, hint="report it to the package's authors; lock another version")
-    if kind == "Ended":
-        return EnvmgrError(
-            "install-failed",
-            message,
-            context="by the kernel where memory is short (`dmesg` says so), or by somebody",
-            hint="run the same command again, with a smaller --jobs where memory is short",
         )
     lines = [line.rstrip() for line in message.splitlines() if line.strip()]
     return EnvmgrError(

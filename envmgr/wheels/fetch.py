@@ -1,4 +1,7 @@
-"""The wheels and sources of a lock, into the prefix's cache. Where a file lies, its index tells when it is needed: no lock names a host."""
+"""Fetches the wheels and sources of a lock into the prefix's cache.
+
+No lock names a host: the index says where a file lies.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,11 @@ from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
-from envmgr.wheels.failures import failure_for, other_ways
-from envmgr.wheels.folders import wheel_cache
-from envmgr.wheels.lock import LockedFile, LockedSdist, LockedWheel, WheelSet
-from envmgr.wheels.resolve import places_of
-from envmgr.wheels.uv import Place, UnreachedError, compile_requirements
+from envmgr.wheels.failures import other_ways, wheel_failure_for
+from envmgr.wheels.locked import LockedFile, LockedSdist, LockedWheel, WheelSet
+from envmgr.wheels.resolve import index_places
+from envmgr.wheels.settings import wheel_cache
+from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK, IndexPlace, UnreachedError, compile_requirements
 
 _OURS = ("disk-full", "not-writable", "file-unreadable")  # no other place helps
 
@@ -29,31 +32,26 @@ _OURS = ("disk-full", "not-writable", "file-unreadable")  # no other place helps
 def fetch_wheels(
     lock: WheelSet, label: str, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False
 ) -> Fetched:
-    """Bring the files into the cache, those in folders too; `label` is the entry.
+    """Bring the files into the cache, also those in folders; `label` is the entry.
 
-    Each index is asked at its places in order; what one of them does not have comes from the next. A wheel of no index has a URL.
+    Each index is asked at its places in order; what one of them does not have comes from the next. A wheel without an
+    index has a URL.
 
     Raises:
-        EnvmgrError: what cannot be had, by what the last place said of it.
+        EnvmgrError: for what cannot be fetched, by what the last place said of it.
     """
     cache = wheel_cache(Prefix(site.prefix))
     files = lock.files
-    places = places_of(list(dict.fromkeys(file.index for file in files if file.index)), site, {})
+    places = index_places(list(dict.fromkeys(file.index for file in files if file.index)), site, {})
     turns = max(map(len, places.values()), default=1)
     own = {wheel.sha256: wheel.url for wheel in lock.wheels if wheel.url and not wheel.index}
 
     def fetch(wheels: Sequence[LockedFile], urls: Mapping[str, str], *, dry: bool) -> Fetched:
         downloads = [Download(w.file, w.sha256, (urls[w.sha256],) if w.sha256 in urls else (), w.size) for w in wheels]
+        failure = wheel_failure_for(label)
+        policies = site.policies
         return bring(
-            downloads,
-            cache,
-            site.policies,
-            runner,
-            reporter,
-            label=label,
-            failure=failure_for(label),
-            given=given,
-            dry_run=dry,
+            downloads, cache, policies, runner, reporter, label=label, failure=failure, given=given, dry_run=dry
         )
 
     looked = fetch(files, {}, dry=True)
@@ -64,19 +62,15 @@ def fetch_wheels(
     for turn in range(turns):
         if not waiting:
             break
-        now = {name: Place(name, urls[min(turn, len(urls) - 1)]) for name, urls in places.items()}
-        last = turn == turns - 1
+        now = {name: IndexPlace(name, urls[min(turn, len(urls) - 1)]) for name, urls in places.items()}
         try:
-            urls = (
-                {}
-                if given.keys() >= {w.sha256 for w in waiting}
-                else _locate([w for w in waiting if w.index], lock, label, now, runner)
-            )
-            fetched = fetch(waiting, own | urls, dry=False)
+            # If the administrator gave every file, no index is asked.
+            asked = [] if given.keys() >= {w.sha256 for w in waiting} else [w for w in waiting if w.index]
+            fetched = fetch(waiting, own | _locate(asked, lock, label, now, runner), dry=False)
         except Interrupted:
             raise
         except EnvmgrError as error:
-            if last or error.reference in _OURS:
+            if turn == turns - 1 or error.reference in _OURS:
                 raise
             reporter.say(f"{label}: {error.message}: trying the next place")
             fetched = fetch(waiting, {}, dry=True)
@@ -86,20 +80,23 @@ def fetch_wheels(
 
 
 def _with_places(file: FetchedFile, lock: WheelSet, places: Mapping[str, Sequence[str]]) -> FetchedFile:
-    """With the pages that list it, where it is missing."""
+    """Return the file with the pages that list it, if it is missing."""
+    if file.state != "missing":
+        return file
     wheel = next(w for w in lock.files if w.sha256 == file.sha256)
     if isinstance(wheel, LockedWheel) and not wheel.index:
-        return replace(file, places=(wheel.url or "",)) if file.state == "missing" else file
-    pages = (f"{url}/{wheel.file if Place('', url).folder else f'{wheel.name}/'}" for url in places[wheel.index])
-    return replace(file, places=tuple(pages)) if file.state == "missing" else file
+        return replace(file, places=(wheel.url or "",))
+    pages = (f"{url}/{wheel.file if IndexPlace('', url).folder else f'{wheel.name}/'}" for url in places[wheel.index])
+    return replace(file, places=tuple(pages))
 
 
 def _locate(
-    wheels: Sequence[LockedFile], lock: WheelSet, label: str, places: Mapping[str, Place], runner: Runner
+    wheels: Sequence[LockedFile], lock: WheelSet, label: str, places: Mapping[str, IndexPlace], runner: Runner
 ) -> dict[str, str]:
-    """sha256 -> URL of each wheel at the place of its index.
+    """Map the sha256 of each wheel to its URL at the place of its index.
 
-    Raises EnvmgrError `not-found` for those that lie nowhere there; or as the index fails.
+    Raises:
+        EnvmgrError: `not-found` for those that are nowhere there; or as the index fails.
     """
     found: dict[str, str] = {}
     asked: dict[tuple[str, int], list[LockedFile]] = {}
@@ -121,7 +118,7 @@ def _locate(
                     scratch,
                     python=lock.python,
                     platform=lock.platform,
-                    options=["--no-deps", "--format", "pylock.toml", "--only-binary", ":all:", *sources],
+                    options=["--no-deps", *PYLOCK, *ONLY_WHEELS, *sources],
                 )
         except UnreachedError as error:
             error.hint = other_ways(label)
@@ -134,19 +131,22 @@ def _locate(
             "not-found",
             f"{lacking[0].file} is not at {where}",
             context=[f"{w.file}  sha256 {w.sha256}" for w in lacking[:10]],
-            hint=f"add a mirror that has it (backends.wheels.indexes in site.yaml), give the file (`envmgr fetch {label} --file FILE`), or "
-            "lock again",
+            hint="add a mirror that has it (backends.wheels.indexes in site.yaml), give the file "
+            f"(`envmgr fetch {label} --file FILE`), or lock again",
         )
     return found
 
 
 def _file_of(url: str) -> str:
-    """Tags are in its name: a lock has the name that the index has. Source: PEP 503, the last part of the URL is the file's name."""
+    """Return the name of the file, whose tags must be the lock's.
+
+    Source: PEP 503, the last part of the URL is its name.
+    """
     return unquote(urlsplit(url).path).rpartition("/")[2]
 
 
 def urls_of(pylock: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """sha256 and URL of every file in a pylock.toml."""
+    """Yield sha256 and URL of every file in a pylock.toml."""
     for package in pylock.get("packages", ()):
         for wheel in (*package.get("wheels", ()), *([package["sdist"]] if "sdist" in package else [])):
             if (sha256 := wheel["hashes"].get("sha256")) and re.match(r"(https?|file)://", wheel.get("url", "")):

@@ -1,58 +1,76 @@
-"""Requires-Dist of wheels, as their index has it beside them: read for the sidecar, decides nothing.
+"""METADATA of packages: read with `packaging` and written again; from wheels or from their index; compared with a lock.
 
-Source: PEP 658, PEP 714 (`<url>.metadata`); of a file in a folder, its own METADATA.
+Source: packaging.python.org, "Core metadata specifications"; PEP 658, PEP 714 (`<url>.metadata`).
 """
 
 from __future__ import annotations
 
+import re
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from email.parser import HeaderParser
 from http.client import HTTPException
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from envmgr.downloads.web import read_page
-from envmgr.system.run import Runner
-from envmgr.wheels.foreign import Metadata, read_metadata
-from envmgr.wheels.requirements import checked_all
+from packaging.utils import NormalizedName, canonicalize_name
+from packaging.version import InvalidVersion, Version
 
+from envmgr.downloads.web import read_page
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.system.models import FrozenModel
+from envmgr.system.run import Runner
+from envmgr.wheels.closure import closure_faults
+from envmgr.wheels.locked import Distribution
+from envmgr.wheels.requirements import Question, checked_all
+from envmgr.wording import one_line
+
+_NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 _AT_ONCE = 8
 _LARGEST = 1 << 22  # bytes
 
 
-def requires_of(urls: Mapping[str, str], runner: Runner) -> dict[str, tuple[str, ...]]:
-    """Package -> its rows, for those whose index tells them."""
+class Metadata(FrozenModel):
+    """A package's name and version, and what it needs."""
 
-    def one(item: tuple[str, str]) -> tuple[str, tuple[str, ...] | None]:
-        runner.raise_if_cancelled()
-        return item[0], _requires(item[1])
+    name: str
+    version: str
+    requires: tuple[str, ...] = ()
+    extras: tuple[str, ...] = ()
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return {name: rows for name, rows in pool.map(one, urls.items()) if rows is not None}
+    @property
+    def text(self) -> str:
+        """The text of a file METADATA."""
+        rows = [f"Provides-Extra: {extra}" for extra in self.extras]
+        rows += [f"Requires-Dist: {row}" for row in self.requires]
+        return "\n".join(["Metadata-Version: 2.1", f"Name: {self.name}", f"Version: {self.version}", *rows, ""])
 
 
-def _requires(url: str) -> tuple[str, ...] | None:
+def normal_name(text: str) -> NormalizedName:
+    """Return the normalised name of an extra, or of a package. Raise ValueError."""
+    if not re.fullmatch(_NAME, text):
+        raise ValueError(f"`{one_line(text)}` is no name")
+    return canonicalize_name(text)
+
+
+def read_metadata(text: str) -> Metadata:
+    """Read a METADATA or a PKG-INFO. Raise ValueError for what packaging does not read, or would not write so."""
+    head = HeaderParser().parsestr(text)
     try:
-        if url.startswith("file://"):
-            text = _from_wheel(Path(unquote(urlsplit(url).path)))
-        elif url.startswith(("http://", "https://")):
-            text = read_page(f"{url}.metadata", most=_LARGEST).content.decode(errors="replace")
-        else:
-            return None
-        return checked_all(HeaderParser().parsestr(text).get_all("Requires-Dist") or ())
-    except (OSError, HTTPException, ValueError, KeyError, zipfile.BadZipFile):
-        return None
-
-
-def requires_in(wheel: Path) -> tuple[str, ...]:
-    """Of a wheel that is a file. Raises as `metadata_in`."""
-    return metadata_in(wheel).requires
+        version = str(Version(str(head["Version"])))
+    except InvalidVersion:
+        raise ValueError(f"`{one_line(head['Version'])}` is no version") from None
+    return Metadata(
+        name=normal_name(str(head["Name"])),
+        version=version,
+        requires=checked_all(head.get_all("Requires-Dist") or ()),
+        extras=tuple(dict.fromkeys(normal_name(str(each)) for each in head.get_all("Provides-Extra") or ())),
+    )
 
 
 def metadata_in(wheel: Path) -> Metadata:
-    """The METADATA of a wheel that is a file. Raises OSError, zipfile.BadZipFile; ValueError as `read_metadata`."""
+    """Return the METADATA of a file. Raise OSError, zipfile.BadZipFile; ValueError as `read_metadata` does."""
     return read_metadata(_from_wheel(wheel))
 
 
@@ -66,3 +84,85 @@ def _from_wheel(path: Path) -> str:
     if len(text) > _LARGEST:
         raise ValueError(f"{name} of {path.name} is larger than {_LARGEST} bytes")
     return text.decode(errors="replace")
+
+
+def requires_at(urls: Mapping[str, str], runner: Runner) -> dict[str, tuple[str, ...]]:
+    """Map packages to their rows of Requires-Dist, if their index gives them beside the wheel at the URL.
+
+    They are for the sidecar, and decide nothing. A file in a folder has its own METADATA.
+    """
+
+    def one(item: tuple[str, str]) -> tuple[str, tuple[str, ...] | None]:
+        runner.raise_if_cancelled()
+        return item[0], _requires_at(item[1])
+
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return {name: rows for name, rows in pool.map(one, urls.items()) if rows is not None}
+
+
+def _requires_at(url: str) -> tuple[str, ...] | None:
+    try:
+        if url.startswith("file://"):
+            text = _from_wheel(Path(unquote(urlsplit(url).path)))
+        elif url.startswith(("http://", "https://")):
+            text = read_page(f"{url}.metadata", most=_LARGEST).content.decode(errors="replace")
+        else:
+            return None
+        return checked_all(HeaderParser().parsestr(text).get_all("Requires-Dist") or ())
+    except (OSError, HTTPException, ValueError, KeyError, zipfile.BadZipFile):
+        return None
+
+
+def require_files_answer(
+    wanted: Question,
+    parts: Mapping[str, Distribution],
+    files: Mapping[str, Path],
+    python: str,
+    entry: object,
+    *,
+    present: Mapping[str, str] | None = None,
+    elsewhere: bool = False,
+    asker: str = "the recipe",
+) -> None:
+    """Raise InputError `files-differ` if files do not need what the lock says; before any is unpacked.
+
+    `parts` are what the lock says (by normalised name), and `files` the wheels that are there; for other parts the lock
+    counts. For the rest see `closure_faults`.
+
+    Raises:
+        EnvmgrError: `wheel-invalid`.
+    """
+    known = {**parts, **distributions_in(parts, files)}
+    found = closure_faults(wanted, known, python, present=present, elsewhere=elsewhere, asker=asker)
+    if faults := [fault.text for fault in found]:
+        raise files_differ(entry, faults)
+
+
+def distributions_in(parts: Mapping[str, Distribution], files: Mapping[str, Path]) -> dict[str, Distribution]:
+    """Return the parts of `files`, with what their METADATA says that they need. Raise EnvmgrError `wheel-invalid`."""
+    return {name: _distribution(name, parts[name], path) for name, path in files.items()}
+
+
+def _distribution(name: str, said: Distribution, path: Path) -> Distribution:
+    try:
+        head = metadata_in(path)
+        if head.name == name and Version(head.version) == Version(said.version):
+            return Distribution(said.version, head.requires)
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise EnvmgrError("wheel-invalid", f"the METADATA of {path.name} cannot be read", context=str(error)) from None
+    raise EnvmgrError(
+        "wheel-invalid",
+        f"{path.name} says that it is {head.name} {head.version}",
+        context=f"the lock has {name} {said.version}",
+    )
+
+
+def files_differ(entry: object, lines: Iterable[str], accept: str = "") -> InputError:
+    """Return the error of files that need other packages; `accept` is what the recipe may say if that is meant."""
+    hints = [f"find out who changed the lock; `envmgr lock {entry}` writes it again", *([accept] if accept else [])]
+    return InputError(
+        "files-differ",
+        f"the files of {entry} need other packages than its lock has; nothing was installed",
+        context=[*lines][:20],
+        hint="\n  ".join(hints),
+    )

@@ -1,20 +1,22 @@
-"""Requirements, as anybody may have written them: each is bounded, read by `packaging` and written again before it goes anywhere.
+"""Requirements, as anybody may have written them: each is bounded, read by `packaging` and written again before use.
 
-A row of a recipe, of a file beside it, of a wheel's METADATA or of what a source says it is built with enters here. None of them can name a
-place, an option or a second line; what comes out is one line of visible ASCII.
+A row of a recipe, of a file beside it, of a wheel's METADATA or of a source's build system enters here. None of them
+can name a place, an option or a second line; the result is one line of visible ASCII.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-
-from packaging.markers import Marker, UndefinedComparison, UndefinedEnvironmentName
-from packaging.requirements import InvalidRequirement, Requirement
+from typing import TYPE_CHECKING
 
 from envmgr.system.models import FrozenModel
-from envmgr.wheels.target import holds
+from envmgr.wheels.target import marker_holds
 from envmgr.wording import one_line
+
+if TYPE_CHECKING:  # a parser, which is slow to import: a lock is read without it
+    from packaging.markers import Marker
+    from packaging.requirements import Requirement
 
 MOST_ROWS = 5_000  # requirements of one file, or of one package
 _LONGEST = 2_000  # characters of one; the longest that were seen have some 300
@@ -29,16 +31,17 @@ _STRANGE = re.compile(r"[^A-Za-z0-9 \t._,;:<>=!~*+()\[\]\"'@/%&?^|-]")
 
 
 class HashedRow(FrozenModel):
-    """A requirement, and the sha256 sums that its author wrote beside it: a file of it has one of them, where there are any."""
+    """A requirement, and the sha256 sums that its author wrote beside it: if there are any, its file has one of them."""
 
     requirement: str
     sha256: tuple[str, ...] = ()
 
 
 class Question(FrozenModel):
-    """`indexes` are names of the site's: a package comes from the first that has its name. `platform` is in uv's words.
+    """The question that a lock answers. `platform` is in uv's words.
 
-    `hashed` are those of the rows, of constraints too, that have hashes: locks are held to them, and do not answer them.
+    `indexes` are names of the site's: a package comes from the first that has its name. `hashed` are the rows that have
+    hashes, also those of constraints: a lock is held to them separately.
     """
 
     requirements: tuple[str, ...]
@@ -50,7 +53,9 @@ class Question(FrozenModel):
 
 
 def read_requirement(row: str) -> Requirement:
-    """One requirement that an index can answer. ValueError for everything else, with its reason and way out."""
+    """Return one requirement that an index can answer. Raise ValueError for everything else, with reason and way out."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
     shown = one_line(row, 60)
     if len(row) > _LONGEST:
         raise ValueError(f"`{shown}`: a requirement has {_LONGEST} characters at most")
@@ -58,8 +63,9 @@ def read_requirement(row: str) -> Requirement:
         raise ValueError(f"`{shown}` is no requirement: it has U+{ord(strange[0]):04X}")
     if row.startswith("-"):
         raise ValueError(f"`{shown}`: options do not belong here: {_MEANS}")
+    names_place = ValueError(f"`{shown}` names a place, whose content no lock holds to a sha256: {_MEANS}")
     if _PLACE.match(row):
-        raise ValueError(f"`{shown}` names a place, whose content no lock holds to a sha256: {_MEANS}")
+        raise names_place
     if _depth(row) > _DEEPEST:
         raise ValueError(f"`{shown}` has more than {_DEEPEST} brackets in each other")
     try:
@@ -67,7 +73,7 @@ def read_requirement(row: str) -> Requirement:
     except InvalidRequirement as error:
         raise ValueError(f"`{shown}` is no requirement: {one_line(str(error).partition(chr(10))[0])}") from None
     if requirement.url is not None:
-        raise ValueError(f"`{shown}` names a place, whose content no lock holds to a sha256: {_MEANS}")
+        raise names_place
     if len(requirement.extras) > _MOST_EXTRAS:
         raise ValueError(f"`{shown}` has {len(requirement.extras)} extras: there are {_MOST_EXTRAS} at most")
     if requirement.marker is not None and (fault := _fault_in_marker(requirement.marker)):
@@ -76,10 +82,12 @@ def read_requirement(row: str) -> Requirement:
 
 
 def _fault_in_marker(marker: Marker) -> str:
-    """Why it cannot be evaluated, on any platform and for any extra; empty where it can."""
+    """Return why it cannot be evaluated, on any platform and for any extra; empty if it can."""
+    from packaging.markers import UndefinedComparison, UndefinedEnvironmentName
+
     try:
-        holds(marker, "3.11.0", "x86_64-manylinux_2_28")
-    except (UndefinedEnvironmentName, KeyError) as error:  # KeyError: of older ones of packaging
+        marker_holds(marker, "3.11.0", "x86_64-manylinux_2_28")
+    except (UndefinedEnvironmentName, KeyError) as error:  # KeyError: older versions of packaging
         return f"there is no {error}"
     except UndefinedComparison:
         return "`~=` compares versions"
@@ -87,12 +95,12 @@ def _fault_in_marker(marker: Marker) -> str:
 
 
 def checked(row: str) -> str:
-    """A requirement, as uv and pip may read it. ValueError as `read_requirement`."""
+    """Return a requirement as uv and pip may read it. Raise ValueError as `read_requirement` does."""
     return str(read_requirement(row))
 
 
 def checked_all(rows: Iterable[str]) -> tuple[str, ...]:
-    """Each as `checked`; ValueError also for more of them than a package or a file has."""
+    """Return each as `checked`. Raise ValueError also for more rows than a package or a file may have."""
     found = tuple(rows)
     if len(found) > MOST_ROWS:
         raise ValueError(f"{len(found)} requirements: there are {MOST_ROWS} at most")

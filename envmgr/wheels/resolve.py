@@ -1,12 +1,13 @@
-"""From requirements to one wheel for each package: uv resolves, `packaging` chooses, and what would be a trap is refused."""
+"""From requirements to one wheel for each package: uv resolves, `packaging` chooses, and traps are refused."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,20 +20,21 @@ from envmgr.report import Reporter, Stage
 from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.users import Account, lesser_account
-from envmgr.wheels.answers import asked_prereleases, is_prerelease
-from envmgr.wheels.foreign import Metadata, extra_name
-from envmgr.wheels.held import Held, differs, held
-from envmgr.wheels.lock import LockedWheel, WheelSet
-from envmgr.wheels.metadata import requires_of
-from envmgr.wheels.pages import Listed, sha256_told
+from envmgr.wheels.answers import RequiredHashes, hash_differs, refuse_prereleases
+from envmgr.wheels.index_pages import ListedFile, sha256_listed
+from envmgr.wheels.locked import LockedWheel, WheelSet
+from envmgr.wheels.metadata import Metadata, normal_name, requires_at
 from envmgr.wheels.requirements import Question
 from envmgr.wheels.settings import indexes_of, locked_url
-from envmgr.wheels.stubs import write_stubs
 from envmgr.wheels.target import target_environment, target_tags
-from envmgr.wheels.uv import Place, UnreachedError, compile_requirements
+from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK, IndexPlace, UnreachedError, compile_requirements
 
 if TYPE_CHECKING:
     from packaging.pylock import Package
+
+_DATE = (1980, 1, 1, 0, 0, 0)
+FoundWheel = tuple[LockedWheel, str]
+"""A wheel, and the URL at which it lies today."""
 
 
 def resolve_beside(
@@ -44,181 +46,196 @@ def resolve_beside(
     reporter: Reporter,
     places: Mapping[str, str],
 ) -> tuple[WheelSet, frozenset[str]]:
-    """The wheels that are lacking where distributions are `present` (normalised name -> version), and those of them that are needed.
+    """Return the wheels that are missing beside the distributions `present`, and the names of those that are needed.
 
-    Those need nothing themselves, and no wheel of theirs is taken. `python` is a version; `places` maps index -> URL or folder to ask
-    instead, this once.
+    `present` (normalised name -> version) need nothing themselves, and none is replaced by a wheel. `python` is a
+    version; `places` maps an index to the URL or folder to ask instead, this once.
 
     Raises:
-        EnvmgrError: as `find_lacking` and `refuse_traps`.
+        EnvmgrError: as `find_missing_wheels` and `refuse_prereleases`.
     """
     with (
-        ask_indexes(wanted, python, site, runner, reporter, places) as asking,
+        ask_indexes(wanted, python, site, runner, reporter, places) as resolution,
         reporter.stage("resolve", unit="packages") as stage,
     ):
-        asking.know([Metadata(name=extra_name(name), version=version) for name, version in present.items()])
-        lock, used = find_lacking(asking, stage)
-        refuse_traps(wanted, lock.versions)
+        resolution.know([Metadata(name=normal_name(name), version=version) for name, version in present.items()])
+        lock, used = find_missing_wheels(resolution, stage)
+        refuse_prereleases(wanted, lock.versions)
     return lock, used
 
 
-def find_lacking(asking: Asking, stage: Stage, *, builds: bool = False) -> tuple[WheelSet, frozenset[str]]:
-    """The wheels that are asked for besides what `asking` knows, and those of the known that are needed.
+def find_missing_wheels(
+    resolution: Resolution, stage: Stage, *, builds: bool = False
+) -> tuple[WheelSet, frozenset[str]]:
+    """Return the wheels that complete what `resolution` knows, and the names of the known that are needed.
 
-    `builds`: the recipe could name packages that are built from their source.
+    With `builds`, the recipe can name packages to build from their source.
 
     Raises:
         EnvmgrError: `unsolvable`, `no-network`, `resolve-failed`, `wheels-older`, `wheel-unhashed`.
     """
     from importlib.metadata import version
 
-    wanted, python = asking.wanted, asking.python
-    text = asking.compile(["--format", "pylock.toml", "--only-binary", ":all:"])
-    chosen = list(choose(text, python, wanted.platform, wanted))
-    found = [each for each in chosen if each[0].name not in asking.known]
+    wanted, python = resolution.wanted, resolution.python
+    text = resolution.compile([*PYLOCK, *ONLY_WHEELS])
+    chosen = [*choose_wheels(text, python, wanted.platform, wanted)]
+    found = [each for each in chosen if each[0].name not in resolution.known]
     stage.update(len(found), total=len(found))
-    _refuse_older(asking, {wheel.name: wheel.version for wheel, _ in found}, builds=builds)
-    origins = asking.origins()
-    asking.refuse_unhashed({wheel.name: (wheel.file, origins(wheel.name)) for wheel, _ in found})
-    urls = {wheel.name: url for wheel, url in found}
-    requires = requires_of(urls, asking.runner)
-    wheels = tuple(
-        wheel.model_copy(
-            update={"index": origin, "requires": requires.get(wheel.name), "url": locked_url(origin, url, wheel.file)}
-        )
+    _refuse_older(resolution, {wheel.name: wheel.version for wheel, _ in found}, builds=builds)
+    found = resolution.with_index(found)
+    requires = requires_at({wheel.name: url for wheel, url in found}, resolution.runner)
+    wheels = [
+        wheel.model_copy(update={"requires": requires.get(wheel.name), "url": locked_url(wheel.index, url, wheel.file)})
         for wheel, url in sorted(found, key=lambda each: each[0].name)
-        for origin in (origins(wheel.name),)
-    )
+    ]
     lock = WheelSet(
-        python=python, platform=wanted.platform, uv=version("uv"), exclude_newer=wanted.exclude_newer, wheels=wheels
+        python=python,
+        platform=wanted.platform,
+        uv=version("uv"),
+        exclude_newer=wanted.exclude_newer,
+        wheels=tuple(wheels),
     )
-    return lock, frozenset(wheel.name for wheel, _ in chosen if wheel.name in asking.known)
-
-
-def refuse_traps(wanted: Question, versions: Mapping[str, str]) -> None:
-    """What resolves, and is not meant. EnvmgrError `prerelease`."""
-    asked = asked_prereleases(wanted)
-    for name, version in versions.items():
-        if name not in asked and is_prerelease(version):
-            raise EnvmgrError(
-                "prerelease",
-                f"{name} {version} is a pre-release, and nobody asked for one",
-                hint=f"ask for it by its version in the recipe (`{name}=={version}`), or constrain it to a release",
-            )
-
-
-class Asking:
-    """One resolution's questions to uv: each of the same places, of which the next is tried where one does not answer.
-
-    uv runs as `account`, where root asks.
-    """
-
-    def __init__(
-        self,
-        wanted: Question,
-        python: str,
-        site: Site,
-        runner: Runner,
-        reporter: Reporter,
-        places: Mapping[str, str],
-        scratch: Path,
-        account: Account | None,
-    ) -> None:
-        self.wanted, self.python, self.runner, self.account = wanted, python, runner, account
-        self.known: Mapping[str, str] = {}
-        self._reporter, self._scratch = reporter, scratch
-        self._places = places_of(wanted.indexes, site, places)
-        self._stubs: list[str] = []
-
-    def know(self, present: Sequence[Metadata]) -> None:
-        """From here on, these are taken as they are; once."""
-        self.known = {each.name: each.version for each in present}
-        self._stubs = write_stubs(present, self._scratch / "known")
-
-    def compile(self, options: Sequence[str], requirements: Sequence[str] | None = None) -> str:
-        while True:
-            now = [Place(name, urls[0]) for name, urls in self._places.items()]
-            limits = [*self.wanted.constraints, *(f"{name}=={version}" for name, version in self.known.items())]
-            try:
-                return compile_requirements(
-                    self.wanted.requirements if requirements is None else requirements,
-                    now,
-                    self.runner,
-                    self._scratch,
-                    python=self.python,
-                    platform=self.wanted.platform,
-                    constraints=limits,
-                    exclude_newer=self.wanted.exclude_newer,
-                    options=[*self._stubs, *options],
-                    account=self.account,
-                )
-            except UnreachedError as error:
-                broken = [name for name, urls in self._places.items() if len(urls) > 1]
-                named = [name for name in broken if _host(self._places[name][0]) in "\n".join(error.context)]
-                if not broken:
-                    raise
-                place = self._places[(named or broken)[0]].pop(0)
-                self._reporter.say(f"{place} does not answer: asking the next place of the index")
-
-    def origins(
-        self, requirements: Sequence[str] | None = None, options: Sequence[str] = ("--only-binary", ":all:")
-    ) -> Origins:
-        """Which index each package came from; with one there is nothing to ask."""
-        if len(self._places) == 1:
-            return Origins({}, next(iter(self._places)))
-        text = self.compile([*options, "--emit-index-annotation", "--no-annotate"], requirements)
-        by_url = {urls[0].rstrip("/"): name for name, urls in self._places.items()}
-        found: dict[str, str] = {}
-        name = ""
-        for line in text.split("\n"):
-            if match := re.match(r"([A-Za-z0-9_.-]+)==", line):
-                name = canonicalize_name(match[1])
-            elif (match := re.match(r"\s+# from (\S+)", line)) and match[1].rstrip("/") in by_url:
-                found[name] = by_url[match[1].rstrip("/")]
-        return Origins(found, next(iter(self._places)))
-
-    def refuse_unhashed(self, files: Mapping[str, tuple[str, str]]) -> None:
-        """`files`: package -> file and index. EnvmgrError `wheel-unhashed`: uv would compute it from what it is sent today."""
-        now = {name: Place(name, urls[0]) for name, urls in self._places.items()}
-        asked = [
-            Listed(index, now[index].url, name, file)
-            for name, (file, index) in files.items()
-            if now[index].folder is None
-        ]
-        told = sha256_told(asked, self.runner)
-        if lacking := [each for each in asked if told[each] is False]:
-            raise EnvmgrError(
-                "wheel-unhashed",
-                f"the index tells no sha256 of {lacking[0].file}",
-                context=[f"{each.file} on {each.page}" for each in lacking[:10]],
-                hint="ask an index that has hashes, or put files that you trust into a folder (`lock --index NAME=FOLDER` asks it once)",
-            )
-        for each in (each for each in asked if told[each] is not True):
-            self._reporter.say(f"whether the index tells a sha256 of {each.file} was not seen: {told[each]}")
+    return lock, frozenset(wheel.name for wheel, _ in chosen if wheel.name in resolution.known)
 
 
 @contextmanager
 def ask_indexes(
     wanted: Question, python: str, site: Site, runner: Runner, reporter: Reporter, places: Mapping[str, str]
-) -> Iterator[Asking]:
-    """For a resolution, in a folder of its own; of root's, uv runs as the site's build user."""
+) -> Iterator[Resolution]:
+    """Yield a resolution in a scratch folder. Root's uv runs as the site's build user."""
     account = lesser_account(site.build_user)
     with scratch_folder("resolve", account) as scratch:
-        yield Asking(wanted, python, site, runner, reporter, places, scratch, account)
+        found = index_places(wanted.indexes, site, places)
+        yield Resolution(wanted, python, site, runner, reporter, found, scratch, account)
 
 
-class Origins:
-    """Package -> index; `other` for those that uv does not tell of, which lie in a folder."""
+@dataclass(slots=True)
+class Resolution:
+    """The questions of one resolution to uv: all ask the same places. If one does not answer, the next replaces it."""
 
-    def __init__(self, found: Mapping[str, str], other: str) -> None:
-        self._found, self._other = found, other
+    wanted: Question
+    python: str
+    site: Site
+    runner: Runner
+    reporter: Reporter
+    places: dict[str, list[str]]
+    scratch: Path
+    account: Account | None
+    known: Mapping[str, str] = field(default_factory=dict)
+    _placeholders: Sequence[str] = ()
 
-    def __call__(self, name: str) -> str:
-        return self._found.get(name, self._other)
+    def know(self, present: Sequence[Metadata]) -> None:
+        """Take these as they are from here on. Can be called once."""
+        self.known = {each.name: each.version for each in present}
+        if present:
+            folder = self.scratch / "known"
+            _write_placeholders(present, folder)
+            self._placeholders = ["--find-links", str(folder)]
+
+    def compile(self, options: Sequence[str], requirements: Sequence[str] | None = None) -> str:
+        """Return uv's text for `requirements`, or for those of the question. Raise as `compile_requirements` does."""
+        limits = [*self.wanted.constraints, *(f"{name}=={version}" for name, version in self.known.items())]
+        while True:
+            try:
+                return compile_requirements(
+                    self.wanted.requirements if requirements is None else requirements,
+                    [*self._now().values()],
+                    self.runner,
+                    self.scratch,
+                    python=self.python,
+                    platform=self.wanted.platform,
+                    constraints=limits,
+                    exclude_newer=self.wanted.exclude_newer,
+                    options=[*self._placeholders, *options],
+                    account=self.account,
+                )
+            except UnreachedError as error:
+                broken = [name for name, urls in self.places.items() if len(urls) > 1]
+                named = [name for name in broken if _host(self.places[name][0]) in "\n".join(error.context)]
+                if not broken:
+                    raise
+                place = self.places[(named or broken)[0]].pop(0)
+                self.reporter.say(f"{place} does not answer: asking the next place of the index")
+
+    def _now(self) -> dict[str, IndexPlace]:
+        return {name: IndexPlace(name, urls[0]) for name, urls in self.places.items()}
+
+    def origins(
+        self, requirements: Sequence[str] | None = None, options: Sequence[str] = ONLY_WHEELS
+    ) -> Callable[[str], str]:
+        """Return the function from a package to its index.
+
+        uv names none for files in folders: it is the first, then.
+        """
+        first = next(iter(self.places))
+        found: dict[str, str] = {}
+        if len(self.places) > 1:
+            text = self.compile([*options, "--emit-index-annotation", "--no-annotate"], requirements)
+            by_url = {urls[0].rstrip("/"): name for name, urls in self.places.items()}
+            package = ""
+            for line in text.split("\n"):
+                if match := re.match(r"([A-Za-z0-9_.-]+)==", line):
+                    package = canonicalize_name(match[1])
+                elif (match := re.match(r"\s+# from (\S+)", line)) and match[1].rstrip("/") in by_url:
+                    found[package] = by_url[match[1].rstrip("/")]
+        return lambda name: found.get(name, first)
+
+    def with_index(self, wheels: Sequence[FoundWheel], requirements: Sequence[str] | None = None) -> list[FoundWheel]:
+        """Return the wheels with the index that each came from. Raise as `refuse_unhashed` does."""
+        origins = self.origins(requirements)
+        found = [(wheel.model_copy(update={"index": origins(wheel.name)}), url) for wheel, url in wheels]
+        self.refuse_unhashed({wheel.name: (wheel.file, wheel.index) for wheel, _ in found})
+        return found
+
+    def refuse_unhashed(self, files: Mapping[str, tuple[str, str]]) -> None:
+        """Raise EnvmgrError `wheel-unhashed` if the index gives no sha256: uv would compute one from today's file.
+
+        `files` maps a package to its file and index.
+        """
+        now = self._now()
+        asked = [
+            ListedFile(index, now[index].url, name, file)
+            for name, (file, index) in files.items()
+            if now[index].folder is None
+        ]
+        listed = sha256_listed(asked, self.runner)
+        if lacking := [each for each in asked if listed[each] is False]:
+            raise EnvmgrError(
+                "wheel-unhashed",
+                f"the index tells no sha256 of {lacking[0].file}",
+                context=[f"{each.file} on {each.page}" for each in lacking[:10]],
+                hint="ask an index that has hashes, or put files that you trust into a folder "
+                "(`lock --index NAME=FOLDER` asks it once)",
+            )
+        for each in (each for each in asked if listed[each] is not True):
+            self.reporter.say(f"whether the index tells a sha256 of {each.file} was not seen: {listed[each]}")
 
 
-def places_of(names: Sequence[str], site: Site, places: Mapping[str, str]) -> dict[str, list[str]]:
-    """Index -> the URLs at which to ask it, in order. InputError `unknown-index`."""
+def _write_placeholders(present: Iterable[Metadata], folder: Path) -> None:
+    """Write a wheel for each into a new folder that every user can read: uv resolves around them, and none is
+    installed.
+    """
+    folder.mkdir()
+    folder.chmod(0o755)
+    for each in present:
+        stem = f"{each.name.replace('-', '_')}-{each.version}"
+        files = {
+            "METADATA": each.text,
+            "WHEEL": "Wheel-Version: 1.0\nGenerator: envmgr\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            "RECORD": "",
+        }
+        place = folder / f"{stem}-py3-none-any.whl"
+        with zipfile.ZipFile(place, "w") as wheel:
+            for file, text in files.items():
+                wheel.writestr(zipfile.ZipInfo(f"{stem}.dist-info/{file}", _DATE), text)
+        place.chmod(0o644)
+
+
+def index_places(names: Sequence[str], site: Site, places: Mapping[str, str]) -> dict[str, list[str]]:
+    """Map each index to the URLs at which to ask it, in order; `places` are asked instead.
+
+    Raise InputError `unknown-index`.
+    """
     known = indexes_of(site)
     found: dict[str, list[str]] = {}
     for name in names:
@@ -240,21 +257,21 @@ def _host(url: str) -> str:
     return url.split("/")[2] if "://" in url else url
 
 
-def choose(text: str, python: str, platform: str, wanted: Question | None = None) -> Iterator[tuple[LockedWheel, str]]:
-    """Of each package of a pylock.toml one wheel, with its URL; `index` is empty still. `wanted` may name the hashes of some.
+def choose_wheels(text: str, python: str, platform: str, wanted: Question | None = None) -> Iterator[FoundWheel]:
+    """Yield one wheel of each package of a pylock.toml; `index` is still empty. `wanted` may name the hashes of some.
 
-    Raises EnvmgrError `resolve-failed`, `unsolvable`, `wheel-unhashed`, `hash-differs`.
+    Raises:
+        EnvmgrError: `resolve-failed`, `unsolvable`, `wheel-unhashed`; InputError: `hash-differs`.
     """
     from packaging.pylock import PackageWheel, Pylock, PylockSelectError
 
-    environment = target_environment(python, platform)
     pylock = Pylock.from_dict(tomllib.loads(text))
     if wanted is not None and wanted.hashed:
-        rows = held(wanted, python)
-        pylock = replace(pylock, packages=[_only_hashed(each, rows) for each in pylock.packages])
+        required = RequiredHashes(wanted, python)
+        pylock = replace(pylock, packages=[_only_hashed(each, required) for each in pylock.packages])
     try:
         chosen: list[tuple[Package, object]] = [
-            *pylock.select(environment=environment, tags=target_tags(python, platform))
+            *pylock.select(environment=target_environment(python, platform), tags=target_tags(python, platform))
         ]
     except PylockSelectError as error:
         raise EnvmgrError("resolve-failed", "no wheel of a package fits the platform", context=str(error)) from None
@@ -268,36 +285,38 @@ def choose(text: str, python: str, platform: str, wanted: Question | None = None
                 context=str(wheel.url or wheel.path),
                 hint="ask an index that has hashes, or a folder of wheels",
             )
-        uploaded = wheel.upload_time
-        yield (
-            LockedWheel(
-                name=canonicalize_name(package.name),
-                version=str(package.version),
-                file=wheel.filename,
-                index="",
-                sha256=wheel.hashes["sha256"],
-                size=wheel.size,
-                uploaded="" if uploaded is None else uploaded.isoformat(),
-            ),
-            str(wheel.url or Path(str(wheel.path)).absolute().as_uri()),
+        found = LockedWheel(
+            name=canonicalize_name(package.name),
+            version=str(package.version),
+            file=wheel.filename,
+            index="",
+            sha256=wheel.hashes["sha256"],
+            size=wheel.size,
+            uploaded="" if wheel.upload_time is None else wheel.upload_time.isoformat(),
         )
+        yield found, str(wheel.url or Path(str(wheel.path)).absolute().as_uri())
 
 
-def _only_hashed(package: Package, rows: Held) -> Package:
-    """With those of its wheels that have a hash which the recipe says, where it says any. InputError `hash-differs`."""
-    sums = rows.sums(package.name, str(package.version))
+def _only_hashed(package: Package, required: RequiredHashes) -> Package:
+    """Return the package with only the wheels whose hashes the recipe says, if it says any.
+
+    Raise InputError `hash-differs`.
+    """
+    sums = required.sums(package.name, str(package.version))
     wheels = package.wheels or ()
     if sums is None or not wheels:
         return package
     if kept := [wheel for wheel in wheels if wheel.hashes.get("sha256") in sums]:
         return replace(package, wheels=kept)
     found = [f"{wheel.filename}  sha256 {wheel.hashes.get('sha256', 'unknown')}" for wheel in wheels[:10]]
-    raise differs(f"{package.name} {package.version}", sums, found, "the index")
+    raise hash_differs(f"{package.name} {package.version}", sums, found, "the index")
 
 
-def _refuse_older(asking: Asking, versions: Mapping[str, str], *, builds: bool) -> None:
-    """A resolution in wheels alone goes back in time, without a word, to the last version that had one."""
-    text = asking.compile(["--no-deps", "--no-annotate"])
+def _refuse_older(resolution: Resolution, versions: Mapping[str, str], *, builds: bool) -> None:
+    """Raise EnvmgrError `wheels-older`: with only wheels, uv goes back to the last version that had one, and does not
+    say so.
+    """
+    text = resolution.compile(["--no-deps", "--no-annotate"])
     rows = (row.partition("==") for row in text.split("\n") if "==" in row and not row.startswith((" ", "#")))
     newest = {canonicalize_name(re.sub(r"\[.*", "", name)): re.split(r"[ ;]", version)[0] for name, _, version in rows}
     older = [
@@ -312,6 +331,6 @@ def _refuse_older(asking: Asking, versions: Mapping[str, str], *, builds: bool) 
             "wheels-older",
             f"the newest wheel of {name} is {here}; {there} is there as source only",
             context=[f"{n}: {h} as a wheel, {t} as source" for n, h, t in older],
-            hint=f"ask for `{name}=={here}` if the old one is what you want; {way}or put a wheel of {there} that you made into a folder "
-            "that is an index of the site",
+            hint=f"ask for `{name}=={here}` if the old one is what you want; {way}or put a wheel of {there} that you "
+            "made into a folder that is an index of the site",
         )

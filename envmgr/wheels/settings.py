@@ -1,24 +1,23 @@
-"""What the site says of wheels, under `backends.wheels`."""
+"""The site's settings of wheels, under `backends.wheels`; and the URLs by which locks name an index instead of a host."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import field_validator
 
-from envmgr.catalog.locks import foreign_lock
 from envmgr.catalog.settings import SiteFact, backend_settings, mirrors_fact
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import Mirrors
+from envmgr.store.prefix import Prefix
 from envmgr.system.models import FrozenModel
-from envmgr.wheels.lock import LockedFile, LockedSdist
 
 
 class Index(FrozenModel):
-    """A Python package index: the URL of its simple API, and mirrors (URL, or folder of wheels) that are tried first, in order.
+    """A Python package index: the URL of its simple API, and mirrors (URL, or folder of wheels) to try first, in order.
 
     Source: packaging.python.org, "Simple repository API".
     """
@@ -47,59 +46,48 @@ class WheelsSettings(FrozenModel):
     indexes: dict[str, Index] = {}
 
 
+def wheel_cache(prefix: Prefix) -> Path:
+    """Return the folder of wheels and sources as they were downloaded: `<sha256>/<file name>`."""
+    return prefix.cache / "wheels"
+
+
 def indexes_of(site: Site) -> dict[str, Index]:
-    """The indexes by name, the public one of every site among them; mirrors are URLs."""
+    """Map names to indexes, with every site's public one; their mirrors are URLs."""
     own = backend_settings(site, "wheels", WheelsSettings).indexes
     found = {n: i.model_copy(update={"mirrors": site.absolute_mirrors(i.mirrors)}) for n, i in own.items()}
     return {**DEFAULT_INDEXES, **found}
 
 
-def explain_settings(site: Site) -> Iterator[SiteFact]:
+def explain_indexes(site: Site) -> Iterator[SiteFact]:
+    """Yield the lines that `site check` prints about the indexes."""
     for name, index in sorted(indexes_of(site).items()):
         yield mirrors_fact(f"backends.wheels.indexes.{name}", [index.url], index.mirrors)
 
 
-def require_own_wheels(wheels: Iterable[LockedFile], names: Collection[str], site: Site, lock: Path) -> None:
-    """Each from one of these indexes, or from a URL on the host of one or of its mirrors; of a folder, beside it. InputError `lock-foreign`."""
-    known = indexes_of(site)
-    places = {url.rstrip("/") for name in names if name in known for url in (known[name].url, *known[name].mirrors)}
-    homes = {_home(place) for place in places}
-    for each in wheels:
-        url = "" if isinstance(each, LockedSdist) else each.url or ""
-        at_home = any(url.startswith(f"{home}/") for home in homes) and ".." not in urlsplit(url).path.split("/")
-        if each.index not in names and (each.index or not at_home):
-            raise foreign_lock(lock, each.name, f"index {each.index}" if each.index else url, {*names, *places})
-
-
-def _home(place: str) -> str:
-    """`https://host:1` of `https://host:1/simple`; of a folder, the one that it lies in."""
-    parts = urlsplit(place)
-    return place.rpartition("/")[0] if parts.scheme == "file" else f"{parts.scheme}://{parts.netloc}"
-
-
 def locked_url(index: str, url: str, file: str) -> str:
-    """What a lock whose format wants a URL says of a file, wherever its index was asked: no host of the site, and no mirror's.
+    """Return the URL of a file for a lock whose format wants one: it names no host of the site, and no mirror's.
 
-    Mirrors of the public index keep the path, which is the file's BLAKE2 sum: it is the public file. Of other indexes,
+    Mirrors of the public index keep the path, which is the file's BLAKE2 sum: it is the public file. For other indexes,
     `index:NAME/FILE`.
     """
     path = _PUBLIC_PATH.search(urlsplit(url).path)
     return f"{PUBLIC_FILES}{path[0]}" if index == PUBLIC and path else f"index:{index}/{file}"
 
 
-def without_host(url: str) -> str:
-    """A `locked_url` of the public index as `index:pypi/packages/…`; others as they are. `with_host` turns it back."""
+def index_of(url: str) -> str:
+    """Return the index of a `locked_url`; empty for another URL, which is the file's own place."""
+    if match := _OF_INDEX.fullmatch(url):
+        return match["index"]
+    return PUBLIC if url.startswith(f"{PUBLIC_FILES}/") else ""
+
+
+def url_without_host(url: str) -> str:
+    """Return a `locked_url` of the public index as `index:pypi/packages/…`, and others as they are."""
     path = url.removeprefix(f"{PUBLIC_FILES}/")
     return url if path == url else f"index:{PUBLIC}/{path}"
 
 
-def with_host(text: str) -> str:
+def url_with_host(text: str) -> str:
+    """Return the `locked_url` that `url_without_host` made the text of."""
     path = text.removeprefix(f"index:{PUBLIC}/")
     return f"{PUBLIC_FILES}/{path}" if path != text and _PUBLIC_PATH.fullmatch(f"/{path}") else text
-
-
-def index_of(url: str) -> str:
-    """The index of a `locked_url`; empty for another URL, which is the file's own place."""
-    if match := _OF_INDEX.fullmatch(url):
-        return match["index"]
-    return PUBLIC if url.startswith(f"{PUBLIC_FILES}/") else ""

@@ -1,17 +1,26 @@
-"""What wheels are resolved for: tags and markers of a Python on a platform, which need not be those of this host."""
+"""The system that wheels are resolved for, which need not be this host: its tags, markers and glibc.
+
+Everywhere `python` is a version (3.11 or 3.11.7) and `platform` a platform in uv's words.
+"""
 
 from __future__ import annotations
 
-from typing import cast
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
 
-from packaging.markers import Environment, Marker, default_environment
-from packaging.tags import Tag
+from envmgr.wheels.locked import LockedWheel
 
+if TYPE_CHECKING:  # slow to import: a lock is read without them
+    from packaging.markers import Environment, Marker
+    from packaging.tags import Tag
+
+# Source: PEP 600, and PEP 513, 571, 599 for the names before it.
 _OLD_NAMES = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
 
 
 def target_tags(python: str, platform: str) -> list[Tag]:
-    """The tags of wheels that run there, best first. `python` is a version, `platform` in uv's words.
+    """Return the tags of wheels that run there, best first.
 
     Source: packaging.python.org, "Platform compatibility tags"; PEP 600.
     """
@@ -29,8 +38,28 @@ def target_tags(python: str, platform: str) -> list[Tag]:
     return [*cpython_tags((major, minor), platforms=names), *compatible_tags((major, minor), interpreter, names)]
 
 
+def glibc_of(wheels: Iterable[LockedWheel]) -> str | None:
+    """Return the oldest glibc that all wheels run on: the highest of the lowest tags of each. None if they need no glibc."""
+    from packaging.utils import parse_wheel_filename
+
+    old = {name: glibc for glibc, name in _OLD_NAMES.items()}
+    needed: list[tuple[int, int]] = []
+    for wheel in wheels:
+        found: list[tuple[int, int]] = []
+        for tag in parse_wheel_filename(wheel.file)[3]:
+            if match := re.match(r"manylinux_(\d+)_(\d+)_", tag.platform):
+                found.append((int(match[1]), int(match[2])))
+            elif (name := tag.platform.partition("_")[0]) in old:
+                found.append(old[name])
+        if found:
+            needed.append(min(found))
+    return ".".join(map(str, max(needed))) if needed else None
+
+
 def target_environment(python: str, platform: str) -> Environment:
-    """The values of markers there. `python` is a version, `platform` in uv's words; the kernel is nobody's, as uv has it."""
+    """Return the values of markers there. The kernel is unknown: uv leaves its values empty, too."""
+    from packaging.markers import default_environment
+
     environment = default_environment()
     environment |= {
         "python_version": ".".join(python.split(".")[:2]),
@@ -48,8 +77,7 @@ def target_environment(python: str, platform: str) -> Environment:
     return environment
 
 
-def holds(marker: Marker | None, python: str, platform: str) -> bool:
-    """Whether a row of Requires-Dist counts there, with no extra asked for."""
-    return marker is None or marker.evaluate(
-        cast("dict[str, str]", {**target_environment(python, platform), "extra": ""})
-    )
+def marker_holds(marker: Marker | None, python: str, platform: str) -> bool:
+    """Return True if a row of Requires-Dist counts there when no extra is asked for."""
+    values = {**target_environment(python, platform), "extra": ""}
+    return marker is None or marker.evaluate(cast("dict[str, str]", values))

@@ -254,7 +254,7 @@ def test_lock_of_an_easybuild_that_is_not_ours(box: Workshop) -> None:
     assert done.code == 3
     told = plain(str(lock), box)
     assert error_of(done, box) == (
-        "error[easybuild-locked]: EasyBuild is building toy/1.0, or died of it\n"
+        "error[easybuild-locked]: EasyBuild is building toy/1.0, or died while it did\n"
         f"  {told}\n"
         "  no build of envmgr left it: it is not in the job table\n"
         "  toy/1.0 was not built\n"

@@ -104,7 +104,7 @@ def test_failing_sanity_check(workshop: Workshop) -> None:
         sanity_check_paths={"files": ["bin/other"], "dirs": ["lib"]},
         sanity_check_commands=["toy && toy --nope | grep impossible"],
     )
-    hint = "hint: mend the easyconfig (sanity_check_paths, sanity_check_commands), lock again, and build again"
+    hint = "hint: fix the easyconfig (sanity_check_paths, sanity_check_commands), lock again, and build again"
     head = "error[sanity-check-failed]: toy/1.0 was built, but is not what its easyconfig promises\n  easyconfig toy-1.0.eb\n"
     text = building(workshop)
     assert text.startswith(head + "  no file found at 'bin/other' in ROOT/prefix/store/toy/1.0-DIGEST\n")

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.easybuild.contents import Places, contents_sum
-from envmgr.backends.easybuild.input import EASYBUILD
-from envmgr.backends.easybuild.lock import LOCK_NAME
-from envmgr.backends.easybuild.released import CONTENTS, FILES
+from envmgr.backends.easybuild.installation import Places, contents_sum
+from envmgr.backends.easybuild.lock import DEFAULT_CONTENTS, DEFAULT_FILES, LOCK_NAME
+from envmgr.backends.easybuild.settings import EASYBUILD
 from envmgr.system.files import remove_tree
 from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop, make_workshop, ordinary_python, real_sources
 from tests.helpers.eb_sources import SOURCES
@@ -23,7 +22,7 @@ from tests.helpers.places import CACHE
 from tests.helpers.scenes import error_of
 from tests.helpers.waiting import DEADLINE
 
-NAMES = sorted(file.name for file in FILES)
+NAMES = sorted(file.name for file in DEFAULT_FILES)
 # The process itself stays who it is: only its network is another.
 NO_NETWORK = ["unshare", "--net"] if AM_ROOT else ["unshare", "--user", "--map-current-user", "--net"]
 
@@ -89,7 +88,7 @@ def test_carried_cache_builds_bzip2_without_a_network_and_without_an_easybuild(i
     assert f"EasyBuild {EASYBUILD}: envmgr's own is not used: it has no easybuild-framework\n" in done.stderr
     home = island.prefix / "easybuild/tools" / EASYBUILD
     (packages,) = home.glob("lib/python3*/site-packages")
-    assert contents_sum(Places(packages, home)) == CONTENTS
+    assert contents_sum(Places(packages, home)) == DEFAULT_CONTENTS
     assert {path.name.partition("-")[0] for path in packages.glob("*.dist-info")} == {
         f"easybuild_{part}" for part in ("framework", "easyblocks", "easyconfigs")
     }
@@ -106,7 +105,7 @@ def test_build_without_the_files_names_each_with_its_sha256_and_where_to_put_it(
     assert done.code == 3
     told = error_of(done, island)
     assert told.startswith(f"error[source-missing]: bzip2/1.0: {', '.join(NAMES)} are missing\n")
-    for file in FILES:
+    for file in DEFAULT_FILES:
         assert f"  {file.name}:\n    sha256 {file.sha256}\n    {file.url}: " in told
         assert f"\n  or put it at ROOT/prefix/cache/sources/{file.sha256}/{file.name}\n" in told
         assert (
@@ -127,8 +126,11 @@ def test_fetch_leaves_out_the_easybuild_that_is_beside_envmgr_unless_it_is_carri
     plain = json.loads(workshop.ok("fetch", "toy/1.0", "--dry-run", "--format", "json").stdout)
     assert [file["name"] for file in plain["entries"][0]["missing"]] == ["toy-1.0.tar.gz"]
     carried = json.loads(workshop.ok("fetch", "toy/1.0", "--carry", "--dry-run", "--format", "json").stdout)
-    assert [file["name"] for file in carried["entries"][0]["missing"]] == ["toy-1.0.tar.gz", *(f.name for f in FILES)]
-    assert {file.sha256 for file in FILES} == {file["sha256"] for file in carried["entries"][0]["missing"][1:]}
+    assert [file["name"] for file in carried["entries"][0]["missing"]] == [
+        "toy-1.0.tar.gz",
+        *(f.name for f in DEFAULT_FILES),
+    ]
+    assert {file.sha256 for file in DEFAULT_FILES} == {file["sha256"] for file in carried["entries"][0]["missing"][1:]}
 
 
 def test_source_of_easybuild_that_was_replaced_is_refused(workshop: Workshop) -> None:

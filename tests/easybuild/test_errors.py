@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from envmgr.backends.easybuild.input import EASYBUILD
 from envmgr.backends.easybuild.lock import LOCK_NAME
+from envmgr.backends.easybuild.settings import EASYBUILD
 from envmgr.system.files import sha256_file
 from envmgr.system.resources import shipped
 from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop, easybuild_home
@@ -99,8 +99,8 @@ def test_unresolvable_dependency(workshop: Workshop) -> None:
         "  Missing dependencies: nope/9.9, nada/1-x (no easyconfig file or existing module found)\n"
         "  nope/9.9 is wanted by middle-1.0.eb\n"
         "  nada/1-x is wanted by middle-1.0.eb\n"
-        "  of nope there is no easyconfig at all\n"
-        "  of nada there is nada-1.0.eb\n"
+        "  there is no easyconfig of nope\n"
+        "  easyconfigs of nada: nada-1.0.eb\n"
         "\n"
         f"hint: {hint}"
     )
@@ -110,7 +110,7 @@ def test_dependencies_that_go_round_in_a_circle(workshop: Workshop) -> None:
     workshop.toy(dependencies=[("other", "1.0")])
     workshop.toy("other", dependencies=[("toy", "1.0")])
     assert locking(workshop) == (
-        "error[unresolved-dependency]: what toy-1.0.eb depends on goes round in a circle\n"
+        "error[unresolved-dependency]: the dependencies of toy-1.0.eb form a circle\n"
         "  entry toy/1.0\n"
         "  easyconfig toy-1.0.eb\n"
         "  among toy-1.0.eb, other-1.0.eb\n"
@@ -214,7 +214,7 @@ def test_patch_that_is_gone_since_it_was_locked(workshop: Workshop) -> None:
         "  toy/1.0 was not built\n"
         "  log: LOG\n"
         "\n"
-        "hint: lock the entry again, or take the file back from git"
+        "hint: lock the entry again, or restore the file from git"
     )
 
 

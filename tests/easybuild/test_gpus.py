@@ -97,7 +97,7 @@ def test_closure_that_asks_is_refused_without_built_with_and_stale_after_another
         "  entry gputoy/1.0",
         "  gputoy-1.0.eb: configopts has the template %(cuda_cc_cmake)s",
         "",
-        f"hint: say in site.yaml for which NVIDIA GPUs software is compiled, such as {SITE} {OR_ELSE}",
+        f"hint: set in site.yaml for which NVIDIA GPUs software is compiled, such as {SITE} {OR_ELSE}",
     ]
     assert not (box.root / "recipes/gputoy/1.0" / LOCK_NAME).exists()
 
@@ -119,7 +119,7 @@ def test_closure_that_asks_is_refused_without_built_with_and_stale_after_another
     assert rest == [
         "",
         (
-            "hint: run `envmgr lock gputoy/1.0` and commit the result; or, where its GPUs are meant, say "
+            "hint: run `envmgr lock gputoy/1.0` and commit the result; or, to keep its GPUs, say "
             '`cuda_compute_capabilities: ["7.5", "8.6"]` under `input` of the recipe'
         ),
     ]

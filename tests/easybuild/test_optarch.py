@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from envmgr.backends.easybuild.input import optarch
+from envmgr.backends.easybuild.settings import optarch
 from envmgr.catalog.target import CpuLevel
 from tests.helpers.eb_scene import easybuild_home
 

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.easybuild.contents import Places, contents_sum
-from envmgr.backends.easybuild.input import EASYBUILD
+from envmgr.backends.easybuild.installation import EasyBuild, Places, contents_sum
 from envmgr.backends.easybuild.lock import LOCK_NAME
-from envmgr.backends.easybuild.tool import EasyBuild
+from envmgr.backends.easybuild.settings import EASYBUILD
 from envmgr.system.files import remove_tree
 from envmgr.system.run import Runner
 from tests.helpers.eb_scene import Workshop, easybuild_home
@@ -31,7 +30,6 @@ NO_NETWORK = {
 }
 BUNDLE = "easybuild/easyblocks/generic/bundle.py"
 UNFILED = "the lock does not name EasyBuild's files: a private one comes from the package index; `envmgr lock toy/1.0` adds them"
-NOTE = "the lock has no sha256 of EasyBuild, which is installed privately then; `envmgr lock toy/1.0` adds it"
 
 
 def places_in(home: Path) -> Places:
@@ -44,9 +42,9 @@ def lock_says(folder: Path) -> str:
 
 
 def write_sum(folder: Path, contents: str) -> None:
-    """Another one than `envmgr lock` wrote, none where it is empty; and no files, as before locks had them."""
+    """Another one than `envmgr lock` wrote; and no files, as where no index could be asked."""
     path = folder / LOCK_NAME
-    line = f"easybuild_sha256: {contents}\n" if contents else ""
+    line = f"easybuild_sha256: {contents}\n"
     without = re.sub(r"^easybuild_files:\n(?:[- ].*\n)+", "", path.read_text(), flags=re.MULTILINE)
     path.write_text(re.sub(r"^easybuild_sha256: .*\n", line, without, flags=re.MULTILINE))
 
@@ -76,25 +74,6 @@ def test_build_with_the_easybuild_beside_envmgr_needs_no_network(workshop: Works
     assert not private(workshop).exists()
 
 
-def test_lock_without_the_sum_is_not_stale_and_its_easybuild_is_private(workshop: Workshop, wheels: Path) -> None:
-    workshop.toy()
-    folder = workshop.locked("toy/1.0", "toy-1.0.eb")
-    write_sum(folder, "")
-    assert workshop.ok("lock", "toy/1.0", "--check").stdout == f"toy/1.0: fresh  2 packages\n  note: {NOTE}\n"
-    done = workshop.ok("build", "toy/1.0", **environ_of(wheels))
-    assert [line for line in done.stderr.splitlines() if "EasyBuild" in line and "log" not in line] == [
-        f"toy/1.0: {NOTE}",
-        "EasyBuild 5.4.1: envmgr's own is not used: the lock has no sha256 of EasyBuild",
-        *[line for line in done.stderr.splitlines() if line.startswith("EasyBuild 5.4.1 install: done in ")],
-    ]
-    assert contents_sum(places_in(private(workshop))) != contents_sum(places_in(easybuild_home()))
-    installed = workshop.items()
-    workshop.ok("lock", "toy/1.0")
-    assert lock_says(folder) == contents_sum(places_in(easybuild_home()))
-    assert "nothing to do" in workshop.ok("build", "toy/1.0", **NO_NETWORK).stdout
-    assert workshop.items() == installed
-
-
 def test_easybuild_that_is_not_the_lock_s_is_left_for_the_one_that_is(workshop: Workshop, wheels: Path) -> None:
     workshop.toy()
     folder = workshop.locked("toy/1.0", "toy-1.0.eb")
@@ -116,18 +95,30 @@ def test_easybuild_that_is_not_the_lock_s_is_left_for_the_one_that_is(workshop: 
     assert workshop.items() == []
 
     write_sum(folder, found)
-    workshop.ok("build", "toy/1.0", **environ_of(wheels))
+    done = workshop.ok("build", "toy/1.0", **environ_of(wheels))
+    assert [line for line in done.stderr.splitlines() if "EasyBuild" in line and "log" not in line] == [
+        f"toy/1.0: {UNFILED}",
+        f"EasyBuild 5.4.1: envmgr's own is not used: its sha256 is {own}, the lock says {found}",
+        *[line for line in done.stderr.splitlines() if line.startswith("EasyBuild 5.4.1 install: done in ")],
+    ]
     assert contents_sum(places_in(private(workshop))) == found
     assert workshop.shell("module load toy/1.0; toy").stdout == "toy 1.0\n"
+
+    installed = workshop.items()
+    workshop.ok("lock", "toy/1.0")
+    assert lock_says(folder) == own
+    assert "nothing to do" in workshop.ok("build", "toy/1.0", **NO_NETWORK).stdout
+    assert workshop.items() == installed
 
 
 def test_index_that_cannot_be_reached_is_told_with_the_reason_to_need_it(workshop: Workshop) -> None:
     workshop.toy()
     folder = workshop.locked("toy/1.0", "toy-1.0.eb")
-    write_sum(folder, "")
+    own, wrong = lock_says(folder), "f" * 64
+    write_sum(folder, wrong)
     done = workshop.run("build", "toy/1.0", **NO_NETWORK)
     assert done.code == 3
-    assert "EasyBuild 5.4.1: envmgr's own is not used: the lock has no sha256 of EasyBuild\n" in done.stderr
+    assert f"EasyBuild 5.4.1: envmgr's own is not used: its sha256 is {own}, the lock says {wrong}\n" in done.stderr
     assert error_of(done, workshop).startswith("error[easybuild-unavailable]: EasyBuild 5.4.1 could not be installed\n")
     assert error_of(done, workshop).endswith(
         "hint: it comes from the Python package index: is that reachable, or UV_DEFAULT_INDEX set to a mirror, or UV_FIND_LINKS to a "

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from envmgr.backends import old_keys
-from envmgr.backends.easybuild.folders import module_file
+from envmgr.backends.easybuild.items import module_file
 from envmgr.builds.slurm import requested_installs, sweep
 from envmgr.builds.slurm.folder import BuildAnswer, write_answer
 from envmgr.catalog.site import load_site

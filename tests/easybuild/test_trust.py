@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from envmgr.backends.easybuild.lock import LOCK_NAME, read_lock
+from envmgr.backends.easybuild.lock import LOCK_NAME, read_easybuild_lock
 from envmgr.system.files import sha256_file
 from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop, easybuild_home
 from tests.helpers.scenes import error_of
@@ -47,7 +47,7 @@ def poison(box: Workshop) -> Path:
     (home / "bin").mkdir(parents=True)
     for name in ("lib", "easybuild"):
         (home / name).symlink_to(real / name)
-    (home / "envmgr.json").write_text("{}")
+    (home / "envmgr.json").write_text('{"contents": "poison"}')
     for folder in (box.prefix, home.parent.parent, home.parent):
         box.give(folder)
     folder = box.root / "told"
@@ -208,7 +208,7 @@ def test_terms_hold_for_what_an_entry_depends_on(workshop: Workshop) -> None:
     workshop.toy(dependencies=[("Anaconda3", "1.0")])
     workshop.locked("toy/1.0", "toy-1.0.eb")
     left_out = workshop.ok("build", "--all", "--dry-run").stderr.splitlines()[0]
-    assert left_out.startswith("left out, for want of an acknowledged licence: ")
+    assert left_out.startswith("left out, because the licence is not acknowledged: ")
     assert left_out.endswith(", toy/1.0")
     refused(workshop, "toy/1.0", "anaconda-terms")
 
@@ -222,7 +222,7 @@ def test_installer_like_theirs_from_elsewhere_needs_nothing(workshop: Workshop) 
 def test_eula_that_the_easyconfig_accepts_itself_is_the_site_s_to_accept(workshop: Workshop) -> None:
     workshop.easyconfig("CUDA", "1.0", sources=["cuda_1.0_linux.run"], checksums=["0" * 64], accept_eula=True)
     folder = workshop.locked("gpu/1.0", "CUDA-1.0.eb", requires={"nvidia_driver": "1.0"})
-    assert read_lock(folder)[0].items[-1].eulas == ("CUDA",)
+    assert read_easybuild_lock(folder)[0].items[-1].eulas == ("CUDA",)
     refused(workshop, "gpu/1.0", "cuda-eula")
 
 
@@ -230,7 +230,7 @@ def test_eula_that_is_asked_for_at_the_installation_is_in_the_lock(workshop: Wor
     """AOCC's easyblock asks when it installs, not when it fetches."""
     workshop.easyconfig("AOCC", "4.0.0", sources=["aocc-4.0.0.tar"], checksums=["0" * 64], clangversion="14.0.6")
     folder = workshop.locked("compiler/1", "AOCC-4.0.0.eb")
-    assert read_lock(folder)[0].items[-1].eulas == ("AOCC",)
+    assert read_easybuild_lock(folder)[0].items[-1].eulas == ("AOCC",)
     refused(workshop, "compiler/1", "aocc-eula")
 
 
@@ -315,7 +315,7 @@ def test_source_beside_its_easyconfig_is_what_its_checksum_says(workshop: Worksh
         f"  expected {'0' * 64}\n"
         f"  found    {sha256_file(archive)}\n"
         "\n"
-        "hint: take it back from git, or correct the checksum"
+        "hint: restore it from git, or correct the checksum"
     )
     beside(workshop)
     easyconfig = workshop.root / "easyconfigs/t/toy/toy-1.0.eb"
@@ -336,7 +336,9 @@ def test_source_beside_its_easyconfig_is_packed_for_a_job(workshop: Workshop, tm
 
     archive = beside(workshop)
     folder = workshop.locked("toy/1.0", "toy-1.0.eb")
-    copy_easyconfigs(read_lock(folder)[0].items, load_site(workshop.root / "site.yaml", os.environ, old_keys), tmp_path)
+    copy_easyconfigs(
+        read_easybuild_lock(folder)[0].items, load_site(workshop.root / "site.yaml", os.environ, old_keys), tmp_path
+    )
     assert sha256_file(tmp_path / "t/toy/toy-1.0.tar.gz") == sha256_file(archive)
 
 
@@ -399,7 +401,7 @@ def test_easyblocks_of_another_version_than_the_lock_s_build_nothing(workshop: W
         "  easyblocks 5.4.1\n"
         "  log: LOG\n"
         "\n"
-        "hint: lock the entry again; if that environment was changed, install it anew"
+        "hint: lock the entry again; if that environment was changed, install it again"
     )
     assert workshop.items() == []
 

@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
-from envmgr.backends.easybuild.input import EASYBUILD
-from envmgr.backends.easybuild.own import why_not_own
+from envmgr.backends.easybuild.installation import why_not_own
+from envmgr.backends.easybuild.settings import EASYBUILD
 from envmgr.system.files import remove_tree, sha256_bytes, sha256_file
 from tests.helpers.eb_sources import sourcepath
 from tests.helpers.places import CACHE, ROOT

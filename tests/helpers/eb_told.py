@@ -12,7 +12,7 @@ from tests.helpers.eb_scene import Workshop
 from tests.helpers.scenes import error_of
 
 LOCK_AGAIN = "hint: run `envmgr lock toy/1.0` and commit the result"
-KEPT = "hint: the log has all that was said; what was built before is kept for the next run"
+KEPT = "hint: the log has all of its output; what was built before is kept for the next run"
 
 
 def told(box: Workshop, done: Done, code: int) -> str:

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from envmgr.backends.easybuild.contents import Places
+from envmgr.backends.easybuild.installation import Places
 
 FRAMEWORK, EASYBLOCKS = b"# the framework's\n", b"# the easyblocks'\n"  # easybuild/__init__.py, as each brings it
 

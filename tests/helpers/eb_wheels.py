@@ -9,8 +9,8 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from envmgr.backends.easybuild.contents import Places
-from envmgr.backends.easybuild.input import EASYBUILD
+from envmgr.backends.easybuild.installation import Places
+from envmgr.backends.easybuild.settings import EASYBUILD
 from tests.helpers.eb_scene import easybuild_home
 
 _PARTS = ("framework", "easyblocks", "easyconfigs")

@@ -7,10 +7,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from envmgr.cli import report_file
-from envmgr.cli.answer import Answer, shown
+from envmgr.cli import VerbAnswer, answer_with, report_file
 from envmgr.cli.text.audit import show_audit, show_explain
-from envmgr.commands.audit import AskedWay, AuditResult, ExplainResult
+from envmgr.commands.audit import AuditResult, ExplainResult, WayAnswers
 from envmgr.errors import EnvmgrError
 
 WELL = AuditResult(
@@ -18,7 +17,7 @@ WELL = AuditResult(
     entries=("hello/1.0", "hello/2.0"),
     nodes="c[1-3]",
     count=3,
-    asked=(AskedWay("ssh", "c[1-3]", "", ""),),
+    asked=(WayAnswers("ssh", "c[1-3]", "", ""),),
     contexts=("ssh-bash",),
     accounts=("root", "alice"),
     checks=("mount", "nodes"),
@@ -29,11 +28,11 @@ WELL = AuditResult(
 )
 
 
-def _given(answer: AuditResult | ExplainResult | EnvmgrError) -> Answer | EnvmgrError:
+def _given(answer: AuditResult | ExplainResult | EnvmgrError) -> VerbAnswer | EnvmgrError:
     """As the verb gives it."""
     if isinstance(answer, AuditResult):
-        return shown(answer, show_audit)
-    return shown(answer, show_explain) if isinstance(answer, ExplainResult) else answer
+        return answer_with(answer, show_audit)
+    return answer_with(answer, show_explain) if isinstance(answer, ExplainResult) else answer
 
 
 def write_report(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, report: Path | None) -> None:

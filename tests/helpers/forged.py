@@ -9,8 +9,8 @@ from envmgr.backends.conda.lock import CondaLock
 from envmgr.backends.conda.lockfile import lock_texts as conda_texts
 from envmgr.backends.conda.lockfile import read_lock as read_conda
 from envmgr.backends.wheels.lock import WheelsLock
-from envmgr.backends.wheels.lockfile import lock_texts as wheels_texts
-from envmgr.backends.wheels.lockfile import read_lock as read_wheels
+from envmgr.backends.wheels.lock import read_wheels_lock as read_wheels
+from envmgr.backends.wheels.lock import wheels_lock_texts as wheels_texts
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.wheel_scene import WheelBox
 

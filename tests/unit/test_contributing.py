@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from envmgr.audit.model import Check, Want
 from envmgr.audit.table import Fact, Table
+from envmgr.backends import Backend, LoadedLock
 from tests.helpers.contributing import copy_with
 from tests.helpers.done import Done
 from tests.helpers.places import ROOT
@@ -24,13 +26,13 @@ from tests.helpers.waiting import DEADLINE
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("copy")
     assert copy_with(
-        folder, "envmgr/audit/checks/kernel.", "envmgr/catalog/exchange/words.", "envmgr/cli/formats/tsv."
+        folder, "envmgr/audit/checks/kernel.", "envmgr/cli/formats/tsv.", "envmgr/commands/export/words."
     ) == [
         "envmgr/audit/checks/kernel.node.sh",
         "envmgr/audit/checks/kernel.py",
         "envmgr/audit/checks/kernel.yaml",
-        "envmgr/catalog/exchange/words.py",
         "envmgr/cli/formats/tsv.py",
+        "envmgr/commands/export/words.py",
     ]
     return folder
 
@@ -47,6 +49,22 @@ def envmgr(copy: Path, *argv: str) -> Done:
         timeout=DEADLINE,
     )
     return Done(done.returncode, done.stdout, done.stderr)
+
+
+def test_tables_of_a_backend_have_every_part_of_the_contract_and_no_other() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    told = re.findall(r"^\| `(Backend|LoadedLock)\.(\w+)` \|", page, re.MULTILINE)
+    must, may = (set(re.findall(r"^\| `(\w+\.\w+)` \|", half, re.MULTILINE)) for half in page.split("has a default:"))
+    fields = {field.name for field in dataclasses.fields(LoadedLock)}  # its docstring says what each is
+    parts = {f"{kind.__name__}.{name}" for kind in (Backend, LoadedLock) for name in _parts(kind) if name not in fields}
+    assert sorted(f"{kind}.{name}" for kind, name in told) == sorted(parts)
+    required = {f"{kind.__name__}.{name}" for kind in (Backend, LoadedLock) for name in kind.__abstractmethods__}
+    assert must == required | {"Backend.name", "Backend.input"}
+    assert may == parts - must
+
+
+def _parts(kind: type[Backend | LoadedLock]) -> set[str]:
+    return {name for name in (*vars(kind), *kind.__annotations__) if not name.startswith("_")}
 
 
 def test_new_check_is_explained(copy: Path) -> None:
@@ -97,8 +115,8 @@ def test_new_tool_is_among_those_that_are_known_and_writes_its_file(copy: Path) 
         "error[unknown-exchange]: nothing is written for `wrods`\n\nhint: did you mean words?\n"
     )
     code = (
-        "from envmgr.catalog.exchange import Cluster, get_exchange\n"
-        "print(repr(get_exchange('words').cluster_text(Cluster('lab', '/sw', 1, (), (), ()))))"
+        "from envmgr.commands.export import Cluster, get_exporter\n"
+        "print(repr(get_exporter('words').cluster_text(Cluster('lab', '/sw', 1, (), (), ()))))"
     )
     environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(copy)}
     told = subprocess.run(
@@ -109,7 +127,7 @@ def test_new_tool_is_among_those_that_are_known_and_writes_its_file(copy: Path) 
 
 def test_new_files_pass_the_projects_own_checks(copy: Path) -> None:
     programs = Path(sys.executable).parent
-    names = ("audit/checks/kernel.py", "catalog/exchange/words.py", "cli/formats/tsv.py")
+    names = ("audit/checks/kernel.py", "commands/export/words.py", "cli/formats/tsv.py")
     added = [copy / "envmgr" / name for name in names]
     for argv in (
         ["ruff", "check", "--config", ROOT / "pyproject.toml", *added],

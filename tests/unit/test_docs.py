@@ -13,8 +13,7 @@ from pydantic import BaseModel
 from envmgr.backends import old_keys
 from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.settings import Channel, CondaSettings
-from envmgr.backends.easybuild.input import EasyBuildInput
-from envmgr.backends.easybuild.settings import EasyBuildSettings
+from envmgr.backends.easybuild.settings import EasyBuildInput, EasyBuildSettings
 from envmgr.backends.wheels.input import Patch, WheelsInput
 from envmgr.catalog.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software
 from envmgr.catalog.site_file import (

@@ -15,11 +15,10 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
 from envmgr.publish.record import RECORD, PublishedEntry, complete_numbers, published_spec, read_current, read_specs
 from envmgr.store.prefix import Prefix
-from envmgr.system.detached import run_detached
-from envmgr.system.reading import GENERATION, digest_of
-from envmgr.system.run import Runner
+from envmgr.system.run import Runner, run_detached
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.shelltext import script_text
+from envmgr.system.untrusted_files import GENERATION, digest_of
 from envmgr.wording import did_you_mean
 
 SAMPLE = 8  # entries that are looked at closely when none are named; each costs a node about 0.1 s

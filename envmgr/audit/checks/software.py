@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.causes import set_by
-from envmgr.audit.fit.install_facts import bad_installs, covered_by, program_fault, program_of, start_fault
+from envmgr.audit.fit.install_facts import bad_installs, covered_by, installed_program, program_fault, start_fault
 from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan, ExpectedInstall
 from envmgr.audit.wording import short
@@ -43,7 +43,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     limit = assign(
         software_limit=START_SECONDS, software_most=plan.seconds // 2, software_start=script_text(__file__, "start.sh")
     )
-    programs = {install.entry: program_of(install) for install in plan.installs if install.program}
+    programs = {install.entry: installed_program(install) for install in plan.installs if install.program}
     sampled = [word for entry in plan.samples if entry in programs for word in (entry, programs[entry])]
     if sampled:
         texts["login"] = f"{limit}set -- {words(*sampled)}\n{script_text(__file__, 'login.sh')}"
@@ -181,7 +181,7 @@ def _in_contexts(evidence: Evidence) -> Iterator[Row]:
     first = next((i for i in _sampled(evidence) if i.program), None)
     if first is None:
         return
-    path = program_of(first)
+    path = installed_program(first)
     for context, account, fleet in evidence.contexts():
         key = context_key(context, account)
         where = evidence.shell(context, account)
@@ -220,7 +220,7 @@ def _prompted(
     where: str, context: ShellContext, account: ShellAccount, first: ExpectedInstall, fleet: Fleet
 ) -> Iterator[Row]:
     """At the prompt after the one at which the entry was loaded."""
-    key, path = context_key(context, account), program_of(first)
+    key, path = context_key(context, account), installed_program(first)
     for said, nodes in fleet.only(lambda facts: facts.get(f"{key}program") == path).by_value(f"{key}prompted").items():
         if said != path:
             name = first.program.rpartition("/")[2]
@@ -241,7 +241,7 @@ def _inside(evidence: Evidence) -> Iterator[Row]:
     first = next((i for i in _sampled(evidence) if i.program), None)
     if first is None:
         return
-    name, path = first.program.rpartition("/")[2], program_of(first)
+    name, path = first.program.rpartition("/")[2], installed_program(first)
     for shell, name_of_context in _INSIDE.items():
         for said, nodes in evidence.shells.by_value(f"software.inside.{shell}").items():
             if said != path:
@@ -273,7 +273,7 @@ def _shadowed(where: str, install: ExpectedInstall, said: str, nodes: tuple[str,
     else:
         found, hint = f"`{name}` is not in PATH", "which start-up file changes PATH or `module`?"
     return Found(
-        "error", where, f"{short(found)}, after `module load {install.entry}`", program_of(install), hint, nodes
+        "error", where, f"{short(found)}, after `module load {install.entry}`", installed_program(install), hint, nodes
     )
 
 

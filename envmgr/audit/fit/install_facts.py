@@ -31,7 +31,7 @@ def covered_by(root: str, facts: Facts) -> str:
     return ""
 
 
-def program_of(install: ExpectedInstall) -> str:
+def installed_program(install: ExpectedInstall) -> str:
     return f"{install.root}/{install.program}".replace("/./", "/")
 
 
@@ -52,7 +52,7 @@ def program_fault(install: ExpectedInstall, facts: Facts) -> str | None:
     if status is None or status == _LOAD:
         return None
     found = facts.get(f"software.found.{install.entry}", "")
-    if found != program_of(install):
+    if found != installed_program(install):
         return f"`{install.program.rpartition('/')[2]}` is {found or 'not in PATH'}"
     return start_fault(status, facts.get(f"software.said.{install.entry}", ""))
 

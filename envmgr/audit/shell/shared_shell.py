@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envmgr.probe.model import Fleet
-from envmgr.system.detached import run_detached
-from envmgr.system.run import Runner
+from envmgr.system.run import Runner, run_detached
 from envmgr.system.shelltext import assign, script_text, words
 
 _SECONDS = 20.0  # for one entry; the prefix may begin to hang

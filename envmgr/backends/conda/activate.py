@@ -294,7 +294,8 @@ class _Capture:
             "activation-unclear",
             f"{self._label(name)} {what.format(name=name)}",
             context=values,
-            hint="a modulefile can set, unset, prepend, append, and set where nothing is set: build without this package",
+            hint="a modulefile can set, unset, prepend, append, and set where nothing is set: build without "
+            "this package",
         )
 
 

@@ -17,15 +17,15 @@ from typing import Any
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from envmgr.backends.conda.files import FilesDiffer
+from envmgr.backends.conda.spec_parts import FilesDiffer
 from envmgr.downloads.child import emit, serve
 from envmgr.store.bytecode import compile_python
-from envmgr.system.openat import change
-from envmgr.wheels.closure import Part, faults_of
+from envmgr.system.safe_paths import change
+from envmgr.wheels.closure import closure_faults
+from envmgr.wheels.locked import Distribution
 from envmgr.wheels.metadata import metadata_in
-from envmgr.wheels.records import Promised, promised
 from envmgr.wheels.requirements import Question
-from envmgr.wheels.unpack import unpack_all
+from envmgr.wheels.unpack import Promised, promised, unpack_all
 
 _UNPACKED = ".unpacked"
 """Folder of a staging folder, in which the install's whole final path leads back to the staging folder."""
@@ -133,9 +133,9 @@ def refuse_lacking(
     python: str,
 ) -> None:
     """What the recipe and the files of its wheels need is there, and every distribution that the lock took for granted."""
-    parts = {head.name: Part(head.version, head.requires) for head in map(metadata_in, wheels)}
+    parts = {head.name: Distribution(head.version, head.requires) for head in map(metadata_in, wheels)}
     present = {name: version for name, (version, _) in there.items()}
-    lines = [fault.text for fault in faults_of(wanted, parts, python, present=present)]
+    lines = [fault.text for fault in closure_faults(wanted, parts, python, present=present)]
     for name, package in assumed.items():
         if name not in present:
             raise Lacking(name, package, lines)

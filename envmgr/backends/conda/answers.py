@@ -1,5 +1,5 @@
 """Whether a conda lock answers its recipe, by rattler's own MatchSpec: every spec has its package, no need is open, and nothing is there that
-nothing needs. By the records of the lock; a build looks into the files (files.py).
+nothing needs. By the records of the lock; a build looks into the files (spec_parts.py).
 """
 
 from __future__ import annotations
@@ -7,13 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from envmgr.backends.conda.files import needed_names
-from envmgr.backends.conda.input import CondaInput, read_row
+from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
-from envmgr.backends.conda.pip import brought_by
+from envmgr.backends.conda.spec_parts import needed_names, read_row
 from envmgr.catalog.lock_rules import UNANSWERED, LockFault, unanswered, unneeded
-from envmgr.wheels.answers import faults_of_files
-from envmgr.wheels.closure import faults_of as faults_of_wheels
 
 
 def faults_of(lock: CondaLock, wanted: CondaInput) -> Iterator[LockFault]:
@@ -28,9 +25,13 @@ def faults_of(lock: CondaLock, wanted: CondaInput) -> Iterator[LockFault]:
         yield from matcher.unmet(package)
     needed = needed_names(wanted.specs, {name: package.depends for name, package in packages.items()})
     yield from unneeded(((name, _shown(package)) for name, package in packages.items()), needed)
-    if lock.added is not None:
+    if lock.added is not None:  # few locks have wheels: what reads their requirements loads slowly
+        from envmgr.backends.conda.pip import brought_by
+        from envmgr.wheels.answers import faults_of_files
+        from envmgr.wheels.closure import closure_faults
+
         added = lock.added
-        yield from faults_of_wheels(wanted.question(), added.parts, added.python, present=brought_by(lock))
+        yield from closure_faults(wanted.question(), added.parts, added.python, present=brought_by(lock))
         yield from faults_of_files(added, wanted.question())
     elif wanted.pip:
         yield from (unanswered(row, "") for row in wanted.pip)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.conda.input import SOLVERS, CondaInput
@@ -24,13 +24,16 @@ from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import Target
-from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
-from envmgr.wheels.lock import WHEEL_UNPACKED, LockedWheel
-from envmgr.wheels.settings import indexes_of, require_own_wheels
+from envmgr.wheels.answers import require_own_wheels
+from envmgr.wheels.locked import WHEEL_UNPACKED, LockedWheel
+from envmgr.wheels.settings import indexes_of
+
+if TYPE_CHECKING:
+    from envmgr.downloads import Fetched, Given
 
 ANACONDA_TERMS = "anaconda-terms"
 _ANACONDAS = re.compile(
@@ -63,6 +66,7 @@ class LoadedCondaLock(LoadedLock):
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.backends.conda.install import fetch_archives
+        from envmgr.downloads import Fetched
         from envmgr.wheels.fetch import fetch_wheels
 
         label = str(self.entry)
@@ -202,7 +206,8 @@ def _require_one_meaning(wanted: CondaInput, places: Mapping[str, str]) -> None:
         raise InputError(
             "bad-channel",
             f"`{both[0]}` is a channel and an index of this recipe: a place for it could be either's",
-            hint="name the place in site.yaml (`backends.conda.channels`, `backends.wheels.indexes`), for this lock only",
+            hint="name the place in site.yaml (`backends.conda.channels`, `backends.wheels.indexes`), for this "
+            "lock only",
         )
 
 

@@ -23,12 +23,14 @@ from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.system.files import free_bytes
 from envmgr.system.run import Runner
-from envmgr.wheels.failures import failure as wheel_failure
-from envmgr.wheels.files import files_differ
+from envmgr.wheels.failures import wheel_failure
 from envmgr.wording import size_text
 
 _NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing and not be told
-_MIRROR = "on a machine without network, give the channel a mirror in site.yaml: backends.conda.channels.<name>.mirrors takes URLs and folders"
+_MIRROR = (
+    "on a machine without network, give the channel a mirror in site.yaml: "
+    "backends.conda.channels.<name>.mirrors takes URLs and folders"
+)
 _WAYS = "without this network, packages can come from a mirror or from a carried cache:"
 _WITHOUT_NETWORK = {"no-network": _WAYS, "download-stalled": f"try again later; {_WAYS}"}
 _AGAIN = (
@@ -39,12 +41,18 @@ _DOWNLOADS = {
     "unreachable": ("no-network", _MIRROR),
     "not-found": (
         "not-found",
-        "the channel or mirror no longer has it: add a mirror that does (channels.<name>.mirrors in site.yaml), or lock again",
+        (
+            "the channel or mirror no longer has it: add a mirror that does (channels.<name>.mirrors in "
+            "site.yaml), or lock again"
+        ),
     ),
     "stalled": ("download-stalled", f"try again later, or use another mirror; {_MIRROR.partition(', ')[2]}"),
     "sha256": (
         "wrong-sha256",
-        "the file there is damaged or was replaced: compare it with the channel's, or lock again if the channel rebuilt it",
+        (
+            "the file there is damaged or was replaced: compare it with the channel's, or lock again if the "
+            "channel rebuilt it"
+        ),
     ),
     "refused": (
         "download-refused",
@@ -58,10 +66,13 @@ def failure_for(entry: str, site: Site) -> Failure:
 
     def explain(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
         if event["kind"] == "FilesDiffer":
+            from envmgr.wheels.metadata import files_differ
+
             return files_differ(
                 entry,
                 event["lines"],
-                f'or, where the channel lists other needs than its files have, and that is meant, say so in recipe.yaml: `accept: {{{FILE_NEEDS}: "NAMES: why"}}`',
+                "or, where the channel lists other needs than its files have, and that is meant, say so in "
+                f'recipe.yaml: `accept: {{{FILE_NEEDS}: "NAMES: why"}}`',
             )
         error = failure(event, request)
         if event["kind"] == "DownloadError" and error.reference in _WITHOUT_NETWORK:
@@ -78,11 +89,16 @@ def _other_ways(url: str, entry: str, site: Site) -> Iterator[str]:
     name = next((n for n, c in channels_of(site).items() if c.url == channel), channel.rpartition("/")[2])
     where = str(site.source) if site.source else "a site.yaml (`envmgr init site` writes one)"
     if name in backend_settings(site, "conda", CondaSettings).channels:
-        yield f"add a mirror that can be reached to backends.conda.channels.{name}.mirrors in {where}: a URL, or a folder"
+        yield (
+            f"add a mirror that can be reached to backends.conda.channels.{name}.mirrors in {where}: a URL, or a folder"
+        )
     else:
         yield f"name a mirror in {where}, a URL or a folder that has the files in linux-64/ and noarch/, as"
         yield f"  `backends: {{conda: {{channels: {{{name}: {{url: {channel}, mirrors: [/path/to/mirror]}}}}}}}}`"
-    yield f"or run `envmgr fetch {entry}` on a machine with a network and the same catalog, bring the folder `cache` of its prefix, and run"
+    yield (
+        f"or run `envmgr fetch {entry}` on a machine with a network and the same catalog, bring the folder "
+        "`cache` of its prefix, and run"
+    )
     yield f"  `envmgr fetch {entry} --file /path/to/cache`: a build needs no network then"
     if others := _from_elsewhere(entry, site):
         yield f"or build {' or '.join(others)}, which comes from elsewhere"
@@ -117,7 +133,8 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
             "channel-too-large",
             "a channel sends repodata without end",
             context=[*lines[:4], *places],
-            hint="is it a channel? open its URL, or lock against another place of it (`lock --channel NAME=URL-OR-FOLDER`)",
+            hint="is it a channel? open its URL, or lock against another place of it (`lock --channel "
+            "NAME=URL-OR-FOLDER`)",
         )
     if event["kind"] == "SolverError":
         reasons = message.removeprefix("Cannot solve the request because of: ").rstrip().splitlines()
@@ -146,7 +163,8 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
             "not-found",
             f"nothing at {url or 'the named place'}",
             context=lines,
-            hint="the channel or mirror no longer has it: add a mirror that does (channels.<name>.mirrors in site.yaml), or lock again",
+            hint="the channel or mirror no longer has it: add a mirror that does (channels.<name>.mirrors in "
+            "site.yaml), or lock again",
         )
     if re.search(
         r"error sending request|dns error|connect|timed out|Request failed|decod|end of file|incomplete|body",
@@ -178,6 +196,8 @@ def failure_of_added(event: Mapping[str, Any], request: Mapping[str, Any]) -> En
     """Of the worker that adds wheels, add.py."""
     kind = event["kind"]
     if kind == "FilesDiffer":
+        from envmgr.wheels.metadata import files_differ
+
         return files_differ(request["entry"], event["lines"])
     if kind == "Taken":
         return EnvmgrError(
@@ -191,7 +211,8 @@ def failure_of_added(event: Mapping[str, Any], request: Mapping[str, Any]) -> En
             "conda-lacks",
             f"conda's {event['package']} does not bring what its name promises: {event['what']}",
             context=event["lines"],
-            hint="the lock took it for granted: leave that package out of `specs`, so that a wheel comes in its place, and lock again",
+            hint="the lock took it for granted: leave that package out of `specs`, so that a wheel comes in "
+            "its place, and lock again",
         )
     return disk_failure(event, request) or _full_now(event, request) or wheel_failure(event, request)
 

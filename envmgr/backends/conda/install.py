@@ -21,9 +21,7 @@ from envmgr.store.path_folders import path_environment
 from envmgr.store.prefix import Install, Prefix
 from envmgr.store.staged_install import staged_install
 from envmgr.system.run import Runner
-from envmgr.wheels.fetch import fetch_wheels
-from envmgr.wheels.files import require_answer
-from envmgr.wheels.folders import wheel_cache
+from envmgr.wheels.settings import wheel_cache
 
 
 def install_lock(
@@ -47,8 +45,7 @@ def install_lock(
     with staged_install(install, site, marks=has_python) as staged:
         package_cache(install.prefix).mkdir(parents=True, exist_ok=True)
         if lock.added is not None:
-            fetch_wheels(lock.added, str(install.entry), site, runner, reporter, given={})
-            _require_wheels(lock.added, wanted, install)
+            _fetch_wheels(lock.added, wanted, install, site, runner, reporter)
         with ExitStack() as stack:
             label = str(install.entry)
             downloads = DownloadBar({p.name: p.size for p in lock.packages}, label, reporter, stack)
@@ -89,11 +86,18 @@ def fetch_archives(
     )
 
 
-def _require_wheels(added: AddedWheels, wanted: CondaInput, install: Install) -> None:
+def _fetch_wheels(
+    added: AddedWheels, wanted: CondaInput, install: Install, site: Site, runner: Runner, reporter: Reporter
+) -> None:
+    """Fetch the wheels, and require that their files need what the lock says that they need."""
+    from envmgr.wheels.fetch import fetch_wheels  # slow to load, and most locks have no wheels
+    from envmgr.wheels.metadata import require_files_answer
+
+    fetch_wheels(added, str(install.entry), site, runner, reporter, given={})
     cache = wheel_cache(install.prefix)
     files = {name: cache / wheel.sha256 / wheel.file for name, wheel in added.by_name.items()}
     # what conda's packages bring is seen when they are linked: add.py
-    require_answer(wanted.question(), added.parts, files, added.python, install.entry, elsewhere=True)
+    require_files_answer(wanted.question(), added.parts, files, added.python, install.entry, elsewhere=True)
 
 
 def _request(

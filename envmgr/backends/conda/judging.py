@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from envmgr.backends.conda.input import CondaInput, is_build, read_row
+from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
+from envmgr.backends.conda.spec_parts import is_build, read_row
 from envmgr.catalog.accept import HIDDEN
 from envmgr.catalog.gpu_codes import short_cuda
 from envmgr.catalog.lock_rules import EDITED, LockFacts, LockFault
-from envmgr.wheels.lock import cuda_majors, glibc_of
-from envmgr.wheels.lock import cuda_of as cuda_of_wheels
+from envmgr.wheels.cuda import cuda_majors, cuda_of_wheels
+from envmgr.wheels.target import glibc_of
 
-# Whose version is CUDA's own. Not cuda-compat, which may be newer than the rest, and not Python's cuda-core, cuda-pathfinder.
+# Whose version is CUDA's own. Not cuda-compat, which may be newer than the rest, and not Python's cuda-core,
+# cuda-pathfinder.
 _VERSIONED = re.compile(
     r"cuda|cudatoolkit(-dev)?|pytorch-cuda|lib(cublas|npp|nvjpeg|nvjitlink)(-dev|-static)?"
     r"|cuda-(version|runtime|toolkit|compiler|libraries|cudart|nvrtc|nvtx|cupti|nvcc|nvvm|nvprof|crt|nvdisasm|cuobjdump|cuxxfilt|nvprune|tools"
@@ -24,7 +26,8 @@ _LOCAL = re.compile(r"[.+]cu(?:da)?(1\d)\d(?:\D|$)")  # of a version: 2.1.0.cu11
 _BUILD = re.compile(r"cu(?:da)?_?(\d+)(\.\d+)?")
 _ASKED = ("cuda-version", "cudatoolkit", "pytorch-cuda", "cuda-cudart", "libcublas")
 _CUDAS = re.compile(r"cuda-|cudatoolkit|pytorch-cuda|lib(cu(blas|dnn|fft|rand|solver|sparse|file)|npp|nvj)|cudnn|nccl")
-# Of NVIDIA's own channel, which lets newer ones come to an older CUDA, with a newer cuda-version: they are the same to both.
+# Of NVIDIA's own channel, which lets newer ones come to an older CUDA, with a newer cuda-version: they are the same to
+# both.
 _BESIDE = ("libcurand", "libcurand-dev", "libcufile", "libcufile-dev", "cuda-opencl", "cuda-opencl-dev")
 _TOOLKITS = ("pytorch-cuda", "cudatoolkit", "cuda-cudart", "cuda-version")
 _MAJORS = range(8, 30)
@@ -174,7 +177,7 @@ def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts
         *_unmet(packages),
         *_hiding(packages),
     ]
-    glibc = glibc_of(() if lock.added is None else lock.added.wheels)
+    glibc = None if lock.added is None else glibc_of(lock.added.wheels)
     return LockFacts(cuda=cuda_of(lock, wanted), majors=majors, glibc=glibc, own=tuple(faults))
 
 

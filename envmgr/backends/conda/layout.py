@@ -14,7 +14,8 @@ if TYPE_CHECKING:  # the worker starts without it
 
 PYTHON = "python"  # the package that brings `bin/python`; of PyPy, too, in conda-forge
 
-# 1: the packages, compiled, read-only. 2: a Python has the mark of `system/pythons.py`; installs without one are as before.
+# 1: the packages, compiled, read-only. 2: a Python has the mark of `system/pythons.py`; installs without one are as
+# before.
 MARKED = 2
 
 
@@ -23,8 +24,8 @@ def package_cache(prefix: Prefix) -> Path:
     return prefix.cache / "conda"
 
 
-# What of a record comes from the package's own info/index.json, and so from its bytes. A lock without its sidecar knows less
-# of them than one with it, and the channel may correct them later: neither may change an install.
+# What of a record comes from the package's own info/index.json, and so from its bytes. A lock without its sidecar knows
+# less of them than one with it, and the channel may correct them later: neither may change an install.
 _FROM_PACKAGE: tuple[str, ...] = (
     "arch",
     "build_number",

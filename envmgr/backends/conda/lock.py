@@ -6,12 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from packaging.utils import canonicalize_name
-
-from envmgr.wheels.closure import Part
-from envmgr.wheels.lock import LockedWheel, WheelSet
-from envmgr.wheels.lock import cuda_of as cuda_of_wheels
-from envmgr.wheels.lock import describe as describe_wheels
+from envmgr.wheels.cuda import cuda_of_wheels
+from envmgr.wheels.locked import Distribution, LockedWheel, WheelSet, describe_wheels
 from envmgr.wording import one_line
 
 # A conda package is three to four times as large unpacked (measured over the stand-ins and torch's wheels).
@@ -99,12 +95,14 @@ class AddedWheels(WheelSet):
 
     @property
     def by_name(self) -> dict[str, LockedWheel]:
+        from packaging.utils import canonicalize_name  # slow to import, and most locks have no wheels
+
         return {canonicalize_name(each.name): each for each in self.wheels}
 
     @property
-    def parts(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, Distribution]:
         """What the lock says that each needs."""
-        return {name: Part(each.version, each.requires) for name, each in self.by_name.items()}
+        return {name: Distribution(each.version, each.requires) for name, each in self.by_name.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from envmgr.backends.conda.lock import AddedWheels, ChannelSource, CondaLock, Lo
 from envmgr.catalog.locks import foreign_lock, lock_json, lock_text
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import pretty_json, sha256_bytes
-from envmgr.system.reading import MOST_LOCKED
+from envmgr.system.untrusted_files import MOST_LOCKED
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
 from envmgr.wording import one_line
 
@@ -191,7 +191,10 @@ def _document(lock: CondaLock) -> dict[str, Any]:
 
 
 def _yaml_text(lock: CondaLock) -> str:
-    head = "# Written by `envmgr lock`; `conda-lock`, micromamba and pixi read it. Change recipe.yaml and lock again instead of editing.\n"
+    head = (
+        "# Written by `envmgr lock`; `conda-lock`, micromamba and pixi read it. Change recipe.yaml and lock "
+        "again instead of editing.\n"
+    )
     return head + dump_yaml(_document(lock), width=200)
 
 

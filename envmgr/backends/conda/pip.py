@@ -23,10 +23,11 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
-from envmgr.wheels.lock import LockedWheel, cuda_of, glibc_of, newer_than_cuda
+from envmgr.wheels.cuda import cuda_of_wheels, newer_than_cuda
+from envmgr.wheels.locked import LockedWheel
 from envmgr.wheels.requirements import Question, read_requirement
 from envmgr.wheels.settings import index_of
-from envmgr.wheels.target import holds
+from envmgr.wheels.target import glibc_of, marker_holds
 
 
 def item_of(wheel: LockedWheel, platform: str, added: AddedWheels) -> dict[str, Any]:
@@ -51,7 +52,7 @@ def _dependencies(rows: Iterable[str], added: AddedWheels) -> dict[str, str]:
             asked = read_requirement(row)
         except ValueError:  # of an old wheel
             continue
-        if holds(asked.marker, added.python, added.platform):
+        if marker_holds(asked.marker, added.python, added.platform):
             found[canonicalize_name(asked.name)] = str(asked.specifier) or "*"
     return dict(sorted(found.items()))
 
@@ -124,7 +125,8 @@ def _wheel_of(item: Mapping[str, Any], where: str, path: Path, text: str) -> Loc
 
 
 _OURS = "conda"  # the local part of the versions that uv is told for what conda brings: they are in its reasons
-# Packages whose distribution has another name. Source: conda-forge's recipes, and the names that their files dist-info have.
+# Packages whose distribution has another name. Source: conda-forge's recipes, and the names that their files dist-info
+# have.
 _NAMES = {
     "brotli-python": "brotli",
     "cupy-core": "cupy",
@@ -163,7 +165,10 @@ def add_wheels(
         found, used = resolve_beside(present, question, python, site, runner, reporter, places)
     except EnvmgrError as error:
         if f"+{_OURS}" in "\n".join(error.context):
-            error.hint = f"`+{_OURS}` marks what conda's packages bring, which wheels never replace: change a spec, or loosen a row of `pip`"
+            error.hint = (
+                f"`+{_OURS}` marks what conda's packages bring, which wheels never replace: change a "
+                "spec, or loosen a row of `pip`"
+            )
         raise
     assumed = {name: " ".join(brought[name]) for name in sorted(used)}
     added = AddedWheels(**dict(found), assumed=assumed)
@@ -174,7 +179,9 @@ def add_wheels(
         if name in used
     ]
     if newer := newer_than_cuda(added.versions):
-        notes.append(f"{', '.join(newer)}: newer than its CUDA {cuda_of(added.versions)}; a row of `pip` pins it")
+        notes.append(
+            f"{', '.join(newer)}: newer than its CUDA {cuda_of_wheels(added.versions)}; a row of `pip` pins it"
+        )
     return dataclasses.replace(lock, added=added), notes
 
 
@@ -186,7 +193,8 @@ def require_python(packages: Iterable[LockedPackage]) -> str:
             "pip-without-python",
             "wheels need a CPython among conda's packages",
             context="the specs bring no python" if found is None else f"python {found.version} {found.build}",
-            hint="name it in the recipe's `specs`, as `python 3.11.*`; free-threaded Python and PyPy are not supported with `pip`",
+            hint="name it in the recipe's `specs`, as `python 3.11.*`; free-threaded Python and PyPy are not "
+            "supported with `pip`",
         )
     return found.version
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envmgr.backends.conda.client import call_rattler
-from envmgr.backends.conda.input import read_row
+from envmgr.backends.conda.spec_parts import read_row
 from envmgr.catalog.cuda_drivers import SHIPPED
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
@@ -127,7 +127,8 @@ def _hints(lines: Sequence[str], lacking: Mapping[str, str], offers: Offers, req
             found.append(f"ask for a {name} that is there, or add a channel that has `{f'{name} {asked}'.strip()}`")
         elif like := offers.near.get(name):
             found.append(
-                f"for {name}, did you mean `{like[0]}`? If it is no conda package, `pip` of the recipe takes it from an index"
+                f"for {name}, did you mean `{like[0]}`? If it is no conda package, `pip` of the recipe takes it "
+                "from an index"
             )
         else:
             found.append(

@@ -200,14 +200,14 @@ async def install(request: dict[str, Any]) -> None:
     Unpacked packages lie inside the staging folder, in _LINKED_FROM, and go before a user sees it: linking costs nothing, and
     no two installs share a file.
     """
-    from envmgr.backends.conda.files import require_answer
     from envmgr.backends.conda.layout import normalise_meta
+    from envmgr.backends.conda.spec_parts import require_answer
     from envmgr.downloads.download import fetch_all, make_client
-    from envmgr.downloads.space import require_space
+    from envmgr.downloads.space import require_download_space
 
     cancel_on_sigterm()
     importing = asyncio.create_task(asyncio.to_thread(importlib.import_module, "rattler"))  # beside the downloads
-    await require_space(
+    await require_download_space(
         request["records"], Path(request["cache"]), keep_free=request["min_free"], unpacked=request["unpacked"]
     )
     places = await fetch_all(

@@ -1,29 +1,44 @@
-"""The EasyBuild backend: every easyconfig of a resolved closure is one store item, built by EasyBuild from locked sources."""
+"""The EasyBuild backend: every easyconfig of a closure is one store item, built by EasyBuild from locked sources."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.backends import Backend, Built, GpuCodes, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
-from envmgr.backends.easybuild.answers import differing_from_recipe
-from envmgr.backends.easybuild.easyconfigs import changed_since
-from envmgr.backends.easybuild.folders import lock_of, locks_folder, module_file, modules_folder, tools_folder
-from envmgr.backends.easybuild.gpus import compiled_for, differing_from_now, explain_gpus, not_looked_at, to_keep
-from envmgr.backends.easybuild.input import EasyBuildInput
-from envmgr.backends.easybuild.items import MARKED, brings_python, closure_of, items_of, module_names
-from envmgr.backends.easybuild.judging import lock_facts, version_of
+from envmgr.backends.easybuild import Workbench
+from envmgr.backends.easybuild.easyconfigs import changed_since, shipped_files
+from envmgr.backends.easybuild.gpus import compiled_for, explain_gpus
+from envmgr.backends.easybuild.items import (
+    MARKED,
+    items_of,
+    lock_of,
+    locks_folder,
+    module_file,
+    modules_folder,
+    tools_folder,
+)
 from envmgr.backends.easybuild.leftovers import clean_modules
-from envmgr.backends.easybuild.licences import words_of
-from envmgr.backends.easybuild.lock import LOCK_NAME, EasyBuildLock, LockedItem, describe, lock_text, read_lock
-from envmgr.backends.easybuild.settings import EasyBuildSettings, easyconfig_folders, explain_settings, own_easyconfigs
+from envmgr.backends.easybuild.lock import (
+    LOCK_NAME,
+    EasyBuildLock,
+    LockedItem,
+    locked_versions,
+    read_easybuild_lock,
+    render_lock,
+)
+from envmgr.backends.easybuild.lock_checks import licence_words, lock_facts, require_fresh, version_of
+from envmgr.backends.easybuild.settings import (
+    EasyBuildInput,
+    EasyBuildSettings,
+    easyconfig_folders,
+    explain_easyconfigs,
+)
 from envmgr.catalog.gpu_codes import short_cuda
 from envmgr.catalog.lock_rules import LockFacts
-from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact
@@ -32,17 +47,17 @@ from envmgr.catalog.target import Target, read_target
 from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
-from envmgr.store.prefix import Install, Item, Prefix, install_of
-from envmgr.system.openat import remove_below
-from envmgr.system.resources import shipped
+from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import remove_below
 
-if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
+if TYPE_CHECKING:  # only a build as a Slurm job needs it
     from envmgr.nodes import JobOptions
 
-_UNSUMMED = "the lock has no sha256 of EasyBuild, which is installed privately then; `envmgr lock {entry}` adds it"
-_UNSEEN = "the lock does not say which of its easyconfigs ask for GPUs; `envmgr lock {entry}` looks"
-_UNFILED = "the lock does not name EasyBuild's files: a private one comes from the package index; `envmgr lock {entry}` adds them"
+_UNFILED = (
+    "the lock does not name EasyBuild's files: a private one comes from the package index; "
+    "`envmgr lock {entry}` adds them"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,30 +67,7 @@ class LoadedEasyBuildLock(LoadedLock):
     content: EasyBuildLock
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
-        """With Pythons of those layouts on which the entry's install is there, or else with which the fewest installs are missing.
-
-        Of a finished install, what only its build needed may be gone, an old Python for one: nothing is built anew for that.
-        Among equals the oldest that is there counts, and the newest that is not.
-        """
-        prefix, newest = Prefix(site.prefix), self.backend.layout
-        pythons = sum(map(brings_python, self.content.items))
-
-        def chain(layouts: Sequence[int]) -> tuple[Item, ...]:
-            """With Pythons of `layouts`, in the lock's order."""
-            each = iter(layouts)
-
-            def find(entry: Entry, identity: object, python: bool) -> Install:
-                layout, last = (next(each), newest) if python else (1, 1)
-                return install_of(prefix, entry, self.backend.name, identity, target, layout=layout, newest=last)
-
-            return items_of(self.content, target.cpu_level, find)
-
-        def missing(items: Sequence[Item]) -> int:
-            return sum(not item.install.exists() for item in items)
-
-        chains = [chain(layouts) for layouts in product(range(1, newest + 1), repeat=pythons)]
-        there = next((items for items in chains if items[-1].install.exists()), None)
-        return there or min(reversed(chains), key=missing)
+        return items_of(self.content, Prefix(site.prefix), target, newest=self.backend.layout)
 
     def cuda(self) -> str | None:
         return lock_facts(self.content).cuda
@@ -87,46 +79,28 @@ class LoadedEasyBuildLock(LoadedLock):
         return lock_facts(self.content)
 
     def may_build(self) -> None:
-        """Not as root: EasyBuild refuses that."""
+        """Raise EnvmgrError `root-refused` for root: EasyBuild refuses that."""
         from envmgr.backends.easybuild.failures import root_refused
 
         if os.geteuid() == 0:
             raise root_refused()
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
-        """EasyBuild itself as well, where a build here would install it."""
-        from envmgr.backends.easybuild.choose import needs_private
-        from envmgr.backends.easybuild.sourcing import fetch_locked
+        """Fetch EasyBuild itself as well, if a build here would install it."""
+        from envmgr.backends.easybuild.choose_easybuild import needs_private
+        from envmgr.backends.easybuild.sources import fetch_locked
 
-        return fetch_locked(
-            self.content,
-            site,
-            runner,
-            reporter,
-            label=str(self.entry),
-            given=given,
-            dry_run=dry_run,
-            sources=True,
-            easybuild=needs_private(self.content, site),
-        )
+        bench, private = _workbench(self.entry, site, runner, reporter), needs_private(self.content, site)
+        return fetch_locked(self.content, bench, given=given, dry_run=dry_run, sources=True, easybuild=private)
 
     def fetch_tools(
         self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False
     ) -> Fetched:
-        """EasyBuild itself."""
-        from envmgr.backends.easybuild.sourcing import fetch_locked
+        """Fetch EasyBuild itself."""
+        from envmgr.backends.easybuild.sources import fetch_locked
 
-        return fetch_locked(
-            self.content,
-            site,
-            runner,
-            reporter,
-            label=str(self.entry),
-            given=given,
-            dry_run=dry_run,
-            sources=False,
-            easybuild=True,
-        )
+        bench = _workbench(self.entry, site, runner, reporter)
+        return fetch_locked(self.content, bench, given=given, dry_run=dry_run, sources=False, easybuild=True)
 
     def prepare(
         self,
@@ -137,16 +111,15 @@ class LoadedEasyBuildLock(LoadedLock):
         *,
         elsewhere: JobOptions | None = None,
     ) -> None:
-        """Packages of the system, EasyBuild itself, and every source: hours of building do not end in a missing file."""
-        from envmgr.backends.easybuild.choose import easybuild_for_build
-        from envmgr.backends.easybuild.osdeps import require_packages
-        from envmgr.backends.easybuild.sourcing import collect_all
+        """Check packages of the system, and get EasyBuild and every source: no long build ends in a missing file."""
+        from envmgr.backends.easybuild.choose_easybuild import easybuild_for_build
+        from envmgr.backends.easybuild.sources import collect_all, require_packages
 
-        data, locked = self.content, [self._locked(item) for item in items]
+        bench, locked = _workbench(self.entry, site, runner, reporter), [self._locked(item) for item in items]
         if elsewhere is None:  # the host that builds looks for itself
             require_packages(locked, runner)
-        collect_all(locked, site, runner, reporter, label=str(self.entry))
-        easybuild_for_build(data, site, os.environ, runner, reporter, label=str(self.entry), nodes=elsewhere)
+        collect_all(locked, bench)
+        easybuild_for_build(self.content, bench, nodes=elsewhere)
 
     def pack(self, site: Site, folder: Path) -> Site:
         from envmgr.backends.easybuild.easyconfigs import copy_easyconfigs
@@ -156,33 +129,30 @@ class LoadedEasyBuildLock(LoadedLock):
 
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
         from envmgr.backends.easybuild.build import build_easyconfig
-        from envmgr.backends.easybuild.choose import easybuild_for_build
-        from envmgr.backends.easybuild.layout import Order
-        from envmgr.backends.easybuild.osdeps import require_packages
-        from envmgr.backends.easybuild.sourcing import collect_sources
+        from envmgr.backends.easybuild.build_files import Order
+        from envmgr.backends.easybuild.choose_easybuild import easybuild_for_build
+        from envmgr.backends.easybuild.sources import collect_sources, require_packages
         from envmgr.modules.lmod import find_lmod
 
-        data, locked = self.content, self._locked(item)
+        bench, locked = _workbench(self.entry, site, runner, reporter), self._locked(item)
         require_packages([locked], runner)
-        tool = easybuild_for_build(data, site, os.environ, runner, reporter, label=str(self.entry))
-        everything = self.items(site, read_target(site.cpu_level))
+        tool = easybuild_for_build(self.content, bench)
         order = Order(
             install=item.install,
             locked=locked,
-            lock=data,
-            names=module_names(everything),
-            closure=closure_of(everything, item.install),
-            sources=collect_sources(locked, site, runner, reporter, label=str(self.entry)),
+            lock=self.content,
+            items=self.items(site, read_target(site.cpu_level)),
+            sources=collect_sources(locked, bench),
             tool=tool,
-            lmod=find_lmod(site.lmod.dir, os.environ, runner=runner),
+            lmod=find_lmod(site.lmod.dir, bench.environ, runner=runner),
             site=site,
         )
         facts, made = build_easyconfig(order, runner, reporter, jobs=jobs)
-        tools = {"easybuild-framework": data.framework, "easybuild-easyblocks": data.easyblocks}
+        tools = {"easybuild-framework": self.content.framework, "easybuild-easyblocks": self.content.easyblocks}
         return Built(facts, {}, tools, (module_file(item.install),), made)
 
     def _locked(self, item: Item) -> LockedItem:
-        """What the lock says of an item: its easyconfig's name and version are those of the install."""
+        """Return what the lock says of an item: its easyconfig's name and version are those of the install."""
         return next(each for each in self.content.items if each.key == str(item.install.entry))
 
 
@@ -212,58 +182,39 @@ class EasyBuildBackend(Backend):
         reporter: Reporter,
         options: LockOptions,  # noqa: ARG002 - EasyBuild resolves its easyconfigs itself
     ) -> LockResult:
-        from envmgr.backends.easybuild.locking import make_lock
+        from envmgr.backends.easybuild.make_lock import make_lock
 
-        made, notes = make_lock(entry, read_input(entry, recipe, EasyBuildInput), site, runner, reporter, os.environ)
+        wanted = read_input(entry, recipe, EasyBuildInput)
+        made, notes = make_lock(entry, wanted, _workbench(entry, site, runner, reporter))
         for item in made.items:
-            changed_since(item, site)  # which nobody can review
-        return LockResult({LOCK_NAME: lock_text(made)}, describe(made), notes, lock_facts(made))
+            changed_since(item, site)  # raises for an easyconfig that nobody can review
+        return LockResult({LOCK_NAME: render_lock(made)}, locked_versions(made), notes, lock_facts(made))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedEasyBuildLock:
-        found, sha256 = read_lock(folder)
-        hint = f"run `envmgr lock {entry}` and commit the result"
-        wanted = read_input(entry, recipe, EasyBuildInput).digest()
-        if found.recipe != wanted:
-            raise stale_lock(entry, folder / LOCK_NAME, wanted, found.recipe)
-        if differing := differing_from_recipe(found, read_input(entry, recipe, EasyBuildInput)):
-            raise EnvmgrError(
-                "lock-stale", f"{folder / LOCK_NAME} does not match recipe.yaml", context=differing, hint=hint
-            )
-        if changed := [text for item in found.items if (text := changed_since(item, site))]:
-            raise EnvmgrError(
-                "lock-stale", f"{folder / LOCK_NAME} is older than its easyconfigs", context=changed, hint=hint
-            )
-        if differing := differing_from_now(found, read_input(entry, recipe, EasyBuildInput), site):
-            raise EnvmgrError(
-                "lock-stale",
-                f"{folder / LOCK_NAME} is for other GPUs than now: {differing[0]}",
-                context=differing[1:],
-                hint=f"{hint}; or, where its GPUs are meant, say {keep} under `input` of the recipe"
-                if (keep := to_keep(found))
-                else hint,
-            )
+        found, sha256 = read_easybuild_lock(folder)
+        require_fresh(found, read_input(entry, recipe, EasyBuildInput), entry, folder, site)
         last = found.items[-1]
         return LoadedEasyBuildLock(
             backend=self,
             entry=entry,
             sha256=sha256,
-            packages=describe(found),
-            licences=words_of(found),
+            packages=locked_versions(found),
+            licences=licence_words(found),
             extensions=last.extensions,
             python=True if last.name == "Python" else None,  # an installer may bring one, too
             python_version=last.version.partition("-")[0] if last.name == "Python" else None,
-            notes=tuple(_notes(entry, found)),
+            notes=() if found.easybuild_files else (_UNFILED.format(entry=entry),),
             content=found,
         )
 
     def read_packages(self, folder: Path) -> Mapping[str, str]:
         try:
-            return describe(read_lock(folder)[0])
+            return locked_versions(read_easybuild_lock(folder)[0])
         except EnvmgrError:
             return {}
 
     def explain(self, site: Site) -> Iterable[SiteFact]:
-        yield from explain_settings(site)
+        yield from explain_easyconfigs(site)
         yield from explain_gpus(site)
 
     def gpu_codes(self, site: Site) -> Sequence[GpuCodes]:
@@ -273,30 +224,18 @@ class EasyBuildBackend(Backend):
         return [folder for folder in easyconfig_folders(site) if folder.exists()]
 
     def beside(self, recipe: Recipe, site: Site) -> Mapping[Path, Path]:
-        """The shipped easyconfig that the recipe names, with what lies beside it -> the site's own folder, where it has one."""
-        name, own, shipped_ones = recipe.input.get("easyconfig"), own_easyconfigs(site), shipped("easyconfigs")
-        if not own or not isinstance(name, str):
-            return {}
-        place = next(iter(shipped_ones.glob(f"*/*/{name}")), None)
-        if place is None:
-            return {}
-        files = [place, *place.parent.glob(f"{name.removesuffix('.eb')}*.patch")]
-        return {file: own[0] / file.relative_to(shipped_ones) for file in files}
+        return shipped_files(recipe.input.get("easyconfig"), site)
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
         modules = modules_folder(prefix)
-        return (
-            OwnFolder(modules.parent),
-            OwnFolder(modules, public=True),
-            OwnFolder(tools_folder(prefix)),
-            OwnFolder(locks_folder(prefix)),
-        )
+        own, public = OwnFolder(modules.parent), OwnFolder(modules, public=True)
+        return (own, public, OwnFolder(tools_folder(prefix)), OwnFolder(locks_folder(prefix)))
 
     def clear_dead_build(self, install: Install) -> None:
         remove_below(install.prefix.root, lock_of(install))
 
     def may_replace(self, install: Install, runner: Runner) -> None:
-        from envmgr.backends.easybuild.again import require_mounts
+        from envmgr.backends.easybuild.rebuild_in_place import require_mounts
 
         require_mounts(install, runner)
 
@@ -304,11 +243,5 @@ class EasyBuildBackend(Backend):
         clean_modules(prefix, reporter)
 
 
-def _notes(entry: Entry, lock: EasyBuildLock) -> Iterator[str]:
-    """What a lock of an earlier envmgr lacks."""
-    if not lock.easybuild_sha256:
-        yield _UNSUMMED.format(entry=entry)
-    elif not lock.easybuild_files:
-        yield _UNFILED.format(entry=entry)
-    if not_looked_at(lock):
-        yield _UNSEEN.format(entry=entry)
+def _workbench(entry: Entry, site: Site, runner: Runner, reporter: Reporter) -> Workbench:
+    return Workbench(site, os.environ, runner, reporter, str(entry))

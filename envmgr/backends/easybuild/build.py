@@ -1,4 +1,4 @@
-"""One store item: its files, one `eb` of its own, what it made, and what its module says."""
+"""Build one store item: lay out its files, run one `eb` of its own, finish its tree, read its module."""
 
 from __future__ import annotations
 
@@ -9,22 +9,27 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from envmgr.backends.easybuild import again
+from envmgr.backends.easybuild.build_files import Order, lay_out
 from envmgr.backends.easybuild.events import Events
-from envmgr.backends.easybuild.failures import explain
+from envmgr.backends.easybuild.failures import build_failure
 from envmgr.backends.easybuild.flat import flat_facts
-from envmgr.backends.easybuild.folders import locks_folder, module_file
-from envmgr.backends.easybuild.items import MARKED, brings_python
-from envmgr.backends.easybuild.layout import Order, lay_out
-from envmgr.backends.easybuild.leftovers import clear, end_daemons, remove_half, remove_lock
+from envmgr.backends.easybuild.items import MARKED, brings_python, locks_folder, module_file
+from envmgr.backends.easybuild.leftovers import clear_leftovers, end_daemons, remove_half, remove_lock
+from envmgr.backends.easybuild.rebuild_in_place import (
+    built_module,
+    built_tree,
+    lift_tree,
+    replace_install,
+    stage_rebuild,
+)
 from envmgr.report import Reporter
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.tree import make_read_only
 from envmgr.store.workfolder import build_folder, work_folder
 from envmgr.system.files import explain_os_error, group_id, sync_file_system
-from envmgr.system.openat import change, remove_below
 from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Completed, Runner
+from envmgr.system.safe_paths import change, remove_below
 
 _EPOCH = "1577836800"  # 2020-01-01: what programs that write the time of a build write instead
 
@@ -32,17 +37,19 @@ _EPOCH = "1577836800"  # 2020-01-01: what programs that write the time of a buil
 def build_easyconfig(
     order: Order, runner: Runner, reporter: Reporter, *, jobs: int
 ) -> tuple[InstallFacts, tuple[dict[str, str], ...]]:
-    """Build the item in place, read-only at the end; its facts, and for the manifest the place where it was compiled, if files of it
-    have that path in them. On any failure neither the install nor its module stays; where it is one that is
-    built again, what lay there stays until the new one is whole.
+    """Build the item in place, read-only at the end.
+
+    Return its facts, and the place where it was compiled if files of it have that path in them, for the manifest.
+    On any failure neither the install nor its module stays. If it is built again, what lay there stays until the new
+    one is whole.
 
     Raises:
-        EnvmgrError: see `failures.explain`; `easyconfig-differs`; `easybuild-locked`; `disk-full`; Interrupted.
+        EnvmgrError: see `build_failure`; `easyconfig-differs`; `easybuild-locked`; `disk-full`; Interrupted.
     """
     install = order.install
     folder = work_folder(order.site, install)
     with explain_os_error(install.path):
-        clear(install, runner, reporter)
+        clear_leftovers(install, runner, reporter)
         for each in (install.path.parent, module_file(install).parent, locks_folder(install.prefix)):
             each.mkdir(parents=True, exist_ok=True)
         _let_read(module_file(install).parent)
@@ -50,16 +57,16 @@ def build_easyconfig(
         try:
             with explain_os_error(folder):
                 easyconfig = lay_out(order, folder, jobs)
-                words = () if install.replaces is None else again.stage(install, folder, runner)
+                words = () if install.replaces is None else stage_rebuild(install, folder, runner)
             _run(order, folder, [*words, *order.tool.argv("easybuild.main", easyconfig)], runner, reporter)
             with explain_os_error(install.path):
                 _finish(order, folder)
                 if install.replaces is not None:
-                    again.replace(install, folder)
+                    replace_install(install, folder)
             made = _made_at(install.path, folder, runner, reporter)
             return flat_facts(install, order.closure, order.lmod), made
         except BaseException:
-            with suppress(OSError):  # what went wrong first is what is told; the next run cleans up
+            with suppress(OSError):  # the first error counts; the next run cleans up
                 remove_half(install)
                 install.path.parent.rmdir()  # only an empty one goes
             raise
@@ -81,10 +88,10 @@ def _run(order: Order, folder: Path, argv: Sequence[str | Path], runner: Runner,
     with reporter.stage(f"{install.entry} build", total=events.total, unit="steps") as stage:
 
         def tick() -> None:
-            told = events.log
+            before = events.log
             for line in events.read():
                 reporter.log(f"{install.entry}: {line}")
-            if events.log != told:
+            if events.log != before:
                 reporter.say(f"{install.entry}: EasyBuild's log is {events.log}")
             stage.update(events.done, detail=events.detail)
 
@@ -101,8 +108,8 @@ def _run(order: Order, folder: Path, argv: Sequence[str | Path], runner: Runner,
     if done.returncode < 0:
         remove_lock(install)
     log = _keep_log(order, folder, done)
-    if done.returncode != 0 or not again.tree_of(install).is_dir() or not again.module_of(install, folder).is_file():
-        error = explain(order.locked, install, done, events.failed, events.step, folder, log)
+    if done.returncode != 0 or not built_tree(install).is_dir() or not built_module(install, folder).is_file():
+        error = build_failure(order.locked, install, done, events.failed, events.step, folder, log)
         with suppress(OSError), Path(log or os.devnull).open("a", encoding="utf-8") as file:
             file.write(f"\n== envmgr says\n{error}\n")
         raise error
@@ -110,12 +117,12 @@ def _run(order: Order, folder: Path, argv: Sequence[str | Path], runner: Runner,
 
 
 def _keep_log(order: Order, folder: Path, done: Completed | None) -> str:
-    """EasyBuild's log under `<prefix>/var/log/easybuild`, with what failed commands said; its path, or empty when there is none.
+    """Keep EasyBuild's log under `<prefix>/var/log/easybuild`, with the output of failed commands.
 
-    It would be part of the install otherwise, and two equal builds would differ.
+    Return its path; empty if it could not be written. As a part of the install it would make two equal builds differ.
     """
     install = order.install
-    logs = sorted([*(folder / "log").rglob("*.log"), *(again.tree_of(install) / "easybuild").glob("*.log*")])
+    logs = sorted([*(folder / "log").rglob("*.log"), *(built_tree(install) / "easybuild").glob("*.log*")])
     outputs = sorted((folder / "tmp").rglob("run-shell-cmd-output/**/out.txt"))
     now = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     target = install.prefix.logs / "easybuild" / f"{now}-{install.entry.name}-{install.label}.log"
@@ -128,15 +135,15 @@ def _keep_log(order: Order, folder: Path, done: Completed | None) -> str:
                 file.write(f"\n== output of a command: {path.parent.name}\n".encode() + path.read_bytes())
             if done is not None:
                 file.write(f"\n== eb said\n{done.stdout}{done.stderr}".encode(errors="backslashreplace"))
-    except OSError:  # a full disk: the error that is told is the build's
+    except OSError:  # a full disk: the error of the build matters more
         return ""
     return str(target)
 
 
 def _finish(order: Order, folder: Path) -> None:
-    """Only what the software is stays: EasyBuild's logs and reports differ with every build, its easyconfig does not."""
+    """Remove EasyBuild's logs and reports, which differ with every build, and make the tree read-only."""
     install = order.install
-    tree, module = again.lift(install), again.module_of(install, folder)
+    tree, module = lift_tree(install), built_module(install, folder)
     notes = tree / "easybuild"
     if notes.is_dir():
         keep = notes / order.locked.easyconfig
@@ -154,7 +161,10 @@ def _finish(order: Order, folder: Path) -> None:
 
 
 def _made_at(tree: Path, folder: Path, runner: Runner, reporter: Reporter) -> tuple[dict[str, str], ...]:
-    """Compilers write where they stand into debug information, `__FILE__` and lists of flags: then another place gives other bytes."""
+    """Return the place of the build if files of the tree name it.
+
+    Compilers write it into debug information, `__FILE__` and lists of flags: another place gives other bytes then.
+    """
     words = ("grep", "--recursive", "--quiet", "--no-messages", "--fixed-strings", "--", str(folder), tree)
     if runner.run(words, check=False).returncode:
         return ()
@@ -165,7 +175,7 @@ def _made_at(tree: Path, folder: Path, runner: Runner, reporter: Reporter) -> tu
 
 
 def _let_read(folder: Path) -> None:
-    """Modules are for every user that reaches them, whatever the umask, as those of a generation are."""
+    """Let every user read the folder whatever the umask: modules are for all who reach them."""
     if folder.stat().st_mode & 0o555 != 0o555:
-        with suppress(PermissionError):  # another member's
+        with suppress(PermissionError):  # another member owns it
             change(folder, add=0o555)

@@ -1,16 +1,17 @@
-"""Where easyconfigs lie: the site's folders, then those shipped with envmgr, then EasyBuild's own. The first that has one wins."""
+"""The places of easyconfigs: the site's folders, then envmgr's, then EasyBuild's own. The first that has one wins."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from envmgr.backends.easybuild.lock import LockedFile, LockedItem
-from envmgr.backends.easybuild.settings import easyconfig_folders
+from envmgr.backends.easybuild.settings import easyconfig_folders, own_easyconfigs
 from envmgr.catalog.site import Site
 from envmgr.system.invisible import TABS
-from envmgr.system.reading import (
+from envmgr.system.resources import shipped
+from envmgr.system.untrusted_files import (
     ANYWHERE,
     BESIDE,
     Kind,
@@ -26,13 +27,13 @@ EASYCONFIG = Kind("file of the easyconfigs", 16 << 30)  # sources may lie beside
 
 
 def local_easyconfig(item: LockedItem, site: Site) -> Path | None:
-    """The item's easyconfig in the site's folders or the shipped one: `<folder>/<letter>/<Name>/<file name>`, nowhere else in them."""
+    """Return the item's easyconfig in the site's folders or envmgr's; it lies in `<letter>/<Name>/` of one."""
     places = (root / item.folder / item.easyconfig for root in easyconfig_folders(site))
     return next((place for place in places if place.is_file()), None)
 
 
 def local_file(item: LockedItem, file: LockedFile, easyconfig: Path | None, roots: Sequence[Path]) -> Path | None:
-    """Where EasyBuild finds a file of the item: beside its easyconfig, then below the roots; None where it is in none of them."""
+    """Return where EasyBuild finds a file of the item: beside its easyconfig, or below the roots; None without one."""
     folder = file.folder or item.folder
     beside = [] if easyconfig is None or file.folder else [easyconfig.parent]
     places = (place / file.name for place in (*beside, *(root / folder for root in roots)))
@@ -40,22 +41,22 @@ def local_file(item: LockedItem, file: LockedFile, easyconfig: Path | None, root
 
 
 def root_of(path: Path, site: Site) -> Path:
-    """The folder of easyconfigs that a file of `local_easyconfig` or `local_file` lies in: a link in it leads to nothing else."""
+    """Return the folder of easyconfigs that a file lies in: a link in it may not lead out of it."""
     return next((root for root in easyconfig_folders(site) if path.is_relative_to(root)), ANYWHERE)
 
 
 def sum_of(path: Path, site: Site) -> str:
-    """Its sha256; "" for one that cannot be read."""
+    """Return its sha256; "" for a file that cannot be read."""
     with suppress(OSError):
         return digest_of(path, EASYCONFIG, tree=root_of(path, site))
     return ""
 
 
 def changed_since(item: LockedItem, site: Site) -> str:
-    """How an easyconfig, or a patch or source that goes with it, differs from what was locked; empty when all is as it was.
+    """Return how an easyconfig, or a file that goes with it, differs from what was locked; empty if it does not.
 
-    What comes with EasyBuild is held against the lock when it is built: it does not change by itself. InputError `text-invisible`
-    for an easyconfig of the site that nobody can have reviewed.
+    What comes with EasyBuild is compared with the lock when it is built: it does not change by itself.
+    Raises InputError `text-invisible` for an easyconfig of the site that nobody can have reviewed.
     """
     path = local_easyconfig(item, site)
     if path is not None:
@@ -76,7 +77,7 @@ def changed_since(item: LockedItem, site: Site) -> str:
 
 
 def copy_easyconfigs(items: Sequence[LockedItem], site: Site, folder: Path) -> None:
-    """Copy the local easyconfigs of the items, and the files that go with them, into `folder` as the one that has them all."""
+    """Copy the items' local easyconfigs, and the files that go with them, into one `folder` of easyconfigs."""
     for item in items:
         path = local_easyconfig(item, site)
         places = {} if path is None else {item.folder: [path]}
@@ -87,3 +88,12 @@ def copy_easyconfigs(items: Sequence[LockedItem], site: Site, folder: Path) -> N
             (folder / below).mkdir(parents=True, exist_ok=True)
             for each in files:
                 copy_file(each, folder / below / each.name, EASYCONFIG, tree=root_of(each, site))
+
+
+def shipped_files(name: object, site: Site) -> Mapping[Path, Path]:
+    """Return the shipped easyconfig of that name and its patches -> their places in the first of the site's folders."""
+    own, ours = own_easyconfigs(site), shipped("easyconfigs")
+    if not own or not isinstance(name, str) or (place := next(iter(ours.glob(f"*/*/{name}")), None)) is None:
+        return {}
+    patches = place.parent.glob(f"{name.removesuffix('.eb')}*.patch")
+    return {file: own[0] / file.relative_to(ours) for file in (place, *patches)}

@@ -1,4 +1,4 @@
-"""Why a build failed, by EasyBuild's exit code and the end of what its commands said: an error of the house form."""
+"""Errors of builds that failed, by EasyBuild's exit code and the end of what its commands said."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from envmgr.backends.easybuild.lock import LockedItem
+from envmgr.backends.easybuild.settings import eula_word
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Install
-from envmgr.system.excerpt import meaningful, without_colour
+from envmgr.system.log_excerpt import meaningful, without_colour
 from envmgr.system.run import Completed
 
 _STEP_NAMES = {"sanity": "sanity check", "finish": "post-processing"}
@@ -25,100 +26,85 @@ _COMMAND = re.compile(
 )
 _OUTPUT = re.compile(r"->\s+(\S+/run-shell-cmd-output/\S+/(?:out|err)\.txt)$", re.MULTILINE)
 _NOISE = re.compile(r"^(==|\s*$|\s*\*)")
+EULA_NEEDED = re.compile(r"\(EULA\) for (\S+) is")
 
 
-def explain(
+def build_failure(
     locked: LockedItem, install: Install, done: Completed, failed: str, step: str, folder: Path, log: str
 ) -> EnvmgrError:
-    """The error of a build that ended with `done`.
+    """Return the error of a build that ended with `done`.
 
-    `failed` is EasyBuild's own word, `step` the last that it began, each empty where it told none; `folder` is its private one.
+    `failed` is EasyBuild's own message, `step` the last that it began, each empty if it reported none; `folder` is its
+    private one.
     """
     text = without_colour(f"{done.stdout}\n{done.stderr}\n{failed}")
-    where = f"easyconfig {locked.easyconfig}"
     command = _COMMAND.search(text)
     output = _output_of(text, folder) if command else ""
-    code = done.returncode
+    code, entry, words, where = (
+        done.returncode,
+        install.entry,
+        _words(failed or text),
+        f"easyconfig {locked.easyconfig}",
+    )
+
     if full := _FULL.search(output) or _FULL.search(text):
-        return EnvmgrError(
-            "disk-full",
-            f"no space left while {install.entry} was built",
-            context=[where, _line_at(full)],
-            log=log,
-            hint="free some space where it compiles (build_dir in site.yaml, else $TMPDIR or /tmp) and under the prefix, "
-            "then run the same command again",
+        hint = (
+            "free some space where it compiles (build_dir in site.yaml, else $TMPDIR or /tmp) and under the prefix, "
+            "then run the same command again"
         )
+        message = f"no space left while {entry} was built"
+        return EnvmgrError("disk-full", message, context=[where, _line_at(full)], log=log, hint=hint)
     if ended := _signal_that_ended(code, failed):
-        return EnvmgrError(
-            "worker-died",
-            f"{install.entry} did not build: EasyBuild was ended by {ended}",
-            context=[where, *([f"it was at the {_STEP_NAMES.get(step, step)} step"] if step else [])],
-            log=log,
-            hint="run the same command again: what was built before is kept",
-        )
+        at = [f"it was at the {_STEP_NAMES.get(step, step)} step"] if step else []
+        hint = "run the same command again: what was built before is kept"
+        message = f"{entry} did not build: EasyBuild was ended by {ended}"
+        return EnvmgrError("worker-died", message, context=[where, *at], log=log, hint=hint)
     if code == 32 or "OS dependencies were not found" in text:
-        return missing_packages([install.entry.name], locked.os_packages, log=log)
+        return missing_packages([entry.name], locked.os_packages, log=log)
     if code in (22, 45) or "Sanity check failed" in text:
-        return EnvmgrError(
-            "sanity-check-failed",
-            f"{install.entry} was built, but is not what its easyconfig promises",
-            context=[where, *_sanity(failed or _words(text)[-1])],
-            log=log,
-            hint="mend the easyconfig (sanity_check_paths, sanity_check_commands), lock again, and build again",
-        )
+        message = f"{entry} was built, but is not what its easyconfig promises"
+        hint = "fix the easyconfig (sanity_check_paths, sanity_check_commands), lock again, and build again"
+        context = [where, *_sanity(failed or _words(text)[-1])]
+        return EnvmgrError("sanity-check-failed", message, context=context, log=log, hint=hint)
     if code == 42 or "Checksum verification" in text:
-        return EnvmgrError(
-            "source-differs",
-            f"EasyBuild refuses a source of {install.entry}",
-            context=[where, *_words(failed or text)],
-            log=log,
-            hint="the easyconfig has another checksum than the lock: lock the entry again",
-        )
+        hint = "the easyconfig has another checksum than the lock: lock the entry again"
+        message = f"EasyBuild refuses a source of {entry}"
+        return EnvmgrError("source-differs", message, context=[where, *words], log=log, hint=hint)
     if code in (30, 41):
-        return EnvmgrError(
-            "source-missing",
-            f"EasyBuild asked for a file of {install.entry} that is not in its lock",
-            context=[where, *_words(failed or text)],
-            log=log,
-            hint="lock the entry again",
-        )
-    if found := re.search(r"\(EULA\) for (\S+) is", text):
-        return eula_not_accepted(install.entry.name, found[1], context=[where], log=log)
+        message = f"EasyBuild asked for a file of {entry} that is not in its lock"
+        hint = "lock the entry again"
+        return EnvmgrError("source-missing", message, context=[where, *words], log=log, hint=hint)
+    if found := EULA_NEEDED.search(text):
+        return eula_not_accepted(entry.name, found[1], context=[where], log=log)
     if "already exists, aborting!" in text and "Lock " in text:
-        return EnvmgrError(
-            "easybuild-locked",
-            f"EasyBuild is building {install.entry} elsewhere",
-            context=_words(failed or text),
-            log=log,
-            hint="wait for it, then run the same command again",
-        )
+        hint = "wait for it, then run the same command again"
+        message = f"EasyBuild is building {entry} elsewhere"
+        return EnvmgrError("easybuild-locked", message, context=words, log=log, hint=hint)
     if code in (4, 5, 6, 7):
-        return InputError(
-            "easyconfig-invalid", f"EasyBuild refuses {locked.easyconfig}", context=_words(failed or text), log=log
-        )
+        return InputError("easyconfig-invalid", f"EasyBuild refuses {locked.easyconfig}", context=words, log=log)
+    return _other_failure(install, done, step, where, output, _told(command, output) or words, log)
+
+
+def _other_failure(
+    install: Install, done: Completed, step: str, where: str, output: str, said: Sequence[str], log: str
+) -> EnvmgrError:
+    entry, code = install.entry, done.returncode
     if code == 0:
-        return EnvmgrError(
-            "build-failed",
-            f"EasyBuild said that {install.entry} is built, and it is not there",
-            context=[where, *_words(done.stdout)],
-            log=log,
-            hint="its easyblock or its hooks put it elsewhere: the log has all that was said",
-        )
-    hint = "the log has all that was said; what was built before is kept for the next run"
+        message = f"EasyBuild reported that {entry} is built, but it is not there"
+        hint = "its easyblock or its hooks put it elsewhere: the log has all of its output"
+        return EnvmgrError("build-failed", message, context=[where, *_words(done.stdout)], log=log, hint=hint)
+    hint = "the log has all of its output; what was built before is kept for the next run"
     if _KILLED.search(output):
         hint = f"out of memory? Build with fewer cores (-j), or on a machine with more; {hint}"
-    at = f": the {_STEP_NAMES.get(step, step)} step failed" if step else f" (exit status {code})"
-    return EnvmgrError(
-        "build-failed",
-        f"{install.entry} did not build{at}",
-        context=[where, *(_told(command, output) or _words(failed or text))],
-        log=log,
-        hint=hint,
-    )
+    at_step = f": the {_STEP_NAMES.get(step, step)} step failed" if step else f" (exit status {code})"
+    return EnvmgrError("build-failed", f"{entry} did not build{at_step}", context=[where, *said], log=log, hint=hint)
 
 
 def missing_packages(names: Sequence[str], groups: Sequence[Sequence[str]], *, log: str = "") -> EnvmgrError:
-    """OS packages that are not here; a group's alternatives are one need, with the names of the families of systems."""
+    """Return the error for OS packages that are not here; a group's alternatives are one need.
+
+    Its hint has the names of both families of systems.
+    """
     dnf = sorted({_named(group, dnf=True) for group in groups})
     apt = sorted({_named(group, dnf=False) for group in groups})
     verb = "needs" if len(names) == 1 else "need"
@@ -133,9 +119,7 @@ def missing_packages(names: Sequence[str], groups: Sequence[Sequence[str]], *, l
 
 
 def eula_not_accepted(needing: str, software: str, *, context: Sequence[str], log: str = "") -> InputError:
-    """`needing` is what was locked or built, `software` whose agreement it needs."""
-    from envmgr.backends.easybuild.input import eula_word
-
+    """Return the error for a licence agreement of `software`, which `needing` (what was locked or built) needs."""
     return InputError(
         "eula-not-accepted",
         f"{needing} needs {software}, whose licence agreement is not accepted",
@@ -147,6 +131,7 @@ def eula_not_accepted(needing: str, software: str, *, context: Sequence[str], lo
 
 
 def root_refused() -> EnvmgrError:
+    """Return the error for a build as root."""
     return EnvmgrError(
         "root-refused",
         "EasyBuild does not build as root, and the site names no build user",
@@ -155,14 +140,19 @@ def root_refused() -> EnvmgrError:
 
 
 def _named(group: Sequence[str], *, dnf: bool) -> str:
-    """The name that fits a family: Debian's development packages end in -dev, Fedora's in -devel; else the first or the last."""
+    """Return the name that fits a family: Debian's development packages end in -dev, Fedora's in -devel.
+
+    Without such a name it is the first or the last.
+    """
     ending = "-devel" if dnf else "-dev"
     fitting = [name for name in group if name.endswith(ending)]
     return fitting[0] if fitting else (group[0] if dnf else group[-1])
 
 
 def _signal_that_ended(code: int, failed: str) -> str:
-    """The signal's name. EasyBuild catches some and exits with the number, which is also that of a step: it tells those.
+    """Return the signal's name. EasyBuild catches some signals and exits with their number.
+
+    Failed steps have the same exit statuses, but then `failed` says so.
 
     Source: easybuild-framework 5, `clean_up_locks_signal_handler`.
     """
@@ -179,7 +169,10 @@ def _signal_name(number: int) -> str:
 
 
 def _output_of(text: str, folder: Path) -> str:
-    """What the command that failed said, by the files that EasyBuild names. Source: easybuild-framework 5, `RunShellCmdError`."""
+    """Return the output of the command that failed, from the files that EasyBuild names.
+
+    Source: easybuild-framework 5, `RunShellCmdError`.
+    """
     paths = [Path(p) for p in _OUTPUT.findall(text)]
     if not paths:
         found = [*folder.rglob("run-shell-cmd-output/**/out.txt"), *folder.rglob("run-shell-cmd-output/**/err.txt")]
@@ -209,7 +202,7 @@ def _line_at(match: re.Match[str]) -> str:
 
 
 def _sanity(text: str) -> list[str]:
-    """EasyBuild's list of what is not there; what a sanity check command said is put below it."""
+    """Return EasyBuild's list of what is not there, with the output of sanity check commands below it."""
     text = text.rpartition("Sanity check failed: ")[2]
     text = re.sub(
         r"failed with exit code (\d+) \(output: (.*?)\s*\)(?=\n|\Z)",

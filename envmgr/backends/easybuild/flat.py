@@ -1,7 +1,7 @@
-"""Flat modules: what loading EasyBuild's own module of an item does, with all that it loads, as one list of changes.
+"""Flat modules: the changes that loading EasyBuild's own module of an item makes, with all that it loads, as one list.
 
-What each module does is what Lmod's `module show` reports; comparing environments would lose order, separators, and which
-change is whose.
+They are read from Lmod's `module show`. Comparing environments would lose order, separators, and which module makes
+which change.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from envmgr.backends.easybuild.folders import module_name, modules_folder
+from envmgr.backends.easybuild.items import module_name, modules_folder
 from envmgr.catalog.variables import fault_in_variable
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import SHOWN_HOME, SHOWN_USER, Lmod
@@ -21,7 +21,7 @@ from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Install, Prefix
 from envmgr.wording import one_line
 
-# What a module says about itself; it changes nothing of the environment.
+# A module says these about itself; they change nothing in the environment.
 _TALK = frozenset({"help", "whatis", "conflict", "extensions", "family", "add_property", "remove_property", "prereq"})
 _LOADS = frozenset({"depends_on", "load", "always_load", "depends_on_any", "try_load"})
 _STATEMENT = re.compile(r"([a-z_]+)([({])(.*)[)}]", re.DOTALL)
@@ -40,7 +40,7 @@ class Shown:
 
 
 def flat_facts(install: Install, closure: Sequence[Install], lmod: Lmod) -> InstallFacts:
-    """The facts of a finished item; `closure` are the installs that its module may load.
+    """Return the facts of a finished item; `closure` are the installs that its module may load.
 
     Raises:
         EnvmgrError: `module-load-failed`, `module-unreadable`, `module-forbidden`.
@@ -60,9 +60,9 @@ def flat_facts(install: Install, closure: Sequence[Install], lmod: Lmod) -> Inst
 
 
 def refuse_forbidden(module: Shown, store: Path) -> None:
-    """EnvmgrError `module-forbidden` for a change that no module may make.
+    """Raise EnvmgrError `module-forbidden` for a change that no module may make.
 
-    By these two EasyBuild's software finds its own libraries: it may add folders of the store to them.
+    LD_LIBRARY_PATH and PYTHONPATH may get folders of the store: EasyBuild's software finds its own libraries by them.
     """
     for op in module.steps:
         if isinstance(op, str):
@@ -71,12 +71,10 @@ def refuse_forbidden(module: Shown, store: Path) -> None:
         if op.name in _OF_ITS_OWN and as_list and not op.at_load and _lies_in(store, op.value.split(op.separator)):
             continue
         if fault := fault_in_variable(op.name, as_list=as_list):
-            raise EnvmgrError(
-                "module-forbidden",
-                f"EasyBuild's module {module.name} changes {op.name}",
-                context=f"{op.kind} {one_line(op.value)}" if op.value else op.kind,
-                hint=f"no module may do so: {fault}; leave it out of the easyconfig",
-            )
+            message = f"EasyBuild's module {module.name} changes {op.name}"
+            change = f"{op.kind} {one_line(op.value)}" if op.value else op.kind
+            hint = f"no module may do so: {fault}; leave it out of the easyconfig"
+            raise EnvmgrError("module-forbidden", message, context=change, hint=hint)
 
 
 def _lies_in(store: Path, elements: Sequence[str]) -> bool:
@@ -84,7 +82,7 @@ def _lies_in(store: Path, elements: Sequence[str]) -> bool:
 
 
 def _own_python(install: Install) -> str | None:
-    """The version of the Python that an install brings, as its file's name tells it (`3.11`; `3` or "" where it tells no more)."""
+    """Return the version of the Python that an install brings, as its file's name has it (`3.11`, `3` or "")."""
     for name in ("python3", "python"):
         if (program := install.path / "bin" / name).is_file():
             return program.resolve().name.removeprefix("python")
@@ -92,10 +90,10 @@ def _own_python(install: Install) -> str | None:
 
 
 def flatten(root: str, shown: Mapping[str, Shown]) -> tuple[list[str], tuple[EnvOp, ...]]:
-    """The modules in the order in which loading `root` ends their work, and their changes in that order.
+    """Return the modules in the order in which loading `root` ends their work, and their changes in that order.
 
-    A module that several load does its work once, at the first load; of several values for one variable the last counts.
-    EnvmgrError `module-unreadable` for a module that is loaded and not there.
+    A module that several load does its work once, at the first load. Of several values for one variable the last
+    counts. Raises EnvmgrError `module-unreadable` for a module that is loaded and not there.
     """
     order: list[str] = []
     ops: list[EnvOp] = []
@@ -122,10 +120,10 @@ def flatten(root: str, shown: Mapping[str, Shown]) -> tuple[list[str], tuple[Env
 
 
 def _joined(ops: Sequence[EnvOp], apart: frozenset[str]) -> Iterator[EnvOp]:
-    """Elements for one list in one change: Lmod reads a module with 30 of them twice as fast as one with 30 changes.
+    """Join the elements for one list into one change: Lmod reads 30 of them twice as fast as 30 changes.
 
-    What lists come to is the same, as changes of other variables stand between them. `apart` are also given a value,
-    or one that only the loading shell knows.
+    The lists stay the same, as only changes of other variables stand between them. `apart` are variables that are also
+    given a value, or one that only the loading shell knows.
     """
     groups: dict[tuple[str, str], list[str]] = {}
     for op in ops:
@@ -144,8 +142,10 @@ def _is_list(op: EnvOp, apart: frozenset[str]) -> bool:
 
 
 def read_shown(shown: tuple[str, str]) -> Shown:
-    """One module's part of `module show`: (name, text). Values stand there unescaped, so a statement ends where a line ends
-    with its closing bracket and the next one begins one.
+    """Read one module's part of `module show`: (name, text).
+
+    Values stand there unescaped. So a statement ends where a line ends with its closing bracket, and the next line
+    begins a statement.
 
     Raises:
         EnvmgrError: `module-unreadable` for a statement that a flat module could not repeat.
@@ -208,12 +208,12 @@ def _statements(text: str) -> Iterator[str]:
 
 
 def _has_ended(statement: str) -> bool:
-    """Help stands in long brackets of its own; what else a module says ends with a quote or a number, and its bracket."""
+    """Return whether it is whole: help stands in long brackets, others end with a quote or number and a bracket."""
     return statement.endswith("]])") if statement.startswith("help([[") else _END.search(statement) is not None
 
 
 def _texts(lmod: Lmod, prefix: Prefix, names: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(name, text) of each module, by one `module show`: a rule, the file's path, a rule, then the statements."""
+    """Yield (name, text) of each module, by one `module show`: a rule, the file's path, a rule, then the statements."""
     said = lmod.show_modules(modules_folder(prefix), names)
     parts = re.split(r"^-{20,}\n\s+(/.*\.lua):\n-{20,}\n", said, flags=re.MULTILINE)
     for path, text in zip(parts[1::2], parts[2::2], strict=True):

@@ -1,74 +1,86 @@
-"""From a lock to the store items that it stands for: each easyconfig has a digest of all that decides its bytes."""
+"""The store items that a lock stands for, and the places of EasyBuild's own files of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from pathlib import Path
 from typing import Any
 
-from envmgr.backends.easybuild.capabilities import handed_to, said_by
-from envmgr.backends.easybuild.folders import module_name
-from envmgr.backends.easybuild.input import configuration
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
+from envmgr.backends.easybuild.settings import handed_to, optarch, said_by
 from envmgr.catalog.names import Entry
-from envmgr.catalog.target import CpuLevel
-from envmgr.store.prefix import Install, Item
+from envmgr.catalog.target import CpuLevel, Target
+from envmgr.store.prefix import Install, Item, Prefix, install_of
 
-Find = Callable[[Entry, object, bool], Install]  # an entry of the store, its identity, `brings_python` -> its install
-
-# 1: what EasyBuild installs, less its logs, read-only. 2: a Python has the mark of `system/pythons.py`; installs without one are
-# as before.
+# 1: what EasyBuild installs, without its logs, read-only. 2: a Python has the mark of `system/pythons.py`; installs
+# without one are as before.
 MARKED = 2
 
-# Easyconfigs whose install brings `bin/python` with its standard library. Source: EasyBuild 5.4.1, the names in its easyconfigs
-# of the easyblocks EB_Python, EB_Anaconda and EB_Mamba, and PyPy.
+# Easyconfigs whose install brings `bin/python` with its standard library. Source: EasyBuild 5.4.1, the names in its
+# easyconfigs of the easyblocks EB_Python, EB_Anaconda and EB_Mamba, and PyPy.
 _PYTHONS = frozenset(
     {"Python", "PyPy", "Anaconda2", "Anaconda3", "Miniconda2", "Miniconda3", "Miniforge3", "Mamba", "Mambaforge"}
 )
 
 
 def brings_python(item: LockedItem) -> bool:
-    """Told before it is built, as the digest must be."""
+    """Return whether its install will have a Python: known before it is built, as the digest must be."""
     return item.name in _PYTHONS or item.python
 
 
-def items_of(lock: EasyBuildLock, cpu_level: CpuLevel, find: Find) -> tuple[Item, ...]:
-    """The items in build order. An item's digest covers the digests of what it depends on, so a change reaches all above it."""
+def items_of(lock: EasyBuildLock, prefix: Prefix, target: Target, newest: int = MARKED) -> tuple[Item, ...]:
+    """Return the items, with Pythons of the layouts (up to `newest`) on which the entry's install is there.
+
+    If it is not there, they are those with which the fewest installs are missing. What only the build of a finished
+    install needed may be gone, such as an old Python: nothing is built again for that. Among equals the oldest that is
+    there counts, and the newest that is not.
+    """
+    pythons = sum(map(brings_python, lock.items))
+
+    def chain(layouts: Sequence[int]) -> tuple[Item, ...]:
+        each = iter(layouts)
+
+        def find(entry: Entry, identity: object, python: bool) -> Install:
+            layout, last = (next(each), newest) if python else (1, 1)
+            return install_of(prefix, entry, "easybuild", identity, target, layout=layout, newest=last)
+
+        return chain_of(lock, target.cpu_level, find)
+
+    def missing(items: Sequence[Item]) -> int:
+        return sum(not item.install.exists() for item in items)
+
+    chains = [chain(layouts) for layouts in product(range(1, newest + 1), repeat=pythons)]
+    there = next((items for items in chains if items[-1].install.exists()), None)
+    return there or min(reversed(chains), key=missing)
+
+
+def chain_of(
+    lock: EasyBuildLock, cpu_level: CpuLevel, find: Callable[[Entry, object, bool], Install]
+) -> tuple[Item, ...]:
+    """Return the items in build order; `find` gets an entry of the store, its identity, and whether it is a Python.
+
+    An item's digest covers the digests of what it depends on, so that a change reaches all items above it.
+    """
     installs: dict[str, Install] = {}
     found = []
     for item in lock.items:
-        settings = configuration_of(lock, item, cpu_level)
-        identity = _identity(
-            lock, item, settings, {d: installs[d].digest for d in (*item.depends, *item.build_depends)}
-        )
-        entry = Entry(item.name, item.version)
-        installs[item.key] = install = find(entry, identity, brings_python(item))
-        found.append(
-            Item(install, tuple(installs[d] for d in item.depends), tuple(installs[d] for d in item.build_depends))
-        )
+        digests = {d: installs[d].digest for d in (*item.depends, *item.build_depends)}
+        identity = _identity(lock, item, configuration_of(lock, item, cpu_level), digests)
+        installs[item.key] = install = find(Entry(item.name, item.version), identity, brings_python(item))
+        needs, build_needs = (tuple(installs[d] for d in each) for each in (item.depends, item.build_depends))
+        found.append(Item(install, needs, build_needs))
     return tuple(found)
 
 
 def configuration_of(lock: EasyBuildLock, item: LockedItem, cpu_level: CpuLevel) -> dict[str, object]:
-    """The settings that shape the bytes of this item."""
-    return configuration(lock.rpath, lock.filter_deps, cpu_level, handed_to(item.asks, said_by(lock)))
-
-
-def closure_of(items: Sequence[Item], install: Install) -> list[Install]:
-    """The installs that `install` runs with, itself left out, in build order."""
-    by_path = {item.install.relative: item for item in items}
-    reached: set[str] = set()
-    waiting = [install.relative]
-    while waiting:
-        for each in by_path[waiting.pop()].needs:
-            if each.relative not in reached:
-                reached.add(each.relative)
-                waiting.append(each.relative)
-    return [item.install for item in items if item.install.relative in reached]
-
-
-def module_names(items: Sequence[Item]) -> dict[str, str]:
-    """`name/version` -> `name/version-digest8`: EasyBuild's module of each item, and its folder in the store."""
-    return {str(item.install.entry): module_name(item.install) for item in items}
+    """Return the settings of EasyBuild that shape this item's bytes: part of its digest, and of the build's command."""
+    return {
+        "rpath": lock.rpath,
+        "filter-deps": list(lock.filter_deps),
+        "optarch": optarch(cpu_level),
+        **handed_to(item.asks, said_by(lock)),
+    }
 
 
 def _identity(
@@ -80,8 +92,51 @@ def _identity(
         "sources": [[s.name, s.sha256] for s in item.sources],
         "patches": [[p.name, p.sha256] for p in item.patches],
         **({"files": [[f.name, f.sha256] for f in item.files]} if item.files else {}),
-        "depends": dict(depends),
+        "depends": depends,
         "framework": lock.framework,
         "easyblocks": lock.easyblocks,
-        "configuration": dict(settings),
+        "configuration": settings,
     }
+
+
+def runs_with(items: Sequence[Item], install: Install) -> list[Install]:
+    """Return the installs that `install` runs with, without itself, in build order."""
+    by_path = {item.install.relative: item for item in items}
+    found: set[str] = set()
+    waiting = [install.relative]
+    while waiting:
+        for each in by_path[waiting.pop()].needs:
+            if each.relative not in found:
+                found.add(each.relative)
+                waiting.append(each.relative)
+    return [item.install for item in items if item.install.relative in found]
+
+
+def modules_folder(prefix: Prefix) -> Path:
+    """Return the folder of EasyBuild's own modules: private, and named as their installs are."""
+    return prefix.root / "easybuild" / "modules"
+
+
+def tools_folder(prefix: Prefix) -> Path:
+    """Return the folder of private EasyBuilds, by version."""
+    return prefix.root / "easybuild" / "tools"
+
+
+def locks_folder(prefix: Prefix) -> Path:
+    """Return the folder of EasyBuild's own locks."""
+    return prefix.jobs / "easybuild-locks"
+
+
+def module_name(install: Install) -> str:
+    """Return the name of EasyBuild's own module of it, and of its folder in the store: `<name>/<version>-<digest8>`."""
+    return f"{install.entry.name}/{install.label}"
+
+
+def module_file(install: Install) -> Path:
+    """Return the file of EasyBuild's own module of it."""
+    return modules_folder(install.prefix) / f"{module_name(install)}.lua"
+
+
+def lock_of(install: Install) -> Path:
+    """Return EasyBuild's lock of it, named by the install's path. Source: easybuild-framework, `create_lock`."""
+    return locks_folder(install.prefix) / (str(install.path).replace("/", "_") + ".lock")

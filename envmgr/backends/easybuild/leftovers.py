@@ -1,4 +1,4 @@
-"""What builds leave: a half install, its module, EasyBuild's lock, processes. Under the install's lock only."""
+"""Clear what builds leave: a half install, its module, EasyBuild's lock, processes. Under the install's lock only."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from envmgr.backends.easybuild.folders import lock_of, module_file, modules_folder
+from envmgr.backends.easybuild.items import lock_of, module_file, modules_folder
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.jobtable import end_processes_in, left_row, lives_perhaps
 from envmgr.store.prefix import Install, Prefix
 from envmgr.store.workfolder import clear_dead_build, clear_kept_rows
 from envmgr.system.locks import require_not_anothers, try_file_lock
-from envmgr.system.openat import remove_below
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import remove_below
 
 
-def clear(install: Install, runner: Runner, reporter: Reporter) -> None:
-    """What a build that died left: its processes here, its half install, its module, EasyBuild's lock. We hold our own lock.
+def clear_leftovers(install: Install, runner: Runner, reporter: Reporter) -> None:
+    """Clear what a build that died left: its processes here, its half install, its module, EasyBuild's lock.
+
+    The caller holds the install's lock.
 
     Raises:
         EnvmgrError: see `clear_dead_build`; `easybuild-locked`, for a lock that no build of ours left.
@@ -28,7 +30,7 @@ def clear(install: Install, runner: Runner, reporter: Reporter) -> None:
     if (lock := lock_of(install)).exists():
         raise EnvmgrError(
             "easybuild-locked",
-            f"EasyBuild is building {install.entry}, or died of it",
+            f"EasyBuild is building {install.entry}, or died while it did",
             context=[str(lock), "no build of envmgr left it: it is not in the job table"],
             hint=f"make sure that no `eb` runs for it, then: rmdir {lock}",
         )
@@ -37,7 +39,7 @@ def clear(install: Install, runner: Runner, reporter: Reporter) -> None:
 
 
 def clean_modules(prefix: Prefix, reporter: Reporter) -> None:
-    """EasyBuild's modules of installs that are not there: a `gc` was killed, or a build."""
+    """Remove EasyBuild's modules of installs that are not there: a `gc` or a build was killed."""
     for path in sorted(modules_folder(prefix).glob("*/*.lua")):
         if not re.fullmatch(r".+-[0-9a-f]{8}", path.stem):
             continue
@@ -54,8 +56,9 @@ def clean_modules(prefix: Prefix, reporter: Reporter) -> None:
 
 
 def remove_half(install: Install) -> None:
-    """Of one that is built again what is staged: what lies in its place stays. Raises EnvmgrError `lock-lost`, and leaves what is another
-    run's by now.
+    """Remove a half install; of one that is built again only what is staged: what lies in its place stays.
+
+    Raises EnvmgrError `lock-lost`, and leaves what is another run's by now.
     """
     require_not_anothers(install.lock)
     paths = (install.staging,) if install.replaces is not None else (install.path, module_file(install))
@@ -64,13 +67,13 @@ def remove_half(install: Install) -> None:
 
 
 def remove_lock(install: Install) -> None:
-    """EasyBuild, killed, leaves it; it was our own EasyBuild, whose processes have all ended."""
+    """Remove the lock that a killed EasyBuild leaves; it was our own, and its processes have all ended."""
     with suppress(OSError):
         remove_below(install.prefix.root, lock_of(install))
 
 
 def end_daemons(install: Install, folder: Path, reporter: Reporter) -> None:
-    """Some builds start servers of their own (bazel does), in sessions of their own: they end with the build, too."""
-    with suppress(EnvmgrError):  # what the build itself says is told
+    """End servers that some builds start in sessions of their own, as bazel does: they end with the build."""
+    with suppress(EnvmgrError):  # the error of the build itself matters more
         if ended := end_processes_in(str(folder)):
             reporter.log(f"{install.entry}: ended {ended} processes that the build left running")

@@ -8,31 +8,26 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
+from packaging.utils import parse_sdist_filename, parse_wheel_filename
+from packaging.version import Version
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
-from envmgr.backends.easybuild.capabilities import (
-    SETTINGS,
-    AmdCapabilities,
-    CudaCapabilities,
-    Setting,
-    handed_to,
-    said_by,
-)
+from envmgr.backends.easybuild.settings import SETTINGS, AmdCapabilities, CudaCapabilities, Setting, handed_to, said_by
 from envmgr.catalog.locks import read_lock_file
 from envmgr.system.models import FrozenModel
 from envmgr.system.yamlfile import dump_yaml
-from envmgr.wheels.settings import PUBLIC, index_of, with_host, without_host
+from envmgr.wheels.settings import PUBLIC, PUBLIC_FILES, index_of, url_with_host, url_without_host
 
 LOCK_NAME = "easybuild-lock.yml"
-_HEAD = "# Written by `envmgr lock`: everything that EasyBuild builds for this entry, in build order. Lock again instead of editing.\n"
+_HEAD = (
+    "# Written by `envmgr lock`: everything that EasyBuild builds for this entry, in build order. "
+    "Lock again instead of editing.\n"
+)
 PACKAGES = ("easybuild-framework", "easybuild-easyblocks", "easybuild-easyconfigs")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 def letter_folder(name: str) -> str:
-    """`z/zlib`, `0/4ti2`. Source: easybuild-framework, `letter_dir_for`."""
+    """Return `z/zlib` or `0/4ti2`. Source: easybuild-framework, `letter_dir_for`."""
     return f"{name[0].lower() if name[0].isalpha() else '0'}/{name}"
 
 
@@ -43,7 +38,7 @@ def _file_name(value: str) -> str:
 
 
 def _sha256(value: str) -> str:
-    if not _SHA256.fullmatch(value):
+    if not re.fullmatch(r"[0-9a-f]{64}", value):
         raise ValueError("must be 64 hex digits")
     return value
 
@@ -62,7 +57,7 @@ def _folder(value: str) -> str:
 
 
 def _whole_url(value: object) -> object:
-    return with_host(value) if isinstance(value, str) else value
+    return url_with_host(value) if isinstance(value, str) else value
 
 
 def _of_the_index(value: str) -> str:
@@ -78,7 +73,7 @@ Folder = Annotated[str, AfterValidator(_folder)]
 
 
 class LockedFile(FrozenModel):
-    """A file and its sha256 (64 hex digits). `folder` is where EasyBuild looks for it, where that is not its easyconfig's own."""
+    """A file and its sha256 (64 hex digits). EasyBuild looks for it in `folder`; empty for its easyconfig's own."""
 
     name: FileName
     sha256: Sha256
@@ -93,13 +88,14 @@ class LockedSource(LockedFile):
 
 
 class LockedItem(FrozenModel):
-    """One easyconfig. `version` is EasyBuild's full one (with toolchain and suffix); `depends` are `name/version` of items before it that
-    it runs with, `build_depends` of those that only its build needs.
+    """One easyconfig. `version` is EasyBuild's full one, with toolchain and suffix.
 
-    `origin` is where the easyconfig lies: in a folder of the site or of envmgr, or in EasyBuild itself. `files` are sources that lie
-    beside it. `os_packages` are lists of alternatives. `eulas` are the softwares whose licence agreement its easyblock asks for,
-    or that the easyconfig itself accepts. `python` is that its easyblock makes a conda environment, with a Python in it, whatever
-    the software's name. `asks` are the settings of GPUs that it is built with, where they say anything.
+    `depends` are `name/version` of items before it that it runs with, `build_depends` of those that only its build
+    needs. `origin` is where the easyconfig lies: in a folder of the site or of envmgr, or in EasyBuild itself.
+    `files` are sources that lie beside it. `os_packages` are lists of alternatives. `eulas` are the softwares whose
+    licence agreement its easyblock asks for, or that the easyconfig itself accepts. `python` says that its easyblock
+    makes a conda environment, which has a Python. `asks` are the settings of GPUs that it is built with, if they are
+    set.
     """
 
     name: FolderName
@@ -125,37 +121,41 @@ class LockedItem(FrozenModel):
 
     @property
     def beside(self) -> tuple[LockedFile, ...]:
-        """What lies in the easyconfig's folder and belongs to it."""
+        """The files in the easyconfig's folder that belong to it."""
         return (*self.patches, *self.files)
 
     @property
     def folder(self) -> str:
-        """Where EasyBuild looks for its easyconfig and its sources: `z/zlib`."""
+        """The folder in which EasyBuild looks for its easyconfig and its sources: `z/zlib`."""
         return letter_folder(self.name)
 
 
-class EasyBuildFile(FrozenModel):
-    """What a private EasyBuild is made from: the source of one of its packages, or a wheel that builds them.
+def project_of(file: str) -> tuple[str, Version]:
+    """Return the project and version in the name of a wheel or source. Raises ValueError for another name."""
+    return (parse_wheel_filename if file.endswith(".whl") else parse_sdist_filename)(file)[:2]
 
-    `package` is the name in the index, normalised, `name` the file's. `url` is its place, by index: see `locked_url`; a lock's text has
-    it without the index's host.
+
+class EasyBuildFile(FrozenModel):
+    """A file that a private EasyBuild is made from: the source of one of its packages, or a wheel that builds them.
+
+    `package` is the normalised name in the index, `name` the file's. `url` is its place, by index: see `locked_url`;
+    a lock's text has it without the index's host.
     """
 
     package: FolderName
     version: FolderName
     name: FileName
     sha256: Sha256
-    url: Annotated[str, BeforeValidator(_whole_url), AfterValidator(_of_the_index), PlainSerializer(without_host)]
+    url: Annotated[str, BeforeValidator(_whole_url), AfterValidator(_of_the_index), PlainSerializer(url_without_host)]
 
     @model_validator(mode="after")
     def _named(self) -> Self:
-        """Only a project's own people can put a file of its name into the index."""
+        """Raise ValueError for another project's file: only a project can put a file of its own name into the index."""
         if self.url.rpartition("/")[2] != self.name:
             raise ValueError(f"`{self.url}` is no place of {self.name}")
-        read = parse_wheel_filename if self.name.endswith(".whl") else parse_sdist_filename
         try:
-            same = read(self.name)[:2] == (self.package, Version(self.version))
-        except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+            same = project_of(self.name) == (self.package, Version(self.version))
+        except ValueError:  # no such file name, or no version
             same = False
         if not same:
             raise ValueError(f"`{self.name}` is no file of {self.package} {self.version}")
@@ -163,37 +163,34 @@ class EasyBuildFile(FrozenModel):
 
     @property
     def builds(self) -> bool:
-        """Whether it is the build tool, no part of EasyBuild."""
+        """True for the build tool, which is not a part of EasyBuild."""
         return self.package not in PACKAGES
 
 
 class EasyBuildLock(FrozenModel):
-    """A resolved easyconfig: `items` in build order, the entry's own last. `recipe` is the digest of the recipe's input.
+    """A resolved easyconfig: `items` in build order, the entry's own last. `recipe` is the digest of its input.
 
-    `easybuild_sha256` is of EasyBuild's own files, where it is installed (`contents_sum`); `easybuild_files` are what an
-    installation is made from. Both are empty in locks of an earlier envmgr. No install's digest covers them: what they hold fast
-    are the versions, which are in the digests. The capabilities are those that items ask for.
+    `easybuild_sha256` is that of EasyBuild's own files where it is installed (`contents_sum`). `easybuild_files` are
+    what an installation is made from; empty if no index could be asked. No install's digest covers these two: it has
+    the versions, which they hold fast. The capabilities are those that items ask for.
     """
 
     version: Literal[1] = 1
     recipe: str
     framework: str
     easyblocks: str
-    easybuild_sha256: Annotated[str, AfterValidator(lambda value: value and _sha256(value))] = ""
+    easybuild_sha256: Sha256
     easybuild_files: tuple[EasyBuildFile, ...] = ()
     rpath: bool
     filter_deps: tuple[str, ...] = ()
     accept_eula: tuple[str, ...] = ()
     cuda_compute_capabilities: CudaCapabilities = ()
     amdgcn_capabilities: AmdCapabilities = ()
-    gpus_seen: bool = Field(
-        default=False, description="of a closure with software for GPUs: what asks for them was looked for"
-    )
     items: tuple[LockedItem, ...] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _whole(self) -> EasyBuildLock:
-        """All of EasyBuild and what builds it, or nothing: the rest would come from nowhere."""
+        """Raise ValueError unless all of EasyBuild is there with what builds it, or nothing."""
         parts = sorted(file.package for file in self.easybuild_files if not file.builds)
         if other := [f for f in self.easybuild_files if not f.builds and f.version != self.framework]:
             raise ValueError(
@@ -218,14 +215,14 @@ class EasyBuildLock(FrozenModel):
         return self
 
 
-def lock_text(lock: EasyBuildLock) -> str:
-    """The same lock gives the same bytes."""
+def render_lock(lock: EasyBuildLock) -> str:
+    """Return the text of the lock. The same lock gives the same bytes."""
     document = lock.model_dump(mode="json", exclude_defaults=True)
     return _HEAD + dump_yaml({"version": 1, **document}, width=160)
 
 
-def read_lock(folder: Path) -> tuple[EasyBuildLock, str]:
-    """The lock beside a recipe, and the sha256 of its text.
+def read_easybuild_lock(folder: Path) -> tuple[EasyBuildLock, str]:
+    """Return the lock beside a recipe, and the sha256 of its text.
 
     Raises:
         EnvmgrError: `lock-missing`; InputError: `lock-invalid`.
@@ -233,17 +230,36 @@ def read_lock(folder: Path) -> tuple[EasyBuildLock, str]:
     return read_lock_file(folder / LOCK_NAME, EasyBuildLock, of="EasyBuild")
 
 
-def describe(lock: EasyBuildLock) -> Mapping[str, str]:
-    """name -> what diffs, generations and plans show of it: the version, and the first digits of the easyconfig's sha256.
+def locked_versions(lock: EasyBuildLock) -> Mapping[str, str]:
+    """Map each name to what diffs, generations and plans show of it: the version, the start of its easyconfig's sha256.
 
-    Where it asks for GPUs, these too. EasyBuild's framework is among them: another version of it builds everything anew. Of two items of one name, the versions are
-    part of their names.
+    An item that asks for GPUs also shows them. EasyBuild's framework is among the names: another version of it builds
+    everything again. If two items have one name, their names include the versions.
     """
     times = Counter(item.name for item in lock.items)
-    names = {item.key: item.name if times[item.name] == 1 else item.key for item in lock.items}
-    said = said_by(lock)
-    items = {}
+    said, shown = said_by(lock), {"easybuild-framework": lock.framework}
     for item in lock.items:
         values = [value for each in handed_to(item.asks, said).values() for value in each]
-        items[names[item.key]] = f"{item.version} {item.sha256[:8]}" + (f" for {', '.join(values)}" if values else "")
-    return {"easybuild-framework": lock.framework} | items
+        name = item.name if times[item.name] == 1 else item.key
+        shown[name] = f"{item.version} {item.sha256[:8]}" + (f" for {', '.join(values)}" if values else "")
+    return shown
+
+
+def _released(place: str, sha256: str) -> EasyBuildFile:
+    name = place.rpartition("/")[2]
+    package, version = project_of(name)
+    url = f"{PUBLIC_FILES}/packages/{place}"
+    return EasyBuildFile(package=package, version=str(version), name=name, sha256=sha256, url=url)
+
+
+# EasyBuild as it was released, in the version that locks a recipe that names none: `envmgr lock` asks no index for it.
+# A new version gets its rows from the lock of a recipe that names it.
+_RELEASED = {
+    "3e/94/2f227a398b92c222711d91230cc4f37c57a56848eb63470d4d759f2f96b8/easybuild_framework-5.4.1.tar.gz": "18c7cb3cdb448a2ec9b4f9cdc38517b5f9ca1b63b5691f1589f67f114958c2c9",
+    "27/9f/b9d32949a745dd0d3e46c90f10dd4e2998becf6bdee14e74522d8228f430/easybuild_easyblocks-5.4.1.tar.gz": "ec76f56bfb6398ecb863dfc456a15aacc8da8c1ebf21e560a1410d8210825386",
+    "9b/2f/8d8a0fa988a6a96e2231a31560ab691c43e053c6a325016c13b32a8e5d10/easybuild_easyconfigs-5.4.1.tar.gz": "9b0407a0dd19d4c1ccfd2735392df0d22a09738254b10fc3ed7cf826d44c47c2",
+    "ef/55/6dc6d6bb953bdfc52519a0059592c52b6e3b8ad51cf8256dffceb55b0610/setuptools-84.2.1-py3-none-any.whl": "ca140b45d5325a9478f880e351484f62fef15f336462e449ca0c03c873d589c2",
+}
+DEFAULT_FILES = tuple(_released(place, sha256) for place, sha256 in _RELEASED.items())
+DEFAULT_CONTENTS = "3e6100ec664c3a14e0c6dc5c78f97c383816c8931f4a95fcd581c993a7300047"
+"""`contents_sum` of what DEFAULT_FILES install."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from envmgr.backends.easybuild.input import EasyBuildInput
 from envmgr.backends.easybuild.lock import EasyBuildLock
+from envmgr.backends.easybuild.settings import EasyBuildInput
 from envmgr.catalog.names import Entry
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, ErrorData

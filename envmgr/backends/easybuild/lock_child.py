@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 
+from envmgr.backends.easybuild import Workbench
 from envmgr.backends.easybuild.lock_as_user import LockAnswer, LockRequest
-from envmgr.backends.easybuild.locking import make_lock
+from envmgr.backends.easybuild.make_lock import make_lock
 from envmgr.catalog.names import parse_entry
 from envmgr.errors import EnvmgrError, ErrorData
 from envmgr.report import SilentReporter
@@ -15,9 +16,10 @@ from envmgr.system.run import Runner
 
 def answer(request: LockRequest) -> LockAnswer:
     """Make the lock as the user that this process runs as. An EasyBuild that has to be made is the prefix's."""
-    entry, site = parse_entry(request.entry), request.site
+    entry = parse_entry(request.entry)
+    bench = Workbench(request.site, os.environ, Runner(), SilentReporter(), request.entry)
     try:
-        lock, notes = make_lock(entry, request.wanted, site, Runner(), SilentReporter(), os.environ, shared=True)
+        lock, notes = make_lock(entry, request.wanted, bench, shared=True)
     except EnvmgrError as error:
         return LockAnswer(error=ErrorData.of(error))
     return LockAnswer(lock=lock, notes=notes)

@@ -1,4 +1,4 @@
-"""Root executes nothing that another user could have written: easyconfigs are programs."""
+"""Nothing runs that another user could have written: easyconfigs are programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STICKY_DOOR = stat.S_ISVTX  # in /tmp other users may write, but not rename roo
 
 
 def require_own_easyconfigs(site: Site) -> None:
-    """Raises InputError `easyconfig-untrusted` for a folder of the site that other users may write, or a file in one.
+    """Raise InputError `easyconfig-untrusted` for a folder of the site that other users may write to, or a file in one.
 
     Those that ship with envmgr are as safe as envmgr itself.
     """
@@ -27,29 +27,27 @@ def require_own_easyconfigs(site: Site) -> None:
             continue
         for path in (*_way_to(root), *_way_to(root.resolve()), *_inside(root)):
             if why := fault_of(path):
-                raise InputError(
-                    "easyconfig-untrusted",
-                    f"{path} {why}",
-                    context="an easyconfig is a program, which root would run: the site names no build user to run it as",
-                    hint=f"name a build_user in site.yaml; or {_mend(path)}",
-                )
+                text = "an easyconfig is a program, which root would run: the site names no build user to run it as"
+                hint = f"name a build_user in site.yaml; or {_fix_for(path)}"
+                raise InputError("easyconfig-untrusted", f"{path} {why}", context=text, hint=hint)
 
 
-def _mend(path: Path) -> str:
-    """A link would have what it leads to changed, whosever that is."""
+def _fix_for(path: Path) -> str:
+    """Return what to do. `chown` and `chmod` of a link would change what it leads to, which may be anybody's."""
     if path.resolve() != path.absolute():
         return ask_about_way(str(path))
     return f"look at it, then `chown` it, or `{closing('go-w', str(path))}`"
 
 
 def only_ours(path: Path) -> bool:
-    """Whether no user but root and the caller can change the file at `path`, or put another in its place."""
+    """Return whether only root and the caller can change the file at `path`, or put another in its place."""
     return not any(fault_of(each) for each in (*_way_to(path), *_way_to(path.resolve()), path) if os.path.lexists(each))
 
 
 def fault_on_the_way(path: Path) -> str:
-    """Why another user could change `path`: the first unsafe place among it, its link's target and all folders above, and its
-    fault; empty when there is none.
+    """Return the first unsafe place and its fault, among `path`, its link's target and all folders above.
+
+    Through such a place another user could change `path`. Empty if there is none.
     """
     for place in dict.fromkeys((*_way_to(path), path, *_way_to(path.resolve()), path.resolve())):
         if why := fault_of(place):
@@ -58,7 +56,7 @@ def fault_on_the_way(path: Path) -> str:
 
 
 def fault_below(folder: Path) -> str:
-    """Why another user could change a file in `folder`, however deep: the first unsafe place and its fault; empty without one.
+    """Return the first unsafe place below `folder` and its fault; empty without one.
 
     A link is a fault: its target lies elsewhere. Raises OSError.
     """
@@ -76,7 +74,7 @@ def fault_below(folder: Path) -> str:
 
 
 def fault_of(path: Path) -> str:
-    """Why another user could write `path`: its owner or its mode; empty when no other user can."""
+    """Return why another user could write to `path`, by its owner or mode; empty if no other user can."""
     try:
         return _fault_in(path.stat())
     except OSError:
@@ -84,7 +82,7 @@ def fault_of(path: Path) -> str:
 
 
 def _fault_in(status: os.stat_result, harmless: dict[tuple[int, int], bool] | None = None) -> str:
-    """`harmless` remembers groups that have been looked at: (owner, group) -> whether the owner is alone in it."""
+    """Return the fault; `harmless` remembers (owner, group) -> whether the owner is the group's only member."""
     if status.st_uid not in (os.geteuid(), 0):
         return f"belongs to {user_name(status.st_uid)}, neither to you nor to root"
     if stat.S_ISDIR(status.st_mode) and status.st_mode & _STICKY_DOOR:
@@ -101,7 +99,7 @@ def _fault_in(status: os.stat_result, harmless: dict[tuple[int, int], bool] | No
 
 
 def _alone_in_group(uid: int, gid: int) -> bool:
-    """Whether it is the user's private group, as most systems make one for each user: of the same name, without others."""
+    """Return whether it is the user's private group, as most systems make one: of the same name, without others."""
     try:
         group = grp.getgrgid(gid)
     except KeyError:
@@ -120,5 +118,5 @@ def _inside(root: Path) -> Iterator[Path]:
         folders[:] = [name for name in folders if name != ".git"]
         for path in (Path(folder, name) for name in sorted([*folders, *files])):
             yield path
-            if path.is_symlink():  # whoever can rename a folder above its target can put another one there
+            if path.is_symlink():  # who can rename a folder above its target can replace it
                 yield from _way_to(path.resolve())

@@ -1,4 +1,6 @@
-"""The wheels backend: locked by uv to one wheel a package, unpacked into a prefix of links over a Python of the catalog."""
+"""The wheels backend: locked by uv to one wheel a package, unpacked into a prefix of links over a Python of the
+catalog.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
-from envmgr.backends.wheels.answers import faults_of
 from envmgr.backends.wheels.base import LOST, Base, load_base
-from envmgr.backends.wheels.input import Wanted, WheelsInput, read_wanted
-from envmgr.backends.wheels.layout import LAYOUT, MADE_AS
-from envmgr.backends.wheels.lock import WheelsLock
-from envmgr.backends.wheels.lockfile import LOCK_NAME, lock_texts, read_lock
+from envmgr.backends.wheels.input import WheelsInput, WheelsQuestion, read_question
+from envmgr.backends.wheels.lock import LOCK_NAME, WheelsLock, read_wheels_lock, recipe_faults, wheels_lock_texts
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.locks import stale_lock
@@ -26,12 +25,19 @@ from envmgr.errors import EnvmgrError
 from envmgr.nodes import JobOptions
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
-from envmgr.system.reading import LOCK, copy_files
 from envmgr.system.run import Runner
-from envmgr.wheels.folders import wheel_cache
-from envmgr.wheels.held import require_hashes
-from envmgr.wheels.lock import WHEEL_UNPACKED, cuda_majors, cuda_of, describe, glibc_of, newer_than_cuda
-from envmgr.wheels.settings import WheelsSettings, explain_settings, indexes_of, require_own_wheels
+from envmgr.system.untrusted_files import LOCK, copy_files
+from envmgr.wheels.answers import require_hashes, require_own_wheels
+from envmgr.wheels.cuda import cuda_majors, cuda_of_wheels, newer_than_cuda
+from envmgr.wheels.locked import WHEEL_UNPACKED, describe_wheels
+from envmgr.wheels.settings import WheelsSettings, explain_indexes, indexes_of, wheel_cache
+from envmgr.wheels.target import glibc_of
+
+# 1: a prefix of links over the base's Python, wheels unpacked by installer 1.1, compiled, marked, read-only.
+_LAYOUT = 1
+# How a wheel is built from its source: the environment of the build, its order, its time. Counts up when its
+# bytes change. 2: at one path, on a host of one name, where mounts can be had.
+_BUILT_AS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +45,7 @@ class LoadedWheelsLock(LoadedLock):
     """The wheels of one environment, which is one install, over the Python of `base`. `folder` is the recipe's."""
 
     content: WheelsLock
-    wanted: Wanted
+    wanted: WheelsQuestion
     base: Base
     folder: Path
 
@@ -48,11 +54,11 @@ class LoadedWheelsLock(LoadedLock):
         stands_on = [install.digest for install in needs] or [self.base.name, self.base.minor]
         identity: dict[str, object] = {"wheels": self.content.identity(), "base": stands_on, "python": self.base.minor}
         if self.content.sdists:
-            identity["sdists"] = {"made_as": MADE_AS, "of": [sdist.identity() for sdist in self.content.sdists]}
+            identity["sdists"] = {"made_as": _BUILT_AS, "of": [sdist.identity() for sdist in self.content.sdists]}
         return (Item(self.backend.install(self.entry, identity, site, target), needs),)
 
     def cuda(self) -> str | None:
-        return cuda_of(self.content.versions)
+        return cuda_of_wheels(self.content.versions)
 
     def facts(self, *, checked: bool = False) -> LockFacts:
         return _facts(self.content, self.base, None if checked else self.wanted)
@@ -82,13 +88,13 @@ class LoadedWheelsLock(LoadedLock):
         elsewhere: JobOptions | None = None,
     ) -> None:
         if items and elsewhere is None and self.content.sdists:
-            from envmgr.backends.wheels.source.shut import shut_off
+            from envmgr.backends.wheels.build_call import isolate
 
-            shut_off(site, runner, reporter)  # before the first byte is downloaded
+            isolate(site, runner, reporter)  # before the first byte is downloaded
         LoadedLock.prepare(self, items, site, runner, reporter, elsewhere=elsewhere)
 
     def pack(self, site: Site, folder: Path) -> Site:
-        """The recipe and lock of the base, in a catalog of its own, and what these need."""
+        """Copy recipe and lock of the base to a catalog of its own, with what these need."""
         for each in self.below:
             site = each.lock.pack(site, folder)
             place = folder / "below" / each.lock.entry.name / each.lock.entry.version
@@ -98,11 +104,14 @@ class LoadedWheelsLock(LoadedLock):
 
 
 class WheelsBackend(Backend):
-    """Wheels of a Python package index. They are fetched before they are installed, for hosts that may have no network."""
+    """Wheels of a Python package index.
+
+    They are fetched before they are installed, for hosts that may have no network.
+    """
 
     name = "wheels"
     stages = True
-    layout = LAYOUT
+    layout = _LAYOUT
     input = WheelsInput
     settings = WheelsSettings
 
@@ -115,32 +124,33 @@ class WheelsBackend(Backend):
     def lock(
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
     ) -> LockResult:
-        from envmgr.backends.wheels.resolve import resolve
+        from envmgr.backends.wheels.locking import resolve_recipe
 
         folder = open_catalog(site).find(entry).folder
-        wanted = read_wanted(read_input(entry, recipe, WheelsInput), folder)
+        wanted = read_question(read_input(entry, recipe, WheelsInput), folder)
         base = load_base(wanted.python, entry, site)
-        made = resolve(wanted, base, folder, site, runner, reporter, options.places or {})
+        found = resolve_recipe(wanted, base, folder, site, runner, reporter, options.places or {})
         return LockResult(
-            lock_texts(made),
-            describe(made.packages),
-            _notes(base, made),
-            _facts(made, base, wanted),
+            wheels_lock_texts(found),
+            describe_wheels(found.packages),
+            _notes(base, found),
+            _facts(found, base, wanted),
             below=() if base.entry is None else (base.entry,),
         )
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedWheelsLock:
-        found, sha256 = read_lock(folder)
-        wanted = read_wanted(read_input(entry, recipe, WheelsInput), folder)
+        found, sha256 = read_wheels_lock(folder)
+        path = folder / LOCK_NAME
+        wanted = read_question(read_input(entry, recipe, WheelsInput), folder)
         if found.recipe_digest != wanted.digest():
-            raise stale_lock(entry, folder / LOCK_NAME, wanted.digest(), found.recipe_digest)
-        require_hashes(wanted, found.files, found.python, folder / LOCK_NAME)
-        require_own_wheels([each for group in found.groups for each in group], wanted.indexes, site, folder / LOCK_NAME)
+            raise stale_lock(entry, path, wanted.digest(), found.recipe_digest)
+        require_hashes(wanted, found.files, found.python, path)
+        require_own_wheels([each for group in found.groups for each in group], wanted.indexes, site, path)
         base = load_base(wanted.python, entry, site)
         if base.minor != ".".join(found.python.split(".")[:2]):
             raise EnvmgrError(
                 "lock-stale",
-                f"{folder / LOCK_NAME} is for Python {found.python}",
+                f"{path} is for Python {found.python}",
                 context=f"{base.name}, on which it stands, is Python {base.version} now",
                 hint=f"run `envmgr lock {entry}` and commit the result",
             )
@@ -150,7 +160,7 @@ class WheelsBackend(Backend):
             backend=self,
             entry=entry,
             sha256=sha256,
-            packages=describe(found.packages),
+            packages=describe_wheels(found.packages),
             extensions=tuple(f"{w.name}/{w.version}" for w in found.packages if not w.name.startswith("nvidia-")),
             python=True,
             download=download,
@@ -165,7 +175,7 @@ class WheelsBackend(Backend):
 
     def read_packages(self, folder: Path) -> Mapping[str, str]:
         try:
-            return describe(read_lock(folder)[0].packages)
+            return describe_wheels(read_wheels_lock(folder)[0].packages)
         except EnvmgrError:
             return {}
 
@@ -173,26 +183,29 @@ class WheelsBackend(Backend):
         return {*indexes_of(site), *(str(name) for name in recipe.input.get("indexes", ()))}
 
     def explain(self, site: Site) -> Iterable[SiteFact]:
-        return explain_settings(site)
+        return explain_indexes(site)
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
         return (OwnFolder(wheel_cache(prefix)),)
 
 
-def _facts(lock: WheelsLock, base: Base, wanted: Wanted | None) -> LockFacts:
-    """With the CUDA of the entry that it stands on: one process loads both. Whether it answers what is `wanted`, where that is given."""
+def _facts(lock: WheelsLock, base: Base, wanted: WheelsQuestion | None) -> LockFacts:
+    """Return the facts, with the CUDA of the entry that it stands on: one process loads both.
+
+    If `wanted` is given, they have the faults of a lock that does not answer it.
+    """
     majors = {major: list(names) for major, names in cuda_majors(lock.versions).items()}
     if majors and base.entry is not None:
         for major, names in (base.entry.lock.facts(checked=True).majors or {}).items():
             majors.setdefault(major, []).extend(f"{name} (of {base.name})" for name in names)
-    own = () if wanted is None else tuple(faults_of(lock, wanted, base.version))
-    return LockFacts(cuda_of(lock.versions), majors, glibc_of(lock.wheels), own)
+    own = () if wanted is None else tuple(recipe_faults(lock, wanted, base.version))
+    return LockFacts(cuda_of_wheels(lock.versions), majors, glibc_of(lock.wheels), own)
 
 
 def _notes(base: Base, lock: WheelsLock) -> tuple[str, ...]:
     found = [LOST.format(version=base.minor)] if base.entry is None else []
     if newer := newer_than_cuda(lock.versions):
-        cuda = cuda_of(lock.versions)
+        cuda = cuda_of_wheels(lock.versions)
         found.append(
             f"{', '.join(newer)}: newer than its CUDA {cuda}; `constraints` pins it (`{newer[0].split()[0]}=={cuda}.*`)"
         )

@@ -1,34 +1,35 @@
-"""What a wheels recipe says."""
+"""The input of a wheels recipe, and the files of requirements beside it."""
 
 from __future__ import annotations
 
 import datetime
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
 from packaging.utils import canonicalize_name
 from pydantic import Field, field_validator, model_validator
 
-from envmgr.backends.wheels.rows import read_rows
 from envmgr.catalog.locks import recipe_digest
 from envmgr.catalog.names import catalog_of, parse_entry
 from envmgr.errors import InputError
 from envmgr.system.files import sha256_bytes
 from envmgr.system.models import FrozenModel
-from envmgr.system.reading import BESIDE, read_bytes, require_visible_patch
-from envmgr.wheels.requirements import HashedRow, Question, checked_all
+from envmgr.system.untrusted_files import BESIDE, REQUIREMENTS, read_bytes, read_file_text, require_visible_patch
+from envmgr.wheels.requirements import MOST_ROWS, HashedRow, Question, checked, checked_all
+from envmgr.wording import one_line
 
 SYSTEM = "system"
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(txt|in)")
+_HASH = re.compile(r"sha256:([0-9a-fA-F]{64})")
 
 
 class Patch(FrozenModel):
     """A change of a source before it is built, as `patch -p1` reads it: a `file` beside the recipe.
 
-    `package` is whose; it need not be said where `build` has one name.
+    `package` is the package that it changes; it may be left out if `build` has one name.
     """
 
     file: str = Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*$")
@@ -37,10 +38,12 @@ class Patch(FrozenModel):
 
 
 class WheelsInput(FrozenModel):
-    """A wheels recipe's `input`. `requirements` and `constraints` are as pip has them, or the name of a file beside the recipe.
+    """A wheels recipe's `input`.
 
-    `python` is an entry of the catalog, or `system`: the operating system's own. `indexes` are names of the site's: a package
-    comes from the first that has its name. `build` are packages that are built from their source. `platform` is in uv's words; it is what the oldest node has, and never the host's.
+    `requirements` and `constraints` are as pip has them, or the name of a file beside the recipe.
+    `python` is an entry of the catalog, or `system`: the operating system's own. `indexes` are names of the site's: a
+    package comes from the first that has its name. `build` are packages that are built from their source. `platform` is
+    in uv's words; it is the platform of the oldest node, and never the host's.
     """
 
     python: str
@@ -69,11 +72,11 @@ class WheelsInput(FrozenModel):
     @field_validator("requirements", "constraints")
     @classmethod
     def _rows(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
-        if isinstance(value, str):
-            if not _FILE.fullmatch(value):
-                raise ValueError(f"`{value}` is not the name of a file (requirements.txt) beside the recipe")
-            return value
-        return checked_all(value)
+        if not isinstance(value, str):
+            return checked_all(value)
+        if not _FILE.fullmatch(value):
+            raise ValueError(f"`{value}` is not the name of a file (requirements.txt) beside the recipe")
+        return value
 
     @field_validator("build")
     @classmethod
@@ -99,35 +102,36 @@ class WheelsInput(FrozenModel):
         return (*named, *(patch.file for patch in self.patches))
 
 
-class Wanted(Question):
-    """The input with the content of its files: what a lock answers. Rows are sorted as the recipe has them."""
+class WheelsQuestion(Question):
+    """The input with the content of its files, which a lock answers. Rows are sorted as the recipe has them."""
 
     python: str
     build: tuple[str, ...] = ()
     patches: tuple[Patch, ...] = ()
 
     def digest(self) -> str:
-        """What builds nothing from source has the digest that it had before that could be said."""
+        """Return the digest of everything that is said: fields of sources count only where sources are built."""
         unused = {"hashed", *(name for name in ("build", "patches") if not getattr(self, name))}
         return recipe_digest("wheels", self.model_dump(mode="json", exclude=unused))
 
 
-def read_wanted(given: WheelsInput, folder: Path) -> Wanted:
-    """Raises InputError `requirements-missing`, `requirement-invalid` with file and line; `patch-missing`, `patch-differs`."""
+def read_question(given: WheelsInput, folder: Path) -> WheelsQuestion:
+    """Read the files that the input names, in the recipe's `folder`.
+
+    Raises:
+        InputError: `requirements-missing`, `requirement-invalid` with file and line; `patch-missing`, `patch-differs`.
+    """
 
     def rows(value: tuple[str, ...] | str) -> list[HashedRow]:
-        return (
-            [HashedRow(requirement=row) for row in value]
-            if not isinstance(value, str)
-            else [*read_rows(folder / value)]
-        )
+        if isinstance(value, str):
+            return [*_read_rows(folder / value)]
+        return [HashedRow(requirement=row) for row in value]
 
     requirements, constraints = rows(given.requirements), rows(given.constraints)
     if not requirements:
         raise InputError("requirements-missing", f"{folder / str(given.requirements)} asks for nothing")
-    patches = tuple(_checked_patch(patch, folder, given.build) for patch in given.patches)
     date = given.exclude_newer
-    return Wanted(
+    return WheelsQuestion(
         python=given.python,
         requirements=tuple(row.requirement for row in requirements),
         constraints=tuple(row.requirement for row in constraints),
@@ -136,12 +140,12 @@ def read_wanted(given: WheelsInput, folder: Path) -> Wanted:
         exclude_newer=None if date is None else date.isoformat(),
         platform=given.platform,
         build=given.build,
-        patches=patches,
+        patches=tuple(_checked_patch(patch, folder, given.build) for patch in given.patches),
     )
 
 
 def _checked_patch(patch: Patch, folder: Path, build: Sequence[str]) -> Patch:
-    """With its package's name."""
+    """Return the patch with its package's name."""
     path = folder / patch.file
     if not os.path.lexists(path):
         raise InputError("patch-missing", f"{path} does not exist", hint="it lies beside recipe.yaml")
@@ -158,3 +162,58 @@ def _checked_patch(patch: Patch, folder: Path, build: Sequence[str]) -> Patch:
             hint="take it back from git; or, if the change is meant, say the new sha256 in recipe.yaml and lock again",
         )
     return patch.model_copy(update={"package": canonicalize_name(patch.package or build[0])})
+
+
+def _read_rows(path: Path) -> Iterator[HashedRow]:
+    """Yield each requirement of a file, as pip has them, with the hashes beside it. All else is refused, never dropped.
+
+    Raises:
+        InputError: `requirements-missing`, `requirement-invalid` with file and line, and as `read_file_text`.
+    """
+    if not os.path.lexists(path):
+        raise InputError("requirements-missing", f"{path} does not exist", hint="it lies beside recipe.yaml")
+    text = read_file_text(path, REQUIREMENTS, tree=catalog_of(path.parent))
+    for count, (number, line) in enumerate(_joined_lines(text, path), 1):
+        if count > MOST_ROWS:
+            raise _invalid_row(path, number, f"more than {MOST_ROWS} requirements", line)
+        try:
+            yield _read_row(line)
+        except ValueError as error:
+            raise _invalid_row(path, number, one_line(error), line) from None
+
+
+def _joined_lines(text: str, path: Path) -> Iterator[tuple[int, str]]:
+    """Yield rows without comments, each with the number of its first line. A line that ends in a backslash goes on."""
+    parts: list[str] = []
+    for number, line in enumerate(text.split("\n"), 1):
+        # A `#` begins a comment at the start of a line, and after a space.
+        row, comment, _ = ("", "#", line[1:]) if line.startswith("#") else line.partition(" #")
+        if comment and (parts or line.endswith("\\")):
+            reason = "a comment within a row that goes on: pip and uv read that in different ways"
+            raise _invalid_row(path, number, reason, line)
+        parts.append(row.removesuffix("\\").strip())
+        if row.endswith("\\"):
+            continue
+        if whole := " ".join(parts).strip():
+            yield number - len(parts) + 1, whole
+        parts = []
+    if parts:
+        raise _invalid_row(path, text.count("\n") + 1, "the last row ends in `\\`", parts[-1])
+
+
+def _read_row(row: str) -> HashedRow:
+    requirement, *options = row.split(" --")
+    hashes = []
+    for option in options:
+        name, _, value = option.replace("=", " ", 1).strip().partition(" ")
+        if name != "hash":
+            raise ValueError(f"`--{option}`: options do not belong here; `--hash` alone does")
+        found = _HASH.fullmatch(value.strip())
+        if found is None:
+            raise ValueError(f"`--{option}`: a lock holds files to their sha256 (64 hex digits), and to no other hash")
+        hashes.append(found[1].lower())
+    return HashedRow(requirement=checked(requirement.strip()), sha256=tuple(hashes))
+
+
+def _invalid_row(path: Path, number: int, reason: str, line: str) -> InputError:
+    return InputError("requirement-invalid", f"{path}:{number}: {reason}", context=one_line(line.strip()))

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
-from envmgr.backends.wheels.failures import failure
-from envmgr.backends.wheels.input import Wanted
+from envmgr.backends.wheels.build_wheels import built_wheels
+from envmgr.backends.wheels.input import WheelsQuestion
 from envmgr.backends.wheels.lock import WheelsLock
-from envmgr.backends.wheels.source.making import made_wheels
 from envmgr.catalog.site import Site
 from envmgr.downloads.client import promised_by_worker
 from envmgr.report import Reporter
@@ -18,14 +17,15 @@ from envmgr.store.path_folders import path_environment
 from envmgr.store.prefix import Install, Item
 from envmgr.store.staged_install import staged_install
 from envmgr.system.run import Runner
+from envmgr.wheels.failures import wheel_failure
 from envmgr.wheels.fetch import fetch_wheels
-from envmgr.wheels.files import require_answer
-from envmgr.wheels.folders import wheel_cache
+from envmgr.wheels.metadata import require_files_answer
+from envmgr.wheels.settings import wheel_cache
 
 
 def install_lock(
     lock: WheelsLock,
-    wanted: Wanted,
+    wanted: WheelsQuestion,
     base: Base,
     recipe: Path,
     item: Item,
@@ -47,12 +47,12 @@ def install_lock(
     files = {wheel.name: cache / wheel.sha256 / wheel.file for wheel in lock.wheels}
     with staged_install(install, site) as staged:
         fetch_wheels(lock, str(install.entry), site, runner, reporter, given={})
-        require_answer(
+        require_files_answer(
             wanted, lock.parts, files, base.version, install.entry
         )  # before a source is built with any of it
-        with made_wheels(lock, wanted, base, recipe, item, site, runner, reporter, jobs=jobs) as made:
+        with built_wheels(lock, wanted, base, recipe, item, site, runner, reporter, jobs=jobs) as made:
             built = dict(zip([sdist.name for sdist in lock.sdists], [each.path for each in made], strict=True))
-            require_answer(wanted, lock.parts, files | built, base.version, install.entry)
+            require_files_answer(wanted, lock.parts, files | built, base.version, install.entry)
             staged.folder.mkdir()
             wheels = [*files.values(), *built.values()]
             staged.promised |= _run_worker(wheels, base, below, install, runner, reporter, jobs=jobs)
@@ -84,5 +84,11 @@ def _run_worker(
         "jobs": jobs,
     }
     return promised_by_worker(
-        "envmgr.backends.wheels.worker", request, len(wheels), str(install.entry), runner, reporter, failure=failure
+        "envmgr.backends.wheels.worker",
+        request,
+        len(wheels),
+        str(install.entry),
+        runner,
+        reporter,
+        failure=wheel_failure,
     )

@@ -1,13 +1,40 @@
-"""The lock of a recipe as data. Files that hold it are read and written by lockfile.py."""
+"""The lock of a wheels recipe: its data, its text, and whether it answers the recipe.
+
+`wheels.lock` is the lock, for envmgr and for pip and uv (`--require-hashes -r wheels.lock`). It names no host. The
+sidecar has the file names, without which nothing can be fetched, and what else the index gives.
+"""
 
 from __future__ import annotations
 
-from envmgr.wheels.closure import Part
-from envmgr.wheels.lock import LockedFile, LockedSdist, WheelSet
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
+from packaging.version import InvalidVersion, Version
+from pydantic import ValidationError
+
+from envmgr.backends.wheels.input import WheelsQuestion
+from envmgr.catalog.lock_rules import UNANSWERED, LockFault
+from envmgr.catalog.locks import lock_json, lock_text
+from envmgr.errors import InputError
+from envmgr.system.files import pretty_json, sha256_bytes
+from envmgr.system.yamlfile import reason_of
+from envmgr.wheels.answers import faults_of_files
+from envmgr.wheels.closure import closure_faults
+from envmgr.wheels.locked import Distribution, LockedFile, LockedSdist, LockedWheel, WheelSet
+from envmgr.wording import one_line
+
+LOCK_NAME = "wheels.lock"
+SIDECAR_NAME = "wheels.lock.json"
+_BUILT_WITH = "#   "
+_FOR = "# recipe "
+_AGAIN = "lock again: `envmgr lock` writes both"
 
 
 class WheelsLock(WheelSet):
-    """What a recipe resolved to. `python` is the version of the base's Python, `platform` as in the recipe.
+    """The files that a recipe resolved to. `python` is the version of the base's Python, `platform` as in the recipe.
 
     `sdists` are packages of it that are built from their source.
     """
@@ -17,7 +44,7 @@ class WheelsLock(WheelSet):
 
     @property
     def packages(self) -> tuple[LockedFile, ...]:
-        """What is installed, or becomes what is installed, sorted by name."""
+        """The files that are installed, or that become wheels first, sorted by name."""
         return tuple(sorted((*self.wheels, *self.sdists), key=lambda each: each.name))
 
     @property
@@ -25,10 +52,158 @@ class WheelsLock(WheelSet):
         return {each.name: each.version for each in self.packages}
 
     @property
-    def parts(self) -> dict[str, Part]:
-        """What is installed, and what the lock says that it needs."""
-        return {each.name: Part(each.version, each.requires) for each in self.packages}
+    def parts(self) -> dict[str, Distribution]:
+        """The packages that are installed, and what the lock says that they need."""
+        return {each.name: Distribution(each.version, each.requires) for each in self.packages}
 
     @property
     def groups(self) -> tuple[tuple[LockedFile, ...], ...]:
         return (self.wheels, *(sdist.build for sdist in self.sdists), self.sdists)
+
+
+def recipe_faults(lock: WheelsLock, wanted: WheelsQuestion, python: str) -> Iterator[LockFault]:
+    """Yield where the lock does not answer its recipe, by what the lock says. A build looks into the files.
+
+    `python` is the version of the Python that it stands on, whatever the lock says.
+    """
+    yield from closure_faults(wanted, lock.parts, python)
+    yield from faults_of_files(lock, wanted)
+    yield from _faults_of_sources(lock, wanted)
+    for sdist in lock.sdists:
+        if sdist.asks is not None:
+            asked = wanted.model_copy(update={"requirements": sdist.asks})
+            yield from closure_faults(asked, sdist.parts, python, asker=f"the build of {sdist.name}")
+
+
+def _faults_of_sources(lock: WheelsLock, wanted: WheelsQuestion) -> Iterator[LockFault]:
+    """Yield the differences: a recipe names each package that is built from its source, and its patches."""
+    built = {sdist.name: sdist for sdist in lock.sdists}
+    for name in wanted.build:
+        if name not in built:
+            yield LockFault(UNANSWERED, f"the recipe has {name} built from its source, the lock does not")
+    for name, sdist in built.items():
+        if name not in wanted.build:
+            yield LockFault(
+                UNANSWERED, f"the lock has {name} {sdist.version} built from its source, the recipe does not"
+            )
+        elif fault := _fault_of_patches(sdist, wanted):
+            yield fault
+
+
+def _fault_of_patches(sdist: LockedSdist, wanted: WheelsQuestion) -> LockFault | None:
+    said = [(patch.file, patch.sha256) for patch in wanted.patches if patch.package == sdist.name]
+    there = [(patch.file, patch.sha256) for patch in sdist.patches]
+    if said == there:
+        return None
+    by_recipe, by_lock = (
+        ", ".join(f"{file} {sha256[:8]}" for file, sha256 in rows) or "none" for rows in (said, there)
+    )
+    return LockFault(UNANSWERED, f"patches of {sdist.name}: the recipe says {by_recipe}, the lock {by_lock}")
+
+
+def wheels_lock_texts(lock: WheelsLock) -> dict[str, str]:
+    """Map file names to texts, in the order of writing: the lock itself last, because the sidecar names its sha256."""
+    text = _text(lock)
+    content = lock.model_dump(mode="json", exclude_none=True, exclude={"wheels": {"__all__": {"url"}}})
+    if not lock.sdists:
+        del content["sdists"]
+    sidecar = {"schema": 1, "lock_sha256": sha256_bytes(text.encode()), **content}
+    return {SIDECAR_NAME: pretty_json(sidecar), LOCK_NAME: text}
+
+
+def _text(lock: WheelsLock) -> str:
+    head = [
+        "# Written by `envmgr lock`; pip and uv read it. Change recipe.yaml and lock again instead of editing.",
+        f"{_FOR}{lock.recipe_digest}, python {lock.python}, {lock.platform}",
+    ]
+    rows = [row for each in lock.packages for row in _rows(each)]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+def _rows(each: LockedFile) -> list[str]:
+    """Return its line, below what a source is built with: pip and uv read that as comments."""
+    own = f"{each.name}=={each.version} --hash=sha256:{each.sha256}"
+    if isinstance(each, LockedWheel):
+        return [own]
+    return [
+        f"# {each.name} is built from {each.file}, with",
+        *(_BUILT_WITH + row for wheel in each.build for row in _rows(wheel)),
+        *(f"{_BUILT_WITH}{patch.file} sha256:{patch.sha256}" for patch in each.patches),
+        own,
+    ]
+
+
+def read_wheels_lock(folder: Path) -> tuple[WheelsLock, str]:
+    """Return the lock beside a recipe, and the sha256 of its text.
+
+    Raises:
+        EnvmgrError: `lock-missing`; InputError: `lock-invalid`, `lock-unhashed` with file and line.
+    """
+    path, beside = folder / LOCK_NAME, folder / SIDECAR_NAME
+    text = lock_text(path)
+    _require_hash_of_each(path, text)
+    try:
+        data = lock_json(beside)
+    except FileNotFoundError:
+        raise _invalid(f"{beside} is missing: {LOCK_NAME} has no file names") from None
+    if not isinstance(data, dict) or data.get("schema") != 1:
+        found = data.get("schema") if isinstance(data, dict) else type(data).__name__
+        raise _invalid(f"{beside} has schema {found}, this envmgr knows 1", hint="use a newer envmgr")
+    fields = {key: value for key, value in data.items() if key not in ("schema", "lock_sha256")}
+    try:
+        lock = WheelsLock.model_validate(fields)
+    except ValidationError as error:
+        lines = [one_line(f"{'.'.join(map(str, e['loc']))}: {reason_of(e)}") for e in error.errors(include_url=False)]
+        raise _invalid(f"{beside} is no lock of wheels", lines[:10]) from None
+    _require_agreement(lock, path, text)
+    return lock, sha256_bytes(text.encode())
+
+
+def _require_hash_of_each(path: Path, text: str) -> None:
+    """Raise InputError: a wheel without sha256 would be installed unchecked (invariant 5); with two, by chance."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not re.match(r"[A-Za-z0-9._-]+==\S+", line):
+            raise _invalid(f"{path}:{number}: not `name==version --hash=sha256:…`", one_line(line))
+        if not re.fullmatch(r"\S+ --hash=sha256:[0-9a-f]{64}", line):
+            raise InputError("lock-unhashed", f"{path}:{number}: not one sha256", context=one_line(line), hint=_AGAIN)
+
+
+def _require_agreement(lock: WheelsLock, path: Path, text: str) -> None:
+    """Raise InputError: people review the lock, and its sidecar may only know more of the same wheels."""
+    rows, own = ([line for line in each.split("\n") if _counts(line)] for each in (text, _text(lock)))
+    if rows != own:
+        here, there = {*rows}, {*own}
+        lines = [one_line(row) for row in (*(r for r in rows if r not in there), *(r for r in own if r not in here))]
+        lines = lines or ["the same rows, in another order or more than once"]
+        hint = f"one of the two was changed: {_AGAIN}"
+        raise _invalid(f"{path} and {SIDECAR_NAME} name different wheels", lines[:10], hint=hint)
+    for files in (lock.packages, *(sdist.build for sdist in lock.sdists)):
+        _require_once([each.name for each in files], path)
+    for each in (file for group in lock.groups for file in group):
+        if not _is_of(each):
+            raise _invalid(f"{path.parent / SIDECAR_NAME}: {each.file} is no file of {each.name} {each.version}")
+
+
+def _require_once(names: Iterable[str], path: Path) -> None:
+    """Raise InputError `lock-invalid`: later only one file of a name is looked at."""
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
+        raise _invalid(f"{path}: {twice[0]} is locked twice", ", ".join(twice))
+
+
+def _is_of(each: LockedFile) -> bool:
+    read = parse_wheel_filename if isinstance(each, LockedWheel) else parse_sdist_filename
+    try:
+        name, version = read(each.file)[:2]
+        return name == each.name and version == Version(each.version)
+    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
+        return False
+
+
+def _counts(line: str) -> bool:
+    return bool(line) and (not line.startswith("#") or line.startswith((_BUILT_WITH, _FOR)))
+
+
+def _invalid(message: str, context: str | Sequence[str] = (), *, hint: str = _AGAIN) -> InputError:
+    return InputError("lock-invalid", message, context=context, hint=hint)

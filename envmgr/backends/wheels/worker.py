@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from envmgr.backends.wheels.interpreter import make_environment, make_interpreter
+from envmgr.backends.wheels.base import make_environment, make_interpreter
 from envmgr.downloads.child import emit, serve
 from envmgr.store.bytecode import compile_python
-from envmgr.system.openat import change
-from envmgr.wheels.records import promised
-from envmgr.wheels.unpack import unpack_all
+from envmgr.system.safe_paths import change
+from envmgr.wheels.unpack import promised, unpack_all
 
 _UNPACKED = ".unpacked"
 """Folder of a staging folder: where wheels are unpacked, below the install's whole final path."""

@@ -1,4 +1,6 @@
-"""Builds as Slurm jobs: one a missing item, chained, followed from here, left and found again. The counterpart of `make_all`."""
+"""Builds as Slurm jobs: one per missing item, chained, followed from here, left and found again. The counterpart of
+`make_all`.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What submitter and job tell each other: one folder a job, `<prefix>/var/jobs/slurm/<name>-<label>/`.
+"""The exchange between submitter and job: one folder per job, `<prefix>/var/jobs/slurm/<name>-<label>/`.
 
-The catalog, site.yaml and what backends read may lie where only the submitting host sees them, so all that a job reads is
-copied here. The folder goes when its job's end has been told.
+The catalog, site.yaml and what backends read may lie where only the submitting host sees them, so all that a job reads
+is copied here. The folder goes when the job's end has been reported.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from envmgr.errors import EnvmgrError, ErrorData, InputError
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import atomic_write, explain_os_error, pretty_json
 from envmgr.system.models import FrozenModel
-from envmgr.system.openat import change, remove_below
 from envmgr.system.pulse import renew_listing
-from envmgr.system.reading import LOCK, ROW, copy_file, read_bytes, read_json
+from envmgr.system.safe_paths import change, remove_below
+from envmgr.system.untrusted_files import LOCK, ROW, copy_file, read_bytes, read_json
 
 
 class BuildRequest(FrozenModel):
-    """What a job gets. `item` is `store/<name>/<version>-<digest8>`; `site` has no path that only the submitter sees.
+    """The request of a job. `item` is `store/<name>/<version>-<digest8>`; `site` has no path that only the submitter
+    sees.
 
-    `uses` are all installs that the lock stands for, kept from `gc` as long as the request is there; `made` are those that
-    jobs of the same command make. Paths as `item`.
+    `uses` are all installs that the lock stands for, kept from `gc` as long as the request is there; `made` are those
+    that jobs of the same command make. Paths as `item`.
     """
 
     schema_version: Literal[1] = 1
@@ -48,7 +49,9 @@ class BuildRequest(FrozenModel):
 
 
 class BuildAnswer(FrozenModel):
-    """What a job says at its end: its tree's digest, or the error. `seconds` is wall-clock; `host` is where it ran."""
+    """The answer of a job at its end: its tree's digest, or the error. `seconds` is wall-clock; `host` is where it
+    ran.
+    """
 
     job: str
     host: str
@@ -58,7 +61,9 @@ class BuildAnswer(FrozenModel):
 
 
 class JobRow(FrozenModel):
-    """A job of the table: its number, its user, the host it came from, and when (UTC). `told`: a command has told its end."""
+    """A job of the table: its number, its user, the host it came from, and when (UTC). `told`: a command has reported
+    its end.
+    """
 
     job: str
     item: str
@@ -84,7 +89,7 @@ class JobFolder:
 
     @property
     def job_name(self) -> str:
-        """Of the Slurm job: the digest, of which the prefix is a part, makes it this install's alone."""
+        """The name of the Slurm job: the digest, of which the prefix is a part, makes it unique to this install."""
         return f"envmgr-{self.name}"
 
     @property
@@ -96,7 +101,7 @@ class JobFolder:
         return self.path / "request.json"
 
     def output(self, job: str) -> Path:
-        """What the job says; `%j` stands for its number in Slurm's own words."""
+        """Return the file of the job's output; `%j` stands for its number in Slurm's own words."""
         return self.install.prefix.logs / "slurm" / f"{self.name}-{job}.log"
 
     def write(self, work: Work, recipe_folder: Path, site: Site, envmgr: str, made: Collection[str] = ()) -> None:
@@ -138,9 +143,10 @@ class JobFolder:
 
 
 def requested_installs(prefix: Prefix, *, renew: bool) -> set[str]:
-    """Installs that waiting or running jobs use, by path relative to the prefix: of each request whose end was not reported yet.
+    """Return the installs that waiting or running jobs use, by path relative to the prefix: of each request whose end
+    was not reported yet.
 
-    `renew`: as of now on NFS, too.
+    `renew`: read the newest state, also on NFS.
     """
     found: set[str] = set()
     if renew:
@@ -157,12 +163,12 @@ def requested_installs(prefix: Prefix, *, renew: bool) -> set[str]:
 
 
 def read_job_row(path: Path) -> JobRow | None:
-    """None without one, and for one that cannot be read."""
+    """Return the row; None if there is none, or it cannot be read."""
     return _read(path, JobRow)
 
 
 def read_request(path: Path) -> BuildRequest:
-    """Raises EnvmgrError `job-request`."""
+    """Return the request. Raise EnvmgrError `job-request`."""
     request = _read(path, BuildRequest)
     if request is None:
         raise EnvmgrError(
@@ -178,7 +184,7 @@ def write_answer(request: Path, answer: BuildAnswer) -> None:
 
 
 def _read(path: Path, model: type[_Read]) -> _Read | None:
-    """None without the file, and for one that cannot be read."""
+    """Return the content; None if there is no file, or it cannot be read."""
     try:
         return model.model_validate_json(read_bytes(path, ROW))
     except (OSError, InputError, ValidationError):

@@ -1,4 +1,6 @@
-"""Following jobs to their ends: what they say, what Slurm says, and what becomes of those that stand on a failed one."""
+"""Following jobs to their ends: their output, Slurm's account of them, and the fate of those that stand on a failed
+one.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ from envmgr.system.run import Runner
 _FIRST, _SLOWEST = 1.0, 3.0  # seconds between two looks at the queue: at first, and after a while
 _BACK_OFF = 15.0  # and at most, when Slurm does not answer
 _TICK = 0.2  # seconds
-# Seconds that an answer may stay unseen after its job's end. Longer than an NFS client believes what it knows of a folder
-# (acdirmax, 60 s), where the job has ended by itself; one that was killed has seldom an answer on its way.
+# Seconds that an answer may stay unseen after its job's end. Longer than an NFS client believes what it knows of a
+# folder (acdirmax, 60 s), where the job has ended by itself; one that was killed has seldom an answer on its way.
 _LATE, _SOON = 90.0, 5.0
 _OWN_ENDS = ("0:0", "1:0", "2:0", "3:0", "4:0")  # exit codes of envmgr
 _TAIL = 6  # lines
@@ -46,7 +48,8 @@ def follow(queued: Sequence[QueuedBuild], site: Site, runner: Runner, reporter: 
     return Outcome(watch.done, watch.failed, tuple(watch.left))
 
 
-# Reasons for which a job waits until its user or an administrator changes it, or the partition. Source: squeue(1), JOB REASON CODES.
+# Reasons for which a job waits until its user or an administrator changes it, or the partition. Source: squeue(1), JOB
+# REASON CODES.
 _STUCK = re.compile(
     r"Partition(TimeLimit|NodeLimit|Down|Inactive)|Invalid(Account|QOS)|(Account|QOS)NotAllowed|BadConstraints|JobHeld(User|Admin)|"
     r"(QOS|Assoc)\w*PerJob\w*|MaxCpuPerAccount"

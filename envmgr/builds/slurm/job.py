@@ -1,4 +1,4 @@
-"""What a job of `envmgr build --via slurm` does on its node: one store item, from its request to its answer."""
+"""The job of `envmgr build --via slurm` on its node: one store item, from its request to its answer."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ class BuildJobResult(Result):
 
 
 def run_build_job(path: Path, runner: Runner, reporter: Reporter) -> BuildJobResult:
-    """Build what the request at `path` asks for, and write the answer beside it: also for an error, which is raised too.
+    """Build what the request at `path` asks for, and write the answer beside it: also for an error, which is raised
+    too.
 
-    A job that is told to end writes none: what ended it, Slurm knows.
+    A job that Slurm ends writes no answer: Slurm knows what ended it.
 
     Raises:
         EnvmgrError: `job-request`, `target-differs`, `need-missing`, `install-differs`, whatever the build raises.
@@ -100,7 +101,7 @@ def _differs(request: BuildRequest) -> EnvmgrError:
 
 
 def _wait_for_needs(item: Item, runner: Runner, reporter: Reporter) -> None:
-    """What other jobs have built a moment ago may not be seen here yet. EnvmgrError `need-missing`."""
+    """Wait for what other jobs built a moment ago: this node may not see it yet. Raise EnvmgrError `need-missing`."""
     end = time.monotonic() + _SEEN
     told = False
     while missing := [i for i in (*item.needs, *item.build_needs) if not i.exists()]:
@@ -119,7 +120,7 @@ def _wait_for_needs(item: Item, runner: Runner, reporter: Reporter) -> None:
 
 
 def _cores() -> int:
-    """As many as Slurm gave. Source: sbatch(1), OUTPUT ENVIRONMENT VARIABLES."""
+    """Return as many cores as Slurm gave. Source: sbatch(1), OUTPUT ENVIRONMENT VARIABLES."""
     for name in ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE"):
         value = os.environ.get(name, "")
         if value.isdigit() and int(value) > 0:

@@ -1,4 +1,4 @@
-"""Where jobs are handed in: what is under way already is found again, the rest is sent, under one lock."""
+"""Submitting jobs: a job that is under way is found again, the rest is sent, under one lock."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from envmgr.report import Reporter
 from envmgr.store.jobtable import held_installs
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.locks import file_lock, try_file_lock
-from envmgr.system.openat import remove_below
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import remove_below
 from envmgr.system.shelltext import assign, script_text
 from envmgr.system.usernames import own_name
 from envmgr.wording import shortened, utc_now
@@ -33,10 +33,11 @@ _KEPT = 86400.0  # seconds
 
 @dataclass(slots=True)
 class QueuedBuild:
-    """An item that is waited for, and its job. `needs` are labels among the other queued builds; without a `job` it was not sent.
+    """An item that is waited for, and its job. `needs` are labels among the other queued builds; without a `job` it was
+    not sent.
 
-    `before`: the job had ended before we came. `seen` is what Slurm said last, `missed` since when (monotonic) the job has
-    ended without an answer, `patience` how many seconds one is waited for then.
+    `before`: the job had ended before we came. `seen` is what Slurm said last, `missed` since when (monotonic) the job
+    has ended without an answer, `patience` how many seconds an answer is waited for then.
     """
 
     work: Work
@@ -69,7 +70,7 @@ class Submitter:
     reporter: Reporter
 
     def look(self, work: Sequence[Work]) -> list[QueuedBuild]:
-        """What `submit` would do: queued builds without a job are those that it would send. Changes nothing.
+        """Return what `submit` would do: queued builds without a job are those that it would send. Changes nothing.
 
         Raises:
             EnvmgrError: `slurm-unavailable`.
@@ -82,10 +83,11 @@ class Submitter:
         return queued
 
     def submit(self, work: Sequence[Work]) -> list[QueuedBuild]:
-        """One job for each, what it needs first; what others or an earlier run have under way is followed instead.
+        """Send one job for each, what it needs first; what others or an earlier run have under way is followed instead.
 
         Raises:
-            EnvmgrError: `slurm-unavailable`, `job-refused`; nothing that was sent stays then. Interrupted, with what stays.
+            EnvmgrError: `slurm-unavailable`, `job-refused`; nothing that was sent stays then. Interrupted, with what
+                stays.
         """
         prefix = Prefix(self.site.prefix)
 
@@ -205,7 +207,9 @@ def sweep(site: Site, runner: Runner) -> None:
 
 
 def _judge(path: Path, prefix: Prefix, followed: Collection[str]) -> tuple[bool, bool]:
-    """Whether a job's folder can go, and whether it has to stay; neither: it goes unless Slurm has the job."""
+    """Return whether a job's folder can go, and whether it has to stay; if neither, it goes unless Slurm has the
+    job.
+    """
     if path.stat().st_uid != os.geteuid():
         return False, True  # of whose jobs we do not know
     age = time.time() - max(p.stat().st_mtime for p in (path, *path.glob("*.json")))
@@ -218,7 +222,7 @@ def _judge(path: Path, prefix: Prefix, followed: Collection[str]) -> tuple[bool,
 
 
 def detached(queued: Sequence[QueuedBuild]) -> Interrupted:
-    """What a user that leaves is told: the jobs stay."""
+    """Return the message for a user who leaves: the jobs stay."""
     jobs = [t for t in queued if t.job]
     error = Interrupted()
     error.message = f"detached: {len(jobs)} Slurm {'job goes' if len(jobs) == 1 else 'jobs go'} on"

@@ -1,6 +1,6 @@
-"""Formats of an audit's answer for other programs, one module each: found by their place, so that a new one is one new file.
+"""Formats of an audit's answer for other programs, one module each; a new one is one new file.
 
-Text for people and JSON are every verb's, and are no files here.
+Text for people and JSON are the formats of every verb, and are no files here.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ class ReportFormat(Protocol):
     """A module of this folder; its name is what `--format` takes. Pure: text out, no I/O."""
 
     def result_text(self, result: AuditResult) -> str:
-        """The whole text of an audit that looked, also of one that could compare nothing."""
+        """Return the whole text of an audit that looked, also of one that could compare nothing."""
 
     def error_text(self, error: EnvmgrError, *, now: float) -> str | None:
-        """The whole text of an audit that did not happen; None where the format has no words for it. `now` is epoch seconds."""
+        """Return the whole text of an audit that did not happen; None where the format has no words for it. `now` is
+        epoch seconds.
+        """
 
 
 def format_names() -> list[str]:

@@ -1,7 +1,9 @@
-"""An audit in the form of DeepOps's validators: one JSON object with `ok` and the list `failures`, whose texts say what to do. Pure.
+"""The form of DeepOps's validators: one JSON object with `ok` and the list `failures`, whose texts say what to do.
+Pure.
 
-`ok` is true just where there are no failures, which is where the audit exits with 0. Names that their validator of Slurm has too
-(`nodes_total`, `nodes_available`, `nodes_unavailable`, `nodes`) mean here what they mean there; every field is always there.
+`ok` is true just where there are no failures, which is where the audit exits with 0. Names that their validator of
+Slurm has too (`nodes_total`, `nodes_available`, `nodes_unavailable`, `nodes`) mean here what they mean there; every
+field is always there.
 
 Source: DeepOps, docs/deepops/validation.md and scripts/validation/validate_slurm.py.
 """
@@ -13,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from envmgr.cli.text.audit import place, why_not
+from envmgr.cli.text.audit import place, why_no_comparison
 from envmgr.nodes import expand
 from envmgr.wording import escaped
 
@@ -29,7 +31,7 @@ def result_text(result: AuditResult) -> str:
     bad = [finding for finding in result.findings if finding.severity != "note"]
     failures = [_sentence(finding) for finding in bad]
     if result.exit_code == 3:
-        failures.insert(0, why_not(result))
+        failures.insert(0, why_no_comparison(result))
     states = _states(result)
     count = Counter(node for finding in bad for node in expand(finding.nodes))
     return _document(
@@ -52,7 +54,9 @@ def error_text(error: EnvmgrError, *, now: float) -> str:  # noqa: ARG001 - the 
 
 
 def _document(failures: list[str], **fields: Any) -> str:
-    """In the order of its names, as theirs is. ASCII: right in every encoding that stdout may have."""
+    """Return the document in the order of its names, as theirs is. ASCII is right in every encoding that stdout may
+    have.
+    """
     nothing = {
         "nodes_total": 0,
         "nodes_available": 0,
@@ -69,7 +73,9 @@ def _document(failures: list[str], **fields: Any) -> str:
 
 
 def _states(result: AuditResult) -> dict[str, str]:
-    """node -> how it answered; nodes that Slurm was not asked for (busy, asleep) count by the ways in which they were."""
+    """Return node -> how it answered; nodes that Slurm was not asked for (busy, asleep) count by the ways in which they
+    were asked.
+    """
     found = dict.fromkeys(expand(result.nodes), "silent")
     for state in reversed(_STATES):
         for asked in result.asked:

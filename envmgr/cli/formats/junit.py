@@ -1,7 +1,7 @@
-"""An audit as JUnit's XML, for Jenkins, GitLab and their like: one suite a check, one case a set of nodes. Pure.
+"""JUnit's XML, for Jenkins, GitLab and similar tools: one suite for each check, one case for each set of nodes. Pure.
 
-Errors and warnings are failures, notes are output; nodes that never answered are skipped cases, so that nothing reads as
-fine which was not looked at.
+Errors and warnings are failures, notes are output. Nodes that never answered are skipped cases, so that nothing reads
+as fine that was not looked at.
 
 Source: junit-10.xsd of jenkinsci/xunit-plugin; GitLab, "Unit test reports".
 """
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from envmgr.cli.text.audit import place, why_not
+from envmgr.cli.text.audit import place, why_no_comparison
 from envmgr.nodes import expand, fold
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def result_text(result: AuditResult) -> str:
     missing = frozenset(nodes) - {node for asked in result.asked for node in expand(asked.answered)}  # in every way
     suites = [_suite(c, list(_cases(c, result.findings, nodes, missing)), result.finished) for c in checks]
     if result.exit_code == 3:
-        suites.insert(0, _could_not(why_not(result), "", result.finished))
+        suites.insert(0, _could_not(why_no_comparison(result), "", result.finished))
     return _document(suites, result.seconds)
 
 

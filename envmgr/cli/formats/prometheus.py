@@ -1,6 +1,7 @@
-"""An audit as metrics, for node_exporter's textfile collector. Pure.
+"""Metrics of an audit, for node_exporter's textfile collector. Pure.
 
-Source: Prometheus, "Exposition formats" (text format 0.0.4) and "Metric and label naming"; node_exporter, "Textfile Collector".
+Source: Prometheus, "Exposition formats" (text format 0.0.4) and "Metric and label naming"; node_exporter, "Textfile
+Collector".
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ Samples = Iterable[tuple[Labels, float]]
 
 _HELP = {
     "envmgr_audit_timestamp_seconds": "When the last audit ended or failed, in seconds since the epoch.",
-    "envmgr_audit_success": "Whether the last audit could look: 1 also with findings, 0 when it failed (exit codes 2, 3, 4).",
+    "envmgr_audit_success": "Whether the last audit could look: 1 also with findings, 0 when it failed "
+    "(exit codes 2, 3, 4).",
     "envmgr_audit_error_info": "Why the last audit could not look: the reference of its error.",
     "envmgr_audit_duration_seconds": "How long the last audit took.",
     "envmgr_audit_nodes": "Nodes by how they were asked and whether they answered.",
     "envmgr_audit_findings": "Findings by check and severity; nodes with the same fault are one finding.",
     "envmgr_audit_affected_nodes": "Nodes that have findings of this check and severity.",
-    "envmgr_audit_node_findings": f"Findings by node, check and severity; no series for a node without, and at most {MOST_NODES} nodes.",
+    "envmgr_audit_node_findings": "Findings by node, check and severity; no series for a node without, and at most "
+    f"{MOST_NODES} nodes.",
     "envmgr_audit_node_findings_omitted_nodes": "Nodes with findings that have no envmgr_audit_node_findings.",
     "envmgr_published_generation": "Number of the published generation.",
     "envmgr_published_entries": "Entries of the published generation.",
@@ -65,7 +68,7 @@ def result_text(result: AuditResult) -> str:
 
 
 def error_text(error: EnvmgrError, *, now: float) -> str | None:
-    """What the file says when there is no audit to tell of: `now`, epoch seconds, and that it failed.
+    """Return the file of an audit that failed: `now`, epoch seconds, and that it failed.
 
     None for an interrupted audit: an alert would be a false one.
     """

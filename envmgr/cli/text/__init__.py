@@ -1,1 +1,1 @@
-"""Results as a person sees them: one function for each type of result, in the module of its subject."""
+"""Results as text for people: one function for each type of result, in the module of its subject."""

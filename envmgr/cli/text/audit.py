@@ -1,4 +1,4 @@
-"""How an audit looks."""
+"""Audits as text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show_audit(result: AuditResult) -> None:
-    """Findings as blocks, worst first; then one line that says how it stands."""
+    """Print findings as blocks, worst first; then one line that sums up."""
     generation = f"generation {result.generation}" if result.generation is not None else "no generation"
     what = "modules of this cluster" if result.alone else f"{generation}, {counted(len(result.entries), 'entries')}"
     ways = " and ".join(sorted({"Slurm" if a.way.startswith("slurm") else a.way for a in result.asked}, reverse=True))
@@ -43,12 +43,12 @@ def show_explain(result: ExplainResult) -> None:
 
 
 def place(finding: Finding) -> str:
-    """Whom it is true of."""
+    """Return the nodes of which it is true."""
     return finding.nodes or (f"{finding.between} differ" if finding.between else "here")
 
 
-def why_not(result: AuditResult) -> str:
-    """Of an audit that could compare nothing (exit code 3): what it lacked."""
+def why_no_comparison(result: AuditResult) -> str:
+    """Return what an audit lacked that could compare nothing (exit code 3)."""
     if result.generation is None and not result.alone:
         return "this host cannot read the published generation"
     return "no node answered"
@@ -65,7 +65,7 @@ _ALONE = {"contexts", "resolution", "modulefiles", "site-modules"}
 
 
 def _summary(result: AuditResult) -> str:
-    """Agreement is claimed only where it was looked at, everywhere."""
+    """Return one line; it claims agreement only where that was looked at, everywhere."""
     count = Counter(f.severity for f in result.findings)
     words = [counted(count[s], f"{s}s") for s in ("error", "warning", "note") if count[s]]
     if count["error"] or count["warning"] or (result.generation is None and not result.alone):
@@ -80,7 +80,8 @@ def _summary(result: AuditResult) -> str:
         return _alone(result, len(everywhere), notes)
     generation = f"generation {result.generation}{notes}"
     if len(everywhere) < result.count:  # the others are busy, or asleep
-        return f"{len(everywhere)} of {result.count} nodes answered in every way, and resolve the same modules: {generation}"
+        answered = f"{len(everywhere)} of {result.count} nodes answered in every way"
+        return f"{answered}, and resolve the same modules: {generation}"
     if result.count == 1:
         return f"{result.nodes} resolves the published modules: {generation}"
     return f"all {result.count} nodes resolve the same modules: {generation}"

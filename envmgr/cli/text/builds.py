@@ -1,4 +1,4 @@
-"""How locking, fetching, building and publishing look."""
+"""Locking, fetching, building and publishing as text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from envmgr.cli.render import out, table
-from envmgr.cli.text.smoke import show_outcomes
+from envmgr.cli.text.checks import show_outcomes
 from envmgr.wording import counted, size_text
 
 if TYPE_CHECKING:
@@ -32,9 +32,8 @@ def show_build(result: BuildResult) -> None:
         return
     for step in result.steps:
         entry = str(step.candidate.entry)
-        out(
-            f"{entry}: {'built' if entry in result.built else 'reused'}  {step.candidate.path}  tree {result.trees[entry][:12]}"
-        )
+        done = "built" if entry in result.built else "reused"
+        out(f"{entry}: {done}  {step.candidate.path}  tree {result.trees[entry][:12]}")
     _jobs(result.jobs)
     show_outcomes(result.tests)
     _published(result.generation, result.parent, result.steps)

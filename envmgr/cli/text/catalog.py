@@ -1,4 +1,4 @@
-"""How the catalog, its entries and the site look."""
+"""The catalog, its entries and the site as text."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from envmgr.wording import counted
 
 if TYPE_CHECKING:
     from envmgr.commands.catalog import CheckResult, CopyResult
-    from envmgr.commands.gpus import GpuSummary
-    from envmgr.commands.list import ListResult, ShowResult
-    from envmgr.commands.site import InitResult, SiteCheckResult
+    from envmgr.commands.init import InitResult
+    from envmgr.commands.list import GpuSummary, ListResult, ShowResult
+    from envmgr.commands.site import SiteCheckResult
 
 
 def show_list(result: ListResult) -> None:
@@ -62,7 +62,7 @@ def show_one_entry(result: ShowResult) -> None:
 
 
 def _gpu_rows(gpu: GpuSummary | None) -> list[tuple[str, str]]:
-    """The driver's part, the code's part, and what the last audits saw."""
+    """Return the driver's part, the code's part, and what the last audits saw."""
     if gpu is None:
         return []
     driver = [f"CUDA {gpu.cuda}" if gpu.cuda else "CUDA not known" if gpu.cuda is not None else "no CUDA in the lock"]
@@ -82,9 +82,8 @@ def _gpu_rows(gpu: GpuSummary | None) -> list[tuple[str, str]]:
 
 
 def show_copy(result: CopyResult) -> None:
-    out(
-        f"{result.entry}: {'would be copied' if result.dry_run else 'copied'} to {result.target} ({', '.join(result.files)})"
-    )
+    done = "would be copied" if result.dry_run else "copied"
+    out(f"{result.entry}: {done} to {result.target} ({', '.join(result.files)})")
 
 
 def show_check(result: CheckResult) -> None:
@@ -114,12 +113,12 @@ def show_site_check(result: SiteCheckResult) -> None:
 
 
 def _families(recipe: dict[str, Any]) -> str:
-    """As the recipe names them; by default they follow from what is installed."""
-    named = recipe["families"] if recipe["family"] is None else [recipe["family"]]
+    """Return the families that the recipe names; by default they follow from what is installed."""
+    named = recipe["families"]
     return "none: it stacks" if named == [] else ", ".join(named or [])
 
 
 def _words(value: Any) -> str:
-    """A recipe's value in one line: lists and mappings by commas."""
+    """Return a recipe's value in one line: lists and mappings with commas."""
     items = [f"{k} {v}" for k, v in value.items()] if isinstance(value, dict) else value
     return ", ".join(map(str, items)) if isinstance(items, list) else str(items)

@@ -1,4 +1,4 @@
-"""How generations look, and what becomes of them."""
+"""Generations as text: what changed, what went, and what stays."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from envmgr.cli.render import out, table
 from envmgr.cli.text.builds import show_changes
-from envmgr.wording import counted
+from envmgr.wording import counted, size_text
 
 if TYPE_CHECKING:
-    from envmgr.commands.generations import DiffResult, HistoryResult, RemoveResult, RollbackResult
-    from envmgr.commands.sign import SignResult
+    from envmgr.commands.gc import GcResult
+    from envmgr.commands.generations import DiffResult, HistoryResult, RemoveResult, RollbackResult, SignResult
 
 
 def show_remove(result: RemoveResult) -> None:
@@ -53,7 +53,7 @@ def show_sign(result: SignResult) -> None:
     for fault in result.faults:
         out(f"{'is' if result.dry_run else 'was'} {fault.state}: {fault.path}: {fault.found}")
     if result.sequence is None and any(fault.state == "replayed" for fault in result.faults):
-        out(f"would not sign generation {result.generation}: `envmgr verify` says what mends it")
+        out(f"would not sign generation {result.generation}: `envmgr verify` says how to fix it")
     elif result.sequence is None:
         out(f"would sign generation {result.generation}")
     else:
@@ -70,3 +70,25 @@ def show_diff(result: DiffResult) -> None:
             show_changes(entry.packages, indent="  ")
         elif entry.packages:
             out(f"  {counted(len(entry.packages), 'packages')}")
+
+
+_SHOWN = 20
+
+
+def show_gc(result: GcResult) -> None:
+    verb = "would remove" if result.dry_run else "removed"
+    for number in result.generations:
+        out(f"{verb} generation {number}")
+    for path in (*result.installs, *result.leftovers):
+        out(f"{verb} {path}")
+    for each in result.kept[:_SHOWN]:
+        out(f"kept {each.path}: {each.reason}")
+    if (more := len(result.kept) - _SHOWN + result.kept_more) > 0:
+        out(f"kept {more} more; `--format json` tells {'more of them' if result.kept_more else 'them'}")
+    for reason in result.kept_all:
+        out(f"kept all that may be in use: {reason}")
+    if not (result.generations or result.installs or result.leftovers):
+        out("nothing to remove")
+        return
+    generations, installs = counted(len(result.generations), "generations"), counted(len(result.installs), "installs")
+    out(f"{verb} {generations}, {installs}, {size_text(result.size)}")

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.easybuild.contents import Places, contents_sum
-from envmgr.backends.easybuild.input import EASYBUILD
-from envmgr.backends.easybuild.own import own_places
+from envmgr.backends.easybuild.installation import Places, contents_sum, own_places
+from envmgr.backends.easybuild.settings import EASYBUILD
 from envmgr.system.files import remove_tree, sha256_bytes
 from tests.helpers.builders import builders, pure
 from tests.helpers.cluster import faults

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from envmgr.backends.conda.files import FilesDiffer, require_answer
 from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import read_lock as read_conda
+from envmgr.backends.conda.spec_parts import FilesDiffer, require_answer
 from envmgr.backends.wheels.lock import WheelsLock
 from tests.helpers.forged import ENTRY, forge_conda, forge_wheels, only_the_build_refuses, others, refused_everywhere
 from tests.helpers.sandbox import PYTHON, Sandbox

@@ -13,8 +13,8 @@ import pytest
 from envmgr.backends.conda.lockfile import SIDECAR_NAME
 from envmgr.backends.conda.lockfile import read_lock as read_conda
 from envmgr.backends.wheels.lock import WheelsLock
-from envmgr.backends.wheels.lockfile import read_lock as read_wheels
-from envmgr.wheels.lock import LockedSdist
+from envmgr.backends.wheels.lock import read_wheels_lock as read_wheels
+from envmgr.wheels.locked import LockedSdist
 from tests.helpers.builders import builders, compiled, pure
 from tests.helpers.forged import ENTRY, forge_conda, forge_wheels, only_the_build_refuses, others, refused_everywhere
 from tests.helpers.sandbox import PYTHON, Sandbox

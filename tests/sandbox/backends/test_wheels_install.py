@@ -311,6 +311,8 @@ def test_server_that_is_unavailable_twice_and_one_that_tells_no_sizes(scene: Whe
         scene.box.write_site()
         server.faults["files/one-*"] = Fault("503-then-ok")
         scene.box.ok("build", ENTRY)
+        asked = [r.status for r in server.requests if r.method == "GET" and r.path.startswith("files/one-")]
+    assert asked[-3:] == [503, 503, 200]
 
 
 def test_what_a_mirror_lacks_comes_from_the_index(scene: WheelBox, tmp_path: Path) -> None:

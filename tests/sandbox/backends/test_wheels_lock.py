@@ -16,7 +16,7 @@ from typing import Literal
 import pytest
 
 from envmgr.system.run import Runner
-from envmgr.wheels.pages import Listed, sha256_told
+from envmgr.wheels.index_pages import ListedFile, sha256_listed
 from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.standin.records import write_channel
 from tests.helpers.standin.server import Fault
@@ -379,8 +379,8 @@ def test_password_of_an_index_goes_to_no_other_host(tmp_path: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
         port = server.server_address[1]
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        asked = Listed("house", f"http://me:secret@127.0.0.1:{port}", "one", "one-1.0-py3-none-any.whl")
-        told = sha256_told([asked], Runner())
+        asked = ListedFile("house", f"http://me:secret@127.0.0.1:{port}", "one", "one-1.0-py3-none-any.whl")
+        told = sha256_listed([asked], Runner())
         server.shutdown()
     assert told == {asked: True}
     assert seen == [("/one/", "Basic " + base64.b64encode(b"me:secret").decode()), ("/moved", None)]

@@ -77,7 +77,7 @@ def test_run_with_nothing_to_do_imports_nothing_that_makes_installs_or_asks_node
     imported = set(re.findall(r"(\S+)$", done.stderr, re.MULTILINE))
     assert {"envmgr.commands.build", "envmgr.publish.plan"} <= imported
     assert {
-        "envmgr.commands.make",
+        "envmgr.commands.build_run",
         "envmgr.builds.install",
         "envmgr.nodes",
         "envmgr.smoke.here",

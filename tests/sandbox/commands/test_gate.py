@@ -108,7 +108,7 @@ def test_gate_refuses_without_an_audit(sandbox: Sandbox) -> None:
     done = sandbox.run("build", "--gate", "app/1.0")
     assert done.code == 3
     assert done.stderr == (
-        "error[gate-no-facts]: no audit has told yet what the nodes can run\n"
+        "error[gate-no-facts]: no audit has found out yet what the nodes can run\n"
         f"  nothing in {facts_file(Prefix(sandbox.prefix))}\n\n"
         "hint: `envmgr audit`, then build; `--no-gate` builds without asking\n"
     )
@@ -128,7 +128,7 @@ def test_gate_refuses_before_anything_is_built_and_shows_what_nodes_have(sandbox
             "  app/1.0, login: CPU level x86-64-v3 is below x86-64-v4 (login)\n"
             f"  {LEAST}\n"
             f"  audited since {day}\n\n"
-            "hint: require less, or mend the nodes and `envmgr audit`; `--no-gate` builds all the same\n"
+            "hint: require less, or fix the nodes and run `envmgr audit`; `--no-gate` builds anyway\n"
         )
     assert not (sandbox.prefix / "store").exists()
     assert sandbox.ok("build", "--no-gate", "--dry-run", "app/1.0").stderr == ""
@@ -154,7 +154,7 @@ def test_gate_that_warns_builds_and_has_it_in_the_result(sandbox: Sandbox) -> No
 def test_gate_that_warns_says_when_there_was_no_audit(sandbox: Sandbox) -> None:
     locked(sandbox, "warn")
     done = sandbox.ok("build", "app/1.0", "--dry-run")
-    assert "warning: no audit has told yet what the nodes can run\n" in done.stderr
+    assert "warning: no audit has found out yet what the nodes can run\n" in done.stderr
 
 
 def test_gate_lets_pass_what_all_nodes_can_run(sandbox: Sandbox) -> None:

@@ -130,6 +130,7 @@ def test_default_retries_of_a_cut_download_stay_short(box: Sandbox, server: Serv
     box.write_site()
     server.faults["noarch/hello-prefix*"] = Fault("cut")
     failed(box)
+    assert requests(server) == [200, 200, 200]  # once, and the two retries of the default
 
 
 def test_wrong_bytes_of_the_right_length(box: Sandbox, server: Server, channel: Channel) -> None:

@@ -17,7 +17,7 @@ REFUSED = """\
 error[gc-keeps-no-days]: policies.keep_days is 0, and the site names nodes
   a shell or a job that cannot be seen on them would lose its modules
 
-hint: `keep_days` longer than the longest session; or `envmgr gc --now`, which takes what nobody was seen to use
+hint: `keep_days` longer than the longest session; or `envmgr gc --now`, which removes what nobody was seen to use
 """
 ME = pwd.getpwuid(os.geteuid()).pw_name
 

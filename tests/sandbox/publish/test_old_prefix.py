@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.old_prefix import FIXTURES, PREFIX, OldPrefix, old_prefix
 
-MODULE_ALONE = "a publish writes its module anew, on the same install"
+MODULE_ALONE = "a publish writes its module again, on the same install"
 ENTRIES = ("act/1.0", "tool/1.0", "top/1.0", "toy/1.0")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from envmgr.audit.checks import mount
 from envmgr.system.mounts import LOCKS_HINT, local_locks, mount_of
-from envmgr.system.reading import ANYWHERE
+from envmgr.system.untrusted_files import ANYWHERE
 from tests.helpers.evidence import evidence, told
 
 SURE = "warning", "locks-not-shared: nfs mounted with nolock keeps locks to each client"

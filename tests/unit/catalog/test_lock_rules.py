@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from envmgr.backends import get_backend
-from envmgr.backends.easybuild.judging import lock_facts
 from envmgr.backends.easybuild.lock import EasyBuildLock
+from envmgr.backends.easybuild.lock_checks import lock_facts
 from envmgr.catalog.accept import RULES, named_in
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.lock_rules import EDITED, LockFacts, LockFault, judge_lock, lock_contradicts
@@ -119,9 +119,8 @@ def test_cudas_of_a_closure_of_easyconfigs(items: list[tuple[str, str]], cuda: s
         {"name": n, "version": v, "easyconfig": f"{n}-{v}.eb", "origin": "easybuild", "sha256": "0" * 64}
         for n, v in items
     ]
-    lock = EasyBuildLock.model_validate(
-        {"recipe": "", "framework": "5.4.1", "easyblocks": "5.4.1", "rpath": False, "items": rows}
-    )
+    versions = {"framework": "5.4.1", "easyblocks": "5.4.1", "easybuild_sha256": "0" * 64}
+    lock = EasyBuildLock.model_validate({**versions, "recipe": "", "rpath": False, "items": rows})
     facts = lock_facts(lock)
     assert (facts.cuda, sorted(facts.majors or ())) == (cuda, majors)
     judge_lock(facts, recipe())

@@ -26,7 +26,7 @@ from envmgr.catalog.recipe import (
 )
 from envmgr.catalog.versions import sort_key
 from envmgr.errors import InputError
-from envmgr.system.reading import read_bytes
+from envmgr.system.untrusted_files import read_bytes
 from tests.helpers.wording import one_of, pydantic_refuses, pydantic_says
 
 MINIMAL: dict[str, Any] = {"backend": "conda", "input": {}}

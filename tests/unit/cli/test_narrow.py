@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from envmgr.cli.app import app
-from envmgr.cli.narrow import narrowed
+from envmgr.cli.app import app, narrowed
 from tests.helpers.verbs import VERBS
 
 LINES = [

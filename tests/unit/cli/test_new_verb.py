@@ -32,8 +32,8 @@ def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for path, text in files_of_the_verb().items():
         file = copy / path
         before, main, after = (file.read_text("utf-8") if file.exists() else "").partition("def main() -> None:")
-        assert main or not before  # among the other verbs
-        file.write_text(f"{before}{text}\n\n{main}{after}", "utf-8")
+        assert bool(main) == (file.name == "app.py")  # its row is among those of the other verbs
+        file.write_text(f"{before}\n\n{text}\n\n{main}{after}", "utf-8")
     for entry in ("hello/1.0", "hello/2.0"):
         recipe = copy / "recipes" / entry / "recipe.yaml"
         recipe.parent.mkdir(parents=True)
@@ -56,12 +56,19 @@ def run(copied: Path, *argv: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_page_shows_a_command_its_text_and_its_options() -> None:
-    assert list(files_of_the_verb()) == ["envmgr/commands/count.py", "envmgr/cli/text/count.py", "envmgr/cli/app.py"]
+    assert list(files_of_the_verb()) == [
+        "envmgr/commands/count.py",
+        "envmgr/cli/text/count.py",
+        "envmgr/cli/catalog.py",
+        "envmgr/cli/app.py",
+    ]
 
 
 def test_new_verb_is_in_the_help(copied: Path) -> None:
     done = run(copied, "--help")
-    assert "  count       How many entries the catalogs have.\n" in done.stdout
+    assert (
+        "  count           Count the entries of the catalogs.\n                  envmgr count python\n" in done.stdout
+    )
 
 
 def test_new_verb_answers_as_text_and_as_json(copied: Path) -> None:

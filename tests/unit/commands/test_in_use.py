@@ -15,11 +15,10 @@ from envmgr.commands import Context
 from envmgr.commands import in_use as module
 from envmgr.commands.in_use import ask_in_use
 from envmgr.nodes import Reply
-from envmgr.nodes.reply import Status
+from envmgr.nodes.envelope import Status
 from envmgr.probe.uses import Uses
 from envmgr.report import SilentReporter
-from envmgr.system.detached import Detached
-from envmgr.system.run import Runner
+from envmgr.system.run import Detached, Runner
 
 CLOSED = "2 processes cannot be looked at: sshd (7) of root, init (8) of root"
 NAMED = {"generations/0002": "bash (9) of nobody"}

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from envmgr.catalog.launch import Launch
-from envmgr.commands.job_script import JobShape, job_text
+from envmgr.commands.job import JobShape, job_text
 from envmgr.modules.spec import ModuleSpec
 from tools.check_scripts import program
 

@@ -12,7 +12,7 @@ import pytest
 
 from envmgr.downloads.space import Room, TooLarge
 from envmgr.downloads.web import open_url, read_page
-from envmgr.wheels import metadata, pages
+from envmgr.wheels import index_pages, metadata
 from tests.helpers.wheelhouse import Wheelhouse
 
 
@@ -100,13 +100,13 @@ def test_file_that_is_no_regular_one_or_too_large_is_no_page(tmp_path: Path) -> 
 )
 def test_hostile_json_of_an_index_is_a_fault_of_the_page(content: bytes) -> None:
     with pytest.raises((ValueError, TypeError, KeyError)):
-        pages._files(pages.Page("application/vnd.pypi.simple.v1+json", content))
+        index_pages._files(index_pages.Page("application/vnd.pypi.simple.v1+json", content))
 
 
 def test_links_of_a_page_are_read_as_indexes_write_them() -> None:
     text = """<!DOCTYPE html><A HREF="../a-1.whl#sha256=00" data-requires-python=">=3.8">a</A> <a\nhref='b%2B1.whl'>b</a>
     <a data-x="1 > 0" href=c.whl#sha256=11>c</a><abbr href="no.whl"><a name="none">"""
-    found = pages._files(pages.Page("text/html", text.encode()))
+    found = index_pages._files(index_pages.Page("text/html", text.encode()))
     assert found == {"a-1.whl": True, "b+1.whl": False, "c.whl": True}
 
 
@@ -116,7 +116,7 @@ def test_links_of_a_page_are_read_as_indexes_write_them() -> None:
 def test_links_of_a_hostile_page_take_time_that_grows_with_it_alone(text: str) -> None:
     """Else this would take hours."""
     content = (text * ((4 << 20) // len(text))).encode()
-    assert set(pages._files(pages.Page("text/html", content))) <= {"", "<a"}
+    assert set(index_pages._files(index_pages.Page("text/html", content))) <= {"", "<a"}
 
 
 def test_metadata_of_a_wheel_is_read_up_to_a_size(tmp_path: Path) -> None:

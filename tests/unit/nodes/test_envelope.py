@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envmgr.nodes.reply import Answer, begun, end_mark, marked, unwrap, wrap
+from envmgr.nodes.envelope import Answer, begun, end_mark, marked, unwrap, wrap
 from envmgr.system.shelltext import quote
 from tests.helpers.waiting import DEADLINE, long_enough, soon
 

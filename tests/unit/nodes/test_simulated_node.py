@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 from benchmarks.audit import _NODE
-from envmgr.nodes.reply import unwrap, wrap
+from envmgr.nodes.envelope import unwrap, wrap
 
 
 def test_simulated_node_answers_between_the_marks_of_the_script_that_it_was_sent() -> None:

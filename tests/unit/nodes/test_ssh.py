@@ -42,7 +42,7 @@ Host key verification failed.
     ],
 )
 def test_reason_is_sshs_last_word_without_the_nodes_name(said: str, reason: str, *, connecting: bool) -> None:
-    assert ssh.reason(said.encode()) == reason
+    assert ssh.ssh_reason(said.encode()) == reason
     assert ssh.is_about_connecting(said.encode()) is connecting
 
 
@@ -70,7 +70,7 @@ def test_reason_is_sshs_last_word_without_the_nodes_name(said: str, reason: str,
     ],
 )
 def test_reason_is_slurms_first_error(said: str, reason: str) -> None:
-    assert slurm.reason(said.encode()) == reason
+    assert slurm.slurm_reason(said.encode()) == reason
 
 
 @pytest.mark.parametrize(
@@ -88,8 +88,8 @@ def test_reason_is_slurms_first_error(said: str, reason: str) -> None:
     ],
 )
 def test_why_not_is_about_nodes_that_take_no_job(state: tuple[str, str], words: str) -> None:
-    assert slurm.why_not({"c1": state}, "c1") == words
-    assert slurm.why_not({"c1": state}, "c2") == "Slurm does not know this node"
+    assert slurm.why_no_step({"c1": state}, "c1") == words
+    assert slurm.why_no_step({"c1": state}, "c2") == "Slurm does not know this node"
 
 
 def test_control_socket_lies_in_a_folder_of_ours_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.probe.uses import Uses, read_uses, uses_script
-from envmgr.system.detached import run_detached
+from envmgr.system.run import run_detached
 from tests.helpers.standing import MAPPED, OPENED, standing
 from tests.helpers.waiting import DEADLINE
 

@@ -20,7 +20,7 @@ from envmgr.publish.signature import Signed
 from envmgr.publish.staging import abandon
 from envmgr.report import SilentReporter
 from envmgr.store.prefix import Prefix
-from envmgr.system import openat
+from envmgr.system import safe_paths
 from tests.helpers.told import Told
 
 
@@ -245,7 +245,7 @@ from envmgr.publish.signature import Signed
 from envmgr.publish.staging import abandon
 from envmgr.report import SilentReporter
 from envmgr.store.prefix import Prefix
-from envmgr.system import openat
+from envmgr.system import safe_paths
 
 root, last = sys.argv[1], int(sys.argv[2])
 count = 0
@@ -476,7 +476,7 @@ def test_a_file_with_a_number_that_nobody_can_count_takes_none(prefix: Prefix) -
 def test_a_generation_that_is_half_removed_is_not_complete(prefix: Prefix, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("lmodrc.lua", "modules.json"):
         (prefix.generation(3) / name).touch()
-    before = openat._remove
+    before = safe_paths._remove
     left = 1
 
     def killed(name: str, folder: int) -> None:
@@ -486,7 +486,7 @@ def test_a_generation_that_is_half_removed_is_not_complete(prefix: Prefix, monke
         left -= 1
         before(name, folder)
 
-    monkeypatch.setattr(openat, "_remove", killed)
+    monkeypatch.setattr(safe_paths, "_remove", killed)
     with pytest.raises(KeyboardInterrupt):
         abandon(prefix, 3, "a test")
     assert complete_numbers(prefix) == [1, 2]

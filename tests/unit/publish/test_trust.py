@@ -17,7 +17,7 @@ from envmgr.audit.checks import signature
 from envmgr.audit.controller import Controller
 from envmgr.catalog.site import load_site
 from envmgr.commands import Context
-from envmgr.commands.sign import sign_current
+from envmgr.commands.generations import sign_current
 from envmgr.commands.verify import VerifyWhat, verify_entries
 from envmgr.nodes import NodeSets
 from envmgr.publish import trust

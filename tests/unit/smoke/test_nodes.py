@@ -11,7 +11,7 @@ from envmgr.backends import old_keys
 from envmgr.catalog.recipe import SmokeTest
 from envmgr.catalog.site import load_site
 from envmgr.nodes import Reply
-from envmgr.smoke.folding import Folding, Missing
+from envmgr.smoke.folding import Missing, OutcomeFolding
 from envmgr.smoke.nodes import RunAccount, choose_account
 from envmgr.smoke.script import NodeTest
 from tests.helpers.cluster.site import settings
@@ -35,7 +35,7 @@ def test_ordinary_user_is_chosen_where_we_can_become_others(
 
 def test_answers_without_sense_and_half_answers_are_never_a_pass() -> None:
     jobs = [NodeTest(f"t{i}", "a/1", SmokeTest(name=name, run=":"), "") for i, name in enumerate("pqrst")]
-    folding = Folding(jobs, 60)
+    folding = OutcomeFolding(jobs, 60)
     for node, answer in {
         "c1": "Welcome!",
         "c2": "@gate=ok\n@t0.rc=0\n@t1.rc=\n@t2.rc=0x",

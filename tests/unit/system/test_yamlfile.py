@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, field_validator
 
 from envmgr.errors import InputError
-from envmgr.system.reading import Kind, read_file_text
+from envmgr.system.untrusted_files import Kind, read_file_text
 from envmgr.system.yamlfile import MOST_NODES, load_model, parse_yaml
 from tests.helpers.wording import one_of, pydantic_says, yaml_says
 

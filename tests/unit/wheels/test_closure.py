@@ -7,21 +7,22 @@ from collections.abc import Sequence
 
 import pytest
 
-from envmgr.wheels.closure import Part, faults_of
+from envmgr.wheels.closure import closure_faults
+from envmgr.wheels.locked import Distribution
 from envmgr.wheels.requirements import MOST_ROWS, Question
 
 PLATFORM = "x86_64-manylinux_2_28"
 
 
 def faults(
-    asked: Sequence[str], parts: dict[str, Part], *, limits: Sequence[str] = (), python: str = "3.11.7"
+    asked: Sequence[str], parts: dict[str, Distribution], *, limits: Sequence[str] = (), python: str = "3.11.7"
 ) -> list[str]:
     wanted = Question(requirements=tuple(asked), constraints=tuple(limits), indexes=("pypi",), platform=PLATFORM)
-    return [fault.text for fault in faults_of(wanted, parts, python)]
+    return [fault.text for fault in closure_faults(wanted, parts, python)]
 
 
-def part(version: str, *requires: str) -> Part:
-    return Part(version, requires)
+def part(version: str, *requires: str) -> Distribution:
+    return Distribution(version, requires)
 
 
 @pytest.mark.parametrize(
@@ -41,10 +42,10 @@ def part(version: str, *requires: str) -> Part:
         (["alpha"], {"alpha": part("1", "beta; python_full_version < '3.11.7'", "c; platform_machine == 'aarch64'")}),
         (["alpha"], {"alpha": part("1", "beta (>=1.*)"), "beta": part("2")}),  # which only old tools read
         (["alpha"], {"alpha": part("1", "beta"), "beta": part("1", "alpha")}),
-        (["alpha"], {"alpha": Part("1", None), "beta": part("1")}),  # whose needs nobody said
+        (["alpha"], {"alpha": Distribution("1", None), "beta": part("1")}),  # whose needs nobody said
     ],
 )
-def test_wheels_that_answer(asked: Sequence[str], parts: dict[str, Part]) -> None:
+def test_wheels_that_answer(asked: Sequence[str], parts: dict[str, Distribution]) -> None:
     assert faults(asked, parts) == []
 
 
@@ -81,7 +82,9 @@ def test_wheels_that_answer(asked: Sequence[str], parts: dict[str, Part]) -> Non
         ),
     ],
 )
-def test_wheels_of_something_else(asked: Sequence[str], parts: dict[str, Part], expected: Sequence[str]) -> None:
+def test_wheels_of_something_else(
+    asked: Sequence[str], parts: dict[str, Distribution], expected: Sequence[str]
+) -> None:
     assert faults(asked, parts) == [*expected]
 
 

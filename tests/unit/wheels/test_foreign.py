@@ -10,8 +10,8 @@ import pytest
 from envmgr.errors import InputError
 from envmgr.system.run import Runner
 from envmgr.system.users import find_account
-from envmgr.wheels.foreign import Metadata, read_metadata
-from envmgr.wheels.uv import Place, compile_requirements
+from envmgr.wheels.metadata import Metadata, read_metadata
+from envmgr.wheels.uv import IndexPlace, compile_requirements
 from tests.helpers.open_folders import open_to_all
 
 HOSTILE = [
@@ -34,7 +34,7 @@ def test_row_that_is_no_plain_requirement_gets_into_no_file_of_uv(row: str, tmp_
         with pytest.raises(InputError) as caught:
             compile_requirements(
                 asked,
-                [Place("x", "http://127.0.0.1:1")],
+                [IndexPlace("x", "http://127.0.0.1:1")],
                 Runner(),
                 tmp_path,
                 python="3.11",
@@ -81,7 +81,12 @@ def test_uv_has_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program.chmod(0o755)
     monkeypatch.setattr("uv.find_uv_bin", lambda: str(program))
     compile_requirements(
-        ["one"], [Place("x", "http://127.0.0.1:1")], Runner(), tmp_path, python="3.11", platform="x86_64-manylinux_2_28"
+        ["one"],
+        [IndexPlace("x", "http://127.0.0.1:1")],
+        Runner(),
+        tmp_path,
+        python="3.11",
+        platform="x86_64-manylinux_2_28",
     )
     (row,) = [line.split() for line in told.read_text().splitlines() if line.startswith("Max data size")]
     assert int(row[3]) <= 4 << 30
@@ -109,7 +114,7 @@ def test_uv_of_root_runs_as_the_other_user_who_writes_its_cache_alone(
     try:
         found = compile_requirements(
             ["one"],
-            [Place("x", "http://127.0.0.1:1")],
+            [IndexPlace("x", "http://127.0.0.1:1")],
             Runner(),
             tmp_path,
             python="3.11",

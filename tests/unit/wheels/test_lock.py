@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from envmgr.wheels.lock import LockedWheel, cuda_majors, cuda_of, glibc_of, newer_than_cuda
-from envmgr.wheels.target import target_tags
+from envmgr.wheels.cuda import cuda_majors, cuda_of_wheels, newer_than_cuda
+from envmgr.wheels.locked import LockedWheel
+from envmgr.wheels.target import glibc_of, target_tags
 
 
 def wheel(file: str, **fields: object) -> LockedWheel:
@@ -28,7 +29,7 @@ def wheel(file: str, **fields: object) -> LockedWheel:
     ],
 )
 def test_cuda_of_an_environment(versions: dict[str, str], cuda: str | None) -> None:
-    assert cuda_of(versions) == cuda
+    assert cuda_of_wheels(versions) == cuda
 
 
 def test_cuda_majors_of_names_and_of_versions() -> None:
@@ -73,7 +74,7 @@ def test_cuda_major_of_a_wheel(name: str, version: str, major: str) -> None:
 
 def test_communication_library_alone_is_no_cuda() -> None:
     assert cuda_majors({"xgboost": "3.0", "nvidia-nccl-cu12": "2.27"}) == {}
-    assert cuda_of({"nvidia-cuda-runtime": "0.0.1"}) is None
+    assert cuda_of_wheels({"nvidia-cuda-runtime": "0.0.1"}) is None
     both = {"nvidia-nccl-cu12": "2.27", "nvidia-cudnn-cu13": "9.1"}
     assert sorted(cuda_majors(both)) == ["12", "13"]
 

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.wheels.failures import failure
-from envmgr.wheels.records import BadWheel, Overlap, promised
-from envmgr.wheels.unpack import Ended, unpack, unpack_all
+from envmgr.wheels.failures import wheel_failure
+from envmgr.wheels.unpack import BadWheel, Ended, Overlap, promised, unpack, unpack_all
 from tests.helpers.wheelhouse import Wheelhouse
 
 PACKAGES = "lib/python3.11/site-packages"
@@ -205,7 +204,7 @@ def test_process_that_unpacks_and_is_killed_is_told_as_that(tmp_path: Path, monk
     monkeypatch.setattr("envmgr.wheels.unpack.unpack", killed)
     with pytest.raises(Ended) as told:
         unpack_all([wheel], tmp_path / "root", Path("/final"), "3.11", 1)
-    said = failure({"kind": "Ended", "message": str(told.value)}, {}).render()
+    said = wheel_failure({"kind": "Ended", "message": str(told.value)}, {}).render()
     assert said.startswith("error[install-failed]: a process that unpacks wheels was killed\n")
     assert "terminated abruptly" not in said
 

@@ -1,1 +1,1 @@
-"""What runs inside EasyBuild's own environment, under its Python: these files import EasyBuild and nothing of envmgr."""
+"""Files that run in EasyBuild's own environment, under its Python: they import EasyBuild and nothing of envmgr."""

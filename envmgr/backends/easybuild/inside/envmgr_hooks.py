@@ -21,7 +21,7 @@ def _step(name):
 
 
 def start_hook(*_args, **_more):
-    """Every source is in the lock, and here: nothing is downloaded, whatever an easyblock has in mind (ConfigureMake's config.guess)."""
+    """Let nothing be downloaded, such as ConfigureMake's config.guess: every source is in the lock, and here."""
     for name, module in list(sys.modules.items()):
         if name.startswith("easybuild.") and hasattr(module, "download_file"):
             module.download_file = _download_nothing

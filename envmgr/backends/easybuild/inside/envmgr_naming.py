@@ -1,7 +1,7 @@
 """The module naming scheme: every easyconfig is one item of the store, `<name>/<version>-<digest8>`, as the plan says.
 
-`$ENVMGR_EASYBUILD_ITEMS` is a JSON file, `{"<name>/<full version>": "<name>/<full version>-<digest8>"}`: what is built, and
-all that it stands on. EasyBuild finds schemes by their class, which lies in a file of its own.
+`$ENVMGR_EASYBUILD_ITEMS` is a JSON file, `{"<name>/<full version>": "<name>/<full version>-<digest8>"}`: what is built,
+and all that it stands on. EasyBuild finds schemes by their class, which lies in a file of its own.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Resolves easyconfigs: one JSON request on stdin, one JSON answer on stdout. Runs under EasyBuild's Python.
+"""Resolve easyconfigs: one JSON request on stdin, one JSON answer on stdout. This runs under EasyBuild's Python.
 
-Nothing is downloaded or built. EasyBuild itself says which files each easyblock would fetch: its own step is run with a
+Nothing is downloaded or built. EasyBuild itself says which files each easyblock would fetch: its own step runs with an
 `obtain_file` that only notes what is asked for.
 """
 
@@ -16,8 +16,8 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from functools import cache
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parent))  # our own files alone
-import asking
+sys.path.append(str(Path(__file__).resolve().parent))  # only our own files
+import gpu_templates
 
 TYPES = ("adler32", "crc32", "md5", "sha1", "sha256", "sha512", "size")
 
@@ -28,15 +28,11 @@ def main():
     logging.disable(logging.CRITICAL)  # every easyblock opens a log, and all of them would get every word
     with redirect_stdout(sys.stderr):
         try:
-            result = resolve(request)
+            result = resolve_closure(request)
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets it
             code = getattr(error, "exit_code", None)
-            result = {
-                "error": str(getattr(error, "msg", error)),
-                "kind": type(error).__name__,
-                "code": int(code) if code is not None else None,
-            }
-            if lacks := asking.lacks_in(result["error"]):
+            result = {"error": str(getattr(error, "msg", error)), "code": int(code) if code is not None else None}
+            if lacks := gpu_templates.lacks_in(result["error"]):
                 look = {"lacks": lacks, "only_one": {}, "unresolved": {}, "easyconfig": request["easyconfig"]}
                 result = {"refused": [look]}
     answer.write(json.dumps(result) + "\n")
@@ -44,7 +40,7 @@ def main():
     os._exit(0)
 
 
-def resolve(request):
+def resolve_closure(request):
     from easybuild.framework.easyconfig.tools import det_easyconfig_paths, parse_easyconfigs
     from easybuild.tools import filetools
     from easybuild.tools.build_log import EasyBuildError
@@ -53,10 +49,9 @@ def resolve(request):
     from easybuild.tools.robot import resolve_dependencies
     from easybuild.tools.version import EASYBLOCKS_VERSION, VERSION
 
-    filetools.download_file = lambda *_args, **_more: (
-        None
-    )  # ConfigureMake's config.guess; easyblocks are imported later
-    values = asking.known_settings(request["capabilities"])
+    # ConfigureMake would get a config.guess; easyblocks, which import this function, are imported later.
+    filetools.download_file = lambda *_args, **_more: None
+    values = gpu_templates.known_settings(request["capabilities"])
     capabilities = [f"--{name.replace('_', '-')}={','.join(each)}" for name, each in values.items()]
     unread = ""
     try:
@@ -73,7 +68,7 @@ def resolve(request):
     except EasyBuildError as error:
         code = error.exit_code
         raise EasyBuildError("%s", "\n".join([error.msg, *wanting(parsed)]), exit_code=code) from error
-    looks = asking.look_at(ordered)
+    looks = gpu_templates.look_at(ordered)
     wrong = [
         {**look, "easyconfig": Path(item["spec"]).name}
         for item, look in zip(ordered, looks, strict=True)
@@ -86,19 +81,19 @@ def resolve(request):
     return {
         "framework": str(VERSION),
         "easyblocks": str(EASYBLOCKS_VERSION),
-        "items": [{**describe(item), "asks": look["asks"]} for item, look in zip(ordered, looks, strict=True)],
+        "items": [{**item_answer(item), "asks": look["asks"]} for item, look in zip(ordered, looks, strict=True)],
     }
 
 
 def wanting(parsed):
-    """The easyconfigs that depend on a missing one: EasyBuild does not name them, and closures are deep."""
+    """Return the easyconfigs that depend on a missing one: EasyBuild does not name them, and closures are deep."""
     from easybuild.framework.easyconfig.easyconfig import robot_find_easyconfig
     from easybuild.framework.easyconfig.tools import parse_easyconfigs
     from easybuild.tools.build_log import EasyBuildError
     from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
 
     waiting, known, found = list(parsed), set(), []
-    with suppress(EasyBuildError):  # what is told is that something is missing
+    with suppress(EasyBuildError):  # the error to report is that something is missing
         while waiting:
             item = waiting.pop(0)
             for dep in item["dependencies"]:
@@ -111,7 +106,7 @@ def wanting(parsed):
     return dict.fromkeys(found)
 
 
-def describe(item):
+def item_answer(item):
     from easybuild.tools.module_naming_scheme.utilities import det_full_ec_version
 
     config = item["ec"]
@@ -150,8 +145,10 @@ def key_of(dep):
 
 
 def files_of(item):
-    """The sources and patches that the easyblock's own fetch step asks for, what of it lies among easyconfigs, EULAs; and whether its
-    easyblock makes a conda environment, which counts as a Python: EasyBuild asks conda to bring setuptools into each.
+    """Return what the easyblock's own fetch step asks for: sources, patches, files among easyconfigs, and EULAs.
+
+    The last value is whether its easyblock makes a conda environment. That counts as a Python: EasyBuild asks conda to
+    bring setuptools into each.
     """
     from easybuild.easyblocks.generic.conda import Conda
     from easybuild.framework.easyblock import get_easyblock_instance
@@ -172,9 +169,7 @@ def files_of(item):
         for number, patch in enumerate(extension.get("patches", ())):
             found = block.get_checksum_for(extension.get("checksums") or [], filename=patch["name"], index=number + 1)
             patches[patch["name"]] = (patch["path"], found)
-    for name in (
-        asked.keys() & patches.keys()
-    ):  # archives among the patches, as OpenBLAS has them, are got as sources are
+    for name in asked.keys() & patches.keys():  # archives among the patches, as OpenBLAS has them, come as sources do
         _, checksums[name] = patches.pop(name)
     sources = [{**spec, "checksums": sha256_of(checksums.get(name), spec["name"])} for name, spec in asked.items()]
     files = [
@@ -192,12 +187,12 @@ def files_of(item):
 
 
 def make_extensions(block):
-    """Only to hear what they ask for. Those of generic easyblocks ask for nothing, and there are thousands of them."""
+    """Make them to note what they ask for. Those of generic easyblocks ask for nothing, and there are thousands."""
     from easybuild.framework.easyconfig.easyconfig import get_easyblock_class
 
     lenient = {"error_on_failed_import": False, "error_on_missing_easyblock": False}
     for extension in block.exts or ():
-        with suppress(Exception):  # nothing is installed here: what they miss otherwise does not matter
+        with suppress(Exception):  # nothing is installed here: what else they miss does not matter
             kind = get_easyblock_class(extension.get("easyblock"), name=extension["name"], **lenient)
             if kind is not None and not kind.__module__.startswith("easybuild.easyblocks.generic."):
                 kind(block, extension)
@@ -205,7 +200,7 @@ def make_extensions(block):
 
 @contextmanager
 def noting():
-    """What easyblocks ask for meanwhile, of EasyBuild: files that have to be got, files that lie among easyconfigs, EULAs."""
+    """Note what easyblocks ask EasyBuild for: files to get, files that lie among easyconfigs, EULAs."""
     from easybuild.framework.easyblock import EasyBlock
     from easybuild.framework.easyconfig.easyconfig import letter_dir_for
 
@@ -221,7 +216,7 @@ def noting():
         if not remote:
             look = {**kwargs, "no_download": True, "warning_only": True}
             found = obtain_file(self, filename, alt_location=alt_location, **look)
-            if found and filename != "checksums.json":  # which EasyBuild alone reads
+            if found and filename != "checksums.json":  # only EasyBuild reads it
                 local[filename] = found
             if found or filename.endswith(".patch") or kwargs.get("no_download"):
                 return found
@@ -244,7 +239,7 @@ def noting():
 
 
 def eulas_of(block):
-    """The software whose licence agreement the easyblock asks for in any of its steps, or the easyconfig accepts for all users.
+    """Return the software whose licence agreement the easyblock asks for in any step, or the easyconfig accepts.
 
     Some easyblocks ask in the fetch step, some in the install step. Nothing is installed here, so their code is read.
     """
@@ -257,14 +252,14 @@ def eulas_of(block):
 
 
 def asked_by(block):
-    """The names in the easyblock's calls of EasyBuild's check."""
+    """Return the names in the easyblock's calls of EasyBuild's check."""
     kinds = (kind for kind in type(block).__mro__ if kind.__name__ != "EasyBlock")
     return {name or block.name for kind in kinds for name in checked_in(kind)}
 
 
 @cache
 def checked_in(kind):
-    """As `asked_by`, of one class alone; an empty name stands for the software's own."""
+    """Return the names in the calls of one class without its bases; an empty one stands for the software's own."""
     if not kind.__module__.startswith("easybuild.easyblocks"):
         return ()
     found = []
@@ -277,14 +272,14 @@ def checked_in(kind):
 
 
 def full_url(url, name):
-    """Of a text, or of a pair: SourceForge wants a word after the file's name."""
+    """Return the URL of a file below a text or a pair: SourceForge wants a word after the file's name."""
     if isinstance(url, tuple):
         return f"{url[0]}/{name}/{url[1]}"
     return url + name if url.endswith(("/", "=")) else f"{url}/{name}"
 
 
 def sha256_of(checksum, name):
-    """The sha256 accepted for file `name`: of one text, a typed pair, a tuple of alternatives, a dictionary by file name."""
+    """Return the sha256 accepted for `name`. `checksum` is a text, a typed pair, alternatives, or a dict by name."""
     if isinstance(checksum, str):
         return [checksum.lower()] if len(checksum) == 64 else []
     if isinstance(checksum, dict):

@@ -9,7 +9,7 @@ import pytest
 from envmgr.backends.conda.answers import faults_of
 from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import AddedWheels, CondaLock, LockedPackage
-from envmgr.wheels.lock import LockedWheel
+from envmgr.wheels.locked import LockedWheel
 
 
 def package(text: str, *depends: str, constrains: Sequence[str] = ()) -> LockedPackage:

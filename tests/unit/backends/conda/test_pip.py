@@ -15,7 +15,7 @@ from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, lock_texts, 
 from envmgr.backends.conda.pip import distributions, require_python
 from envmgr.catalog.locks import recipe_digest
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.wheels.lock import LockedWheel
+from envmgr.wheels.locked import LockedWheel
 from tests.helpers.places import ROOT
 
 URL = "https://example.org/channel"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.easybuild.contents import Places, contents_sum
-from envmgr.backends.easybuild.input import EASYBUILD
-from envmgr.backends.easybuild.lock import lock_text, read_lock
-from envmgr.backends.easybuild.own import own_places
+from envmgr.backends.easybuild.installation import Places, contents_sum, own_places
+from envmgr.backends.easybuild.lock import read_easybuild_lock, render_lock
+from envmgr.backends.easybuild.settings import EASYBUILD
+from envmgr.errors import InputError
 from envmgr.system.files import sha256_bytes
 from envmgr.system.resources import shipped
 from tests.helpers.eb_tree import DATA, EASYBLOCKS, FRAMEWORK, PACKAGES, write_easybuild
@@ -89,17 +89,17 @@ def test_dependency_is_the_version_that_recipes_are_locked_with() -> None:
 
 
 def test_shipped_locks_name_the_easybuild_that_is_installed_with_envmgr() -> None:
-    found = {read_lock(path.parent)[0].easybuild_sha256 for path in LOCKS}
+    found = {read_easybuild_lock(path.parent)[0].easybuild_sha256 for path in LOCKS}
     assert len(LOCKS) == 10
     assert found == {contents_sum(own_places())}
 
 
 @pytest.mark.parametrize("path", LOCKS, ids=lambda path: f"{path.parent.parent.name}/{path.parent.name}")
-def test_lock_without_the_line_is_read_and_differs_in_nothing_else(path: Path, tmp_path: Path) -> None:
+def test_lock_without_the_sum_is_refused_and_with_it_is_written_as_it_was(path: Path, tmp_path: Path) -> None:
+    assert render_lock(read_easybuild_lock(path.parent)[0]) == path.read_text()
     text, count = re.subn(r"^easybuild_sha256: [0-9a-f]{64}\n", "", path.read_text(), flags=re.MULTILINE)
     assert count == 1
     (tmp_path / path.name).write_text(text)
-    old, new = read_lock(tmp_path)[0], read_lock(path.parent)[0]
-    assert old.easybuild_sha256 == ""
-    assert old.model_copy(update={"easybuild_sha256": new.easybuild_sha256}) == new
-    assert lock_text(old) == text
+    with pytest.raises(InputError) as caught:
+        read_easybuild_lock(tmp_path)
+    assert (caught.value.reference, caught.value.context) == ("lock-invalid", ("easybuild_sha256: Field required",))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envmgr.backends.easybuild.input import EasyBuildInput
+from envmgr.backends.easybuild.settings import EasyBuildInput
 from envmgr.catalog.cuda_drivers import minimum_driver
 from envmgr.catalog.recipe import Recipe, load_recipe, load_software
 from envmgr.system.resources import shipped

@@ -13,7 +13,7 @@ from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
 from envmgr.catalog.names import Entry
 from envmgr.catalog.site import Site, load_site
 from envmgr.catalog.target import Target
-from envmgr.commands.wanted import Part, Wanted
+from envmgr.commands.resolved import LockInstalls, ResolvedEntry
 from envmgr.store.manifest import InstallFacts, Manifest, write_manifest
 from envmgr.store.prefix import Install, Item
 
@@ -41,7 +41,9 @@ def locked(name: str, *, depends: tuple[str, ...] = (), build: tuple[str, ...] =
 
 
 def chain(site: Site, *items: LockedItem) -> dict[str, Item]:
-    content = EasyBuildLock(recipe="", framework="5.4.1", easyblocks="5.4.1", rpath=False, items=items)
+    content = EasyBuildLock(
+        recipe="", framework="5.4.1", easyblocks="5.4.1", easybuild_sha256="0" * 64, rpath=False, items=items
+    )
     lock = LoadedEasyBuildLock(
         backend=EasyBuildBackend(), entry=Entry("entry", "1.0"), sha256="", packages={}, content=content
     )
@@ -118,7 +120,7 @@ def test_entry_is_told_of_an_old_python_that_it_runs_with(
 ) -> None:
     put(*before(site, *wanted).values())
     items = tuple(chain(site, *wanted).values())
-    assert Wanted(*[cast("Any", None)] * 4, (Part(cast("Any", None), items),)).of_older_layout is told
+    assert ResolvedEntry(*[cast("Any", None)] * 4, (LockInstalls(cast("Any", None), items),)).of_older_layout is told
 
 
 def test_old_python_that_went_missing_under_an_install_is_made_again_as_it_was(site: Site) -> None:

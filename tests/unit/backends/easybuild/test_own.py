@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.easybuild.contents import Places, contents_sum
-from envmgr.backends.easybuild.own import why_not_own
+from envmgr.backends.easybuild.installation import Places, contents_sum, why_not_own
 from tests.helpers.eb_scene import AM_ROOT
 from tests.helpers.eb_tree import write_easybuild
 
@@ -53,10 +52,6 @@ def test_other_contents(places: Places) -> None:
     wanted = contents_sum(places)
     (places.packages / "easybuild/main.py").write_text("print('evil')\n")
     assert why_not_own("5.4.1", wanted, places) == f"its sha256 is {contents_sum(places)}, the lock says {wanted}"
-
-
-def test_lock_without_the_sum(places: Places) -> None:
-    assert why_not_own("5.4.1", "", places) == "the lock has no sha256 of EasyBuild"
 
 
 def writable_file(places: Places) -> str:

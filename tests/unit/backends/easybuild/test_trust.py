@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.easybuild.input import accept_eula_for
-from envmgr.backends.easybuild.licences import words_of
+from envmgr.backends.easybuild.choose_easybuild import user_home
 from envmgr.backends.easybuild.lock import EasyBuildLock
-from envmgr.backends.easybuild.private import user_home
+from envmgr.backends.easybuild.lock_checks import licence_words
+from envmgr.backends.easybuild.settings import accept_eula_for
 from envmgr.backends.easybuild.trust import only_ours, require_own_easyconfigs
 from envmgr.catalog.site import load_site
 from envmgr.errors import InputError
@@ -74,6 +74,7 @@ def test_words_of_a_lock_are_each_told_once() -> None:
             "recipe": "",
             "framework": "5.4.1",
             "easyblocks": "5.4.1",
+            "easybuild_sha256": "0" * 64,
             "rpath": False,
             "accept_eula": ["CUDA"],
             "items": [
@@ -84,4 +85,4 @@ def test_words_of_a_lock_are_each_told_once() -> None:
             ],
         }
     )
-    assert words_of(lock) == ("cuda-eula", "cudnn-eula", "cutensor-eula", "anaconda-terms")
+    assert licence_words(lock) == ("cuda-eula", "cudnn-eula", "cutensor-eula", "anaconda-terms")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.wheels.source.asking import require_own_builders
+from envmgr.backends.wheels.build_wheels import require_own_builders
 from envmgr.errors import InputError
-from envmgr.wheels.lock import LockedSdist, LockedWheel
+from envmgr.wheels.locked import LockedSdist, LockedWheel
 from envmgr.wheels.requirements import Question
 
 WANTED = Question(requirements=("here",), indexes=("pypi",), platform="x86_64-manylinux_2_28")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from envmgr.backends.wheels.input import WheelsInput, read_wanted
+from envmgr.backends.wheels.input import WheelsInput, read_question
 from envmgr.errors import InputError
 from envmgr.wheels.requirements import HashedRow, checked
 
@@ -58,7 +58,7 @@ def test_file_with_comments_hashes_and_continued_lines(tmp_path: Path) -> None:
         f"# head\n\none==1.0 \\\n    --hash=sha256:{A} \\\n    --hash=sha256:{B}\n  two>2 # why\n"
     )
     given = WheelsInput(python="python/3.11", requirements="requirements.txt")
-    wanted = read_wanted(given, tmp_path)
+    wanted = read_question(given, tmp_path)
     assert wanted.requirements == ("one==1.0", "two>2")
     assert wanted.hashed == (HashedRow(requirement="one==1.0", sha256=(A, B)),)
 
@@ -66,7 +66,7 @@ def test_file_with_comments_hashes_and_continued_lines(tmp_path: Path) -> None:
 def test_hashes_are_held_and_not_answered(tmp_path: Path) -> None:
     def digest(text: str) -> str:
         (tmp_path / "requirements.txt").write_text(text)
-        return read_wanted(WheelsInput(python="system", requirements="requirements.txt"), tmp_path).digest()
+        return read_question(WheelsInput(python="system", requirements="requirements.txt"), tmp_path).digest()
 
     assert digest("one==1.0\n") == digest(f"one==1.0 --hash sha256:{A.upper()}\n")
 
@@ -95,7 +95,7 @@ def test_what_is_not_held_is_refused_with_its_place(tmp_path: Path, text: str, l
     path = tmp_path / "requirements.txt"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
-        read_wanted(WheelsInput(python="system", requirements="requirements.txt"), tmp_path)
+        read_question(WheelsInput(python="system", requirements="requirements.txt"), tmp_path)
     assert caught.value.reference == "requirement-invalid"
     assert caught.value.message.startswith(f"{path}:{line}: ")
     assert reason in caught.value.message
@@ -123,7 +123,7 @@ def test_line_that_nobody_sees_is_refused(tmp_path: Path, field: str, character:
     path.write_text(f"a==1\n# reviewed{character}evil==6.6\n", newline="")
     given = {"python": "system", "requirements": ["a"], field: "some.txt"}
     with pytest.raises(InputError) as caught:
-        read_wanted(WheelsInput.model_validate(given), tmp_path)
+        read_question(WheelsInput.model_validate(given), tmp_path)
     assert caught.value.reference == "text-invisible"
     assert caught.value.message == f"{path}:2:11: {name} cannot be seen in a review"
 
@@ -132,18 +132,18 @@ def test_ends_of_lines_of_windows_are_told(tmp_path: Path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_bytes(b"a==1\r\nb\r\n")
     with pytest.raises(InputError) as caught:
-        read_wanted(WheelsInput(python="system", requirements="requirements.txt"), tmp_path)
+        read_question(WheelsInput(python="system", requirements="requirements.txt"), tmp_path)
     assert caught.value.hint is not None
     assert "Windows" in caught.value.hint
     subprocess.run(["sh", "-c", caught.value.hint.split("`")[1]], check=True)
     given = WheelsInput(python="system", requirements="requirements.txt")
-    assert read_wanted(given, tmp_path).requirements == ("a==1", "b")
+    assert read_question(given, tmp_path).requirements == ("a==1", "b")
 
 
 def test_file_that_asks_for_nothing(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("# nothing\n")
     with pytest.raises(InputError, match="asks for nothing"):
-        read_wanted(WheelsInput(python="system", requirements="requirements.txt"), tmp_path)
+        read_question(WheelsInput(python="system", requirements="requirements.txt"), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_input_that_is_refused(given: dict[str, object]) -> None:
 def test_digest_is_of_what_the_lock_answers(tmp_path: Path) -> None:
     def digest(**fields: object) -> str:
         given = WheelsInput.model_validate({"python": "python/3.11", "requirements": ["numpy < 2"], **fields})
-        return read_wanted(given, tmp_path).digest()
+        return read_question(given, tmp_path).digest()
 
     assert digest() == digest(requirements=["numpy<2"])
     assert len({digest(), digest(constraints=["x"]), digest(indexes=["a"]), digest(exclude_newer="2026-01-01")}) == 4

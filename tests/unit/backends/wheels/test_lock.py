@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from envmgr.backends.wheels.lock import WheelsLock
-from envmgr.backends.wheels.lockfile import LOCK_NAME, lock_texts, read_lock
-from envmgr.wheels.lock import LockedWheel
+from envmgr.backends.wheels.lock import LOCK_NAME, WheelsLock, read_wheels_lock, wheels_lock_texts
+from envmgr.wheels.locked import LockedWheel
 
 
 def wheel(file: str, **fields: object) -> LockedWheel:
@@ -23,9 +22,9 @@ def test_lock_is_read_as_it_was_written(tmp_path: Path) -> None:
     lock = WheelsLock(
         recipe_digest="d" * 64, python="3.11.7", platform="x86_64-manylinux_2_28", uv="0.13.9", wheels=rows
     )
-    for name, text in lock_texts(lock).items():
+    for name, text in wheels_lock_texts(lock).items():
         (tmp_path / name).write_text(text)
-    assert read_lock(tmp_path)[0] == lock
+    assert read_wheels_lock(tmp_path)[0] == lock
     assert [line.split(" ")[0] for line in (tmp_path / LOCK_NAME).read_text().splitlines()[2:]] == [
         "a==2",
         "b-two==1.0",

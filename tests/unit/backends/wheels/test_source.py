@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.wheels.source.calling import _said
-from envmgr.backends.wheels.source.child import _differing
-from envmgr.wheels.lock import LockedPatch, LockedSdist, LockedWheel
+from envmgr.backends.wheels.build_call import _excerpt
+from envmgr.backends.wheels.build_child import _differing
+from envmgr.wheels.locked import LockedPatch, LockedSdist, LockedWheel
 
 WHEEL = LockedWheel(
     name="flit-core", version="3.12", file="flit_core-3.12-py3-none-any.whl", sha256="a" * 64, index="x"
@@ -44,10 +44,10 @@ def test_lines_of_a_failed_build(tmp_path: Path) -> None:
     log.write_text(
         f"$ python hook\nTraceback (most recent call last):\n{frames}ModuleNotFoundError: No module named 'x'\n"
     )
-    assert _said(log)[-2:] == ["    work()", "ModuleNotFoundError: No module named 'x'"]
+    assert _excerpt(log)[-2:] == ["    work()", "ModuleNotFoundError: No module named 'x'"]
     log.write_text("$ cc\nrunning build\nfast.c:1:2: error: no such thing\n    1 | x\nerror: command 'cc' failed\n")
-    assert _said(log)[0] == "fast.c:1:2: error: no such thing"
-    assert _said(tmp_path / "absent") == []
+    assert _excerpt(log)[0] == "fast.c:1:2: error: no such thing"
+    assert _excerpt(tmp_path / "absent") == []
 
 
 def test_files_in_which_two_wheels_differ(tmp_path: Path) -> None:

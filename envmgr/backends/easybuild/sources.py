@@ -1,0 +1,176 @@
+"""Files and packages that a build needs from outside: sources, EasyBuild's own files, packages of the system."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from envmgr.backends.easybuild import Workbench
+from envmgr.backends.easybuild.failures import missing_packages
+from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
+from envmgr.downloads import Fetched, Given
+from envmgr.downloads.sources import SourceFile, cached_source, fetch_sources
+from envmgr.errors import EnvmgrError
+from envmgr.system.run import Runner
+
+_FOLDER = "e/EasyBuild"  # where EasyBuild keeps its own sources
+_CARRY = (
+    "or run `envmgr fetch --carry {entry}` on a machine with a network and the same catalog, bring the folder `cache` "
+    "of its prefix, and run `envmgr fetch {entry} --file /path/to/cache`"
+)
+
+
+def source_files(item: LockedItem) -> list[SourceFile]:
+    """Return the item's sources, as the cache has them."""
+    return [SourceFile(s.name, s.sha256, s.urls, s.folder or item.folder) for s in item.sources]
+
+
+def collect_all(items: Sequence[LockedItem], bench: Workbench) -> None:
+    """Bring every source of the items into the cache; what is there costs a look only.
+
+    Raises:
+        EnvmgrError: `source-missing` and `source-differs` for all of them, with what easyconfigs say on how to get
+            theirs.
+    """
+    cache = bench.prefix.source_cache
+    files = [(item, file) for item in items for file in source_files(item)]
+    lacking = [(item, file) for item, file in files if not (cache / file.sha256 / file.name).is_file()]
+    if lacking:
+        _fetch(lacking, bench)
+
+
+def collect_sources(item: LockedItem, bench: Workbench) -> dict[str, Path]:
+    """Return file name -> its place in the cache, each compared with the lock's sha256.
+
+    A file that was damaged is fetched again.
+
+    Raises:
+        EnvmgrError: `source-missing` and `source-differs`, with what the easyconfig says on how to get it.
+    """
+    collect_all([item], bench)
+    found = {}
+    for file in source_files(item):
+        path = cached_source(bench.prefix, file)
+        if path is None:
+            _fetch([(item, file)], bench, again=True)
+            path = cached_source(bench.prefix, file)
+        if path is None:
+            message = f"{file.name} went from the cache while it was needed"
+            raise EnvmgrError("source-missing", message, context=str(bench.prefix.source_cache))
+        found[file.name] = path
+    return found
+
+
+def _fetch(wanted: Sequence[tuple[LockedItem, SourceFile]], bench: Workbench, *, again: bool = False) -> None:
+    try:
+        _bring([file for _, file in wanted], bench, again=again)
+    except EnvmgrError as error:
+        if error.reference in ("source-missing", "source-differs"):
+            said = dict.fromkeys(f"{i.easyconfig} says: {i.instructions}" for i, _ in wanted if i.instructions)
+            error.context = (*error.context, *said)
+        raise
+
+
+def fetch_locked(
+    lock: EasyBuildLock, bench: Workbench, *, given: Given, sources: bool, easybuild: bool, dry_run: bool = False
+) -> Fetched:
+    """Bring what the lock names into the cache: the `sources` of its items, and the files of an EasyBuild.
+
+    Raises:
+        EnvmgrError: as `fetch_sources`, for all of them.
+    """
+    files = [file for item in lock.items for file in source_files(item)] if sources else []
+    own = []
+    if easybuild and not lock.easybuild_files:
+        bench.reporter.say(
+            f"{bench.label}: EasyBuild {lock.framework} is not fetched: the lock does not name its files"
+        )
+    elif easybuild:
+        own = _easybuild_files(lock, bench, given, dry_run=dry_run)
+    try:
+        return _bring([*files, *own], bench, given=given, dry_run=dry_run)
+    except EnvmgrError as error:
+        if any(file.sha256 in line for file in own for line in error.context):
+            error.hint += "\n  " + _CARRY.format(entry=bench.label)
+        raise
+
+
+def collect_easybuild(lock: EasyBuildLock, bench: Workbench) -> dict[str, Path]:
+    """Return file name -> its place in the cache, of all that an EasyBuild is made from.
+
+    Raises:
+        EnvmgrError: `source-missing` and `source-differs`, with what helps.
+    """
+    fetch_locked(lock, bench, given={}, sources=False, easybuild=True)
+    cache = bench.prefix.source_cache
+    return {file.name: cache / file.sha256 / file.name for file in lock.easybuild_files}
+
+
+def _easybuild_files(lock: EasyBuildLock, bench: Workbench, given: Given, *, dry_run: bool) -> list[SourceFile]:
+    """Return EasyBuild's files with their places in the site's mirrors of the package index.
+
+    The mirrors are asked for what is not here; a dry run only reports where the files would be.
+    """
+    from envmgr.backends.easybuild.package_index import find_in_mirrors, listed_at, mirrors_of
+
+    mirrors = mirrors_of(bench.site)
+    plain = {file: SourceFile(file.name, file.sha256, (file.url,), _FOLDER) for file in lock.easybuild_files}
+    if not mirrors:
+        return [*plain.values()]
+    if dry_run:
+        return [replace(each, mirrored=tuple(listed_at(m, file) for m in mirrors)) for file, each in plain.items()]
+    lacking = [f for f, each in plain.items() if f.sha256 not in given and cached_source(bench.prefix, each) is None]
+    places = find_in_mirrors(lacking, bench) if lacking else {}
+    return [replace(each, mirrored=places.get(file.sha256, ())) for file, each in plain.items()]
+
+
+def _bring(
+    files: Sequence[SourceFile],
+    bench: Workbench,
+    *,
+    given: Given | None = None,
+    dry_run: bool = False,
+    again: bool = False,
+) -> Fetched:
+    site, runner, reporter, label = bench.site, bench.runner, bench.reporter, bench.label
+    return fetch_sources(files, site, runner, reporter, label=label, given=given, dry_run=dry_run, again=again)
+
+
+def require_packages(items: Iterable[LockedItem], runner: Runner) -> None:
+    """Raise EnvmgrError `os-package-missing` for all packages of the system that easyconfigs name and this host lacks.
+
+    Of each group of alternatives one must be here, as a package or a program. EasyBuild asks the same, one easyconfig
+    at a time.
+    """
+    wanted = [(item, group) for item in items for group in item.os_packages]
+    if not wanted:
+        return
+    here = installed_packages({name for _, group in wanted for name in group}, runner)
+    lacking = [(item, group) for item, group in wanted if not here.intersection(group)]
+    if lacking:
+        groups = list(dict.fromkeys(tuple(group) for _, group in lacking))
+        raise missing_packages(sorted({item.name for item, _ in lacking}), groups)
+
+
+def installed_packages(names: Iterable[str], runner: Runner) -> set[str]:
+    """Return those of `names` that are here: installed packages, what packages provide, and programs."""
+    asked = sorted(names)
+    found = {name for name in asked if shutil.which(name) is not None}
+    for argv in _questions(asked):
+        done = runner.run(argv, check=False, timeout=60)
+        found |= {line.split()[0].partition(":")[0] for line in done.stdout.splitlines() if line.endswith(" installed")}
+    if shutil.which("rpm"):  # which names the package that provides something, not what was asked for: one by one
+        for name in set(asked) - found:
+            if runner.run(["rpm", "--query", "--whatprovides", name], check=False, timeout=60).returncode == 0:
+                found.add(name)
+    return found & set(asked)
+
+
+def _questions(names: Sequence[str]) -> Iterator[list[str]]:
+    """Yield one question to each package manager that is here. Sources: dpkg-query(1), rpm(8)."""
+    if shutil.which("dpkg-query"):
+        yield ["dpkg-query", "--show", "--showformat=${Package} ${db:Status-Status}\\n", *names]
+    if shutil.which("rpm"):
+        yield ["rpm", "--query", "--queryformat", "%{NAME} installed\\n", *names]

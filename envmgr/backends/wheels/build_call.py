@@ -1,0 +1,256 @@
+"""Calls the process that builds a source, as its user and without a network; and explains its failures.
+
+The package's own code runs beside that process, as the same user: its answer and its log may come from a stranger.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
+
+import envmgr
+from envmgr.catalog.site import Site
+from envmgr.errors import CommandError, EnvmgrError
+from envmgr.report import Reporter
+from envmgr.system.files import explain_os_error
+from envmgr.system.log_excerpt import meaningful, without_colour
+from envmgr.system.models import FrozenModel
+from envmgr.system.run import Bounds, Completed, Runner, clean_env
+from envmgr.system.sandbox import PLACE, seen_at_place, without_network
+from envmgr.system.untrusted_files import ROW, Kind, open_untrusted, read_json
+from envmgr.system.users import Account
+from envmgr.system.yamlfile import reason_of
+from envmgr.wheels.metadata import Metadata, read_metadata
+from envmgr.wheels.requirements import checked_all
+from envmgr.wording import one_line, shortened
+
+_LOG = Kind("log", 1 << 50)
+_TAIL = 1 << 20  # bytes of a log that are looked at
+_PACKAGES = Path(envmgr.__file__).resolve().parent.parent
+_ANSWER = "answer.json"
+_CHILD = "envmgr.backends.wheels.build_child"
+# What a source may take to answer before it is built: seconds, and memory.
+_QUESTION_LIMIT = 3600.0
+_QUESTION = Bounds(memory=8 << 30)
+_OF_PYTHON = 6  # lines
+_TRACEBACK = re.compile(r"\s*Traceback \(most recent call last\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """The words before a command that keep it off the network, and what the record says of it: `none`, or `open`."""
+
+    words: tuple[str, ...]
+    network: str
+
+
+def isolate(site: Site, runner: Runner, reporter: Reporter, account: Account | None = None) -> Isolation:
+    """Return how a build of this user, or of `account`, is kept off the network: what it would fetch is in no lock.
+
+    Raises:
+        EnvmgrError: `build-network` if it cannot be.
+    """
+    words, said = without_network(runner, account)
+    if words is not None:
+        return Isolation(words, "none")
+    if site.policies.allow_network:
+        reporter.say(
+            "a build from source cannot be kept off the network here: it has one, as the site or --allow-network allows"
+        )
+        return Isolation((), "open")
+    raise EnvmgrError(
+        "build-network",
+        "a build from source cannot be kept off the network here",
+        context=said,
+        hint="let the build user make namespaces (sysctl user.max_user_namespaces and user.max_net_namespaces above 0; "
+        "on Debian and Ubuntu also kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0)"
+        "; or build on another host; or run the same command with --allow-network: what its build then fetches is in "
+        "no lock",
+    )
+
+
+def warn_of_root(reporter: Reporter, names: Iterable[str], account: Account | None = None) -> None:
+    """Say what it means if only root is there to run the build."""
+    if account is None and os.geteuid() == 0:
+        reporter.say(
+            f"{', '.join(names)}: its build runs as root, and can change all of this host; name a `build_user` in "
+            "site.yaml, and it can change what that user can"
+        )
+
+
+class BuildReply(FrozenModel):
+    """The answer of that process; see build_child.py. `requires` and `metadata` are the package's, written again."""
+
+    requires: Annotated[tuple[str, ...], AfterValidator(checked_all)] = ()
+    metadata: Annotated[Metadata | None, BeforeValidator(lambda text: read_metadata(str(text)))] = None
+    wheel: str = Field(default="", pattern=r"^([A-Za-z0-9_.!+-]+\.whl)?$")
+    kind: str = ""
+    message: str = ""
+    lines: tuple[str, ...] = ()
+    errno: int = Field(default=0, ge=0, lt=4096)
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceBuild:
+    """A source as a file, and the way to build it. `base` is the folder of the Python's install; None: `programs`."""
+
+    name: str
+    version: str
+    sdist: Path
+    patches: Sequence[Path]
+    minor: str
+    base: Path | None
+    programs: Path
+    isolation: Isolation
+    runner: Runner
+    account: Account | None = None
+
+    def ask(
+        self,
+        question: str,
+        work: Path,
+        wheels: Sequence[Path] = (),
+        *,
+        jobs: int = 1,
+        times: int = 1,
+        keep_log: Callable[[Path], str] = lambda _: "",
+        on_tick: Callable[[], None] = lambda: None,
+    ) -> BuildReply:
+        """Return the answer to a question of build_child.py, over `wheels`.
+
+        `work` is a folder of that user's. `keep_log` keeps the log and returns its path; `on_tick` runs every 0.1 s.
+
+        Raises:
+            EnvmgrError: `build-failed`, `patch-failed`, `build-differs`, `sdist-invalid`, and of the disk.
+        """
+        log, told = work / "log", work / _ANSWER
+        words = self.placed(work, wheels)
+        seen = PLACE if words else work
+        request = {
+            "ask": question,
+            "work": str(seen),
+            "log": str(seen / "log"),
+            "answer": str(seen / _ANSWER),
+            "sdist": str(self.sdist),
+            "patches": [str(path) for path in self.patches],
+            "minor": self.minor,
+            "wheels": [str(path) for path in wheels],
+            "base": None if self.base is None else str(self.base),
+            "programs": str(self.programs),
+            "jobs": jobs,
+            "times": times,
+        }
+        env = clean_env(PYTHONPATH=str(_PACKAGES), HOME=str(seen), TMPDIR=str(seen))
+        # Its output goes into the log from its first instruction on: a pipe would be ours, and could be flooded.
+        argv: list[str | Path] = [*self.isolation.words, *words, "/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1', seen / "log"]
+        argv += [sys.executable, "-s", "-P", "-m", _CHILD]
+        building = question == "wheel"
+        try:
+            done = self.runner.run(
+                argv,
+                env=env,
+                cwd=work,
+                stdin=json.dumps(request),
+                check=False,
+                run_as=self.account,
+                on_tick=on_tick,
+                timeout=None if building else _QUESTION_LIMIT,
+                bounds=None if building else _QUESTION,
+            )
+        except CommandError as error:
+            said = [one_line(error.message), *_excerpt(log)]
+            raise self._failure(BuildReply(kind="late"), question, said, keep_log(log)) from None
+        except BaseException:
+            keep_log(log)
+            raise
+        kept = keep_log(log)
+        answer = self._read(told, question, done, log, kept)
+        if answer.kind == "os" and answer.errno:
+            with explain_os_error(work):
+                raise OSError(answer.errno, os.strerror(answer.errno), answer.path)
+        if answer.kind:
+            raise self._failure(answer, question, _excerpt(log), kept)
+        return answer
+
+    def placed(self, work: Path, wheels: Sequence[Path] = ()) -> tuple[str, ...]:
+        """Return the words by which a build sees `work` at PLACE, which is the same for every user and host.
+
+        There are none if it would not see there what it needs.
+        """
+        needed = [self.sdist, *self.patches, *wheels, self.programs, Path(sys.executable), Path(sys.prefix), _PACKAGES]
+        needed += [] if self.base is None else [self.base]
+        if any(path.is_relative_to(PLACE) or path.resolve().is_relative_to(PLACE) for path in needed):
+            return ()
+        return seen_at_place(work, self.isolation.words, self.runner, self.account)
+
+    def _read(self, told: Path, question: str, done: Completed, log: Path, kept: str) -> BuildReply:
+        try:
+            return BuildReply.model_validate(read_json(told, ROW) if done.returncode == 0 else None)
+        except ValidationError as error:
+            if done.returncode == 0:
+                found = error.errors(include_url=False)
+                raise EnvmgrError(
+                    "sdist-invalid",
+                    f"what {self.name} {self.version} says of itself is refused",
+                    context=[one_line(reason_of(each)) for each in found[:10]],
+                    log=kept,
+                    hint="a patch of its pyproject.toml (`patches` in the recipe) can say it as the index gives it; "
+                    "or lock another version",
+                ) from None
+        except (OSError, ValueError, EnvmgrError):
+            pass
+        said = [f"exit status {done.returncode}", *done.stderr.strip().splitlines()[-5:], *_excerpt(log)]
+        raise self._failure(BuildReply(kind="died"), question, said, kept)
+
+    def _failure(self, answer: BuildReply, question: str, said: Sequence[str], log: str) -> EnvmgrError:
+        package, lines = f"{self.name} {self.version}", [one_line(line) for line in answer.lines]
+        message = one_line(answer.message)
+        match answer.kind:
+            case "archive":
+                reference, context = "sdist-invalid", [*lines, *said]
+                hint = "report it to the package's authors; lock another version"
+            case "patch":
+                reference, context = "patch-failed", [*said]
+                hint = "make it anew for this version, as `diff -ru a b` or git writes it (`patch -p1` reads it)"
+            case "differs":
+                reference, context = "build-differs", shortened(lines, 10)
+                message = f"two builds of {package} differ"
+                hint = (
+                    "its build puts something of the moment (a time, a random name, the order of a folder) into its "
+                    "files: a patch (`patches` in the recipe) takes that out; or put a wheel that you made into a "
+                    "folder that is an index of the site"
+                )
+            case _:
+                reference, context = "build-failed", [*said] or [message or "its process was ended"]
+                fact = (
+                    "build from its source" if question == "wheel" else "say what it is built with, and what it needs"
+                )
+                message = f"{package} did not {fact}"
+                hint = (
+                    "its build has no network, and only the packages that it asks for: a patch of its pyproject.toml "
+                    "(`patches` in the recipe) adds one that it forgot (`requires` of `[build-system]`), `constraints` "
+                    "holds one to an older version"
+                )
+        return EnvmgrError(reference, message, context=context, log=log, hint=hint)
+
+
+def _excerpt(log: Path) -> list[str]:
+    """Return the lines of a log that say what is wrong; none if a link or a pipe lies in its place."""
+    try:
+        with open_untrusted(log, _LOG, tree=None) as file:
+            text = os.pread(file, _TAIL, max(0, os.fstat(file).st_size - _TAIL)).decode(errors="replace")
+    except (OSError, EnvmgrError):
+        return []
+    lines = [line for line in without_colour(text).splitlines() if line.strip() and not line.startswith("$ ")]
+    found = meaningful("\n".join(lines))
+    # Of an error of Python's the last lines say what is wrong, and those before them how it came there.
+    return [line.rstrip() for line in lines[-_OF_PYTHON:]] if any(map(_TRACEBACK.match, found)) else found

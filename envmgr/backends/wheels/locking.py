@@ -1,0 +1,285 @@
+"""From a recipe to its lock: first the packages that are built from source, then the wheels beside them.
+
+Of a source, its authors' code runs for that (hooks of PEP 517), as for a build: as the build user, without a network,
+over the entry's Python if that is built, else over one of this host with the same minor version.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import stat
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packaging.pylock import Pylock
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+from pydantic import ValidationError
+
+from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
+from envmgr.backends.wheels.build_call import BuildReply, Isolation, SourceBuild, isolate, warn_of_root
+from envmgr.backends.wheels.input import WheelsQuestion
+from envmgr.backends.wheels.lock import WheelsLock
+from envmgr.catalog.names import catalog_of
+from envmgr.catalog.site import Site
+from envmgr.catalog.target import read_target
+from envmgr.downloads import Download
+from envmgr.downloads.client import bring
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.report import Reporter
+from envmgr.store.prefix import Prefix
+from envmgr.system.run import Runner
+from envmgr.system.safe_paths import change_tree
+from envmgr.system.scratch import scratch_folder
+from envmgr.system.untrusted_files import BESIDE, copy_file
+from envmgr.system.users import Account, runs_for_root
+from envmgr.wheels.answers import refuse_prereleases, require_hashes
+from envmgr.wheels.failures import wheel_failure
+from envmgr.wheels.locked import LockedFile, LockedPatch, LockedSdist
+from envmgr.wheels.metadata import Metadata, metadata_in
+from envmgr.wheels.resolve import FoundWheel, Resolution, ask_indexes, choose_wheels, find_missing_wheels
+from envmgr.wheels.settings import wheel_cache
+from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK
+
+
+def resolve_recipe(
+    wanted: WheelsQuestion,
+    base: Base,
+    recipe: Path,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    places: Mapping[str, str],
+) -> WheelsLock:
+    """Resolve for the Python of `base`. `recipe` is the recipe's folder.
+
+    `places` maps an index to the URL or folder to ask instead, this once.
+
+    Raises:
+        EnvmgrError: as `find_missing_wheels`, `refuse_prereleases` and `_lock_sources`;
+            InputError: `build-unasked`, `hash-differs`.
+    """
+    with (
+        ask_indexes(wanted, base.version, site, runner, reporter, places) as resolution,
+        reporter.stage("resolve", unit="packages") as stage,
+    ):
+        sdists = _lock_sources(wanted, base, recipe, resolution) if wanted.build else ()
+        found, used = find_missing_wheels(resolution, stage, builds=True)
+        if unasked := [name for name in wanted.build if name not in used]:
+            raise InputError(
+                "build-unasked",
+                f"input.build names {', '.join(unasked)}, which nothing asks for",
+                hint="add it to `requirements`, or take it out of `build`",
+            )
+        lock = WheelsLock(recipe_digest=wanted.digest(), sdists=sdists, **dict(found))
+        require_hashes(wanted, lock.files, lock.python, "the index")
+        refuse_prereleases(wanted, lock.versions)
+    return lock
+
+
+def _lock_sources(wanted: WheelsQuestion, base: Base, recipe: Path, resolution: Resolution) -> tuple[LockedSdist, ...]:
+    """Return one source for each name of `wanted.build`: the newest that fits, with the wheels that build it.
+
+    From here on `resolution` knows what they need: uv resolves the rest beside them, and builds nothing.
+
+    Raises:
+        EnvmgrError: `lock-needs-python`, `build-network`; as a resolution or a download fails; see `SourceBuild.ask`.
+    """
+    site, reporter = resolution.site, resolution.reporter
+    account = runs_for_root(site.build_user, site.prefix, mask=site.policies.mask)
+    warn_of_root(reporter, wanted.build, account)
+    isolation = isolate(site, resolution.runner, reporter, account)
+    locker = _Locker(wanted, recipe, resolution, account, isolation, *_python(base, wanted, site))
+    locked = [locker.lock(name) for name in wanted.build]
+    resolution.know([metadata for _, metadata in locked])
+    return tuple(sdist for sdist, _ in locked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Locker:
+    """`installed` is the install of the Python, or None; then `programs` is a folder of this host that has it."""
+
+    wanted: WheelsQuestion
+    recipe: Path
+    resolution: Resolution
+    account: Account | None
+    isolation: Isolation
+    installed: Path | None
+    programs: Path
+
+    def lock(self, name: str) -> tuple[LockedSdist, Metadata]:
+        """Return the source of a package, and the metadata of its wheel."""
+        found, url = self._find(name)
+        patches = [patch for patch in self.wanted.patches if patch.package == name]
+        with scratch_folder("sdists", self.account) as work:
+            files = work / "files"
+            files.mkdir()
+            sdist = self._fetch([(found, url)], files, name)[0]
+            for patch in patches:
+                copy_file(self.recipe / patch.file, files / patch.file, BESIDE, tree=catalog_of(self.recipe))
+            source = SourceBuild(
+                name=name,
+                version=found.version,
+                sdist=sdist,
+                patches=[files / patch.file for patch in patches],
+                minor=".".join(self.resolution.python.split(".")[:2]),
+                base=self.installed,
+                programs=self.programs,
+                isolation=self.isolation,
+                runner=self.resolution.runner,
+                account=self.account,
+            )
+            rows = self._ask("system", source, work).requires
+            wheels = self._wheels(rows)
+            paths = self._fetch(wheels, files, name)
+            more = self._ask("requires", source, work, paths).requires
+            if more:
+                wheels = self._wheels([*rows, *more])
+                paths = self._fetch(wheels, files, name)
+            metadata = self._ask("metadata", source, work, paths).metadata
+            built_with = [
+                wheel.model_copy(update={"requires": _requires(path)})
+                for (wheel, _), path in zip(wheels, paths, strict=True)
+            ]
+        if metadata is None or metadata.name != name or Version(metadata.version) != Version(found.version):
+            says = "nothing" if metadata is None else f"{metadata.name} {metadata.version}"
+            raise EnvmgrError(
+                "sdist-invalid",
+                f"{found.file} says that it is {says}",
+                hint="a patch (`patches` in the recipe) can say its version where its build asks git for it",
+            )
+        locked = found.model_copy(
+            update={
+                "requires": metadata.requires,
+                "asks": tuple(dict.fromkeys([*rows, *more])),
+                "build": tuple(sorted(built_with, key=lambda wheel: wheel.name)),
+                "patches": tuple(LockedPatch(file=patch.file, sha256=patch.sha256) for patch in patches),
+            }
+        )
+        return locked, metadata
+
+    def _find(self, name: str) -> tuple[LockedSdist, str]:
+        """Return the newest source that fits what the recipe says of it, and its URL."""
+        rows = [row for row in self.wanted.requirements if canonicalize_name(Requirement(row).name) == name] or [name]
+        words = ["--no-deps", *ONLY_WHEELS, "--no-binary", name]
+        text = self.resolution.compile([*words, *PYLOCK], rows)
+        package = next(p for p in Pylock.from_dict(tomllib.loads(text)).packages if canonicalize_name(p.name) == name)
+        sdist = package.sdist
+        if sdist is None:
+            raise EnvmgrError("unsolvable", f"no index has a source of {name} {package.version}")
+        if "sha256" not in sdist.hashes:
+            raise EnvmgrError(
+                "wheel-unhashed",
+                f"the index tells no sha256 of {sdist.filename}",
+                hint="ask an index that has hashes, or a folder",
+            )
+        try:
+            locked = LockedSdist(
+                name=name,
+                version=str(package.version),
+                file=sdist.filename,
+                sha256=sdist.hashes["sha256"],
+                size=sdist.size,
+                index=self.resolution.origins(rows, words)(name),
+                build=(),
+                uploaded="" if sdist.upload_time is None else sdist.upload_time.isoformat(),
+            )
+        except ValidationError:
+            raise EnvmgrError("sdist-invalid", f"{sdist.filename} is no archive that is unpacked here") from None
+        self.resolution.refuse_unhashed({name: (locked.file, locked.index)})
+        return locked, str(sdist.url or Path(str(sdist.path)).absolute().as_uri())
+
+    def _wheels(self, rows: Sequence[str]) -> list[FoundWheel]:
+        """Return the wheels that build it, under the constraints of the recipe."""
+        if not rows:
+            return []
+        text = self.resolution.compile([*ONLY_WHEELS, *PYLOCK], rows)
+        return self.resolution.with_index([*choose_wheels(text, self.resolution.python, self.wanted.platform)], rows)
+
+    def _fetch(self, files: Sequence[tuple[LockedFile, str]], folder: Path, label: str) -> list[Path]:
+        """Fetch and check the files; those in the prefix are copied. `policies.min_free` bytes stay free here, too."""
+        site = self.resolution.site
+        cache = wheel_cache(Prefix(site.prefix))
+        given = {file.sha256: path for file, _ in files if (path := file.cached(cache)).is_file()}
+        bring(
+            [Download(file.file, file.sha256, (url,), file.size) for file, url in files],
+            folder,
+            site.policies,
+            self.resolution.runner,
+            self.resolution.reporter,
+            label=label,
+            failure=_failure,
+            given=given,
+        )
+        return [file.cached(folder) for file, _ in files]
+
+    def _ask(self, question: str, source: SourceBuild, folder: Path, wheels: Sequence[Path] = ()) -> BuildReply:
+        work = folder / question
+        work.mkdir()
+        if self.account is not None:
+            _give(folder, self.account)
+        return source.ask(question, work, wheels)
+
+
+def _failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
+    """Return `wheel_failure`, with another hint for a full disk: it is not the prefix's."""
+    error = wheel_failure(event, request)
+    if error.reference == "disk-full":
+        error.hint = (
+            "name a folder with more room in $TMPDIR, which the build user may enter, and run the same command again"
+        )
+    return error
+
+
+def _requires(wheel: Path) -> tuple[str, ...] | None:
+    """Return the rows for the sidecar; None for rows that only old tools read."""
+    try:
+        return metadata_in(wheel).requires
+    except ValueError:
+        return None
+
+
+def _give(folder: Path, account: Account) -> None:
+    """Give away only what is root's own: the other user has written in the tree since the last time, and may write now.
+
+    A file with a second name may be one elsewhere, and stays.
+    """
+
+    def ours(status: os.stat_result) -> bool:
+        return status.st_uid == os.geteuid() and (stat.S_ISDIR(status.st_mode) or status.st_nlink == 1)
+
+    change_tree(folder, owner=account.uid, group=account.gid, only=ours)
+
+
+def _python(base: Base, wanted: WheelsQuestion, site: Site) -> tuple[Path | None, Path]:
+    """Return the install of the Python, or None and the folder of one of this host.
+
+    Raise EnvmgrError `lock-needs-python`.
+    """
+    names = ", ".join(wanted.build)
+    if (wants := wanted.platform.partition("-")[0]) != platform.machine():
+        raise EnvmgrError(
+            "lock-needs-python",
+            f"{names} cannot be locked here: this host is {platform.machine()}, the recipe's platform {wants}",
+            hint="its build is asked what it needs: lock it on a host of that kind",
+        )
+    if base.entry is not None:
+        install = base.entry.lock.items(site, read_target(site.cpu_level))[-1].install
+        if install.exists():
+            return install.path, SYSTEM_PYTHONS
+    for programs in (SYSTEM_PYTHONS, Path(sys.base_prefix) / "bin"):
+        if (programs / f"python{base.minor}").is_file():
+            return None, programs
+    by_entry, by_host = f"`envmgr build --no-publish {base.name}` makes it", f"install python{base.minor} on this host"
+    raise EnvmgrError(
+        "lock-needs-python",
+        f"there is no Python {base.minor} here to ask the build of {names} what it needs",
+        context=f"looked for the install of {base.name}, {SYSTEM_PYTHONS} and {sys.base_prefix}",
+        hint=by_entry if base.entry else by_host,
+    )

@@ -1,0 +1,91 @@
+"""The verbs for the site and its catalog: init, site check, list, show, copy, catalog check."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from envmgr.cli import VerbAnswer, answer_with
+from envmgr.cli.options import DryRun, Format, FormatOption, SiteOption, SomeEntries
+from envmgr.cli.run import open_context, verb
+
+
+@verb
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where site.yaml and the catalog go.")] = Path(),
+    prefix: Annotated[
+        Path | None, typer.Option(help="Shared folder for installs and modules, the same path on every node.")
+    ] = None,
+    name: Annotated[str, typer.Option(help="The cluster's name.")] = "cluster",
+    dry_run: DryRun = False,
+    fmt: FormatOption = Format.table,  # noqa: ARG001 - `verb` looks at it
+) -> VerbAnswer:
+    """Make a site and an empty catalog."""
+    from envmgr.catalog.site import embedded_prefix
+    from envmgr.cli.text.catalog import show_init
+    from envmgr.commands.init import init_site
+
+    chosen = prefix or embedded_prefix(os.environ)
+    return answer_with(init_site(folder, prefix=chosen, name=name, dry_run=dry_run), show_init)
+
+
+@verb
+def site_check(site: SiteOption = None, fmt: FormatOption = Format.table) -> VerbAnswer:
+    """Validate the site and explain every setting."""
+    from envmgr.cli.text.catalog import show_site_check
+    from envmgr.commands.site import check_site
+
+    ctx = open_context(site, fmt, anywhere=True)
+    return answer_with(check_site(ctx), show_site_check)
+
+
+@verb
+def list_(site: SiteOption = None, fmt: FormatOption = Format.table) -> VerbAnswer:
+    """Show all entries as a tree, each with its state."""
+    from envmgr.cli.text.catalog import show_list
+    from envmgr.commands.list import list_entries
+
+    ctx = open_context(site, fmt, anywhere=True)
+    return answer_with(list_entries(ctx), show_list)
+
+
+@verb
+def show(
+    entry: Annotated[str, typer.Argument(metavar="ENTRY", help="One entry, as name/version.")],
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> VerbAnswer:
+    """Show one entry: recipe, lock, install, module."""
+    from envmgr.cli.text.catalog import show_one_entry
+    from envmgr.commands.list import show_entry
+
+    ctx = open_context(site, fmt, anywhere=True)
+    return answer_with(show_entry(ctx, entry), show_one_entry)
+
+
+@verb
+def copy(
+    entry: Annotated[str, typer.Argument(metavar="ENTRY", help="A shipped entry, as name/version.")],
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> VerbAnswer:
+    """Copy a shipped recipe into your own catalog."""
+    from envmgr.cli.text.catalog import show_copy
+    from envmgr.commands.catalog import copy_entry
+
+    ctx = open_context(site, fmt, anywhere=True)
+    return answer_with(copy_entry(ctx, entry, dry_run=dry_run), show_copy)
+
+
+@verb
+def catalog_check(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOption = Format.table) -> VerbAnswer:
+    """Check recipes and locks, and show where faults are."""
+    from envmgr.cli.text.catalog import show_check
+    from envmgr.commands.catalog import check_catalog
+
+    ctx = open_context(site, fmt, anywhere=True)
+    return answer_with(check_catalog(ctx, entries or ()), show_check)

@@ -1,0 +1,127 @@
+"""The verbs for generations: publish, remove, rollback, history, diff, sign, gc."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from envmgr.cli import VerbAnswer, answer_with
+from envmgr.cli.options import DryRun, Entries, Format, FormatOption, SiteOption, SomeEntries
+from envmgr.cli.run import become_build_user, open_context, verb
+
+
+@verb
+def publish_verb(
+    entries: SomeEntries = None, dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table
+) -> VerbAnswer:
+    """Publish what is built: the named entries, or all."""
+    from envmgr.cli.text.builds import show_publish
+    from envmgr.commands.publish import publish_entries
+
+    ctx = open_context(site, fmt, writes_prefix=not dry_run)
+    return answer_with(publish_entries(ctx, entries or (), dry_run=dry_run), show_publish)
+
+
+@verb
+def remove(
+    entries: Entries, dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table
+) -> VerbAnswer:
+    """Publish a generation without these entries."""
+    from envmgr.cli.text.generations import show_remove
+    from envmgr.commands.generations import remove_entries
+
+    ctx = open_context(site, fmt, writes_prefix=not dry_run)
+    return answer_with(remove_entries(ctx, entries, dry_run=dry_run), show_remove)
+
+
+@verb
+def history(site: SiteOption = None, fmt: FormatOption = Format.table) -> VerbAnswer:
+    """List generations: time, user, changes.
+
+    `*` marks the current one. Rollbacks follow.
+    """
+    from envmgr.cli.text.generations import show_history
+    from envmgr.commands.generations import read_history
+
+    ctx = open_context(site, fmt, anywhere=True)
+    return answer_with(read_history(ctx), show_history)
+
+
+@verb
+def rollback_verb(
+    generation: Annotated[
+        int | None, typer.Argument(help="Number of a generation; by default the one before the current one.")
+    ] = None,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> VerbAnswer:
+    """Make an earlier generation current."""
+    from envmgr.cli.text.generations import show_rollback
+    from envmgr.commands.generations import roll_back
+
+    ctx = open_context(site, fmt, writes_prefix=not dry_run)
+    return answer_with(roll_back(ctx, generation, dry_run=dry_run), show_rollback)
+
+
+@verb
+def sign_verb(
+    accept_gap: Annotated[
+        bool,
+        typer.Option(
+            "--accept-gap", help="Record, signed, that missing flips are lost for good. They are no longer reported."
+        ),
+    ] = False,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> VerbAnswer:
+    """Sign the current generation again.
+
+    Use it where signing began after the generation was published, or where its signature is no longer good.
+    """
+    from envmgr.cli.text.generations import show_sign
+    from envmgr.commands.generations import sign_current
+
+    ctx = open_context(site, fmt, writes_prefix=not dry_run)
+    return answer_with(sign_current(ctx, accept_gap=accept_gap, dry_run=dry_run), show_sign)
+
+
+@verb
+def diff(
+    a: Annotated[int | None, typer.Argument(help="A generation; by default the parent of B.")] = None,
+    b: Annotated[int | None, typer.Argument(help="A generation; by default the current one.")] = None,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> VerbAnswer:
+    """Show what differs between two generations.
+
+    It compares entries, packages and versions; by default the current generation with its parent.
+    """
+    from envmgr.cli.text.generations import show_diff
+    from envmgr.commands.generations import diff_generations
+
+    ctx = open_context(site, fmt, anywhere=True)
+    return answer_with(diff_generations(ctx, a, b), show_diff)
+
+
+@verb
+def gc(
+    dry_run: DryRun = False,
+    now: Annotated[bool, typer.Option("--now", help="Ignore age, as if keep_days were 0.")] = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> VerbAnswer:
+    """Remove old generations and unused installs.
+
+    The site's `policies` say which generations are old. An install is unused when no remaining generation names it.
+    What a process of this host or of a node, or a Slurm job, uses or may use is kept, and reported.
+    """
+    from envmgr.cli.text.generations import show_gc
+    from envmgr.commands.gc import collect_garbage
+
+    ctx = open_context(site, fmt)
+    return answer_with(
+        collect_garbage(ctx, dry_run=dry_run, now=now, settle=lambda: become_build_user(ctx.site)), show_gc
+    )

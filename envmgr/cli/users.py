@@ -1,0 +1,115 @@
+"""The verbs for what users and other tools take from a published generation: job, export, shell-init."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from envmgr.cli import VerbAnswer, answer_with
+from envmgr.cli.options import (
+    AccountOption,
+    DryRun,
+    Format,
+    FormatOption,
+    OutputOption,
+    PartitionOption,
+    SiteOption,
+    SomeEntries,
+    TimeOption,
+)
+from envmgr.cli.run import open_context, verb
+
+
+@verb
+def job(
+    entry: Annotated[str, typer.Argument(metavar="ENTRY", help="A published entry, as name/version.")],
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- COMMAND]", help="Command to run; by default an example.")
+    ] = None,
+    count: Annotated[int, typer.Option("-N", min=1, metavar="COUNT", help="Number of nodes.")] = 1,
+    gpus: Annotated[int, typer.Option("--gpus", min=0, metavar="G", help="GPUs on each node.")] = 0,
+    processes: Annotated[
+        int | None,
+        typer.Option(
+            "--ntasks-per-node", min=1, metavar="P", help="Processes on each node; by default one for each GPU, or one."
+        ),
+    ] = None,
+    cpus: Annotated[int | None, typer.Option("--cpus", min=1, metavar="C", help="Cores of each process.")] = None,
+    time: TimeOption = None,
+    partition: PartitionOption = None,
+    account: AccountOption = None,
+    output: OutputOption = None,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> VerbAnswer:
+    """Print a script for sbatch that runs an entry.
+
+    It loads the module, starts processes as the entry's MPI or torchrun needs, and writes to the job's log what ran.
+    """
+    from envmgr.cli.report_file import refuse_missing_folder
+    from envmgr.cli.text.nodes import show_job
+    from envmgr.commands.job import write_job
+    from envmgr.nodes import JobOptions
+
+    if output is not None:
+        refuse_missing_folder(output)
+    ctx = open_context(site, fmt)
+    result = write_job(
+        ctx,
+        entry,
+        command or (),
+        nodes=count,
+        processes=processes,
+        gpus=gpus,
+        output=output,
+        dry_run=dry_run,
+        options=JobOptions(partition=partition, account=account, cpus=cpus, time=time),
+    )
+    return answer_with(result, show_job)
+
+
+@verb
+def export(
+    to: Annotated[str, typer.Option("--to", help="The tool, such as reframe.", metavar="TOOL")],
+    entries: SomeEntries = None,
+    output: OutputOption = None,
+    system: Annotated[
+        str | None, typer.Option(help="The cluster's name in the file; by default the site's name.", metavar="NAME")
+    ] = None,
+    nodes: Annotated[str | None, typer.Option(help="Only these nodes of the groups: c[1-3].", metavar="SET")] = None,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> VerbAnswer:
+    """Write the published entries as a file of another tool.
+
+    ReFrame gets a configuration with one partition for each node group and one environment for each entry.
+    """
+    from envmgr.cli.report_file import refuse_missing_folder
+    from envmgr.cli.text.nodes import show_export
+    from envmgr.commands.export import export_entries
+
+    if output is not None:
+        refuse_missing_folder(output)
+    ctx = open_context(site, fmt)
+    result = export_entries(ctx, entries or (), to=to, system=system, nodes=nodes, output=output, dry_run=dry_run)
+    return answer_with(result, show_export)
+
+
+@verb
+def shell_init(
+    shell: Annotated[str, typer.Argument(help="bash, zsh, sh, csh or tcsh.")] = "bash",
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> VerbAnswer:
+    """Print the lines that make a shell use the prefix.
+
+    Put this into a start-up file of the shell: eval "$(envmgr shell-init)".
+    """
+    from envmgr.cli.text.nodes import show_shell_init
+    from envmgr.commands.shell_init import shell_lines
+
+    ctx = open_context(site, fmt, told=False)
+    return answer_with(shell_lines(ctx, shell), show_shell_init)

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from envmgr.audit.ask.gather import gather
 from envmgr.audit.judge import judge
-from envmgr.audit.model import AuditRequest, Via
+from envmgr.audit.plan import AuditRequest, Via
 
 __all__ = ["AuditRequest", "Via", "gather", "judge"]

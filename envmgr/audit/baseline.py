@@ -56,7 +56,7 @@ class Notebook:
             page.setdefault(value, []).extend(nodes)
 
 
-class AuditScope(FrozenModel):
+class HowAsked(FrozenModel):
     """How an audit asked: with other contexts or another user there is something else to compare. `of_user` are the checks that look at
     its user's login shell: what they tell of folders and modules depends on who looks.
     """
@@ -82,7 +82,7 @@ class AuditScope(FrozenModel):
 
 class _File(FrozenModel):
     schema_: str
-    asked: AuditScope
+    asked: HowAsked
     values: dict[str, dict[str, dict[str, dict[str, str]]]]
 
 
@@ -91,14 +91,14 @@ class Baseline:
     """A file that was read. `values` is compared -> node -> value."""
 
     path: Path
-    asked: AuditScope
+    asked: HowAsked
     values: Mapping[Compared, Mapping[str, str]]
 
     def right(self, compared: Compared) -> Mapping[str, str] | None:
         """node -> the value that it had; None for what was not compared then."""
         return self.values.get(compared)
 
-    def gone(self, notebook: Notebook, asked: AuditScope) -> Iterator[tuple[Compared, str, tuple[str, ...]]]:
+    def gone(self, notebook: Notebook, asked: HowAsked) -> Iterator[tuple[Compared, str, tuple[str, ...]]]:
         """What nodes had, that were asked for it again, and that is not there to compare any more: with value and nodes."""
         now = frozenset(expand(asked.nodes))
         for compared, had in self.values.items():
@@ -112,7 +112,7 @@ class Baseline:
                 yield compared, value, tuple(nodes)
 
 
-def baseline_text(notebook: Notebook, asked: AuditScope) -> str:
+def baseline_text(notebook: Notebook, asked: HowAsked) -> str:
     """The file's text: the same for the same nodes, byte for byte."""
     values: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
     for compared, page in sorted(notebook.pages.items()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from envmgr.audit.baseline import AuditScope, Notebook
+from envmgr.audit.baseline import HowAsked, Notebook
 from envmgr.audit.causes import Trace, Traced, TraceQuestion, Traces
 from envmgr.audit.compare.table_rows import rows_of_table
 from envmgr.audit.model import Check, Evidence, Found, Noted, Row
@@ -17,7 +17,7 @@ from envmgr.probe.shell import context_key, looked_key
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedAudit:
+class AuditJudged:
     """`notebook` has all that was compared, for a baseline."""
 
     findings: tuple[Finding, ...]
@@ -29,7 +29,7 @@ def no_traces(_: Sequence[TraceQuestion]) -> Traces:
     return Traces({})
 
 
-def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_traces) -> JudgedAudit:
+def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_traces) -> AuditJudged:
     """Judge once, ask in one round which lines did it, and return all findings: errors first, then by check, place and nodes."""
     rows = {name: rows_of(check, evidence) for name, check in checks.items()}
     notebook = Notebook()
@@ -48,7 +48,7 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
     findings = [replace(finding, nodes=fold(of)) for finding, of in nodes.items()]
     order = {"error": 0, "warning": 1, "note": 2}
     ordered = sorted(findings, key=lambda f: (order[f.severity], f.check, f.where, f.nodes, f.found))
-    return JudgedAudit(tuple(ordered), notebook)
+    return AuditJudged(tuple(ordered), notebook)
 
 
 def rows_of(check: Check, evidence: Evidence) -> tuple[Row, ...]:
@@ -126,7 +126,7 @@ def _gone(evidence: Evidence, notebook: Notebook, checks: Mapping[str, Check]) -
     """What the baseline has, and nodes have not any more, so that nothing was there to compare."""
     if evidence.baseline is None:
         return
-    for compared, value, nodes in evidence.baseline.gone(notebook, audit_scope(evidence, checks)):
+    for compared, value, nodes in evidence.baseline.gone(notebook, how_asked(evidence, checks)):
         if value and compared.check not in _SAMPLED:
             what = f"{compared.what} is gone" if compared.what else "it is gone"
             yield Finding(
@@ -140,12 +140,12 @@ def _gone(evidence: Evidence, notebook: Notebook, checks: Mapping[str, Check]) -
             )
 
 
-def audit_scope(evidence: Evidence, checks: Mapping[str, Check]) -> AuditScope:
+def how_asked(evidence: Evidence, checks: Mapping[str, Check]) -> HowAsked:
     """How this audit asked, for a baseline."""
     shells = sorted({evidence.shell(context, account) for context, account, _ in evidence.contexts()})
     nodes = fold(evidence.fleet.nodes)
     of_user = tuple(sorted(name for name, check in checks.items() if "login" in check.probe(evidence.plan)))
-    return AuditScope(
+    return HowAsked(
         nodes=nodes, user=evidence.plan.user, shells=tuple(shells), checks=tuple(sorted(checks)), of_user=of_user
     )
 

@@ -164,7 +164,7 @@ def audit(
     In every kind of shell and job, against the published generation and node against node. Exits 0 when all is well,
     1 with findings, 3 when it could not audit.
     """
-    from envmgr.audit.model import AuditRequest
+    from envmgr.audit.plan import AuditRequest
     from envmgr.cli.report_file import refuse_missing_folder
     from envmgr.cli.text.audit import show_audit, show_explain
     from envmgr.commands.audit import audit_nodes, explain_check

@@ -14,7 +14,7 @@ from envmgr.audit.ask.gather import gather
 from envmgr.audit.baseline import baseline_text, read_baseline
 from envmgr.audit.checks import all_checks, get_check
 from envmgr.audit.fit.matrix import BY, MatrixRow, matrix, observed
-from envmgr.audit.judge import JudgedAudit, audit_scope
+from envmgr.audit.judge import AuditJudged, how_asked
 from envmgr.audit.model import Check, Evidence, standing_alone
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import Audit
@@ -33,7 +33,7 @@ from envmgr.system.users import find_account
 
 
 @dataclass(frozen=True, slots=True)
-class AskedWay:
+class WayAnswers:
     """How nodes answered one way: folded node sets. `way` is ssh, slurm (inherited) or slurm-none (--export=NONE)."""
 
     way: str
@@ -54,7 +54,7 @@ class AuditResult(Result):
     entries: tuple[str, ...]
     nodes: str
     count: int
-    asked: tuple[AskedWay, ...]
+    asked: tuple[WayAnswers, ...]
     contexts: tuple[str, ...]
     accounts: tuple[str, ...]
     checks: tuple[str, ...]
@@ -148,12 +148,12 @@ def _can_send_jobs(site: Site) -> None:
         )
 
 
-def _save(ctx: Context, path: Path, evidence: Evidence, judged: JudgedAudit, checks: Mapping[str, Check]) -> None:
+def _save(ctx: Context, path: Path, evidence: Evidence, judged: AuditJudged, checks: Mapping[str, Check]) -> None:
     """What was seen; an audit that could not compare leaves an earlier file as it is."""
     if not evidence.fleet.nodes or (evidence.published is None and not evidence.alone):
         ctx.reporter.say(f"warning: {path} is not written: nothing could be compared")
         return
-    atomic_write(path, baseline_text(judged.notebook, audit_scope(evidence, checks)))
+    atomic_write(path, baseline_text(judged.notebook, how_asked(evidence, checks)))
     if missing := [reply.node for reply in evidence.fleet.missing]:
         ctx.reporter.say(f"warning: {path} is without {fold(missing)}, of which there was no answer")
 
@@ -220,9 +220,9 @@ def _lmod(ctx: Context) -> Lmod | None:
         return None
 
 
-def _asked(way: str, fleet: Fleet) -> AskedWay:
+def _asked(way: str, fleet: Fleet) -> WayAnswers:
     by_status = {s: fold(r.node for r in fleet.missing if r.status == s) for s in ("silent", "unreachable")}
-    return AskedWay(way, fold(fleet.nodes), by_status["silent"], by_status["unreachable"])
+    return WayAnswers(way, fold(fleet.nodes), by_status["silent"], by_status["unreachable"])
 
 
 def _accounts(evidence: Evidence) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
-from envmgr.audit.model import AuditPlan, Check
+from envmgr.audit.model import Check
+from envmgr.audit.plan import AuditPlan
 from envmgr.probe import shell as probe
 from envmgr.probe.model import Facts
 from envmgr.probe.shell import read_lines

@@ -15,16 +15,8 @@ from envmgr.audit.checks import all_checks, munge
 from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.controller import SlurmView
 from envmgr.audit.judge import findings_of, questions_of, rows_of
-from envmgr.audit.model import (
-    AuditPlan,
-    AuditRequest,
-    Check,
-    Evidence,
-    ExpectedInstall,
-    PublishedGeneration,
-    audit_parts,
-    check_of,
-)
+from envmgr.audit.model import Check, Evidence, audit_parts, check_of
+from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
 from envmgr.audit.table import Declared, Table, UndeclaredFactError
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site, _resolve

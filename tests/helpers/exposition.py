@@ -9,7 +9,7 @@ from typing import Any
 
 from envmgr.cli import VerbAnswer, answer_with, report_file
 from envmgr.cli.text.audit import show_audit, show_explain
-from envmgr.commands.audit import AskedWay, AuditResult, ExplainResult
+from envmgr.commands.audit import AuditResult, ExplainResult, WayAnswers
 from envmgr.errors import EnvmgrError
 
 WELL = AuditResult(
@@ -17,7 +17,7 @@ WELL = AuditResult(
     entries=("hello/1.0", "hello/2.0"),
     nodes="c[1-3]",
     count=3,
-    asked=(AskedWay("ssh", "c[1-3]", "", ""),),
+    asked=(WayAnswers("ssh", "c[1-3]", "", ""),),
     contexts=("ssh-bash",),
     accounts=("root", "alice"),
     checks=("mount", "nodes"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from envmgr.audit.model import PublishedGeneration
+from envmgr.audit.plan import PublishedGeneration
 from envmgr.catalog.site import Site, _resolve
 from envmgr.catalog.site_file import SiteFile
 from envmgr.probe.model import CONTEXTS

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from envmgr.audit.model import PublishedGeneration
+from envmgr.audit.plan import PublishedGeneration
 from envmgr.catalog.site import Site
 from envmgr.nodes import Reply
 from envmgr.probe.answers import Folding

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from envmgr.audit.model import ExpectedInstall, PublishedGeneration
+from envmgr.audit.plan import ExpectedInstall, PublishedGeneration
 from envmgr.catalog.names import nearest
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec

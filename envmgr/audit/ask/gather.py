@@ -22,17 +22,8 @@ from envmgr.audit.baseline import Baseline
 from envmgr.audit.causes import Trace, TraceQuestion, Traces
 from envmgr.audit.controller import Controller
 from envmgr.audit.fit.hardware_kinds import groups_by_kind
-from envmgr.audit.model import (
-    AuditPlan,
-    AuditRequest,
-    Check,
-    Evidence,
-    ExpectedInstall,
-    PublishedGeneration,
-    Want,
-    audit_parts,
-    standing_alone,
-)
+from envmgr.audit.model import Check, Evidence, Want, audit_parts, standing_alone
+from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
 from envmgr.audit.shell.shared_shell import expected_effects
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from envmgr.audit.model import AuditPlan, Check
+from envmgr.audit.model import Check
+from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import opened
 from envmgr.audit.table import Table
 from envmgr.probe.model import Facts, ProbeStage

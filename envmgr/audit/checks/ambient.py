@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.causes import Traced, part_of, set_by, set_on
 from envmgr.audit.compare.between_nodes import Across, across, drift
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.exported_variables import HARM, HARM_EXPORTED, exported, inherited_by_jobs, options_of_slurm
 from envmgr.audit.wording import elements, other_parts, short
 from envmgr.modules.nodesetup import PROGRAM

@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from envmgr.audit.compare.between_nodes import drift
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, PublishedGeneration, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.finding import Severity
 from envmgr.probe.model import Facts, Fleet, ProbeStage

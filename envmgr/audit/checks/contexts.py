@@ -19,8 +19,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from envmgr.audit.causes import Traced, TraceQuestion, Traces, set_by
 from envmgr.audit.compare.between_nodes import as_on, compare
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
-from envmgr.audit.shell.modulepath import beside_generation, in_other_contexts, shown_generations
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan
+from envmgr.audit.shell.modulepath import beside_generation, generations_in_path, in_other_contexts
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.shell.start_hints import (
     module_commands,
@@ -158,7 +159,7 @@ def _module_command(
     if published is None:
         return
     usable = fleet.only(
-        lambda facts: facts.get(f"{key}module") == "yes" and bool(shown_generations(facts, key, evidence))
+        lambda facts: facts.get(f"{key}module") == "yes" and bool(generations_in_path(facts, key, evidence))
     )
     entry = evidence.plan.samples[0] if evidence.plan.samples else ""
     for said, nodes in usable.by_value(f"{key}loads").items():
@@ -214,7 +215,7 @@ def _path(context: ShellContext, account: ShellAccount, where: str, fleet: Fleet
 
 def _told(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """What users of jobs run into, and are told or spared by what node-setup puts there."""
-    usable = fleet.only(lambda facts: bool(shown_generations(facts, key, evidence)))
+    usable = fleet.only(lambda facts: bool(generations_in_path(facts, key, evidence)))
     if nodes := usable.by_value(f"{key}bare").get("nothing"):
         yield _finding(
             "note",
@@ -242,7 +243,7 @@ def _told(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Ro
 
 
 def _wrong_rc(facts: Facts, key: str, evidence: Evidence) -> str | None:
-    numbers = shown_generations(facts, key, evidence)
+    numbers = generations_in_path(facts, key, evidence)
     wanted = {f"{evidence.site.prefix}/generations/{n}/lmodrc.lua" for n in numbers}
     named = facts.get(f"{key}lmod_rc", "")
     return None if wanted & set(named.split(":")) else f"LMOD_RC is {named or 'not set'}"
@@ -257,7 +258,7 @@ def _generations(
         return
     wanted = published.record.number
     for group in fleet.groups:
-        numbers = shown_generations(group.facts, key, evidence)
+        numbers = generations_in_path(group.facts, key, evidence)
         if numbers == [f"{wanted:04d}"]:
             continue
         shown = " and ".join(n.lstrip("0") for n in numbers)

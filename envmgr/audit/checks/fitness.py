@@ -29,7 +29,8 @@ from envmgr.audit.ask.gpu_jobs import GpuAnswer, gpu_answers
 from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.fit.hardware_kinds import kinds_of, outside
 from envmgr.audit.fit.matrix import hiding, is_hidden, observed, required
-from envmgr.audit.model import AuditPlan, Check, Evidence, Row
+from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.catalog.cuda_drivers import FLOORS, toolkit_driver
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, level_flags, unfit, without_gpu
 from envmgr.catalog.gpu_codes import same_effect

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, PublishedGeneration, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage
 from envmgr.probe.prefix import generation_number, newer_generations

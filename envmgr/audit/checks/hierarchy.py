@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from envmgr.audit.compare.between_nodes import drift
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.folder_content import (
     absent,
     by_folder,

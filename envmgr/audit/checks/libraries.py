@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.fit.install_facts import missing_libraries
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import short
 from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage

@@ -11,7 +11,8 @@ import hashlib
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.compare.between_nodes import drift
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import changed_lines, shared
 from envmgr.audit.wording import short
 from envmgr.probe.model import Fleet, ProbeStage

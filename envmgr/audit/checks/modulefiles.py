@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.compare.between_nodes import alike, as_on, chosen
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Noted, Row
+from envmgr.audit.model import Check, Evidence, Found, Noted, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.folder_content import absent, by_folder, changed, closed, contents, folder_content, not_read
 from envmgr.probe.model import ProbeStage
 from envmgr.system.shelltext import script_text

@@ -17,7 +17,8 @@ from statistics import median
 
 from envmgr.audit.compare.between_nodes import QUORUM, Values, drift
 from envmgr.audit.controller import Controller
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.catalog.site import Site
 from envmgr.finding import Severity
 from envmgr.modules.nodesetup import open_hint

@@ -20,7 +20,8 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.ask.peer_addresses import NONE, peers_lines, peers_text, read_peers
 from envmgr.audit.compare.between_nodes import Values, drift, like
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import short
 from envmgr.finding import Severity
 from envmgr.probe.model import Facts, ProbeStage

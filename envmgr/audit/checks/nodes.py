@@ -15,7 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.finding import Severity
 from envmgr.nodes import Reply, asleep, fold, slurm_names
 from envmgr.probe.model import Facts, Fleet, ProbeStage

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from envmgr.audit.causes import Traced
 from envmgr.audit.compare.between_nodes import drift
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.exported_variables import set_at_login
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.nodes import fold

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.compare.between_nodes import drift
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Noted, Row
+from envmgr.audit.model import Check, Evidence, Found, Noted, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.wording import elements, short
 from envmgr.probe.model import Facts, Fleet, ProbeStage

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.causes import Traced, set_by
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import short
 from envmgr.modules.nodesetup import HOOK, hook_digest, hook_names
 from envmgr.nodes import fold

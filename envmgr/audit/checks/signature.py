@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envmgr.audit.controller import Controller
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Severity
 from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_STAMP, SIGNERS

@@ -20,7 +20,8 @@ from dataclasses import replace
 
 from envmgr.audit.compare.between_nodes import QUORUM, Values, drift
 from envmgr.audit.fit.install_facts import start_fault
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import changed_lines, module_show, opened, shared, without_host
 from envmgr.audit.wording import short
 from envmgr.modules.nodesetup import open_hint

@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.causes import set_by
 from envmgr.audit.fit.install_facts import bad_installs, covered_by, installed_program, program_fault, start_fault
-from envmgr.audit.model import AuditPlan, Check, Evidence, ExpectedInstall, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan, ExpectedInstall
 from envmgr.audit.wording import short
 from envmgr.catalog.site import Site
 from envmgr.finding import Severity

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
 from envmgr.audit.compare.between_nodes import Outlier, as_on, compare, drift, like
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import short
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from envmgr.audit.model import AuditPlan, Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.finding import Severity
 from envmgr.probe.model import ProbeStage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from envmgr.audit.model import ExpectedInstall
+from envmgr.audit.plan import ExpectedInstall
 from envmgr.probe.model import Facts, number_in
 
 _KEY = "software.bad."

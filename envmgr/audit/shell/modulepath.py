@@ -17,7 +17,7 @@ from envmgr.probe.shell import context_key
 _PARTS = 8  # of a list, that are traced
 
 
-def shown_generations(facts: Facts, key: str, evidence: Evidence) -> list[str]:
+def generations_in_path(facts: Facts, key: str, evidence: Evidence) -> list[str]:
     pattern = re.compile(re.escape(f"{evidence.site.prefix}/") + r"(?:generations/([0-9]{4,})|(current))/modules")
     matches = (pattern.fullmatch(part) for part in elements(facts.get(f"{key}modulepath", "")))
     return [m[1] or m[2] for m in matches if m]
@@ -27,7 +27,7 @@ def has_modules(facts: Facts, key: str, evidence: Evidence) -> bool:
     """Whether a shell has modules to compare: ours, or, where nothing is published, a `module` command."""
     if evidence.alone:
         return module_command(facts, key) != NO_MODULE
-    return bool(shown_generations(facts, key, evidence))
+    return bool(generations_in_path(facts, key, evidence))
 
 
 NO_MODULE = "no `module` command"

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit.checks import get_check
-from envmgr.audit.model import AuditPlan, Evidence, PublishedGeneration
+from envmgr.audit.model import Evidence
+from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.modules.lmod import Lmod
 from envmgr.nodes import Reply
 from envmgr.probe.model import Fleet, Group, ShellAccount, ShellContext

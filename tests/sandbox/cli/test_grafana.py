@@ -13,7 +13,7 @@ import pytest
 
 from envmgr.audit.fit.matrix import MatrixRow
 from envmgr.cli.formats.prometheus import _HELP
-from envmgr.commands.audit import AskedWay, AuditResult
+from envmgr.commands.audit import AuditResult, WayAnswers
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Finding
 from tests.helpers.exposition import WELL, Series, parse, text
@@ -30,7 +30,7 @@ ILL = replace(
     WELL,
     generation=13,
     nodes="c[1-3]",
-    asked=(AskedWay("ssh", "c[1-2]", "", "c3"), AskedWay("slurm", "c1", "c2", "c3")),
+    asked=(WayAnswers("ssh", "c[1-2]", "", "c3"), WayAnswers("slurm", "c1", "c2", "c3")),
     findings=(
         Finding("mount", "error", "/sw", "not mounted", nodes="c2"),
         Finding("nodes", "error", "ssh", "unreachable: no route", nodes="c3"),

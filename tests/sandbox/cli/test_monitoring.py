@@ -24,7 +24,7 @@ import pytest
 import yaml
 
 from envmgr.cli.formats.prometheus import _HELP
-from envmgr.commands.audit import AskedWay, AuditResult
+from envmgr.commands.audit import AuditResult, WayAnswers
 from envmgr.finding import Finding
 from tests.helpers.exposition import answer_text, write_report
 from tests.helpers.places import ROOT
@@ -40,7 +40,7 @@ WELL = AuditResult(
     entries=("hello/1.0",),
     nodes="c[1-3]",
     count=3,
-    asked=(AskedWay("ssh", "c[1-3]", "", ""),),
+    asked=(WayAnswers("ssh", "c[1-3]", "", ""),),
     contexts=("ssh-bash",),
     accounts=("root",),
     checks=("contexts", "mount", "nodes"),
@@ -52,7 +52,7 @@ WELL = AuditResult(
 NASTY = 'a "quoted" \\ back\nslash ä\t\r{},='
 ILL = replace(
     WELL,
-    asked=(AskedWay("ssh", "c[1-2]", "", "c3"),),
+    asked=(WayAnswers("ssh", "c[1-2]", "", "c3"),),
     findings=(
         Finding("mount", "error", "/sw", "not mounted", nodes="c2"),
         Finding("nodes", "error", "ssh", "unreachable: no route", nodes="c3"),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.audit.baseline import SCHEMA, AuditScope, Baseline, Compared, Notebook, baseline_text, read_baseline
+from envmgr.audit.baseline import SCHEMA, Baseline, Compared, HowAsked, Notebook, baseline_text, read_baseline
 from envmgr.audit.checks import get_check
 from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.judge import judge
@@ -21,7 +21,7 @@ from envmgr.errors import InputError
 from tests.helpers.evidence import drifts, evidence
 from tests.helpers.wording import pydantic_says
 
-ASKED = AuditScope(nodes="c[1-3]", user="alice", shells=("bash-login (alice)",), checks=("x",))
+ASKED = HowAsked(nodes="c[1-3]", user="alice", shells=("bash-login (alice)",), checks=("x",))
 
 
 def noted(pages: Mapping[Compared, Mapping[str, tuple[str, ...]]]) -> Notebook:
@@ -94,7 +94,7 @@ def test_what_is_gone_is_told_of_what_was_asked_for_again() -> None:
         Compared("nodes", "zsh (alice)", "PATH"): {"c1": "a"},
         Compared("other", "/apps", ""): {"c1": "a"},
     }
-    asked = AuditScope(
+    asked = HowAsked(
         nodes="c[1-2]", user="alice", shells=("bash-login (alice)", "zsh (root)"), checks=("nodes", "other")
     )
     given_to = evidence({"c1": {"gate": "ok"}, "c2": {"gate": "ok"}}, baseline=Baseline(Path("b"), asked, had))
@@ -144,7 +144,7 @@ def test_what_is_not_compared_in_every_audit_is_not_kept() -> None:
 
 def test_what_depends_on_who_looks_is_not_compared_with_another_users() -> None:
     kept = Compared("x", "/apps", "closed")
-    asked = AuditScope(nodes="c[1-3]", user="bob", shells=(), checks=("x", "y"), of_user=("x",))
+    asked = HowAsked(nodes="c[1-3]", user="bob", shells=(), checks=("x", "y"), of_user=("x",))
     assert not asked.has(kept, "alice")
     assert asked.has(kept, "bob")
     assert asked.has(Compared("y", "/apps", ""), "alice")  # of the nodes

@@ -21,7 +21,8 @@ from envmgr.audit.checks import (
     user_files,
 )
 from envmgr.audit.judge import judge
-from envmgr.audit.model import Check, ExpectedInstall
+from envmgr.audit.model import Check
+from envmgr.audit.plan import ExpectedInstall
 from envmgr.nodes import Reply
 from envmgr.probe.model import Group
 from tests.helpers.context_shell import context_facts

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from envmgr.audit.checks import contexts, loading, mount, resolution
 from envmgr.audit.compare.between_nodes import Comparison, Outlier, compare
-from envmgr.audit.model import AuditRequest, Evidence
+from envmgr.audit.model import Evidence
+from envmgr.audit.plan import AuditRequest
 from envmgr.catalog.recipe import Requires
 from envmgr.nodes import expand
 from envmgr.probe.model import CONTEXTS

@@ -17,7 +17,7 @@ from envmgr.audit.fit.matrix import MatrixRow, matrix
 from envmgr.audit.model import Evidence
 from envmgr.catalog.recipe import Requires
 from envmgr.cli.text.audit import _summary
-from envmgr.commands.audit import AskedWay, AuditResult, _can_send_jobs
+from envmgr.commands.audit import AuditResult, WayAnswers, _can_send_jobs
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
 from envmgr.nodes import Reply
@@ -295,7 +295,7 @@ WELL = AuditResult(
     entries=("a/1",),
     nodes="c[1-3]",
     count=3,
-    asked=(AskedWay("ssh", "c[1-3]", "", ""),),
+    asked=(WayAnswers("ssh", "c[1-3]", "", ""),),
     contexts=("bash-ssh",),
     accounts=("root",),
     checks=("contexts", "loading", "nodes", "resolution"),
@@ -305,7 +305,7 @@ WELL = AuditResult(
     seconds=1.0,
 )
 NOTE = Finding("nodes", "note", "Slurm", "busy: x", nodes="c2")
-LATE = (AskedWay("ssh", "c[1-3]", "", ""), AskedWay("slurm", "c[1,3]", "", "c2"))
+LATE = (WayAnswers("ssh", "c[1-3]", "", ""), WayAnswers("slurm", "c[1,3]", "", "c2"))
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ LATE = (AskedWay("ssh", "c[1-3]", "", ""), AskedWay("slurm", "c[1,3]", "", "c2")
         ({}, "all 3 nodes resolve the same modules: generation 7"),
         ({"findings": (NOTE,)}, "all 3 nodes resolve the same modules: generation 7 (1 note)"),
         (
-            {"nodes": "c1", "count": 1, "asked": (AskedWay("ssh", "c1", "", ""),)},
+            {"nodes": "c1", "count": 1, "asked": (WayAnswers("ssh", "c1", "", ""),)},
             "c1 resolves the published modules: generation 7",
         ),
         (
@@ -322,7 +322,7 @@ LATE = (AskedWay("ssh", "c[1-3]", "", ""), AskedWay("slurm", "c[1,3]", "", "c2")
             "2 of 3 nodes answered in every way, and resolve the same modules: generation 7 (1 note)",
         ),
         (
-            {"findings": (NOTE,), "asked": (AskedWay("slurm", "", "", "c[1-3]"),)},
+            {"findings": (NOTE,), "asked": (WayAnswers("slurm", "", "", "c[1-3]"),)},
             "no node answered in every way (1 note)",
         ),
         ({"checks": ("mount", "nodes")}, "no findings by mount, nodes"),

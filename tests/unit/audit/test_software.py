@@ -18,7 +18,8 @@ from envmgr.audit.checks import all_checks, get_check, software
 from envmgr.audit.fit.install_facts import covered_by, start_fault
 from envmgr.audit.fit.matrix import MatrixRow, matrix
 from envmgr.audit.judge import judge
-from envmgr.audit.model import Evidence, ExpectedInstall
+from envmgr.audit.model import Evidence
+from envmgr.audit.plan import ExpectedInstall
 from envmgr.catalog.recipe import Requires
 from envmgr.modules.spec import EnvOp, ModuleSpec
 from envmgr.probe.model import CONTEXTS

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envmgr.commands.audit import AskedWay, AuditResult
+from envmgr.commands.audit import AuditResult, WayAnswers
 from envmgr.errors import Bug, EnvmgrError
 from envmgr.finding import Finding
 from tests.helpers.exposition import WELL, text
@@ -22,7 +22,7 @@ ILL = replace(
     WELL,
     nodes="c[1-4]",
     count=4,
-    asked=(AskedWay("ssh", "c[1-3]", "c4", ""), AskedWay("slurm", "c[1,4]", "", "c2")),
+    asked=(WayAnswers("ssh", "c[1-3]", "c4", ""), WayAnswers("slurm", "c[1,4]", "", "c2")),
     findings=(MOUNT, DRIFT, OLDER),
 )
 GROUPS = EnvmgrError("groups-unreadable", "`sinfo` fails", context=["no such program", "in PATH"], hint="install it")
@@ -92,7 +92,7 @@ def test_a_node_has_the_worst_state_of_all_ways_in_which_it_was_asked() -> None:
     ("result", "why"),
     [
         (replace(WELL, generation=None, entries=()), "this host cannot read the published generation"),
-        (replace(WELL, asked=(AskedWay("ssh", "", "c[1-3]", ""),)), "no node answered"),
+        (replace(WELL, asked=(WayAnswers("ssh", "", "c[1-3]", ""),)), "no node answered"),
     ],
 )
 def test_an_audit_that_could_compare_nothing_is_not_ok(result: AuditResult, why: str) -> None:

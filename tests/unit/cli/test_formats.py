@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from envmgr.cli.formats.prometheus import MOST_NODES, Metric, exposition
 from envmgr.cli.render import to_data
-from envmgr.commands.audit import AskedWay, AuditResult, ExplainResult
+from envmgr.commands.audit import AuditResult, ExplainResult, WayAnswers
 from envmgr.errors import Bug, EnvmgrError, Interrupted
 from envmgr.finding import Finding
 from envmgr.nodes import fold
@@ -31,7 +31,7 @@ ILL = replace(
     WELL,
     nodes="c[1-4]",
     count=4,
-    asked=(AskedWay("ssh", "c[1-3]", "c4", ""), AskedWay("slurm", "c1", "", "c[2-4]")),
+    asked=(WayAnswers("ssh", "c[1-3]", "c4", ""), WayAnswers("slurm", "c1", "", "c[2-4]")),
     findings=(MOUNT, SILENT, SLOW, OLDER),
 )
 GROUPS = EnvmgrError(
@@ -99,7 +99,7 @@ def test_a_finding_of_this_host_and_of_a_check_that_was_not_chosen_is_counted() 
     ("result", "reason"),
     [
         (replace(WELL, generation=None), "no-published-generation"),
-        (replace(WELL, asked=(AskedWay("ssh", "", "c1", "c[2-3]"),)), "no-node-answered"),
+        (replace(WELL, asked=(WayAnswers("ssh", "", "c1", "c[2-3]"),)), "no-node-answered"),
     ],
 )
 def test_an_audit_that_could_not_compare_is_no_success(result: AuditResult, reason: str) -> None:
@@ -219,7 +219,7 @@ def test_findings_on_the_same_nodes_are_one_failure_that_tells_all() -> None:
 
 
 def test_an_audit_that_could_not_compare_is_an_error_though_no_check_has_findings() -> None:
-    found = suites(text(replace(WELL, asked=(AskedWay("ssh", "", "c[1-3]", ""),)), "junit"))
+    found = suites(text(replace(WELL, asked=(WayAnswers("ssh", "", "c[1-3]", ""),)), "junit"))
     assert outcomes(found["audit"]) == {"could audit": "error"}
     assert outcomes(found["mount"]) == {"c[1-3]": "skipped"}
     here = suites(text(replace(WELL, generation=None, findings=(HERE,)), "junit"))

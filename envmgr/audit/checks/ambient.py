@@ -119,9 +119,7 @@ _LISTS = ("loaded", "PATH")
 
 
 def _between_contexts(name: str, evidence: Evidence) -> Iterator[Across]:
-    """Return the differences between contexts in the loaded modules, or in the parts of PATH outside the system's
-    folders.
-    """
+    """Return the differences between contexts in the loaded modules, or in PATH without the system's folders."""
     passed = (
         () if name == "loaded" else (*_SYSTEM, f"{evidence.site.prefix}/")
     )  # the loaded modules are compared by their names

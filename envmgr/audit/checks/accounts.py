@@ -1,5 +1,4 @@
-"""The build user and the audited user have the same numbers (uid, gid) on every node as on this host, and users can log
-in.
+"""The build user and the audited user have the same uid and gid on every node as on this host, and users can log in.
 
 File systems keep numbers, not names. If the build user's number belongs to another user on a node, that user can change
 what is installed. If the audited user's number differs, its files are not its own there. A node without the build user

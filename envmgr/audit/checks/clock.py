@@ -39,11 +39,10 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def skew(times: list[float], reply: Reply) -> tuple[float, float]:
-    """Return the least and the most seconds by which the node's clock is ahead. `times` are its readings while it
-    answered.
+    """Return the least and the most seconds by which the node's clock is ahead.
 
-    The node made every reading between `began` and `ended` of this host. The last reading gives the least value, and
-    the first reading gives the most.
+    `times` are its readings while it answered. The node made all of them between `began` and `ended` of this host. The
+    last reading gives the least value, and the first reading gives the most.
     """
     return max(times) - reply.ended, min(times) - reply.began
 

@@ -194,9 +194,7 @@ def _module_command(
 
 
 def _linked(nodes: tuple[str, ...], context: ShellContext, account: ShellAccount) -> Traced:
-    """Return the hint for a module that the linker cannot load: the variable that misleads it, and the line that sets
-    it.
-    """
+    """Return the hint for a module that the linker cannot load: the variable that misleads it, and its line."""
 
     def words(traces: Traces) -> str:
         for name in _LINKED:
@@ -310,8 +308,9 @@ def _generations(
 
 
 def _noise(evidence: Evidence) -> Iterator[Row]:
-    """Yield the text that start-up files print. The line found in one shell stands for all shells that print the
-    same.
+    """Yield the text that start-up files print.
+
+    The line found in one shell stands for all shells that print the same.
     """
     told = [
         (context, account, text, nodes)

@@ -161,8 +161,9 @@ def _drivers(evidence: Evidence) -> Iterator[Row]:
 
 
 def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Iterator[Row]:
-    """Yield GPUs that a node hides. GPUs hidden from the asking user are no fault; GPUs hidden from the job that got
-    them are.
+    """Yield GPUs that a node hides.
+
+    GPUs hidden from the asking user are no fault. GPUs hidden from the job that they were given to are a fault.
     """
     answers, listing = gpu_answers(evidence), hiding(evidence)
     job = gpu_request(evidence.site.transport.slurm_options)
@@ -210,8 +211,9 @@ _COMPARED = ("driver", "gpus", "glibc", "cpu_level", "operating_system")
 
 
 def _comparable(facts: NodeFacts) -> dict[str, str]:
-    """Return the facts to compare, without GPUs where none are known. A missing or broken driver is a finding of its
-    own.
+    """Return the facts to compare, without GPUs where none are known.
+
+    A driver that is missing or does not work is a finding of its own.
     """
     compared = {
         "driver": facts.driver,

@@ -70,9 +70,7 @@ def _folders(lines: Iterable[str]) -> str:
 
 
 def _points(evidence: Evidence) -> list[str]:
-    """Return the mount points of network file systems on which some node has modules, or the software that they
-    name.
-    """
+    """Return the mount points of network file systems on which some node has modules, or what they name."""
     used = {point for group in evidence.shells.groups for point in _lines(group.facts, "folders.at")}
     return sorted(used & {point for group in evidence.shells.groups for point in _lines(group.facts, "folders.mounts")})
 

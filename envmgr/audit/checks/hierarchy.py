@@ -1,5 +1,4 @@
-"""Folders that modules open, such as those of a compiler or an MPI: the same folders with the same content on every
-node.
+"""Folders that modules open, such as those of a compiler or an MPI: the same on every node, with the same content.
 
 In the ordinary user's login shell, the check loads modules outside the prefix whose file names MODULEPATH, each in a
 clean environment. It then loads such modules from the folders that these open. It loads at most 24 modules, in three

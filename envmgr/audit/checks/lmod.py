@@ -97,8 +97,9 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 
 def explained(evidence: Evidence) -> frozenset[str]:
-    """Return the nodes on which Lmod itself does not run, for root or any user: all else that shells there lack follows
-    from it.
+    """Return the nodes on which Lmod itself does not run, for root or any user.
+
+    All else that shells there lack follows from it.
     """
     able = {"lmod.version", "environment_modules.version"}
     runs = {node for group in evidence.shells.groups if able & group.facts.keys() for node in group.nodes}
@@ -267,7 +268,10 @@ def _named(what: str, fleet: Fleet, value: str) -> str:
 
 
 def _files_of(facts: Facts) -> dict[str, tuple[str, str]]:
-    """Return what -> (sha256, path). Lmod's own SitePackage.lua appears as `standard`, which is no file."""
+    """Return what -> (sha256, path).
+
+    Lmod reports its own SitePackage.lua as `standard`, which is no file and is left out.
+    """
     found = {}
     for line in facts.get("lmod.files", "").splitlines():
         key, sha256, path = line.split(" ", 2)

@@ -1,5 +1,4 @@
-"""The prefix is usable on every node: mounted from the right server, answering in time, writable only where it should
-be.
+"""The prefix is usable on every node: from the right server, answering in time, writable only where it should be.
 
 Locks must be shared by all hosts that write there.
 
@@ -252,8 +251,9 @@ def _source(facts: Facts) -> str:
 
 
 def _right_source(sources: Values, evidence: Evidence) -> str:
-    """Return the source that the reference, most nodes or else this host has; empty if that does not show who is
-    right.
+    """Return the source that the reference, most nodes or else this host has.
+
+    The result is empty if that does not show who is right.
     """
     for source, nodes in sources.items():
         if evidence.reference in nodes or (
@@ -294,8 +294,9 @@ def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
 
 
 def _closed(path: str, site: Site) -> str:
-    """Return the command that keeps others from writing `path`. They may have put a link there, but not at the prefix
-    itself.
+    """Return the command that keeps others from writing `path`.
+
+    They may have put a link there, but not at the prefix itself.
     """
     if path == str(site.prefix) or site.build_user is None:
         return ask_about_way(path) if path.endswith("/current/modules") else f"`{closing('go-w', path)}`"

@@ -32,9 +32,7 @@ _SILENT = "without a word"
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The answers of `unmunge` on this host: node -> the fault of its credential, and the nodes with undecoded
-    credentials.
-    """
+    """The answers of `unmunge` on this host: node -> the fault of its credential, and the nodes not decoded."""
 
     wrong: Mapping[str, str]
     undecoded: tuple[str, ...] = ()

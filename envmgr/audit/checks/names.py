@@ -1,5 +1,4 @@
-"""Names resolve alike: a node's name is its own address, not loopback, and all nodes ask the same resolver in one
-order.
+"""Names resolve alike: a node's name is its own address, not loopback, and all nodes ask the same resolvers.
 
 In a job of several nodes, a node gives the others the address that its own name has on it. That address may be
 127.0.1.1 (as installers of Debian and cloud-init write it) or on no interface of the node, or there may be none. Then
@@ -14,8 +13,8 @@ address that it lacks is an error, because jobs over both nodes fail. If each ad
 that node did not answer, most nodes are right. Each node asks once for all names. In a cluster with more than 256 nodes
 it asks for 256 names, and for others the next day, to spare the name server.
 
-The loopback interface must be up. /etc/resolv.conf, and the lines of /etc/nsswitch.conf for hosts and accounts, are
-compared between nodes.
+The loopback interface must be up. Nodes must ask the same resolvers in the same order: /etc/resolv.conf, and the lines
+of /etc/nsswitch.conf for hosts and accounts, are compared between nodes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Saved collections: in every context, Lmod loads the hook that restores them after a publish, and the hook knows Lmod.
+"""In every context, Lmod loads the hook that restores saved collections after a publish, and the hook knows this Lmod.
 
 The check asks Lmod itself, in each shell and job that has a generation. If another SitePackage.lua hides the hook, or
 the hook is missing, a collection restores only in the generation that it was saved in. If Lmod's own function differs

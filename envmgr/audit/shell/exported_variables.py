@@ -101,8 +101,7 @@ def exported(context: ShellContext, account: ShellAccount, fleet: Fleet, evidenc
 
 
 def inherited_by_jobs(evidence: Evidence) -> Iterator[Row]:
-    """Yield variables that jobs inherit from the submitting shell, and that the node's own login bash lacks or sets
-    otherwise.
+    """Yield variables that jobs inherit from the submitting shell, if the node's own login bash lacks that value.
 
     Only variables that programs read count.
     """

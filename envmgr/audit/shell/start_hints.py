@@ -1,4 +1,4 @@
-"""Parts of the check `contexts`: `module` in other shells, terminals, and what start-up files do to interactive
+"""Parts of the check `contexts`: `module` in other shells, terminals, and effects of start-up files on interactive
 shells.
 """
 
@@ -94,8 +94,7 @@ def without_terminal(evidence: Evidence) -> frozenset[str]:
 
 
 def module_commands(evidence: Evidence) -> Iterator[Row]:
-    """Yield nodes whose `module` differs from that of like nodes, and kinds of shell whose `module` differs from login
-    bash's.
+    """Yield nodes whose `module` differs from that of like nodes, and kinds of shell that differ from login bash.
 
     A kind of shell without `module`, where login bash has one, also differs.
     """

@@ -13,9 +13,10 @@ LD_PRELOAD, LD_LIBRARY_PATH, LD_AUDIT, PYTHONSTARTUP, CUDA_VISIBLE_DEVICES and c
 have the same value, because sites have reasons for them.
 
 The check compares nodes by these settings, BASH_ENV, PATH and its order, and the modules that are already loaded. Other
-exported variables that differ are a note, except those that each session sets again. On one node, the check compares
-contexts by the loaded modules, and by the parts of PATH outside the system's folders. A difference is a note. A finding
-names the file and line of the start-up file that causes it, if the trace of one such shell shows it.
+exported variables that differ are a warning if programs read them, else a note. Variables that each session sets again
+do not count. On one node, the check compares contexts by the loaded modules, and by the parts of PATH outside the
+system's folders. A difference is a note. A finding names the file and line of the start-up file that causes it, if the
+trace of one such shell shows it.
 """
 
 from __future__ import annotations

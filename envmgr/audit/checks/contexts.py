@@ -16,8 +16,8 @@ Also reported:
   command's output;
 - as a note, a `module avail` that also lists the packages of the entries, although neither the user nor the site asked
   for it;
-- as a note, a job that was submitted with --export=NONE and keeps SLURM_EXPORT_ENV: its srun passes nothing on (`slurm:
-  heal_export` in site.yaml decides);
+- as a note, a job that was submitted with --export=NONE and keeps SLURM_EXPORT_ENV: its srun passes nothing on (in
+  site.yaml, `slurm: heal_export` decides);
 - as a note, a `#!/bin/sh` job that has no function `module`, where no program says what to write instead.
 """
 

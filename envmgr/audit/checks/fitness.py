@@ -14,9 +14,9 @@ entry that a whole group cannot run while other nodes can is a note. The check r
 driver, GPUs, glibc or CPU level. A GPU without a driver is an error. So is a driver that `nvidia-smi` cannot talk to
 (often an update without a reboot).
 
-GPUs that `nvidia-smi` does not list and the driver does are a note: Slurm's or sshd's device constraint hides them. If
-Slurm has a free GPU on such a node, a job with `--gres=gpu:1` is asked, and its answer counts. `audit.gpu_jobs: false`
-in site.yaml forbids such jobs. A job that is given a GPU and shown none is a warning.
+GPUs that the driver lists, and `nvidia-smi` shows to nobody who asked, are a note: Slurm's or sshd's device constraint
+hides them. If Slurm has a free GPU on such a node, a job with `--gres=gpu:1` is asked, and its answer counts.
+`audit.gpu_jobs: false` in site.yaml forbids such jobs. A job that is given a GPU and shown none is a warning.
 
 The facts are kept in `var/audit/nodes.json` under the prefix, where `envmgr build --gate` reads them.
 """

@@ -4,8 +4,8 @@ If a preloaded library is gone, each program says so on stderr, where scripts re
 same library, it is a note. Folders that only one node has give programs of modules other libraries there.
 
 Among nodes with the same folders, the check compares the libraries that /etc/ld.so.cache has from folders other than
-the system's. It reports them by name. No program finds a library that lies in a folder and is not in the cache, because
-nobody ran `ldconfig` since. A folder from which the cache has nothing is reported even on a single node.
+the system's. It reports them by name. If a library lies in a folder and not in the cache, because nobody ran `ldconfig`
+since, no program finds it. A folder from which the cache has nothing is reported even on a single node.
 """
 
 from __future__ import annotations

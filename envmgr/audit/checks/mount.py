@@ -4,8 +4,8 @@ Locks must be shared by all hosts that write there.
 
 Every probe reads how a node has the prefix from /proc/self/mountinfo, which no mount can hang. Then a separate process
 touches the prefix, and is left behind if it does not come back (autofs mounts at that moment). All other questions go
-only to nodes that answered, such as the question if the ordinary user can enter the prefix. The right server and
-options are those of `mount:` in site.yaml, or else those of most like nodes.
+only to nodes that answered, also the one about the ordinary user's access to the prefix. The right server and options
+are those of `mount:` in site.yaml, or else those of most like nodes.
 
 Other network mounts of a node, and mounts of programs (sshfs), must answer, too. A shell that touches a mount without
 an answer never ends, and a start-up file or MODULEPATH may name it. What shells lack on such a node is not reported

@@ -39,7 +39,7 @@ class Decoded:
 
 
 def ask_controller(controller: Controller, evidence: Evidence) -> Decoded | None:
-    """Decode each node's credential; return None without a Slurm.
+    """Decode each node's credential; return None without Slurm.
 
     A munged that does not answer costs twenty seconds in all, for any number of nodes.
     """

@@ -3,7 +3,7 @@
 This host checks the flip in force with the site's own list of allowed signers. The faults are a missing signature, a
 wrong one, and one by a key that is no longer valid. Another fault is a flip that came before one that was already in
 force (a replay). The check asks each node what root's own check there found last and when, and if the node's list is
-the site's. A node that lacks the newest flip is a note in the first twenty minutes.
+the site's. A node that lacks the newest flip is a note in the first twenty minutes after the publish.
 
 A private signing key that other users can read, on this host or on a node, is an error on every site. The check looks
 where `signing.key` says and beside it, and anywhere in /etc/envmgr.

@@ -1,6 +1,4 @@
-"""Parts of the check `contexts`: `module` in other shells, terminals, and effects of start-up files on interactive
-shells.
-"""
+"""Parts of the check `contexts`: `module` in other shells, terminals, and start-up files of interactive shells."""
 
 from __future__ import annotations
 

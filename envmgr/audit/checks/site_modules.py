@@ -39,8 +39,8 @@ from envmgr.system.shelltext import assign, script_text
 _FEW, _ALONE, _MANY = 8, 24, 500
 _LEAST = 8  # seconds for the sample
 _KEY = "site_modules."
-# Messages of Lmod and Environment Modules for a faulty module, not a fault of its user. Source: Lmod's messageDir/en.lua,
-# 8.6 and 9.x; Environment Modules 5.2, by trying.
+# Messages of Lmod and Environment Modules for a faulty module, not a fault of its user. Source: Lmod's
+# messageDir/en.lua, 8.6 and 9.x; Environment Modules 5.2, by trying.
 _UNKNOWN = re.compile(r"module\(s\) are unknown: (.*?)\s*(?:Please|$)|Unable to locate a modulefile for '(.*?)'")
 _BROKEN = re.compile(
     r"Unable to load module because of error when evaluating modulefile:\s*(.*?)\s*(?:Please check|$)|Module ERROR: (.*?)\s*(?:In|$)"

@@ -79,7 +79,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _deep(evidence)
 
 
-# -- on the node --------------------------------------------------------------------------------------------------------
+# -- on the node -------------------------------------------------------------------------------------------------------
 
 
 def _installs(evidence: Evidence) -> Iterator[Row]:
@@ -156,7 +156,7 @@ def _unseen(evidence: Evidence) -> Iterator[Row]:
         )
 
 
-# -- in shells ----------------------------------------------------------------------------------------------------------
+# -- in shells ---------------------------------------------------------------------------------------------------------
 
 
 def _starts(evidence: Evidence) -> Iterator[Row]:
@@ -285,7 +285,7 @@ def _sampled(evidence: Evidence) -> Iterator[ExpectedInstall]:
     return (by_name[entry] for entry in evidence.plan.samples if entry in by_name)
 
 
-# -- by sha256 ----------------------------------------------------------------------------------------------------------
+# -- by sha256 ---------------------------------------------------------------------------------------------------------
 
 
 def _deep(evidence: Evidence) -> Iterator[Row]:

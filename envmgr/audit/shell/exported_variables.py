@@ -136,7 +136,8 @@ def _variables(key: str, fleet: Fleet) -> list[tuple[dict[str, str], tuple[str, 
 
 
 # Reported where they are exported: others matter only to the shell (CDPATH at a prompt), or always exist (SHELLOPTS).
-# Source: bash(1), "Shell Variables"; POSIX.1-2017, `cd` and `sh`; the manuals of GNU coreutils, grep, tar and gzip; perlrun(1).
+# Source: bash(1), "Shell Variables"; POSIX.1-2017, `cd` and `sh`; the manuals of GNU coreutils, grep, tar and gzip;
+# perlrun(1).
 HARM_EXPORTED: Mapping[str, tuple[Severity, str]] = {
     "CDPATH": (
         "warning",

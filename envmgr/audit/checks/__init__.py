@@ -1,4 +1,4 @@
-"""The checks, one module each: found by their place, so that a new one is one new file."""
+"""The checks, one module each. Modules are found by their place, so a new check is one new file."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ def check_names() -> list[str]:
 
 
 def get_check(name: str) -> Check:
-    """Raises InputError `unknown-check`, with the nearest names."""
+    """Return the check `name`.
+
+    Raises:
+        InputError: `unknown-check`, with the nearest names.
+    """
     module = name.replace("-", "_")
     if module not in check_names():
         close = nearest(name, [n.replace("_", "-") for n in check_names()])

@@ -1,11 +1,13 @@
-"""The build user and the audited user have the same numbers (uid, gid) on every node as on this host, and users can log in.
+"""The build user and the audited user have the same uid and gid on every node as on this host, and users can log in.
 
-File systems keep numbers, not names. Where the build user's number belongs to another user, that user can change what is
-installed; where the audited user's differs, its files are not its own there. A node without the build user is a note only: it
-may read the prefix all the same. The audited user's login shell, home and groups are compared between nodes: with /bin/sh for a
-shell `ssh NODE COMMAND` reads no start-up file. A node with /etc/nologin lets no user in over ssh, though jobs run there. Where
-the prefix belongs to another name than the build user (an NFSv4 domain that does not agree makes it `nobody`), that is told,
-too.
+File systems keep numbers, not names. If the build user's number belongs to another user on a node, that user can change
+what is installed. If the audited user's number differs, its files are not its own there. A node without the build user
+is only a note, because it can still read the prefix.
+
+The audited user's login shell, home and groups are compared between nodes. With /bin/sh as the login shell, `ssh NODE
+COMMAND` reads no start-up file. A node with /etc/nologin lets no user in over ssh, but jobs run there. The check also
+reports a prefix that belongs to a name other than the build user's. An NFSv4 domain that does not agree makes it
+`nobody`.
 """
 
 from __future__ import annotations
@@ -123,7 +125,10 @@ def _of_groups(found: set[str], right: set[str]) -> str:
 
 
 def _owner(build_user: str, evidence: Evidence) -> Iterator[Row]:
-    """Only where the build user is known, with the right number."""
+    """Yield an error for nodes where the prefix belongs to another name than the build user's.
+
+    Nodes that do not know the build user, or know it by another number than this host, are skipped.
+    """
     prefix = str(evidence.site.prefix)
     here = evidence.controller.get(f"accounts.{build_user}", "")
     fleet = evidence.fleet.sound.only(

@@ -1,14 +1,22 @@
-"""What a shell brings along before any module is loaded, in every context, and what of it changes what modules give.
+"""Settings that a shell has before any module is loaded, in every context, if they change what modules give.
 
-Told wherever it is, also where all nodes have it: PYTHONHOME and PYTHONPATH (each Python of a module takes its libraries from
-there first), LUA_INIT (Lmod's own Lua runs it), an active conda or virtual environment, a job's number where there is no such job,
-functions and aliases that are called as programs of published entries are, a locale or a time zone that the node does not have; and what
-changes shells and programs for all who have it, where it is exported: CDPATH, POSIXLY_CORRECT, SHELLOPTS, TAR_OPTIONS, PERL5OPT. LD_PRELOAD,
-LD_LIBRARY_PATH, LD_AUDIT, PYTHONSTARTUP, CUDA_VISIBLE_DEVICES and conda's hook are a note where all nodes have the same: sites have
-reasons for them. Node against node: these, BASH_ENV, PATH and its order, the modules that are loaded already; and, as a note, whatever
-else is exported, but for what each session makes anew. Context against context, on one node: the modules that are loaded, and what PATH
-has besides the system's folders; a note. A finding names the file and line of the start-up file that does it, where the trace of
-one such shell shows it.
+The check reports these wherever they occur, even where all nodes have them:
+
+- PYTHONHOME and PYTHONPATH (each Python of a module takes its libraries from there first), and LUA_INIT (Lmod's own Lua
+  runs it);
+- an active conda or virtual environment, and a job's number where there is no such job;
+- functions and aliases with the name of a program of a published entry;
+- a locale or a time zone that the node lacks;
+- exported variables that change shells and programs: CDPATH, POSIXLY_CORRECT, SHELLOPTS, TAR_OPTIONS, PERL5OPT.
+
+LD_PRELOAD, LD_LIBRARY_PATH, LD_AUDIT, PYTHONSTARTUP, CUDA_VISIBLE_DEVICES and conda's hook are a note where all nodes
+have the same value, because sites have reasons for them.
+
+The check compares nodes by these settings, BASH_ENV, PATH and its order, and the modules that are already loaded. Other
+exported variables that differ are a warning if programs read them, else a note. Variables that each session sets again
+do not count. On one node, the check compares contexts by the loaded modules, and by the parts of PATH outside the
+system's folders. A difference is a note. A finding names the file and line of the start-up file that causes it, if the
+trace of one such shell shows it.
 """
 
 from __future__ import annotations
@@ -26,15 +34,15 @@ from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellCont
 from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import assign, script_text
 
-_PARTS = 8  # of a list, that are traced
-_MOST = 40  # names of programs that are asked for
+_PARTS = 8  # so many parts of a list are traced at most
+_MOST = 40  # so many names of programs are looked up at most
 _SYSTEM = ("/usr/", "/bin", "/sbin", "/snap/")
 _ALWAYS = ("pip", "python", "python3")
 _LOCALE = ("LC_ALL", "LANG", "LC_CTYPE")
 
 _SHOWN = {"loaded": "LOADEDMODULES"}
 _COMPARED = (*HARM, "BASH_ENV", "PATH", "loaded")
-# Not compared by `exported`: what is above or told by other checks, and what sessions, jobs and Lmod make anew.
+# Not compared by `exported`: the variables above, those of other checks, and those that sessions, jobs and Lmod set.
 _PASSED = (
     "^(PWD|OLDPWD|SHLVL|HOSTNAME|HOST|TERM|SSH_.*|XDG_.*|DBUS_.*|SLURM.*|PMI.*|PMIX.*|KRB5CCNAME|LS_COLORS|MODULEPATH|MANPATH|LMOD_.*"
     "|LOADEDMODULES|SHELL|LM_LICENSE_FILE_.*|TARG_.*|SRUN_DEBUG|ENVMGR_.*|MODULESHOME|ROCR_.*|GPU_DEVICE_ORDINAL|"
@@ -98,7 +106,7 @@ def _variable(
                 hint = set_by(nodes, context, account, shown, " sets it: take it away there", unknown)
                 yield Found(severity, where, f"{shown} is {short(value)}", f"not set: {why}", hint, nodes)
         if severity != "note":
-            return  # told of each node that has it
+            return  # reported for each node that has it
     yield from drift(
         where,
         values,
@@ -113,10 +121,10 @@ _LISTS = ("loaded", "PATH")
 
 
 def _between_contexts(name: str, evidence: Evidence) -> Iterator[Across]:
-    """The modules that are loaded, or what PATH has besides the system's folders, context against context."""
+    """Return the differences between contexts in the loaded modules, or in PATH without the system's folders."""
     passed = (
         () if name == "loaded" else (*_SYSTEM, f"{evidence.site.prefix}/")
-    )  # what modules put there is told by their names
+    )  # the loaded modules are compared by their names
 
     def parts(facts: Facts, key: str) -> list[str] | None:
         found = facts.get(f"{key}ambient.{name}")
@@ -150,7 +158,7 @@ def _in_other_contexts(evidence: Evidence) -> Iterator[Row]:
 
 
 def _not_there(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """A locale, or a time zone, that the node does not have."""
+    """Yield a warning for each locale or time zone that a shell sets and the node lacks."""
     key, where = f"{context_key(context, account)}ambient.", evidence.shell(context, account)
 
     def line(names: tuple[str, ...], nodes: tuple[str, ...], mend: str) -> Traced:
@@ -181,7 +189,7 @@ def _not_there(context: ShellContext, account: ShellAccount, fleet: Fleet, evide
 
 
 def _own_loads(evidence: Evidence) -> Iterator[tuple[ShellContext, ShellAccount, list[str], tuple[str, ...]]]:
-    """Published entries that the user's own start-up files load: root's shells of the same kind have them not."""
+    """Yield published entries that the user's own start-up files load: root's shells of the same kind lack them."""
     published = evidence.published.specs if evidence.published else {}
     roots = {context.name: fleet for context, account, fleet in evidence.contexts() if account == "root"}
     for context, account, fleet in evidence.contexts():

@@ -1,12 +1,14 @@
 """Lmod's cache of the published generation is on every node, byte for byte, and Lmod uses it.
 
-Without the cache Lmod reads every modulefile at each command, which is slow on a network file system; with another cache it
-lists and loads what is not published. So its files are compared with the generation's record by sha256; none may be older
-than the cache's time stamp (Lmod then ignores it) and none may be there that was not published (Lmod prefers a compiled one).
-In the ordinary user's login shell Lmod must name this cache (through the generation's lmodrc.lua, which the check rc-files
-looks at), must not ignore caches, and must load by it (LMOD_CACHED_LOADS). Other caches that Lmod names are compared between
-nodes: an old one hides new modules. Of each it is told that it is missing, cannot be read, is older than its time stamp, or than a folder
-of modules in MODULEPATH.
+Without the cache Lmod reads every modulefile at each command, which is slow on a network file system. With another
+cache Lmod lists and loads modules that are not published. The check compares the sha256 of each cache file with the
+generation's record. No file may be older than the cache's time stamp, because Lmod then ignores it. No file may be
+there that was not published, because Lmod prefers a compiled one.
+
+In the ordinary user's login shell, Lmod must name this cache through the generation's lmodrc.lua, which the check
+`rc-files` looks at. Lmod must not ignore caches, and must load by this one (LMOD_CACHED_LOADS). Other caches that Lmod
+names are compared between nodes, because an old cache hides new modules. The check reports each one that is missing,
+cannot be read, or is older than its time stamp or than a folder of modules in MODULEPATH.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from envmgr.finding import Severity
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 
-_NO = ("no", "false", "")  # as versions of Lmod say it
+_NO = ("no", "false", "")  # the values that versions of Lmod use
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -40,7 +42,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         return
     current = f"generations/{published.record.number:04d}"
     fleet = evidence.shells.only(lambda facts: facts.get("current") == current)
-    # Where the record itself is another, that is told by the check of generations.
+    # The check `generation` reports a record that differs.
     copies = (published.record_sha256, None)
     yield from _files(fleet.only(lambda facts: facts.get("generation.record") in copies), published)
     yield from _used(fleet, f"{evidence.site.prefix}/{current}/spider", evidence)
@@ -76,7 +78,10 @@ def _found(facts: Facts) -> dict[str, str]:
 
 
 def _used(fleet: Fleet, folder: str, evidence: Evidence) -> Iterator[Row]:
-    """Where the generation is in MODULEPATH and its rc file was read; else that is told by other checks."""
+    """Yield nodes where Lmod does not use the published cache.
+
+    Other checks report nodes without the generation in MODULEPATH, and nodes that did not read its rc file.
+    """
     fleet = fleet.only(lambda facts: facts.get("cache.ours") == "yes" and facts.get("cache.named") == "yes")
     who = f"{evidence.plan.user}'s login shell"
     unused = fleet.only(lambda facts: folder not in facts.get("cache.folders", "").splitlines())
@@ -100,7 +105,7 @@ def _used(fleet: Fleet, folder: str, evidence: Evidence) -> Iterator[Row]:
 
 
 def _others(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """Caches outside the generations, node against node."""
+    """Yield the differences between nodes in the caches outside the generations."""
     fleet = fleet.only(lambda facts: "cache.loads" in facts)
     generations = f"{evidence.site.prefix}/generations/"
     folders = {f for group in fleet.groups for f in _folders(group.facts) if not f.startswith(generations)}
@@ -118,7 +123,7 @@ def _others(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
 
 
 def _states(fleet: Fleet) -> Iterator[Row]:
-    """Caches of others that Lmod names and cannot use, or that are older than what they are of."""
+    """Yield other caches that Lmod names and cannot use, or that are older than the folders they list."""
     for folder in fleet.names(_STATE):
         for said, nodes in fleet.by_value(f"{_STATE}{folder}").items():
             word, _, path = said.partition(" ")

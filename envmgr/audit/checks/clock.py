@@ -1,8 +1,8 @@
 """Every node's clock agrees with this host's, within `audit.max_skew` seconds.
 
-The node says what time it is while this host waits for its answer. A clock is off by as much as its time lies outside of
-that interval, at least: a slow connection makes the interval longer, and never a false alarm. Clocks that are apart break
-munge (Slurm), Kerberos, make, and the cache times of network file systems.
+The node reports its time while this host waits for the answer. A clock is off by at least as much as its time lies
+outside that interval. A slow connection makes the interval longer, and never causes a false alarm. Clocks that are
+apart break munge (Slurm), Kerberos, make, and the cache times of network file systems.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def skew(times: list[float], reply: Reply) -> tuple[float, float]:
-    """By how many seconds the node's clock is ahead, at least and at most. `times` are its readings while it answered.
+    """Return the least and the most seconds by which the node's clock is ahead.
 
-    Its first reading was made between `began` and `ended` of this host; less what passed until its last one.
+    `times` are its readings while it answered. The node made all of them between `began` and `ended` of this host. The
+    last reading gives the least value, and the first reading gives the most.
     """
     return max(times) - reply.ended, min(times) - reply.began
 

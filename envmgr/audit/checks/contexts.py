@@ -1,15 +1,24 @@
 """MODULEPATH and the `module` command, in every context, for root and for an ordinary user.
 
-Login bash, bash at a terminal, bash as sshd starts it for a command, csh, zsh, and real batch jobs, with the submitting shell's
-environment and with --export=NONE. Each must have Lmod's `module` command (a `#!/bin/sh` job after it sources Lmod's init/sh),
-which must load an entry there, and exactly one generation of the prefix in MODULEPATH: the published one. A job that inherited
-an older one that is still kept runs with what it was submitted with, which is a note. What else is in MODULEPATH is compared
-between nodes, and each context with login bash there, without empty parts, repetitions and trailing slashes. Where `module
-avail` lists the packages of the entries besides the entries, and neither user nor site asked for it, that is a note. A context
-that cannot be probed is a finding; where users can open no pseudo-terminal, that is told alone. A start-up file that prints something into every ssh command is one too: it breaks scp,
-rsync and programs that read the command's output. Notes: a job that was submitted with --export=NONE keeps SLURM_EXPORT_ENV, by
-which its srun passes nothing on (`slurm: heal_export` in site.yaml decides); a `#!/bin/sh` job has no function `module`, and no
-program says what to write instead.
+The contexts are login bash, bash at a terminal, bash as sshd starts it for a command, csh, zsh, and real batch jobs.
+Jobs are submitted with the submitting shell's environment and with --export=NONE.
+
+Each context must have Lmod's `module` command, which must load an entry there. A `#!/bin/sh` job has it after it
+sources Lmod's init/sh. MODULEPATH must have exactly one generation of the prefix: the published one. A job that
+inherited an older generation that is still kept runs with what it was submitted with, which is a note. Other parts of
+MODULEPATH are compared between nodes, and between each context and login bash on the same node. Empty parts,
+repetitions and trailing slashes do not count.
+
+Also reported:
+
+- a context that cannot be probed; where users cannot open a pseudo-terminal, only that is reported;
+- a start-up file that prints something into every ssh command: it breaks scp, rsync and programs that read the
+  command's output;
+- as a note, a `module avail` that also lists the packages of the entries, although neither the user nor the site asked
+  for it;
+- as a note, a job that was submitted with --export=NONE and keeps SLURM_EXPORT_ENV: its srun passes nothing on (in
+  site.yaml, `slurm: heal_export` decides);
+- as a note, a `#!/bin/sh` job that has no function `module`, where no program says what to write instead.
 """
 
 from __future__ import annotations
@@ -42,7 +51,7 @@ from envmgr.system.shelltext import assign, script_text
 _LINKER = re.compile(r"error loading module|undefined symbol|symbol lookup|cannot open shared object")
 _LINKED = ("LD_LIBRARY_PATH", "LUA_CPATH", "LUA_PATH")
 _PRINTS = (":echo", ":printf", ":cat")
-_UNKNOWN_SHELLS = frozenset({"fish", "ksh", "ksh93", "mksh", "pwsh", "xonsh", "nu", "elvish"})  # that no context is of
+_UNKNOWN_SHELLS = frozenset({"fish", "ksh", "ksh93", "mksh", "pwsh", "xonsh", "nu", "elvish"})  # no context has them
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -103,9 +112,12 @@ def _all(evidence: Evidence) -> Iterator[Row]:
 def _absent(
     context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
 ) -> Iterator[Row]:
-    """A shell that a node's like have: what is written for it does not start there. One that no node has need not be."""
+    """Yield a shell that a node lacks and similar nodes have: scripts for that shell do not start there.
+
+    A shell that no node has is not required.
+    """
     if context.shell == "zsh" and "zsh" not in evidence.plan.shells:
-        return  # not started, either, where no account of the node has it
+        return  # not started where no account of the node has it
     key = context_key(context, account)
     there = fleet.by(lambda facts: "no" if facts.get(f"{key}end") == "absent" else "yes")
     for of in compare(there, evidence).outliers:
@@ -117,7 +129,7 @@ def _absent(
 
 
 def _mend(nodes: tuple[str, ...], context: ShellContext, account: ShellAccount, name: str, after: str = "") -> Traced:
-    """Return what mends a shell: the line that undoes what node-setup does there, where there is one, else node-setup."""
+    """Return the hint that fixes a shell: take away the line that undoes node-setup there, or else run node-setup."""
     again = _node_setup(nodes, context)
 
     def words(traces: Traces) -> str:
@@ -143,7 +155,7 @@ def _module_command(
     hint: str | Traced
     without = fleet.only(lambda facts: facts.get(f"{key}module") == "no")
     for mode, nodes in without.by_value(f"{key}posix", default="").items():
-        if context.shell == "wrap":  # which reads nothing that could define it: see `bare`
+        if context.shell == "wrap":  # it reads no file that could define it: see `bare`
             continue
         hint = (
             posix_hint(nodes, context, account)
@@ -195,7 +207,7 @@ def _linked(nodes: tuple[str, ...], context: ShellContext, account: ShellAccount
 
 
 def _path(context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """A PATH in which the system's programs are not found, before an entry is loaded or after."""
+    """Yield each PATH in which the system's programs are not found, before or after an entry is loaded."""
     key = context_key(context, account)
     for said, nodes in fleet.by_value(f"{key}path_brought").items():
         known = " sets it: `PATH=FOLDER:$PATH` keeps what was there"
@@ -214,7 +226,7 @@ def _path(context: ShellContext, account: ShellAccount, where: str, fleet: Fleet
 
 
 def _told(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """What users of jobs run into, and are told or spared by what node-setup puts there."""
+    """Yield notes on problems of users' jobs that node-setup's files explain or prevent."""
     usable = fleet.only(lambda facts: bool(generations_in_path(facts, key, evidence)))
     if nodes := usable.by_value(f"{key}bare").get("nothing"):
         yield _finding(
@@ -292,12 +304,15 @@ def _generations(
                 group.nodes,
             )
         elif group.facts.get("current", f"generations/{wanted:04d}") == f"generations/{wanted:04d}":
-            # else `current` itself is stale there, which is told by the check of it
+            # else `current` itself is stale there, which the check `generation` reports
             yield _finding("error", where, f"generation {shown}", f"generation {wanted}", fix, group.nodes)
 
 
 def _noise(evidence: Evidence) -> Iterator[Row]:
-    """What start-up files print; the line that one shell shows is that of all that print the same."""
+    """Yield the text that start-up files print.
+
+    The line found in one shell stands for all shells that print the same.
+    """
     told = [
         (context, account, text, nodes)
         for context, account, fleet in evidence.contexts()
@@ -313,7 +328,7 @@ def _noise(evidence: Evidence) -> Iterator[Row]:
 
 
 def _printing(shells: Sequence[tuple[tuple[str, ...], ShellContext, ShellAccount]]) -> Traced:
-    """Return the hint for shells that print the same: the line that one of them shows."""
+    """Return the hint for shells that print the same text: the line that one of them shows."""
 
     def words(traces: Traces) -> str:
         found = (traces.place(*shell, name) for shell in shells for name in _PRINTS)

@@ -1,7 +1,8 @@
-"""Environment Modules, where a site has them instead of Lmod: the same version and settings on every node.
+"""Environment Modules, at sites that have it instead of Lmod: the same version and settings on every node.
 
-In the ordinary user's login shell, of its own `module config`. Versions 4 and newer tell; what belongs to the terminal or the home is left
-out. Which of the two programs a shell has is looked at by the check of contexts.
+The settings come from `module config` in the ordinary user's login shell. Only versions 4 and newer report them.
+Settings that belong to the terminal or the home are left out. The check `contexts` reports which of the two programs a
+shell has.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def _values(name: str, fleet: Fleet) -> dict[str, tuple[str, ...]]:
 
 
 def _variable(name: str) -> str:
-    """The one that sets it. Source: Environment Modules' module(1), `config`."""
+    """Return the variable that sets `name`. Source: Environment Modules' module(1), `config`."""
     return f"MODULES_{name.upper()}"
 
 

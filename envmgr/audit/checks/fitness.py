@@ -1,19 +1,22 @@
-"""What each published entry requires, against what each node has: driver, GPUs, glibc, CPU. Makes the matrix entries x nodes.
+"""Requirements of each published entry against each node's driver, GPUs, glibc and CPU, as a matrix of entries x nodes.
 
-The NVIDIA driver must be at least the recipe's `requires.nvidia_driver`, which follows NVIDIA's minor-version rule; one GPU
-must have a compute capability of the same major number as one in `requires.compute_capability`, and no lower minor one;
-glibc and the x86-64 level must be at least what is required. A node without driver and GPU (a login node) is no fault: there
-an entry does what it does without a GPU. What is not known of a node is not held against it.
+The NVIDIA driver must be at least the recipe's `requires.nvidia_driver`, which follows NVIDIA's minor-version rule. One
+GPU must have a compute capability with the same major number as one in `requires.compute_capability`, and a minor
+number that is not lower. The node's glibc and x86-64 level must be at least what is required. A node without driver and
+GPU (a login node) is no fault: there an entry does what it does without a GPU. Facts that are not known of a node do
+not count against it.
 
-A GPU for which the site says that nothing is compiled (a backend's settings) is a warning; where the site does not say, none is.
+A GPU for which the site says that nothing is compiled (a backend's settings) is a warning. If the site does not say,
+there is no warning.
 
-An entry that no node can run is an error; so is a node that cannot run what others of its node group run. An entry that a
-whole group cannot run while others can is a note. Within a group, nodes that differ in driver, GPUs, glibc or CPU level are
-told. A GPU without a driver, and a driver that `nvidia-smi` cannot talk to (often an update without a reboot), are errors.
+An entry that no node can run is an error. A node that cannot run what other nodes of its group run is an error, too. An
+entry that a whole group cannot run while other nodes can is a note. The check reports nodes of one group that differ in
+driver, GPUs, glibc or CPU level. A GPU without a driver is an error. So is a driver that `nvidia-smi` cannot talk to
+(often an update without a reboot).
 
-GPUs that nobody who asked was shown (`nvidia-smi` lists none, the driver does) are a note: Slurm's or sshd's device constraint hides
-them. Where Slurm has one free on such a node, a job with `--gres=gpu:1` is asked, and its answer counts; `audit.gpu_jobs: false` in
-site.yaml forbids that. A job that is given a GPU and shown none is a warning.
+GPUs that the driver lists, and `nvidia-smi` shows to nobody who asked, are a note: Slurm's or sshd's device constraint
+hides them. If Slurm has a free GPU on such a node, a job with `--gres=gpu:1` is asked, and its answer counts.
+`audit.gpu_jobs: false` in site.yaml forbids such jobs. A job that is given a GPU and shown none is a warning.
 
 The facts are kept in `var/audit/nodes.json` under the prefix, where `envmgr build --gate` reads them.
 """
@@ -64,7 +67,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def _unfit_entries(evidence: Evidence) -> Iterator[Row]:
-    """Without missing libraries: those are told by the check of them."""
+    """Yield entries that nodes cannot run. The check `libraries` reports missing libraries."""
     facts = observed(evidence)
     places = _places(evidence)
     for entry, needs in required(evidence):
@@ -94,7 +97,7 @@ def _unfit_entries(evidence: Evidence) -> Iterator[Row]:
 def _not_full(
     entry: str, needs: NodeNeeds, facts: Mapping[NodeFacts, tuple[str, ...]], evidence: Evidence
 ) -> Iterator[Row]:
-    """What runs, or may run, and not with all of it."""
+    """Yield entries that run, or may run, on a node's GPU, but not with everything they have."""
     found: dict[tuple[Verdict, str], list[str]] = {}
     for of_nodes, nodes in facts.items():
         judged = judge_gpu(needs, of_nodes)
@@ -112,7 +115,7 @@ def _not_full(
 
 
 def _places(evidence: Evidence) -> dict[str, frozenset[str]]:
-    """node -> its groups in site.yaml; nodes that are in none are one group."""
+    """Return node -> its groups in site.yaml. Nodes that are in no group form one group."""
     found: dict[str, set[str]] = {node: set() for node in evidence.nodes}
     for name, members in evidence.groups.items():
         for node in members:
@@ -138,7 +141,7 @@ def _hint(reason: str, needs: NodeNeeds) -> str:
 
 
 def _drivers(evidence: Evidence) -> Iterator[Row]:
-    """GPUs and drivers that do not work, whatever is published."""
+    """Yield GPUs and drivers that do not work, whatever is published."""
     fleet = evidence.fleet
     for said, nodes in fleet.by_value("fitness.smi").items():
         if said == "hung":
@@ -159,7 +162,10 @@ def _drivers(evidence: Evidence) -> Iterator[Row]:
 
 
 def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Iterator[Row]:
-    """GPUs that are hidden from who asks are no fault; those that are hidden from the job that they were given to are one."""
+    """Yield GPUs that a node hides.
+
+    GPUs hidden from the asking user are no fault. GPUs hidden from the job that they were given to are a fault.
+    """
     answers, listing = gpu_answers(evidence), hiding(evidence)
     job = gpu_request(evidence.site.transport.slurm_options)
     found: dict[GpuAnswer | None, list[str]] = {}
@@ -174,7 +180,7 @@ def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Iterator[Row]:
 
 
 def _site_level(evidence: Evidence) -> Iterator[Row]:
-    """Nodes below what everything at this site is built for."""
+    """Yield nodes below the CPU level that everything at this site is built for."""
     wanted = evidence.site.cpu_level
     below: dict[str, list[str]] = {}
     for facts, nodes in observed(evidence).items():
@@ -186,9 +192,9 @@ def _site_level(evidence: Evidence) -> Iterator[Row]:
 
 
 def _drift(evidence: Evidence) -> Iterator[Row]:
-    """Node against node, inside each group of the site."""
+    """Yield the differences between nodes, inside each group of the site."""
     told = observed(evidence)
-    alike = replace(evidence, groups={}, kinds={}, login=frozenset())  # all that are in one group
+    alike = replace(evidence, groups={}, kinds={}, login=frozenset())  # nodes of one group are alike
     for name, listed in (evidence.groups or kinds_of(evidence)).items():
         members = frozenset(listed)
         groups = tuple(
@@ -206,7 +212,10 @@ _COMPARED = ("driver", "gpus", "glibc", "cpu_level", "operating_system")
 
 
 def _comparable(facts: NodeFacts) -> dict[str, str]:
-    """Without GPUs where none are known: a driver that is missing or does not work is told as such."""
+    """Return the facts to compare, without GPUs where none are known.
+
+    A driver that is missing or does not work is a finding of its own.
+    """
     compared = {
         "driver": facts.driver,
         "glibc": facts.glibc,

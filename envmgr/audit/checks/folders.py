@@ -1,9 +1,10 @@
 """Folders of modules, and of the software that they name, lie on the same network file systems on every node.
 
-In the ordinary user's login shell: each folder of MODULEPATH that is not the prefix's, and the first two parts of each path that its
-modulefiles name (`/apps/gcc`, `/opt/intel`). The mounts that any node has them on must be on all of its like, of the same type and source and
-with the same options, and with nothing else mounted over them; none may be mounted noexec on one node alone, which local disks may be,
-too. What is in folders of local disks is looked at by the checks of modulefiles and site-modules.
+In the ordinary user's login shell, the check looks at each folder of MODULEPATH outside the prefix. It also looks at
+the first two parts of each path that its modulefiles name (`/apps/gcc`, `/opt/intel`). If any node has them on a
+network mount, all like nodes must have that mount. Its type, source and options must be the same, with nothing else
+mounted over it. No folder, on a local disk or a network mount, may be mounted noexec on only one node. The checks
+`modulefiles` and `site-modules` look at the content of folders on local disks.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 def _in_words(value: str) -> str:
     if value.startswith(_OVER):
         return short(f"{value.removeprefix(_OVER)}, mounted over a network mount")
-    return short(value) or _GONE  # a baseline without it
+    return short(value) or _GONE  # a baseline may lack it
 
 
 def _noexec(value: str, right: str) -> str:
@@ -69,7 +70,7 @@ def _folders(lines: Iterable[str]) -> str:
 
 
 def _points(evidence: Evidence) -> list[str]:
-    """Mount points of network file systems on which some node has modules, or what they name."""
+    """Return the mount points of network file systems on which some node has modules, or what they name."""
     used = {point for group in evidence.shells.groups for point in _lines(group.facts, "folders.at")}
     return sorted(used & {point for group in evidence.shells.groups for point in _lines(group.facts, "folders.mounts")})
 

@@ -1,9 +1,9 @@
 """`current` names the published generation on every node, and that generation is the same there, byte for byte.
 
-A network file system shows a change after its attribute-cache time only. After a publish the audit waits that long, by the
-mount's own options or by `mount.attribute_cache`, and asks once more before it calls a node stale. The record of the
-generation is compared by its sha256: an old copy of the prefix may well have a generation of the same number. A prefix that was moved is named: its
-modules lead to where it was made.
+A network file system shows a change only after its attribute-cache time. After a publish the audit waits that long, by
+the mount's own options or by `mount.attribute_cache`. It then asks once more before it calls a node stale. The
+generation's record is compared by its sha256, because an old copy of the prefix can have a generation with the same
+number. The check also reports a prefix that was moved, because its modules lead to where it was made.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def _places(roots: Iterable[str]) -> set[str]:
-    """The prefixes that installs were made for."""
+    """Return the prefixes that installs were made for."""
     return {root.rsplit("/", 3)[0] for root in roots}
 
 
 def _moved(evidence: Evidence, published: PublishedGeneration) -> Iterator[Row]:
-    """Nodes on which the path that modules lead to is not the prefix, by a link or a mount."""
+    """Yield nodes on which the path in the modules does not lead to the prefix, by a link or a mount."""
     prefix = str(evidence.site.prefix)
     made = ", ".join(sorted(_places(spec.root for spec in published.specs.values()) - {prefix}))
     if not made:

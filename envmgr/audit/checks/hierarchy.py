@@ -1,8 +1,9 @@
-"""Folders of modules that modules open, as those of a compiler or an MPI: the same ones with the same content on every node.
+"""Folders that modules open, such as those of a compiler or an MPI: the same on every node, with the same content.
 
-In the ordinary user's login shell: modules of others whose file names MODULEPATH are loaded, each in a clean environment, and those of
-the folders that they open behind them; three levels, 24 modules and 15 seconds at most, others each day where there are more. Which
-folders a module opens, that these are there, and which files they have with which content, is compared between nodes.
+In the ordinary user's login shell, the check loads modules outside the prefix whose file names MODULEPATH, each in a
+clean environment. It then loads such modules from the folders that these open. It loads at most 24 modules, in three
+levels and 15 seconds; if there are more, it takes others each day. The check compares between nodes which folders a
+module opens, whether they are there, and which files they have with which content.
 """
 
 from __future__ import annotations
@@ -88,7 +89,10 @@ def _opens(chain: str, facts: Facts) -> str:
 
 
 def _all_there(values: Iterable[str]) -> bool:
-    """Whether each opens folders, and all of these are there: one for each kind of CPU, maybe. The modulefile itself is compared elsewhere."""
+    """Return True if each value names folders and all of them are there, perhaps one folder for each kind of CPU.
+
+    The modulefile itself is compared elsewhere.
+    """
     return all(
         value not in ("", _FAILS) and not any(line.endswith(" -") for line in value.splitlines()) for value in values
     )

@@ -1,10 +1,16 @@
-"""Shared libraries that an entry's programs and libraries need and the node does not have, by `ldd` on the node.
+"""Shared libraries that an entry's programs and libraries need and the node lacks, by `ldd` on the node.
 
-`audit.ldd` in site.yaml says how much is looked at: `sample` takes up to 12 files of `bin` and `lib` of each sampled entry
-(`--modules` names them), as far as time allows, `full` every program and library below it, `none` nothing. It runs as the ordinary user, never as
-root, with nothing of a shell's environment. What comes with NVIDIA's driver (`libcuda.so.1` and its relatives) is not
-missing on a node without driver; a library that the entry has itself, elsewhere in its tree, is not missing either: a
-program of it loads that first. What other nodes have is an error; what no node has, a warning.
+`audit.ldd` in site.yaml sets how much the check looks at:
+
+- `sample`: up to 12 files of `bin` and `lib` of each sampled entry (`--modules` names the entries), as far as time
+  allows;
+- `full`: every program and library of the entry;
+- `none`: nothing.
+
+`ldd` runs as the ordinary user, never as root, with nothing of a shell's environment. Libraries that come with NVIDIA's
+driver (`libcuda.so.1` and its relatives) are not missing on a node without driver. A library that the entry has
+elsewhere in its own tree is not missing either, because a program of the entry loads that one first. A library that
+other nodes have is an error; a library that no node has is a warning.
 """
 
 from __future__ import annotations
@@ -19,7 +25,7 @@ from envmgr.nodes import fold
 from envmgr.probe.model import ProbeStage
 from envmgr.system.shelltext import assign, script_text, words
 
-_LINES = 40  # of an entry's missing libraries that are told
+_LINES = 40  # so many missing libraries of an entry at most
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -34,7 +40,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 
 def _seconds(plan: AuditPlan) -> int:
-    """Half of what all that reads the prefix may take: other checks have their turn after this one."""
+    """Return half of the seconds that all reads of the prefix may take: other checks run after this one."""
     return max(2, plan.seconds // 2)
 
 

@@ -1,9 +1,9 @@
-"""What a shell or job may use: its limits (ulimit) and its umask.
+"""Limits (ulimit) and umask of a shell or job.
 
-Told wherever it is: a limit of the address space, of the data size or of the time on the processor. Slurm takes a submitting shell's limits
-along into jobs (PropagateResourceLimits), so that what protects a login node makes jobs fail: CUDA and large files reserve more
-address space than there is memory. Fewer than 1,024 open files are told, too. Node against node: these, processes, stack, locked memory
-and the umask.
+The check reports a limit of the address space, the data size or the processor time wherever it is set. Slurm copies the
+submitting shell's limits into jobs (PropagateResourceLimits), so a limit that protects a login node makes jobs fail.
+CUDA and large files reserve more address space than there is memory. The check also reports fewer than 1,024 open
+files. Nodes are compared by these limits, by processes, stack and locked memory, and by the umask.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.model import Check, Evidence, Row, scripts
 
-# As /proc/self/limits calls it -> (the option of ulimit, Slurm's name of it).
+# The name in /proc/self/limits -> (the option of ulimit, the name in Slurm).
 _LIMITS: Mapping[str, tuple[str, str]] = {
     "cpu_time": ("-t", "CPU"),
     "data_size": ("-d", "DATA"),

@@ -1,9 +1,11 @@
-"""The dynamic linker does the same for every program on every node: /etc/ld.so.preload, the folders of /etc/ld.so.conf.d, and its cache.
+"""The dynamic linker works the same on every node: /etc/ld.so.preload, the folders of /etc/ld.so.conf.d, and its cache.
 
-A preloaded library that is gone makes each program say so on stderr, where scripts read it for data. Folders that one node alone has
-give programs of modules other libraries there. Where all nodes preload the same, it is a note. Of nodes with the same folders, what
-/etc/ld.so.cache has of those that are not the system's own is compared, and told by its names: libraries that lie in a folder and are
-not in the cache, as nobody ran `ldconfig` since, are found by no program. A folder of which the cache has nothing is told of one node, too.
+If a preloaded library is gone, each program says so on stderr, where scripts read it as data. If all nodes preload the
+same library, it is a note. Folders that only one node has give programs of modules other libraries there.
+
+Among nodes with the same folders, the check compares the libraries that /etc/ld.so.cache has from folders other than
+the system's. It reports them by name. If a library lies in a folder and not in the cache, because nobody ran `ldconfig`
+since, no program finds it. A folder from which the cache has nothing is reported even on a single node.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def _cache(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """What `ldconfig` would change; and, as a note, what other libraries lie in the folders."""
+    """Yield cache entries that `ldconfig` would change and, as a note, other libraries that lie in the folders."""
     asked = fleet.only(lambda facts: "linker.cache" in facts)
     told: set[str] = set()
     for folders in asked.by_value("linker.folders", default=""):
@@ -109,7 +111,10 @@ def _unlike(of: Outlier, facts: Facts, nodes: tuple[str, ...]) -> Iterator[Row]:
 
 
 def _lost(of: Outlier, facts: Facts) -> set[tuple[str, str]]:
-    """(folder, name) that the others' cache has, and this node only in the folder, by that name or that of a version of it."""
+    """Return each (folder, name) that the other nodes' cache has and this node has only in the folder.
+
+    The file there has that name, or the name of a version of it.
+    """
     there = _names(facts, "uncached")
     lacks = _pairs(of.right) - _pairs(of.value)
     return {
@@ -125,13 +130,13 @@ def _names(facts: Facts, key: str) -> set[tuple[str, str]]:
 
 
 def _pairs(lines: str) -> set[tuple[str, str]]:
-    """(folder, name) of lines `FOLDER NAME NAME…`."""
+    """Return (folder, name) for each name in lines `FOLDER NAME NAME…`."""
     rows = (line.split() for line in lines.splitlines())
     return {(row[0], name) for row in rows for name in row[1:]}
 
 
 def _said(pairs: Iterable[tuple[str, str]]) -> str:
-    """`libx.so.1, liby.so.2 of /opt/lib`."""
+    """Return the pairs in words: `libx.so.1, liby.so.2 of /opt/lib`."""
     of: dict[str, list[str]] = {}
     for folder, name in sorted(pairs):
         of.setdefault(folder, []).append(name)

@@ -1,11 +1,14 @@
 """Lmod itself is the same on every node: its version, its Lua, its configuration, its SitePackage.lua.
 
-Whether it is there and runs is asked of the node, without any start-up file; where it does not, that is told, and not what follows
-from it. The rest is asked in the ordinary user's login shell, of Lmod's own `--config_json` and of the LMOD_* variables of that shell. The version
-must be the one that made the published generation's cache; another one may write and read caches in another way, and
-resolves versions by other rules. Settings are compared between nodes that have the same version, by the names of the
-variables that set them; what differs between healthy nodes (host name, terminal, home) is left out, and so is what other
-checks look at: the rc files and the caches. SitePackage.lua and lmod_config.lua are compared by their content.
+The check first asks the node, without any start-up file, if Lmod is there and runs. If Lmod does not, only that is
+reported, and not what follows from it. All else is asked in the ordinary user's login shell, from Lmod's own
+`--config_json` and that shell's LMOD_* variables.
+
+The version must be the one that made the published generation's cache. Another version may write and read caches in
+another way, and resolves versions by other rules. Settings are compared between nodes with the same version, by the
+names of the variables that set them. Settings that differ between healthy nodes (host name, terminal, home) are left
+out. The rc files and the caches are left to other checks. SitePackage.lua and lmod_config.lua are compared by their
+content.
 """
 
 from __future__ import annotations
@@ -95,7 +98,10 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 
 def explained(evidence: Evidence) -> frozenset[str]:
-    """Nodes on which Lmod itself does not run, as root or anybody: whatever else shells there lack follows from it."""
+    """Return the nodes on which Lmod itself does not run, for root or any user.
+
+    All else that shells there lack follows from it.
+    """
     able = {"lmod.version", "environment_modules.version"}
     runs = {node for group in evidence.shells.groups if able & group.facts.keys() for node in group.nodes}
     dead = evidence.fleet.only(lambda facts: bool({"lmod.gone", "lmod.fails"} & facts.keys()))
@@ -174,7 +180,7 @@ def _versions(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
 
 
 def _settings(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """What differs between nodes of one version, by name."""
+    """Yield the settings that differ between nodes of one version, by name."""
     for name, values in _values(fleet).items():
         yield from drift(
             "settings",
@@ -193,7 +199,7 @@ def _settings(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
 
 
 def _values(fleet: Fleet) -> dict[str, dict[str, tuple[str, ...]]]:
-    """setting -> value -> nodes."""
+    """Return setting -> value -> nodes."""
     names = sorted({name for group in fleet.groups for name in _settings_of(group.facts)})
     return {
         name: fleet.by(lambda facts, name=name: _settings_of(facts).get(name, _NOT_SET))  # type: ignore[misc]
@@ -206,7 +212,7 @@ def _setting(name: str, value: str) -> str:
 
 
 def _settings_of(facts: Facts) -> dict[str, str]:
-    """variable -> value: as Lmod takes it where it tells, else as the shell has it."""
+    """Return variable -> value: Lmod's own value if Lmod reports it, else the shell's."""
     found = {}
     for line in facts.get("lmod.variables", "").splitlines():
         name, _, value = line.partition("=")
@@ -219,7 +225,7 @@ def _settings_of(facts: Facts) -> dict[str, str]:
     return found
 
 
-# What is compared by its content; a path that differs alone is Lmod lying elsewhere.
+# These are compared by content; if only the path differs, Lmod lies elsewhere.
 _FILES = {
     "sitePkg": "SitePackage.lua",
     "lmod_cfg": "lmod_config.lua",
@@ -255,7 +261,7 @@ def _right_file(what: str, right: str, _value: str) -> str:
 
 
 def _named(what: str, fleet: Fleet, value: str) -> str:
-    """With the paths at which it lies."""
+    """Return a file's content in words, with the paths at which the file lies."""
     if not value:
         return _shown(what, value)
     files = [_files_of(group.facts).get(what, ("", "")) for group in fleet.groups]
@@ -263,7 +269,10 @@ def _named(what: str, fleet: Fleet, value: str) -> str:
 
 
 def _files_of(facts: Facts) -> dict[str, tuple[str, str]]:
-    """what -> (sha256, path). Lmod's own SitePackage.lua is told as `standard`, which is no file."""
+    """Return what -> (sha256, path).
+
+    Lmod reports its own SitePackage.lua as `standard`, which is no file and is left out.
+    """
     found = {}
     for line in facts.get("lmod.files", "").splitlines():
         key, sha256, path = line.split(" ", 2)

@@ -1,8 +1,8 @@
-"""What loading an entry changes in the environment: the same on every node as here.
+"""Loading an entry changes the environment in the same way on every node as on this host.
 
-For a sample of entries (`--modules`), the entry is loaded in a clean environment with the ordinary user's MODULEPATH and
-LMOD_RC, and the whole environment afterwards is compared, by its sha256, with what the same commands give on this host
-with the published modules. Lmod's own variables, and those that differ between accounts, are left out.
+For a sample of entries (`--modules`), the entry is loaded in a clean environment with the ordinary user's MODULEPATH
+and LMOD_RC. The whole environment afterwards is compared by its sha256. It must equal what the same commands give on
+this host with the published modules. Lmod's own variables, and variables that differ between accounts, are left out.
 """
 
 from __future__ import annotations
@@ -45,7 +45,11 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """Against this host, where a node agrees with it: one that stands alone against all nodes accuses none of them."""
+    """Yield nodes where loading the entry gives another environment than on this host.
+
+    If no node agrees with this host, nodes are compared with each other, and none is accused of differing from this
+    host.
+    """
     here = evidence.plan.loads.get(entry)
     found = fleet.by_value(f"loading.sha256.{entry}")
     hint = f"on the node: `module show {entry}`; is it the published file, and the same Lmod?"

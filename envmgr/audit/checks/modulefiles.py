@@ -1,9 +1,10 @@
-"""Modulefiles of others: the folders besides the prefix's in the users' MODULEPATH have the same content on every node.
+"""Modulefiles outside the prefix: the other folders in the users' MODULEPATH have the same content on every node.
 
-In the ordinary user's login shell, the files of each such folder are hashed, 10,000 at most (100,000 with `--deep`) and for ten seconds;
-that a file has another content on a node than on the others (an edited copy, a folder that was copied and not shared) is told with its
-path. Which names are listed is compared by the check of resolution. A path that a modulefile names, and that other nodes have, is there.
-Folders are compared between nodes that have them in MODULEPATH.
+In the ordinary user's login shell, the files of each such folder are hashed: 10,000 at most (100,000 with `--deep`),
+for ten seconds. The check reports, with its path, a file whose content on a node differs from that on the other nodes.
+The cause is an edited copy, or a folder that was copied and not shared. A path that a modulefile names must be there if
+other nodes have it. Folders are compared between nodes that have them in MODULEPATH. The check `resolution` compares
+which names are listed.
 """
 
 from __future__ import annotations

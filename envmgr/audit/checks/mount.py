@@ -1,12 +1,16 @@
-"""The prefix is there on every node: mounted, from the right server, answering in time, writable only where it should be, with locks that are shared by all hosts which write there.
+"""The prefix is usable on every node: from the right server, answering in time, writable only where it should be.
 
-How a node has the prefix is read (by every probe) from /proc/self/mountinfo, which no mount can hang; then one process touches it, apart,
-and is left behind if it does not come back (autofs mounts at that moment). Everything else is asked only of nodes that
-answered: that the ordinary user can go there is one of these. The right server and options are what `mount:` in site.yaml says, else
-what most like nodes have. Other network mounts of a node, and those of programs (sshfs), must answer, too: a shell that touches one that
-does not never ends, and a start-up file or MODULEPATH may name it. What shells lack there is not told besides, and no job is sent. A
-local folder where the others have a network mount is an unmounted prefix, or a copy that was left
-there.
+Locks must be shared by all hosts that write there.
+
+Every probe reads how a node has the prefix from /proc/self/mountinfo, which no mount can hang. Then a separate process
+touches the prefix, and is left behind if it does not come back (autofs mounts at that moment). All other questions go
+only to nodes that answered, also the one about the ordinary user's access to the prefix. The right server and options
+are those of `mount:` in site.yaml, or else those of most like nodes.
+
+Other network mounts of a node, and mounts of programs (sshfs), must answer, too. A shell that touches a mount without
+an answer never ends, and a start-up file or MODULEPATH may name it. What shells lack on such a node is not reported
+separately, and no job is sent there. A local folder where the other nodes have a network mount is an unmounted prefix,
+or a copy that was left there.
 """
 
 from __future__ import annotations
@@ -29,9 +33,9 @@ from envmgr.system.modes import as_user, ask_about_way, closing
 from envmgr.system.mounts import LOCKS_HINT, local_locks
 from envmgr.system.shelltext import quote, script_text
 
-SLOW_MS = 1000  # a healthy prefix answers in a few
-_TIMES = 4  # and a node in as long as the others, or some times that
-_ALL_SLOW_MS = 3000  # where all are slow, or too few are there to compare
+SLOW_MS = 1000  # a healthy prefix answers in a few ms
+_TIMES = 4  # a node may take so many times as long as the median of all nodes
+_ALL_SLOW_MS = 3000  # the limit where all nodes are slow, or too few are there to compare
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -52,7 +56,7 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Writable | Non
 
 
 def explained(evidence: Evidence) -> frozenset[str]:
-    """Nodes on which users cannot reach the prefix: their shells find nothing of it; and those on which shells hang on another mount."""
+    """Return the nodes whose shells find nothing of the prefix, as users cannot reach it, or hang on another mount."""
     stopped = evidence.fleet.sound.only(lambda facts: "mount.user_stopped" in facts)
     return frozenset([*stopped.nodes, *evidence.fleet.only(_hangs_shells).nodes])
 
@@ -96,7 +100,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
             if found.startswith("cannot be used: no link") and evidence.controller.get("gate", "").startswith(
                 "no link"
             ):
-                continue  # nothing is published: told once
+                continue  # nothing is published: reported once
             expected = f"mounted from {right}" if right else "an answer"
             hint = f"on the node: `mount {prefix}`"
             if found.startswith("does not answer"):
@@ -116,7 +120,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def _local_locks(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
-    """Of this host, and of the nodes that may write there: the others take no locks."""
+    """Yield local locks on this host, and on the nodes that may write there: other nodes take no locks."""
     if evidence.site.mount.locks == "local":
         return
     asked = evidence.answer(Writable)
@@ -140,7 +144,7 @@ def _local_locks(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
 
 
 def _hung(fleet: Fleet) -> Iterator[Row]:
-    """Other mounts that do not answer."""
+    """Yield other mounts that do not answer."""
     found: dict[tuple[str, bool], list[str]] = {}
     for group in fleet.groups:
         for line in group.facts.get("mount.hung", "").splitlines():
@@ -159,7 +163,7 @@ def _hung(fleet: Fleet) -> Iterator[Row]:
 
 
 def _usable(fleet: Fleet, prefix: str) -> Iterator[Row]:
-    """Programs on it cannot start; or something else lies over a part of it on some nodes."""
+    """Yield nodes on which programs of the prefix cannot start, or something else is mounted over a part of it."""
     noexec = fleet.only(lambda facts: "noexec" in facts.get("mount.options", "").split(","))
     if noexec.nodes:
         yield Found(
@@ -206,7 +210,7 @@ def _slow(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
 
 
 def _without_modes(fleet: Fleet) -> Fleet:
-    """ro and rw are judged by the site's `mount.writable` then."""
+    """Return the fleet without ro and rw in the mount options: the site's `mount.writable` decides on these."""
     keys = ("mount.options", "mount.super")
     plain = tuple(
         Group(
@@ -220,7 +224,7 @@ def _without_modes(fleet: Fleet) -> Fleet:
 
 
 def _not_the_server(group: Group, right: str) -> tuple[str, ...]:
-    """A file server has its own disk, under the same path."""
+    """Return the group's nodes without the file server, which has its own disk under the same path."""
     server = right.partition(":")[0].partition(".")[0] if ":" in right else ""
     own_disk = server and ":" not in _source(group.facts) and group.facts.get("gate") == "ok"
     return tuple(n for n in group.nodes if not (own_disk and n.partition(".")[0] == server))
@@ -229,7 +233,7 @@ def _not_the_server(group: Group, right: str) -> tuple[str, ...]:
 def _fault(facts: Facts, right: str) -> str:
     gate = facts.get("gate", "not looked at")
     if "mount.type" not in facts and gate == "ok":
-        return ""  # the node could not be looked at: told by the check of nodes
+        return ""  # the node could not be looked at: the check `nodes` reports it
     if gate == "hung" or facts.get("prefix.end", "").startswith("no end"):
         return f"does not answer ({facts.get('mount.type', '?')} {facts.get('mount.source', '?')})"
     source = _source(facts)
@@ -242,13 +246,16 @@ def _fault(facts: Facts, right: str) -> str:
 
 
 def _source(facts: Facts) -> str:
-    """What is mounted: the server's export, or for a local or bound file system also which folder of it."""
+    """Return what is mounted: the server's export, or for a local or bound file system also the folder of it."""
     source, root = facts.get("mount.source", ""), facts.get("mount.root", "/")
     return source if ":" in source or root == "/" else f"{source}[{root}]"
 
 
 def _right_source(sources: Values, evidence: Evidence) -> str:
-    """What the reference, most nodes or else this host has; empty where that does not tell who is right."""
+    """Return the source that the reference, most nodes or else this host has.
+
+    The result is empty if that does not show who is right.
+    """
     for source, nodes in sources.items():
         if evidence.reference in nodes or (
             len(nodes) >= QUORUM - 1 and 2 * len(nodes) > sum(map(len, sources.values()))
@@ -288,7 +295,10 @@ def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
 
 
 def _closed(path: str, site: Site) -> str:
-    """How others are kept from writing `path`: they may have put a link there, but not at the prefix itself."""
+    """Return the command that keeps others from writing `path`.
+
+    They may have put a link there, but not at the prefix itself.
+    """
     if path == str(site.prefix) or site.build_user is None:
         return ask_about_way(path) if path.endswith("/current/modules") else f"`{closing('go-w', path)}`"
     return f"`{as_user(site.build_user, closing('go-w', path))}`"

@@ -1,9 +1,10 @@
-"""munge works on every node, with the key that this host has. Only looked at where Slurm is in use.
+"""munge works on every node, with this host's key. The check runs only where Slurm is in use.
 
 Each node makes a credential (`munge -n`), and this host decodes it. A node with another key, or without munged, gets no
-jobs from Slurm, or cannot tell whose they are. Credentials are made to live an hour, so that a long audit does not call
-them expired: clocks have a check of their own. Credentials are decoded side by side; those that this host has not decoded after
-twenty seconds are a note on it, and say nothing of their nodes. Where munge is not installed, nothing is asked.
+jobs from Slurm, or cannot tell whose jobs they are. Credentials live for an hour, so that they do not expire during a
+long audit: clocks have a check of their own. Credentials are decoded side by side. Those that this host has not decoded
+after twenty seconds are a note on this host, and say nothing about their nodes. Where munge is not installed, nothing
+is asked.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from envmgr.errors import CommandError
 from envmgr.nodes import fold
 from envmgr.system.run import Runner, clean_env
 
-_SECONDS, _IN_ALL = 5.0, 20.0  # for one, and for all
+_SECONDS, _IN_ALL = 5.0, 20.0  # for one credential, and for all
 _AT_ONCE = 8
-# They were made with our key: what clocks and time have to do with it is not munge's fault. Source: munge.h, munge_err_t.
+# Made with our key: a fault of clocks or time is not munge's. Source: munge.h, munge_err_t.
 _OURS = ("Success", "Expired", "Rewound", "Replayed")
 _CREDENTIAL = re.compile(r"MUNGE:[A-Za-z0-9+/=]+:")
 _SILENT = "without a word"
@@ -31,16 +32,16 @@ _SILENT = "without a word"
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What `unmunge` on this host says: node -> what is wrong with its credential, and the nodes whose credential it did not decode."""
+    """The answers of `unmunge` on this host: node -> the fault of its credential, and the nodes not decoded."""
 
     wrong: Mapping[str, str]
     undecoded: tuple[str, ...] = ()
 
 
 def ask_controller(controller: Controller, evidence: Evidence) -> Decoded | None:
-    """Decode each node's credential; None without a Slurm.
+    """Decode each node's credential; return None without Slurm.
 
-    A munged that does not answer costs twenty seconds in all, however many nodes there are.
+    A munged that does not answer costs twenty seconds in all, for any number of nodes.
     """
     if not evidence.slurm.states and not evidence.slurm.broken:
         return None
@@ -62,7 +63,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     decoded = evidence.answer(Decoded)
     if decoded is None:
         return
-    fleet = evidence.mounts  # over ssh where that was used at all: a node with a bad munge gets no job
+    fleet = evidence.mounts  # over ssh if ssh was used: a node with a bad munge gets no job
     for said, nodes in fleet.by_value("munge.failed").items():
         yield evidence.say("fails", nodes, said=said or _SILENT)
     for said, nodes in fleet.by_value("munge.user_failed").items():
@@ -80,9 +81,9 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def unmunge(credential: str, runner: Runner, seconds: float = _SECONDS) -> str | None:
-    """What is wrong with a credential, empty when it is made with this host's key; None where there was no answer in `seconds`.
+    """Return the fault of a credential: empty if this host's key made it, None if there was no answer in `seconds`.
 
-    A host without munge finds nothing wrong.
+    A host without munge finds no fault.
     """
     program = shutil.which("unmunge", path=clean_env()["PATH"])
     if program is None:

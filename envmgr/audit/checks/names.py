@@ -1,17 +1,20 @@
-"""Names resolve alike: a node's own name is its own address, no loopback, and all nodes ask the same resolver in the same order.
+"""Names resolve alike: a node's name is its own address, not loopback, and all nodes ask the same resolvers.
 
-A job of several nodes tells the others of a node by the address that this node's name has on it. Where that is 127.0.1.1 (as
-installers of Debian and cloud-init write it), an address of no interface of the node, or none, Gloo, NCCL and MPI connect to nobody:
-one node fails, and the others wait to the job's time limit, with no word of a name. So it is told of one node and of all alike.
-Where a published entry has a test of several nodes it is an error: jobs of it hang. Elsewhere, and on login nodes, it is a warning,
-as jobs on one node run. A site of a single node is not accused: nobody else asks for its address.
+In a job of several nodes, a node gives the others the address that its own name has on it. That address may be
+127.0.1.1 (as installers of Debian and cloud-init write it) or on no interface of the node, or there may be none. Then
+Gloo, NCCL and MPI connect to nobody: one node fails, and the others wait until the job's time limit, without a message
+about names. The check reports this for a single node, and where all nodes are alike. It is an error where a published
+entry has a test of several nodes, because jobs of that entry hang. Elsewhere, and on login nodes, it is a warning,
+because jobs on one node run. A site with a single node is not reported, because no other node asks for its address.
 
-The names of the other asked nodes are compared, too: each node tells those that are not what they are on this host, and nodes in the
-same groups are judged against each other. An address that the node of that name has is right, and one that it has not is an error:
-jobs over both fail. Where each has one of its addresses, or it did not answer, most nodes are right. Each node asks
-once for all names; of a cluster with more than 256 nodes for 256, for others tomorrow: a name server has to bear it.
+The names of the other asked nodes are compared, too. Each node reports the names that have another address there than
+on this host. Nodes in the same groups are judged against each other. An address that the named node has is right. An
+address that it lacks is an error, because jobs over both nodes fail. If each address is one of the named node's, or
+that node did not answer, most nodes are right. Each node asks once for all names. In a cluster with more than 256 nodes
+it asks for 256 names, and for others the next day, to spare the name server.
 
-The loopback interface is up. /etc/resolv.conf and the lines of /etc/nsswitch.conf for hosts and accounts are compared between nodes.
+The loopback interface must be up. Nodes must ask the same resolvers in the same order: /etc/resolv.conf, and the lines
+of /etc/nsswitch.conf for hosts and accounts, are compared between nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from envmgr.finding import Severity
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
-_SHOWN = 3  # names of which a node's finding tells the addresses
+_SHOWN = 3  # so many names, with their addresses, are in a node's finding
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -68,7 +71,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def _spans_nodes(evidence: Evidence) -> bool:
-    """Whether the site has several nodes that jobs can be on, whichever of them were asked."""
+    """Return True if the site has several nodes on which jobs can run, whichever of them were asked."""
     nodes = {node for of_group in evidence.groups.values() for node in of_group} or {*evidence.nodes}
     return len(nodes - evidence.login) > 1
 
@@ -111,7 +114,7 @@ def _hint(facts: Facts) -> str:
 
 
 def _of_peers(evidence: Evidence) -> Iterator[Row]:
-    """A finding for all names that are wrong on the same nodes."""
+    """Yield wrong names of other nodes: one finding for all names that are wrong on the same nodes."""
     fleet = evidence.looked("names")
     answers = [(group, *_told(group.facts)) for group in fleet.groups]
     wrong: dict[tuple[str, ...], list[tuple[str, str, str]]] = {}
@@ -150,12 +153,15 @@ def _of_peers(evidence: Evidence) -> Iterator[Row]:
 
 
 def _told(facts: Facts) -> tuple[dict[str, str], bool]:
-    """What names are on a node that are otherwise on this host; and whether that is all."""
+    """Return the names that have another address on a node than on this host, and True if the list is complete."""
     return read_peers(facts.get("names.peers", "")), "names.peers_hung" not in facts
 
 
 def _not_its_own(name: str, values: Values, evidence: Evidence) -> dict[str, str]:
-    """Each value of a name that is no address of the node of that name -> the one that is; none where no value is, or a reference decides."""
+    """Return each value that is no address of the node called `name` -> the value that is.
+
+    The result is empty if no value is right, or if a reference decides.
+    """
     node = next((node for node in evidence.nodes if _label(node) == _label(name)), "")
     own = frozenset(evidence.fleet.own.get(node, {}).get("addresses", "").split())
     right = [value for value in values if own.intersection(value.split(","))]
@@ -165,7 +171,7 @@ def _not_its_own(name: str, values: Values, evidence: Evidence) -> dict[str, str
 
 
 def _places(node: str, evidence: Evidence) -> dict[str, str]:
-    """name -> the line of /etc/hosts that has it with the address which it has on the node."""
+    """Return name -> the line of /etc/hosts that gives the name the address it has on the node."""
     lines = next((g.facts.get("names.peers", "") for g in evidence.fleet.groups if node in g.nodes), "")
     return {fields[0]: fields[2] for line in lines.splitlines() if len(fields := line.split()) == 3}
 

@@ -1,10 +1,11 @@
 """Every node that was asked answers, and answers for itself.
 
-A node that does not answer is a finding, never a gap in the table: unreachable (no connection, no job), or silent (it was
-reached, and no whole answer came in time). A node that is busy with others' jobs, or that Slurm has put to sleep to save
-power, is a note: no job waits longer than `transport.queue_timeout`, and none wakes a node. A node that answers under
-another node's name is told too: a wrong address, a wrong line in /etc/hosts or an ssh alias makes an audit look at one node
-twice and at another never.
+A node that does not answer is a finding, never a gap in the table. It is unreachable (no connection, no job), or silent
+(it was reached, and no whole answer came in time). A node that is busy with other users' jobs, or that Slurm has put to
+sleep to save power, is a note. No job waits longer than `transport.queue_timeout`, and no job wakes a node.
+
+The check also reports a node that answers under another node's name. A wrong address, a wrong line in /etc/hosts or an
+ssh alias makes an audit look at one node twice and never at another.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - every 
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """node -> the addresses that this host has for a name that is not the host's own."""
+    """The addresses that this host has for nodes that answer under another name than theirs: node -> addresses."""
 
     of: Mapping[str, frozenset[str]]
 
@@ -79,27 +80,27 @@ def _missing(evidence: Evidence) -> Iterator[Row]:
         for found, nodes in by_reason.items():
             up = all(_takes_jobs(slurm, names.get(node, "")) for node in nodes)
             hint = _hint(way, found, fold(names.get(node, node) for node in nodes), nodes[0], up=up)
-            told_elsewhere = "does not answer, and a job stuck on it" in found  # by the check of mounts
+            told_elsewhere = "does not answer, and a job stuck on it" in found  # by the check `mount`
             severity: Severity = "note" if told_elsewhere or found.startswith(_NO_FAULT) else "error"
             yield Found(severity, _NAMES.get(way, way), found, "an answer", hint, nodes)
 
 
 _TAKES_JOBS = frozenset({"idle", "mixed", "mix", "allocated", "alloc", "completing", "comp"})
-_NO_FAULT = ("busy: ", "asleep: ")  # how reasons begin that are no fault of the node
+_NO_FAULT = ("busy: ", "asleep: ")  # reasons that begin so are no fault of the node
 
 
 def _why(reply: Reply, slurm: SlurmView, names: Mapping[str, str]) -> str:
-    """The status and its reason. A node that Slurm has put to sleep is one that nothing reaches, whatever ssh calls it."""
+    """Return the status and its reason. Nothing reaches a node that Slurm has put to sleep, whatever ssh reports."""
     state = slurm.states[names[reply.node]][0] if reply.node in names else ""
     if reply.status == "unreachable" and (sleeps := asleep(state)):
         return sleeps
-    if reply.reason.startswith(_NO_FAULT):  # of two jobs that wait, Slurm calls one the first
+    if reply.reason.startswith(_NO_FAULT):  # Slurm gives waiting jobs different reasons
         return re.sub(r" \((Resources|Priority|ReqNodeNotAvail, UnavailableNodes:.*?)\)", "", reply.reason)
-    reason = re.sub(r"(\bfor )?\bStepId=[0-9.]+ ?", "", reply.reason)  # a number of its own for every node
+    reason = re.sub(r"(\bfor )?\bStepId=[0-9.]+ ?", "", reply.reason)  # the number differs on every node
     return f"{reply.status}: {reason}"
 
 
-# What ssh says -> the command that mends it, with one node's name.
+# The message of ssh -> the command that fixes it, with one node's name.
 _HINTS = (
     (r"connection refused", "on {node}: `systemctl start sshd` (`ssh` on Debian)"),
     (r"host key", "was {node} installed anew? then `ssh-keygen -R {node}`, and put its new key into known_hosts"),
@@ -112,12 +113,12 @@ _HINTS = (
 
 
 def _takes_jobs(slurm: SlurmView, name: str) -> bool:
-    """Whether Slurm has nothing against the node: to resume it would change nothing."""
+    """Return True if Slurm has nothing against the node: to resume it would change nothing."""
     return slurm.states.get(name, ("",))[0].lower().rstrip("-+") in _TAKES_JOBS
 
 
 def _hint(way: str, reason: str, nodes: str, node: str, *, up: bool = False) -> str:
-    """`up` are nodes that Slurm sends jobs to."""
+    """Return the hint for nodes that do not answer. `up` is True if Slurm sends jobs to them."""
     if "Communication" in reason or "not respond" in reason:
         return f"on {node}: `systemctl restart slurmd`"
     if "reserved" in reason:
@@ -155,7 +156,7 @@ def _unfinished(way: str, fleet: Fleet) -> Iterator[Row]:
         of_stage = fleet.only(_not_told_by_contexts) if stage == "login" else fleet
         for end, nodes in of_stage.by_value(f"{stage}.end").items():
             if stage == "prefix" and end.startswith("no end"):
-                continue  # a mount that does not answer
+                continue  # the mount does not answer
             hint = f"is the node, its network or the file server very slow? `ssh {nodes[0]}`, then `time module avail`; `--node-timeout` gives more time"
             if end.startswith(NO_USER):
                 hint = NO_USER_HINT
@@ -165,7 +166,10 @@ def _unfinished(way: str, fleet: Fleet) -> Iterator[Row]:
 
 
 def _not_told_by_contexts(facts: Facts) -> bool:
-    """Nor by the check of mounts. A user that a node does not know has no shell there; a shell that touches a hung mount has no end."""
+    """Return True if neither the check `contexts` nor the check `mount` reports how the login stage ended.
+
+    A user that a node does not know has no shell there. A shell that touches a hung mount never ends.
+    """
     end = facts.get("login.end", "")
     told = {value for key, value in facts.items() if key.startswith("ctx.") and key.endswith(".user.end")}
     hangs = "mount.hung" in facts and end.startswith("no end")
@@ -173,7 +177,10 @@ def _not_told_by_contexts(facts: Facts) -> bool:
 
 
 def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """By name; a name of another kind (an address, an ssh alias) is accepted by its address, unless two are one host."""
+    """Yield nodes that answer under another host's name.
+
+    A name of another kind (an address, an ssh alias) is accepted by its address, unless two nodes are one host.
+    """
     for host, named, others in _hosts(fleet):
         if len(others) == 1 and not named and _has_address(others[0], fleet.own[others[0]], evidence):
             continue
@@ -189,7 +196,7 @@ def _some(nodes: list[str]) -> str:
 
 
 def _hosts(fleet: Fleet) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Each host that answered, by its own name: the nodes that are called so, and those that are not."""
+    """Yield each host that answered, by its own name, with the nodes that have this name and the nodes that do not."""
     hosts: dict[str, list[str]] = {}
     for node in fleet.only(lambda facts: "probe" not in facts).nodes:
         hosts.setdefault(_short(fleet.own.get(node, {}).get("host", "nobody")), []).append(node)
@@ -205,7 +212,7 @@ def _has_address(node: str, own: Facts, evidence: Evidence) -> bool:
 
 
 def _short(name: str) -> str:
-    """A host's name without its domain; an address stays whole."""
+    """Return a host's name without its domain; an address stays whole."""
     return name if re.fullmatch(r"[0-9.]+|.*:.*", name) else name.partition(".")[0].lower()
 
 

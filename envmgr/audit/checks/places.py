@@ -1,14 +1,25 @@
 """Places that a user's programs need on a node: for temporary files, for shared memory, and the home.
 
-In every shell and job, as the account whose it is: /tmp and /dev/shm can be written (without shared memory Python's multiprocessing,
-PyTorch's DataLoader and MPI fail); so can the folders that TMPDIR, XDG_RUNTIME_DIR and some twenty variables of caches name, which
-jobs inherit from shells of a node that has them; the home is there and can be written, and what of it is kept elsewhere (~/.cache) is
-there. The folder for temporary files has room, and programs in it start where they do on the other nodes. Files that variables name (certificates) and compilers (CC) are there, and HOME is the account's. The home is that of the other nodes, where most
-share one; it, SCRATCH, WORK, /var/tmp and /dev/shm are not mounted noexec on one node alone (the home on all: a note); /var, /tmp and
-other places that are written to are not mounted read-only where they are not on the other nodes, as a file system is after an error of
-its disk, and SlurmdSpoolDir is not at all: no job starts then; /dev/fd and the like are there; /dev/shm is as large as that of most.
-Lmod's own folders in the
-home are the user's: in one that belongs to somebody else `module save` says that it saved, and saves nothing.
+The check looks at these in every shell and job, as the account that owns the shell:
+
+- /tmp and /dev/shm can be written. Without shared memory Python's multiprocessing, PyTorch's DataLoader and MPI fail.
+- The folders that TMPDIR, XDG_RUNTIME_DIR and some twenty variables of caches name can be written. Jobs inherit these
+  variables from shells of a node that has the folders.
+- The home is there and can be written, and its parts that are kept elsewhere (~/.cache) are there. Where most nodes
+  share one home, it is that of the other nodes.
+- The folder for temporary files has room, and programs in it start where they do on the other nodes.
+- Files that variables name (certificates) and compilers (CC) are there, and HOME is the account's.
+- The home, SCRATCH, WORK, /var/tmp and /dev/shm are not mounted noexec on only one node. A home that is noexec on all
+  nodes is a note.
+- Lmod's own folders in the home are the user's. If one belongs to another user, `module save` says that it saved, and
+  saves nothing.
+
+The check looks at these on every node:
+
+- /var, /tmp and other places that are written to are not mounted read-only where they are writable on the other nodes.
+  A file system becomes read-only after an error of its disk.
+- SlurmdSpoolDir is never read-only, because no job starts then.
+- /dev/fd and the like are there, and /dev/shm is as large as that of most nodes.
 """
 
 from __future__ import annotations
@@ -52,7 +63,7 @@ _DEVICES = {
     "/dev/stderr": "/proc/self/fd/2",
 }
 _IN_HOME = frozenset({".lmod.d", ".config", ".cache", ".local", ".conda"})  # as in context.sh
-_SMALL, _PART = 64 << 10, 8  # KiB of shared memory that are few anywhere; a node has this part of what its like have
+_SMALL, _PART = 64 << 10, 8  # KiB of shared memory that are too few anywhere; 1/8 of the usual size is the least
 
 
 def _of_the_node(evidence: Evidence) -> Iterator[Row]:
@@ -72,7 +83,10 @@ def _of_the_node(evidence: Evidence) -> Iterator[Row]:
 
 
 def _read_only(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """A root that is read-only on all nodes, as on those without disks, is as it should be; Slurm's own folder is not."""
+    """Yield places that are read-only on a node and should not be.
+
+    A root that is read-only on all nodes, as on nodes without disks, is no fault. Slurm's own folder always is.
+    """
     points: dict[str, dict[str, tuple[str, ...]]] = {}  # mount point -> what lies there -> nodes
     for line, nodes in fleet.by_line("places.readonly").items():
         point, _, paths = line.partition(" ")
@@ -90,7 +104,10 @@ def _read_only(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
 
 
 def _writable(folder: str, owner: str, how: str, user: str) -> str:
-    """How `user` can write again in a folder of their home; `how` is empty where that is not theirs to have."""
+    """Return the fix that lets `user` write again in a folder of their home.
+
+    `how` is empty if the folder is not theirs to have.
+    """
     if how not in ("home", "below"):
         return ask_about_way(folder)
     if owner == user:
@@ -102,7 +119,10 @@ def _writable(folder: str, owner: str, how: str, user: str) -> str:
 
 
 def _noexec(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
-    """Places that are mounted so that no program of theirs starts; on all nodes, that is the site's choice."""
+    """Yield places that are mounted so that no program in them starts.
+
+    If all nodes have them so, it is the site's choice.
+    """
     told: dict[tuple[str, tuple[str, ...], tuple[str, ...]], list[str]] = {}
     for name in shell.names("places.noexec."):
         values = shell.by_value(f"places.noexec.{name}", default="")

@@ -1,11 +1,13 @@
-"""The same rc files on every node: those that Lmod reads at its start, and the modulerc files.
+"""The same rc files on every node: those that Lmod reads when it starts, and the modulerc files.
 
-Lmod reads, in this order: its own init/lmodrc.lua, lmodrc.lua in the folder beside it, in /etc/lmod and in /etc, then
-~/.lmodrc.lua (told by the check user-files), then what LMOD_RC names. Each may name further caches. The published
-generation's lmodrc.lua must be among them, with the published content: it names the cache. modulerc files
-(LMOD_MODULERCFILE, and .modulerc, .modulerc.lua and .version in MODULEPATH's folders outside the prefix) set defaults and
-hide modules. A file that one node reads and another does not, or reads with other content, is a finding. Lmod's own
-init/lmodrc.lua is compared between nodes with the same version of Lmod only.
+Lmod first reads its own init/lmodrc.lua. It then reads lmodrc.lua in the folder beside it, in /etc/lmod and in /etc, in
+this order. Last it reads ~/.lmodrc.lua (reported by the check `user-files`), and what LMOD_RC names. Each file may name
+further caches. The published generation's lmodrc.lua must be among them, with the published content, because it names
+the cache.
+
+modulerc files set defaults and hide modules. They are LMOD_MODULERCFILE, and .modulerc, .modulerc.lua and .version in
+MODULEPATH's folders outside the prefix. A file that one node reads and another does not, or reads with other content,
+is a finding. Lmod's own init/lmodrc.lua is compared only between nodes with the same version of Lmod.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def _of_prefix(path: str, evidence: Evidence) -> bool:
-    """An rc file of another generation: a shell that is pinned to it, which is told by the check of contexts."""
+    """Return True for an rc file of another generation. The check `contexts` reports a shell that is pinned to one."""
     return path.startswith(f"{evidence.site.prefix}/generations/")
 
 
@@ -97,7 +99,7 @@ def _paths(fleet: Fleet, key: str, wanted: Callable[[str], bool]) -> list[str]:
 def _compared(
     paths: list[str], key: str, fleet: Fleet, evidence: Evidence, alone: str, hint: str | Traced
 ) -> Iterator[Row]:
-    """For each path: not there, or there with one content, as on like nodes."""
+    """Yield the differences between like nodes, for each path: not there, or there with other content."""
     for path in paths:
         values = fleet.by(lambda facts, path=path: _files(facts, key).get(path, "-"))  # type: ignore[misc]
         yield from drift(
@@ -120,7 +122,7 @@ def _content(sha256: str) -> str:
 
 
 def _files(facts: Facts, key: str) -> dict[str, str]:
-    """path -> sha256, in the order in which they are read."""
+    """Return path -> sha256, in the order in which the files are read."""
     lines = (line.partition(" ") for line in facts.get(key, "").splitlines())
     return {path: sha256 for sha256, _, path in lines}
 

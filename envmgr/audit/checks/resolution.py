@@ -1,9 +1,12 @@
-"""What `module load` resolves to: for every published entry the same file as published, on every node.
+"""`module load` resolves every published entry to the same file as published, on every node.
 
-In the ordinary user's login shell: every published entry is listed by `module avail`, in the generation's folder and in no
-folder before it; the list is the same with and without Lmod's cache; default versions are the same on every node. For a
-sample of entries (`--modules` names them, `--modules all` takes all): the file that Lmod would load, where that really
-lies, and its sha256 against the generation's record. Equal paths prove little: other content can lie under the same path.
+In the ordinary user's login shell, `module avail` must list every published entry in the generation's folder, and in no
+folder before it. The list must be the same with and without Lmod's cache. Default versions must be the same on every
+node.
+
+For a sample of entries, the check looks at the file that Lmod would load and at the place where it really lies. It
+compares the file's sha256 with the generation's record, because other content can lie under the same path. `--modules`
+names the entries, and `--modules all` takes all of them.
 """
 
 from __future__ import annotations
@@ -68,7 +71,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def _unasked(evidence: Evidence) -> Iterator[Row]:
-    """Nodes whose login bash has a `module` that cannot be asked."""
+    """Yield nodes whose login bash has a `module` that cannot be asked."""
     blind = evidence.shells.only(
         lambda facts: (
             facts.get(_HAS, "no") != "no" and not {"resolution.avail", "resolution.broken", "login.end"} & facts.keys()
@@ -90,7 +93,7 @@ _HAS = "ctx.bash-login.user.module"
 
 
 def _published(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """Defaults, hidden ones, and a sample of what is published."""
+    """Yield faults of default versions, of hidden entries, and of a sample of the published entries."""
     published = evidence.published
     assert published is not None
     ours = f"{evidence.site.prefix}/generations/{published.record.number:04d}/modules"
@@ -109,7 +112,10 @@ def _published(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
 
 
 def _of_caches(fleet: Fleet, nodes: tuple[str, ...]) -> str:
-    """What mends a cache that tells other modules than there are; ours is looked at by another check."""
+    """Return the hint that fixes a cache with other modules than there are.
+
+    Another check looks at envmgr's own cache.
+    """
     told = {
         folder
         for text, of in fleet.by_value("resolution.caches").items()
@@ -133,7 +139,7 @@ def _listed(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     for group in fleet.groups:
         places = first_places(group.facts["resolution.avail"])
         if ours not in group.facts["resolution.avail"]:
-            continue  # not in MODULEPATH: told by the check of contexts
+            continue  # not in MODULEPATH: the check `contexts` reports it
         for entry in published.record.entries:
             place = places.get(entry)
             if place is None:
@@ -154,7 +160,7 @@ def _listed(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
 
 
 def _hidden(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """Entries that `module avail` hides although they were not published hidden, or the reverse."""
+    """Yield entries that `module avail` hides although they were not published hidden, or the reverse."""
     published = evidence.published
     assert published is not None
     meant = {name for name, spec in published.specs.items() if spec.hidden}
@@ -178,11 +184,14 @@ def _hidden(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
 
 
 def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """Modules of others that are hidden on some nodes; without a baseline, among those that all of these nodes list."""
+    """Yield modules outside the prefix that are hidden on some nodes.
+
+    Without a baseline, only modules that all of these nodes list are compared.
+    """
     own = set(evidence.published.specs) if evidence.published is not None else set()
     hidden = fleet.by(lambda facts: " ".join(sorted(_hidden_names(facts) - own)))
     with_baseline = evidence.baseline is not None
-    if not with_baseline:  # a node that lacks a module is told of that alone
+    if not with_baseline:  # of a node that lacks a module only that is reported
         yield Noted(Compared("resolution", "hidden modules", ""), hidden)
         lists = [set(first_places(group.facts["resolution.avail"])) for group in fleet.groups]
         common = set.intersection(*lists) if lists else set()
@@ -209,7 +218,10 @@ def _also_hidden(found: set[str], right: set[str]) -> str:
 
 
 def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """What `module avail` lists in other folders than the prefix's, between nodes that have the folder in MODULEPATH, and defaults there."""
+    """Yield the differences in modules and defaults that `module avail` lists in folders outside the prefix.
+
+    Nodes are compared if they have the folder in MODULEPATH.
+    """
     lists = _by_folder("resolution.avail", fleet, evidence)
     for folder, values in lists.items():
         yield from drift(
@@ -225,7 +237,7 @@ def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     for folder, values in _by_folder("resolution.defaults", fleet, evidence).items():
         if len(lists[folder]) > 1:
             yield Noted(Compared("resolution", folder, "defaults"), values)
-            continue  # other modules, other defaults
+            continue  # other modules have other defaults
         yield from drift(
             folder,
             values,
@@ -243,7 +255,7 @@ def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
 
 
 def _by_folder(key: str, fleet: Fleet, evidence: Evidence) -> dict[str, dict[str, tuple[str, ...]]]:
-    """folder -> names that one of Lmod's lists has in it -> nodes, of folders that are not the prefix's."""
+    """Return folder -> names that one of Lmod's lists has in it -> nodes, for folders outside the prefix."""
     folders: dict[str, dict[str, tuple[str, ...]]] = {}
     for group in fleet.groups:
         names = listed(group.facts.get(key, ""))
@@ -263,7 +275,7 @@ def _other_names(found: set[str], right: set[str]) -> str:
 
 
 def listed(avail: str) -> dict[str, set[str]]:
-    """folder -> the names that `module --terse avail` lists in it."""
+    """Return folder -> the names that `module --terse avail` lists in it."""
     found: dict[str, set[str]] = {}
     folder = ""
     for line in avail.splitlines():
@@ -276,7 +288,7 @@ def listed(avail: str) -> dict[str, set[str]]:
 
 
 def first_places(avail: str) -> dict[str, str]:
-    """entry -> the first folder of MODULEPATH that has it, from `module --terse avail`."""
+    """Return entry -> the first folder of MODULEPATH that has it, from `module --terse avail`."""
     places: dict[str, str] = {}
     for folder, names in listed(avail).items():
         for name in names:

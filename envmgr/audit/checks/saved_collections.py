@@ -1,11 +1,12 @@
-"""Saved collections: in every context, Lmod loads the hook that lets them restore after a publish, and the hook knows this Lmod.
+"""In every context, Lmod loads the hook that restores saved collections after a publish, and the hook knows this Lmod.
 
-Lmod itself is asked, in each shell and job that has a generation. Where another SitePackage.lua hides the hook, or it is not
-there, a collection restores in the generation that it was saved in alone. Where Lmod's own function is another one than the
-hook was made for, it leaves collections to Lmod: that is a note. A hook that node-setup put there and that is of another envmgr
-than the one that audits may do less, or other things, than is said here. A default collection (~/.lmod.d/default), or the
-site's LMOD_SYSTEM_DEFAULT_MODULES, that cannot be loaded is a finding, with Lmod's words. What shell-init uses lies in the
-prefix, and is not compared.
+The check asks Lmod itself, in each shell and job that has a generation. If another SitePackage.lua hides the hook, or
+the hook is missing, a collection restores only in the generation that it was saved in. If Lmod's own function differs
+from the one that the hook was made for, the hook leaves collections to Lmod, which is a note. A hook from another
+envmgr than the one that audits may do less, or other things, than this text says.
+
+A default collection (~/.lmod.d/default), or the site's LMOD_SYSTEM_DEFAULT_MODULES, that cannot be loaded is a finding
+with Lmod's words. The files that shell-init uses lie in the prefix, and are not compared.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from envmgr.probe.shell import context_key
 from envmgr.system.modes import as_user
 from envmgr.system.shelltext import assign, quote, script_text
 
-_KNOWN, _NOT_LOADED = "known", "not loaded"  # what the shell text says, if not why Lmod's function is not known
+_KNOWN, _NOT_LOADED = "known", "not loaded"  # any other answer: why Lmod's function is unknown
 _BROKEN = "broken"  # a file that the hook reads when it restores
-_NOT_THERE = "\n"  # no path
+_NOT_THERE = "\n"  # stands for no path
 _OF_SITE, _PACKAGE = "LMOD_SYSTEM_DEFAULT_MODULES", "LMOD_PACKAGE_PATH"
 
 
@@ -78,7 +79,7 @@ def _all(evidence: Evidence) -> Iterator[Row]:
 
 
 def _default(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """What a login shell cannot restore."""
+    """Yield default collections that a login shell cannot restore."""
     key, where = context_key(context, account), evidence.shell(context, account)
     for found, nodes in fleet.by_value(f"{key}collection").items():
         said = next((text for text, of in fleet.by_value(f"{key}collection.said").items() if set(of) & set(nodes)), "")
@@ -112,7 +113,7 @@ def _missing(context: ShellContext, account: ShellAccount, fleet: Fleet, evidenc
 
 
 def _named(facts: Facts, key: str) -> str | None:
-    """LMOD_PACKAGE_PATH where the hook is installed and not loaded."""
+    """Return LMOD_PACKAGE_PATH if the hook is installed and not loaded."""
     if facts.get(f"{key}hook") != _NOT_LOADED:
         return None
     return facts.get(f"{key}hook.named", "") if f"{key}hook.there" in facts else _NOT_THERE

@@ -1,11 +1,15 @@
 """Each shell is the one that was asked for, and start-up files leave it as scripts expect it.
 
-A start-up file that ends in `exec zsh` makes every `bash -l` a zsh. One that leaves IFS, `set -e`, `set -u`, `set -f`,
-posix mode, `nullglob` or the like behind breaks scripts that are read in the same shell: word lists are not split, loops over modules run
-once, a command that fails ends the shell. One that goes to another folder takes relative paths from jobs;
-one that waits for a dead server makes every login wait; a ~/.bash_logout with `exit` hides that a job failed; a `trap ''` makes all that is
-started there deaf to signals. Looked at in bash, in every context that is one; PATH, variables and functions are
-the check of `ambient`.
+The check looks at bash, in every context that is a bash. The check `ambient` looks at PATH, variables and functions.
+Start-up files break shells in these ways:
+
+- `exec zsh` at the end makes every `bash -l` a zsh.
+- A changed IFS, `set -e`, `set -u`, `set -f`, posix mode, `nullglob` or the like breaks scripts that are read in the
+  same shell. Word lists are not split, loops over modules run once, and a command that fails ends the shell.
+- A change to another folder takes relative paths from jobs.
+- A wait for a dead server makes every login wait.
+- A ~/.bash_logout with `exit` hides that a job failed.
+- A `trap ''` makes everything that is started there ignore signals.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ _WRONG = re.compile(
     r"error|not found|no such|denied|cannot|can't|unexpected|undefined|illegal|invalid|unbound|syntax|missing|too many|unmatched|badly",
     re.IGNORECASE,
 )
-SLOW_MS, _TIMES = 4000, 3  # start-up files wait longer than on the other nodes by so much, and so many times
+SLOW_MS, _TIMES = 4000, 3  # slow: so many ms more than on the other nodes, and so many times as long
 _FLAGS = frozenset({"errexit", "noglob", "nounset", "noclobber", "allexport", "xtrace", "verbose", "posix"})  # of `set`
 
 
@@ -39,7 +43,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
                 yield evidence.say("said", nodes, shell, said=said, fix=_fix(said, shell, evidence))
         for options, nodes in shell.by_value("shell_state.options").items():
             left = frozenset(options.split())
-            if left:  # `shopt -s` is said by many files, of other options than those of `set`
+            if left:  # many files use `shopt -s`, for other options than those of `set`
                 severity: Severity = "error" if {"errexit", "nounset"} & left else "warning"
                 traced = ":set" if _FLAGS & left else ""
                 yield evidence.say("options", nodes, shell, severity, options=options, traced=traced)
@@ -47,7 +51,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def _fix(said: str, shell: AskedShell, evidence: Evidence) -> str:
-    """Return the hint for what start-up files make a shell say."""
+    """Return the hint for a message that start-up files make a shell print."""
     file = found[1] if (found := re.match(r"(/\S+): line [0-9]+: ", said)) else ""
     if "\\x0d" in said or "\\r" in said:
         return f"Windows' line ends: `{_without_returns(file, shell.user)}`"
@@ -60,13 +64,19 @@ def _fix(said: str, shell: AskedShell, evidence: Evidence) -> str:
 
 
 def _without_returns(file: str, user: str) -> str:
-    """Root changes what is in /etc; all else the user does, who may have put a link on the way to it."""
+    """Return the command that removes carriage returns from a file: as root only in /etc, else as the user.
+
+    The user may have put a link on the way to a file elsewhere.
+    """
     command = f"sed -i 's/\\r$//' {quote(file) if file else 'FILE'}"
     return command if not file or (file == normpath(file) and file.startswith("/etc/")) else as_user(user, command)
 
 
 def _denied(file: str, user: str, evidence: Evidence, closed: Sequence[str]) -> str:
-    """Of a file that a start-up file reads: most are closed on purpose. `closed` are another's in the home itself, as the user's shell says."""
+    """Return the hint for a file that a start-up file reads and `user` cannot: most such files are closed on purpose.
+
+    `closed` are files of another owner in the home itself, by the report of the user's shell.
+    """
     name = file.rpartition("/")[2]
     if file in closed and re.match(r"\.[^.]", name):
         return f"as root: `{give_back(user, name)}` where it is that user's own, and another's by mistake"
@@ -74,7 +84,7 @@ def _denied(file: str, user: str, evidence: Evidence, closed: Sequence[str]) -> 
 
 
 def _slow(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
-    """Yield a shell whose start-up files wait much longer on a node than on the others, without computing."""
+    """Yield shells whose start-up files wait much longer on a node than on the others, without computing."""
     fleet, key = shell.fleet, f"{shell.key}shell_state.waited"
     waited = {node: time for node in fleet.nodes if (time := number_in(fleet.own.get(node, {}), key)) is not None}
     usual = max(0, median(waited.values())) if len(waited) >= QUORUM else inf

@@ -1,9 +1,12 @@
-"""What is current was signed by someone who may, and every node has looked: of sites that sign what they publish.
+"""The current flip was signed by an allowed signer, and every node has checked it, at sites that sign.
 
-This host checks the flip in force with the site's own list of allowed signers: no signature, a wrong one, one by a key that is not valid
-any more, a flip that came before another one which was in force already (a replay). Of each node it asks what root's own check there
-found last, when, and whether its list is the site's. A node that has not come to the newest flip yet is a note in the first twenty minutes.
-A private key to sign with that other users can read, here or on a node, is an error on every site: where `signing.key` says or beside it, and anywhere in /etc/envmgr.
+This host checks the flip in force with the site's own list of allowed signers. The faults are a missing signature, a
+wrong one, and one by a key that is no longer valid. Another fault is a flip that came before one that was already in
+force (a replay). The check asks each node what root's own check there found last and when, and if the node's list is
+the site's. A node that lacks the newest flip is a note in the first twenty minutes after the publish.
+
+A private signing key that other users can read, on this host or on a node, is an error on every site. The check looks
+where `signing.key` says and beside it, and anywhere in /etc/envmgr.
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from envmgr.system.modes import closing
 from envmgr.system.shelltext import assign, script_text
 
 _HOME = str(Path(SIGNERS).parent)
-_DEPTH, _LARGEST = 4, 64 << 10  # folders deep, and bytes of a file that is read; the same in key.sh
+_DEPTH, _LARGEST = 4, 64 << 10  # levels of folders, and bytes of a file that is read; the same in key.sh
 _PRIVATE = re.compile(rb"^-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----", re.MULTILINE)
 
 LATE = 1200
@@ -52,10 +55,10 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Here:
-    """What this host has of keys and flips. `open_keys` are lines as `signature.open` of nodes.
+    """Keys and flips of this host. `open_keys` has lines like `signature.open` of nodes.
 
-    `signers` is the sha256 of the site's list, or `unread` why it cannot be read; `faults` are those of the flip that is current, and
-    `flip` the number in force, empty where a newer generation is current.
+    `signers` is the sha256 of the site's list, or `unread` says why the list cannot be read. `faults` are those of the
+    current flip. `flip` is the number in force, empty if a newer generation is current.
     """
 
     open_keys: str = ""
@@ -79,18 +82,21 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Here:
         return here
     found = look_at_current_flip(Prefix(evidence.site.prefix), signing, controller.runner)
     number, look = found or (None, FlipLook(None, "", ()))
-    # Another number: somebody published since the audit began, and nodes may have come to either.
+    # Another number: somebody published since the audit began, and nodes may have either flip.
     flip = str(look.sequence or "") if number == published.record.number else ""
     return replace(here, faults=look.faults, flip=flip)
 
 
 def open_keys(paths: Sequence[Path], home: str = _HOME) -> str:
-    """Lines `MODE PATH` of private keys here that others than their owner can read: of `paths`, and of what lies in `home`, as key.sh has it."""
+    """Return lines `MODE PATH` of private keys on this host that users other than their owner can read.
+
+    The files are `paths` and all that lies in `home`, as in key.sh.
+    """
     return "\n".join(dict.fromkeys(line for path in (*paths, *sorted(_below(home))) if (line := _open_key(path))))
 
 
 def _below(home: str) -> Iterator[Path]:
-    """The files, also behind a link to a folder, but for one that leads back."""
+    """Yield the files below `home`, also behind links to folders, except a link that leads back."""
     for folder, folders, names in os.walk(home, followlinks=True):
         here = Path(folder)
         deeper = len(here.relative_to(home).parts) < _DEPTH - 1
@@ -99,7 +105,10 @@ def _below(home: str) -> Iterator[Path]:
 
 
 def _open_key(path: Path) -> str:
-    """`MODE PATH` of a private key that others than its owner can read; else empty, also for one that is not ours to look at."""
+    """Return `MODE PATH` of a private key that users other than its owner can read, else an empty string.
+
+    The result is also empty for a file that this process may not read.
+    """
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o077 or status.st_size > _LARGEST:

@@ -1,15 +1,24 @@
-"""Modules of others load: a sample of what lies beside the prefix in the users' MODULEPATH, loaded one by one on every node.
+"""Modules outside the prefix load: a sample of those in the users' MODULEPATH, one by one on every node.
 
-In the ordinary user's login shell, each in a clean environment and within ten seconds: eight modules (24 where nothing is published),
-others each day, and all (500 at most) with `--deep`; where nothing is published, those that `--modules` names instead. A module of a
-folder that another one opens is drawn like the others, and loaded behind that. What loading sets is compared between nodes, and which of
-the folders and programs that it names are there; the first program is started (`--version`), and what modules and programs leave running
-is ended. A node's name, a time, and what is another value on each node, are no difference. A module that names another one which is not
-there, and a modulefile that ends in an error of Lua or Tcl (one that takes a variable for granted which only login shells have), are told
-wherever they are; so is one whose loading does not end. A module that loads on some nodes alone, and a program of it that lacks shared
-libraries on one node, are told by comparing nodes. A module that brings a Python or mpirun of its own, as an entry does, is a note. What a
-module refuses by words of its own (a licence, a group, another module that has to be loaded first) is its site's will, where all nodes say
-the same.
+In the ordinary user's login shell, each module is loaded in a clean environment and within ten seconds. The sample has
+eight modules, or 24 where nothing is published, and others each day. `--deep` loads all (500 at most). Where nothing is
+published, `--modules` names the modules instead. A module of a folder that another module opens is drawn like the
+others, and loaded after that module.
+
+The check compares between nodes what loading sets, and which of the folders and programs that it names are there. It
+starts the first program (`--version`), and ends what modules and programs leave running. A node's name, a time, and a
+value that differs on each node are no difference.
+
+Reported wherever they occur:
+
+- a module that names another module which is not there;
+- a modulefile that ends in an error of Lua or Tcl, such as one that needs a variable which only login shells have;
+- a module whose loading does not end.
+
+Reported by comparing nodes: a module that loads only on some nodes, and a program of it that lacks shared libraries on
+one node. A module that brings a Python or mpirun of its own, as an entry does, is a note. A refusal in a module's own
+words (a licence, a group, another module that must be loaded first) is the site's choice, where all nodes report the
+same.
 """
 
 from __future__ import annotations
@@ -31,8 +40,8 @@ from envmgr.system.shelltext import assign, script_text
 _FEW, _ALONE, _MANY = 8, 24, 500
 _LEAST = 8  # seconds for the sample
 _KEY = "site_modules."
-# How Lmod, and Environment Modules, say that a module is at fault, and not the one who loads it. Source: Lmod's messageDir/en.lua, 8.6 and
-# 9.x; Environment Modules 5.2, by trying.
+# Messages of Lmod and Environment Modules for a faulty module, not a fault of its user. Source: Lmod's
+# messageDir/en.lua, 8.6 and 9.x; Environment Modules 5.2, by trying.
 _UNKNOWN = re.compile(r"module\(s\) are unknown: (.*?)\s*(?:Please|$)|Unable to locate a modulefile for '(.*?)'")
 _BROKEN = re.compile(
     r"Unable to load module because of error when evaluating modulefile:\s*(.*?)\s*(?:Please check|$)|Module ERROR: (.*?)\s*(?:In|$)"
@@ -145,12 +154,15 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 _YES = "yes"
-_CLOSED = "Empty or non-existent file"  # what Lmod says of one that the user may not read
+_CLOSED = "Empty or non-existent file"  # Lmod's message for a modulefile that the user may not read
 _ENDLESS = "no end in 10 s"
 
 
 def _effects(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """What loading it sets, node against node; a node's own name in a value is no difference, nor a time, nor another value on each node."""
+    """Yield the differences between nodes in what loading the module sets.
+
+    A node's own name in a value, a time, and a value that differs on each node are no difference.
+    """
     values = _nameless(fleet.by_value(f"{_KEY}sets.{name}"), fleet)
     passing = _passing(values)
     yield from drift(
@@ -170,7 +182,10 @@ _TIMES = re.compile(r"\b1[0-9]{9}\b|\b[0-2]?[0-9]:[0-5][0-9]:[0-5][0-9]\b")
 
 
 def _nameless(values: Values, fleet: Fleet) -> dict[str, tuple[str, ...]]:
-    """With `NODE` for a node's own name, and TIME for one, so that what is alike but for these is one value."""
+    """Return the values with NODE for a node's own name and TIME for a time.
+
+    Texts that are alike but for these become one value.
+    """
     found: dict[str, tuple[str, ...]] = {}
     for text, nodes in values.items():
         shared = _TIMES.sub("TIME", without_host(text, nodes, fleet))
@@ -179,7 +194,7 @@ def _nameless(values: Values, fleet: Fleet) -> dict[str, tuple[str, ...]]:
 
 
 def _passing(values: Values) -> frozenset[str]:
-    """Variables that have another value on each of three nodes or more: a number of a process, a folder made for it."""
+    """Return variables with another value on each of three nodes or more: a process's number, a folder made for it."""
     if sum(map(len, values.values())) < QUORUM:
         return frozenset()
     found: dict[str, set[str]] = {}
@@ -200,7 +215,7 @@ def _without(values: Values, names: frozenset[str]) -> dict[str, tuple[str, ...]
 
 
 def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """What it names and brings, where nodes differ: folders that are not there, or closed, and programs."""
+    """Yield the differences in what the module names and brings: folders that are missing or closed, and programs."""
     looked = fleet.only(lambda facts: f"{_KEY}looked.{name}" in facts)
     values = _nameless(looked.by_value(f"{_KEY}has.{name}", default=""), fleet)
     closed = sorted(
@@ -223,7 +238,10 @@ def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
 
 
 def _missing(value: str, right: str) -> str:
-    """What one has not that is right, or has besides; folders that are gone explain their programs."""
+    """Return in words what `value` lacks, or has in addition, against `right`.
+
+    Folders that are gone explain their programs.
+    """
     lines, others = set(value.splitlines()), set(right.splitlines())
     lacks, more = sorted(others - lines), sorted(lines - others)
     words = _listed("it names {}, not there", more, "- ") + _listed(
@@ -242,7 +260,7 @@ def _listed(words: str, lines: Sequence[str], kind: str) -> list[str]:
 
 
 def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """Whether the first program that it brings starts; where it starts nowhere, that is told without comparing."""
+    """Yield faults of the first program that the module brings. If it starts nowhere, nodes are not compared."""
     faults: dict[str, tuple[str, ...]] = {}
     for text, nodes in _nameless(fleet.by_value(f"{_KEY}starts.{name}"), fleet).items():
         status, program, said = [*text.split(" ", 2), ""][:3]
@@ -293,7 +311,7 @@ def _lacks(lines: str) -> str:
 
 
 def _also(programs: list[str], evidence: Evidence) -> list[str]:
-    """Of programs of a module, those that the first programs of entries are called, too."""
+    """Return the module's programs that have the name of an entry's first program."""
     own = {install.program.rpartition("/")[2] for install in evidence.plan.installs if install.program}
     wanted = (
         own | ({"python3", "pip", "conda"} if "python" in own else set()) | ({"mpiexec"} if "mpirun" in own else set())
@@ -302,9 +320,10 @@ def _also(programs: list[str], evidence: Evidence) -> list[str]:
 
 
 def _fault(name: str, said: str, nodes: tuple[str, ...], *, in_login: bool) -> Found | None:
-    """What is wrong with the modulefile, by Lmod's words; None where these are words of its own.
+    """Return the finding for a faulty modulefile, by Lmod's words, or None if the module refuses in words of its own.
 
-    One that loads in login shells takes for granted what their start-up files set: a note, as other shells may have that, too.
+    A module that loads in login shells needs what their start-up files set. That is a note, because other shells may
+    have it, too.
     """
     if said == _ENDLESS:
         return Found(
@@ -317,7 +336,7 @@ def _fault(name: str, said: str, nodes: tuple[str, ...], *, in_login: bool) -> F
         )
     if match := _UNKNOWN.search(said):
         wanted = (match[1] or match[2]).replace('"', "").strip()
-        if wanted == name:  # it is listed, and not found: told by comparing, where nodes differ
+        if wanted == name:  # it is listed, and not found: comparing nodes reports it
             return None
         found = f"needs {short(wanted)}, which is not there"
         hint = f"let the modulefile name what there is, put {short(wanted)} back, or take {name} away: `{module_show(name)}`"

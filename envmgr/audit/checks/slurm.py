@@ -1,13 +1,16 @@
-"""What Slurm says of each node: down, not responding, drained, failing. Only where Slurm is in use.
+"""Slurm's state of each node: down, not responding, drained, failing. The check runs only where Slurm is in use.
 
-The states are those of `sinfo`. A node that is down or does not respond gets no jobs: an error. A drained node was taken out by
-an administrator, or by Slurm itself after a job that it could not end: a warning, with Slurm's reason. Nodes that save power,
-reboot or wait in a maintenance reservation are a note. A node that Slurm does not know, while others of its group are Slurm's,
-is a note. A node whose host name is not the one that Slurm has for it is a warning: slurmd will not find itself in slurm.conf
-when it starts again. Each node's slurm.conf is compared with its like: TaskProlog, and the rest without comments; so are the names of the files in PluginDir: `srun --mpi=pmi2` fails where
-mpi_pmi2.so is missing. Where plugstack.conf requires a plugin that is not there no job starts, and where users cannot read
-slurm.conf none of Slurm's commands does: errors. A Slurm that
-does not answer this host at all is an error. Slurm's name of a node may lack its domain.
+The states are those of `sinfo`. A node that is down or does not respond gets no jobs: an error. A drained node was
+taken out by an administrator, or by Slurm itself after a job that it could not end: a warning, with Slurm's reason.
+Nodes that save power, reboot or wait in a maintenance reservation are a note. A node that Slurm does not know is a
+note, if other nodes of its group are Slurm's. A node whose host name differs from Slurm's name for it is a warning:
+slurmd will not find itself in slurm.conf when it starts again.
+
+Each node's slurm.conf is compared with that of like nodes: TaskProlog, and the rest without comments. The names of the
+files in PluginDir are compared, too: `srun --mpi=pmi2` fails where mpi_pmi2.so is missing. Two faults are errors. If
+plugstack.conf requires a plugin that is not there, no job starts. If users cannot read slurm.conf, none of Slurm's
+commands works for them. A Slurm that does not answer this host at all is an error. Slurm's name of a node may lack its
+domain.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from envmgr.finding import Severity
 from envmgr.modules.nodesetup import SLURM_LINE, open_hint
 from envmgr.nodes import fold, in_words, node_hosts, slurm_names
 
-# Source: sinfo(1), NODE STATE CODES; what follows the word: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
+# Source: sinfo(1), NODE STATE CODES. The flags: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"
 _SEVERITIES: Mapping[str, Severity] = {
     "down": "error",
@@ -53,7 +56,7 @@ _SEVERITIES: Mapping[str, Severity] = {
 
 @dataclass(frozen=True, slots=True)
 class Hosts:
-    """node -> the host name that Slurm has for it."""
+    """The host name that Slurm has for each node: node -> name."""
 
     names: Mapping[str, str]
 
@@ -99,7 +102,10 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Iterator[Row]:
-    """Not where slurmd was told its name (`slurmd -N`): it does not ask the host."""
+    """Yield nodes whose host name differs from Slurm's name for them.
+
+    A node where slurmd got its name by `slurmd -N` is skipped, because slurmd does not ask the host there.
+    """
     known = asked.names if (asked := evidence.answer(Hosts)) else {}
     fleet = evidence.fleet
     named = frozenset(fleet.by_value("slurm.named").get("yes", ()))
@@ -117,7 +123,10 @@ def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Iterator[Row]:
 
 
 def _settings(evidence: Evidence) -> Iterator[Row]:
-    """Each node's own slurm.conf; a node without one (configless) has the controller's. The cores of slurmd."""
+    """Yield the differences in each node's own slurm.conf, and in the cores of slurmd.
+
+    A node without a slurm.conf (configless) has the controller's.
+    """
     yield from drift(
         "slurmd",
         evidence.fleet.by_value("slurm.cores"),
@@ -139,7 +148,7 @@ def _settings(evidence: Evidence) -> Iterator[Row]:
         else f"`{SLURM_LINE}` in {file} of the node, then `scontrol reconfigure`: without it jobs that inherit nothing have no modules",
         say=lambda prolog: f"TaskProlog is {prolog}" if prolog else "no TaskProlog",
     )
-    if len(prologs) == 1:  # else that is the difference
+    if len(prologs) == 1:  # else TaskProlog is the difference
         yield from drift(
             file,
             with_file.by_value("slurm.sum"),
@@ -151,7 +160,7 @@ def _settings(evidence: Evidence) -> Iterator[Row]:
 
 
 def _files(evidence: Evidence) -> Iterator[Row]:
-    """What Slurm's own programs need of a node besides slurm.conf, and what users need to read."""
+    """Yield faults of other files that Slurm's own programs need on a node, and of files that users need to read."""
     for lines, nodes in evidence.fleet.by_value("slurm.required").items():
         for line in lines.splitlines():
             place, _, plugin = line.partition(" ")
@@ -189,7 +198,7 @@ def _files(evidence: Evidence) -> Iterator[Row]:
 
 
 def _apart(found: str, right: str) -> tuple[list[str], list[str]]:
-    """What is also there, and what is not."""
+    """Return the names that only `found` has, and the names that only `right` has."""
     here, there = found.splitlines(), right.splitlines()
     return [name for name in here if name not in there], [name for name in there if name not in here]
 
@@ -204,7 +213,7 @@ def _severity(state: str) -> Severity | None:
 
 
 def _plain(state: str) -> str:
-    """Without the flags that the severity says already; the one for no response stays."""
+    """Return the state without the flags that the severity already expresses. The flag for no response stays."""
     return state.rstrip(_FLAGS) + "*" * ("*" in state)
 
 
@@ -218,7 +227,10 @@ def _hint(state: str, severity: Severity, nodes: str) -> str:
 
 
 def _strangers(evidence: Evidence, slurm: SlurmView, names: Mapping[str, str]) -> list[str]:
-    """Not those whose whole group is unknown: login nodes and file servers are not Slurm's."""
+    """Return the nodes that Slurm does not know, without groups that are unknown as a whole.
+
+    Login nodes and file servers are not Slurm's.
+    """
     if not slurm.states:
         return []
     groups = [frozenset(members) for members in evidence.groups.values()]

@@ -1,14 +1,20 @@
 """The installs themselves: on every node the ordinary user gets what was published, and it starts.
 
-On each node, as the ordinary user: the install of every published entry can be entered, and its first program (the Python of an
-entry that has one, else what is called as the entry is, else the first executable that it puts into PATH; a file of it where it
-puts none there) is where the manifest names it, can be read and executed. In a login shell, each sampled entry (`--modules`) is
-loaded in a clean environment, where its first program must be found, and start: it is run with `--version`, for five seconds at
-most, not counted those for which it waits for a processor. In every context, one entry is loaded in the shell as it is; its
-first program must be the install's there, not another file, a function or an alias, and start; at a prompt, it is still so at
-the next one (PROMPT_COMMAND), and in a csh, a zsh or a bash at a terminal that is started with the entry loaded. With `--deep`,
-files of the sampled entries are drawn from their manifests, up to 24 of 8 MB at most each, and hashed on every node through its
-own mount. What was not looked at is told.
+On each node, the ordinary user must be able to enter the install of every published entry. The install's first program
+must be where the manifest names it, and the user must be able to read and execute it. The first program is the Python
+of an entry that has one. Else it is the program with the entry's name, or else the first executable that the entry puts
+into PATH. If the entry puts no program there, a file of the entry is checked instead.
+
+In a login shell, each sampled entry (`--modules`) is loaded in a clean environment, where its first program must be
+found and start. It is run with `--version`, for five seconds at most; time in which it waits for a processor does not
+count.
+
+In every context, one entry is loaded in the shell as it is. Its first program must be the install's, not another file,
+a function or an alias, and must start. At a prompt, this must still be so at the next prompt (PROMPT_COMMAND). It must
+be so in a csh, a zsh or a bash at a terminal that is started with the entry loaded.
+
+With `--deep`, up to 24 files of 8 MB at most are drawn from the manifest of each sampled entry. They are hashed on
+every node through its own mount. The check reports what was not looked at.
 """
 
 from __future__ import annotations
@@ -59,7 +65,7 @@ def _arguments(install: ExpectedInstall) -> tuple[str, ...]:
 
 
 def _seconds(plan: AuditPlan) -> int:
-    """A third of what all that reads the prefix may take: other checks have their turn, too."""
+    """Return a third of the seconds that all reads of the prefix may take: other checks run, too."""
     return max(2, plan.seconds // 3)
 
 
@@ -74,11 +80,11 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _deep(evidence)
 
 
-# -- on the node --------------------------------------------------------------------------------------------------------
+# -- on the node -------------------------------------------------------------------------------------------------------
 
 
 def _installs(evidence: Evidence) -> Iterator[Row]:
-    """What the user cannot have of an install."""
+    """Yield faults of installs that keep the user from what was published."""
     for install in evidence.plan.installs:
         found: dict[str, list[str]] = {}
         covers: dict[str, str] = {}
@@ -124,7 +130,7 @@ def _hint(install: ExpectedInstall, reason: str, cover: str, site: Site, *, othe
 
 
 def _unseen(evidence: Evidence) -> Iterator[Row]:
-    """Installs that no look was taken at."""
+    """Yield installs that were not looked at."""
     number = len(evidence.plan.installs)
     short_of: dict[int, list[str]] = {}
     for group in evidence.fleet.sound.groups:
@@ -151,11 +157,11 @@ def _unseen(evidence: Evidence) -> Iterator[Row]:
         )
 
 
-# -- in shells ----------------------------------------------------------------------------------------------------------
+# -- in shells ---------------------------------------------------------------------------------------------------------
 
 
 def _starts(evidence: Evidence) -> Iterator[Row]:
-    """In a clean environment."""
+    """Yield first programs that do not start in a clean environment."""
     fleet = evidence.shells
     for install in evidence.plan.installs:
         if not install.program or install.entry not in evidence.plan.samples:
@@ -203,9 +209,7 @@ def _in_contexts(evidence: Evidence) -> Iterator[Row]:
                     nodes,
                 )
         untold = healthy.only(lambda facts, key=key: f"{key}modulepath" not in facts)  # type: ignore[misc]
-        if unloaded := untold.by_value(f"{key}program_unloaded").get(
-            "yes"
-        ):  # where contexts are asked, that check tells why
+        if unloaded := untold.by_value(f"{key}program_unloaded").get("yes"):  # else the check `contexts` reports why
             yield Found(
                 "note",
                 where,
@@ -219,7 +223,7 @@ def _in_contexts(evidence: Evidence) -> Iterator[Row]:
 def _prompted(
     where: str, context: ShellContext, account: ShellAccount, first: ExpectedInstall, fleet: Fleet
 ) -> Iterator[Row]:
-    """At the prompt after the one at which the entry was loaded."""
+    """Yield a first program that is not the install's at the prompt after the one at which the entry was loaded."""
     key, path = context_key(context, account), installed_program(first)
     for said, nodes in fleet.only(lambda facts: facts.get(f"{key}program") == path).by_value(f"{key}prompted").items():
         if said != path:
@@ -237,7 +241,7 @@ def _prompted(
 
 
 def _inside(evidence: Evidence) -> Iterator[Row]:
-    """A csh or zsh that is started with an entry loaded."""
+    """Yield a first program that is not the install's in a csh, zsh or bash that is started with an entry loaded."""
     first = next((i for i in _sampled(evidence) if i.program), None)
     if first is None:
         return
@@ -282,7 +286,7 @@ def _sampled(evidence: Evidence) -> Iterator[ExpectedInstall]:
     return (by_name[entry] for entry in evidence.plan.samples if entry in by_name)
 
 
-# -- by sha256 ----------------------------------------------------------------------------------------------------------
+# -- by sha256 ---------------------------------------------------------------------------------------------------------
 
 
 def _deep(evidence: Evidence) -> Iterator[Row]:

@@ -1,8 +1,8 @@
 """The prefix's file system has room: bytes (`policies.min_free`) and inodes (`audit.min_inodes`), by `df` on each node.
 
-Usually all nodes see one server's numbers, and the finding names them all. File systems without a fixed number of inodes
-(btrfs, some network file systems) say none, and are not asked for any. Without room a build ends half-way, and logs and
-this audit's own facts cannot be written; what is published is not touched.
+Usually all nodes see one server's numbers, and the finding names all of them. File systems without a fixed number of
+inodes (btrfs, some network file systems) report none, and their inodes are not checked. Without room a build ends
+half-way, and logs and this audit's own facts cannot be written. Published files are not touched.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def _inodes(text: str) -> int | None:
-    """Free ones; None where the file system has no count of them."""
+    """Return the number of free inodes, or None if the file system has no count of them."""
     total, _, free = text.partition(" ")
     return int(free) if free.isdecimal() and total.isdecimal() and int(total) > 0 else None
 

@@ -1,10 +1,12 @@
 """Users get from node to node over ssh: sshd lets them in, and ssh there knows the other nodes.
 
-The audit itself logs in as an administrator, who may come where users may not. Each node's sshd says its settings for the ordinary
-user (`sshd -T`, which root alone can ask): whom AllowUsers, AllowGroups, DenyUsers and DenyGroups let in, and what else
-changes a session. /etc/ssh/ssh_known_hosts, without which `ssh NODE` ends in "Host key verification failed", and ssh_config with its
-parts are compared, too. All of it is judged among nodes of the same groups alone: that users come into no compute node at all, or
-that login nodes have other rules, is a site's own choice.
+The audit itself logs in as an administrator, who may enter where users may not. Each node's sshd reports its settings
+for the ordinary user (`sshd -T`, which only root can ask). These are the users whom AllowUsers, AllowGroups, DenyUsers
+and DenyGroups let in, and what else changes a session.
+
+The check also compares ssh_config with its parts, and /etc/ssh/ssh_known_hosts. Without the latter, `ssh NODE` ends in
+"Host key verification failed". Only nodes of the same groups are judged against each other. A site may choose that
+users enter no compute node at all, or that login nodes have other rules.
 """
 
 from __future__ import annotations
@@ -63,9 +65,10 @@ def _alike(fleet: Fleet, key: str, evidence: Evidence) -> Iterator[dict[str, tup
 
 
 def refused(facts: Facts, user: str) -> str:
-    """The rule of sshd that keeps `user` out, as a line of sshd_config; empty where none does.
+    """Return the rule of sshd that keeps `user` out, as a line of sshd_config, or an empty string if no rule does.
 
-    Source: sshd_config(5), and PATTERNS of ssh_config(5). A pattern USER@HOST is taken to let in, and to keep nobody out.
+    A pattern USER@HOST is taken to let in, and to keep nobody out. Source: sshd_config(5), and PATTERNS of
+    ssh_config(5).
     """
     rules = _rules(facts.get("ssh.sshd", ""))
     groups = facts.get("ssh.groups", "").split()

@@ -1,8 +1,9 @@
 """Users can read what their shells read at their start: /etc/profile, /etc/profile.d, Lmod's and node-setup's files.
 
-A file that was written under umask 077 is there for root and not for users: their shells pass over it without a word, and root's tests are
-well. Looked at in the ordinary user's login bash. Node against node, by content, as a note: the same files, where a difference
-explains what other checks find. A file of /etc/profile.d that users cannot read on any node is meant for root.
+Root can read a file that was written under umask 077, and users cannot. Users' shells skip it without a message, and
+root's tests pass. The check looks at the ordinary user's login bash. It also compares the same files between nodes by
+content, as a note, because a difference explains what other checks find. A file of /etc/profile.d that users cannot
+read on any node is meant for root.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 def _closed(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
     for path, having in shell.by_line("startup_files").items():
         everywhere = len(having) == len(shell.fleet.nodes) and len(having) >= QUORUM
-        if not (everywhere and path.startswith("/etc/profile.d/")):  # which is meant for root
+        if not (everywhere and path.startswith("/etc/profile.d/")):  # else it is meant for root
             yield evidence.say("closed", having, path=path, fix=open_hint(evidence.site, [path], whom="users"))
 
 
 def _other_content(evidence: Evidence) -> Iterator[Row]:
-    """Files that differ between like nodes: together, where they differ on the same nodes in the same way."""
+    """Yield files that differ between like nodes: together, if they differ on the same nodes in the same way."""
     groups = [
         ({path: digest for digest, _, path in (line.partition(" ") for line in lines.splitlines())}, nodes)
         for lines, nodes in evidence.looked("startup_files").by_value("startup_files.sums", default="").items()

@@ -1,14 +1,19 @@
-"""What the users' own files change: `conda init`, a stale cache of Lmod's, ~/.lmodrc.lua and ~/.modulerc.
+"""Changes by the users' own files: `conda init`, a stale cache of Lmod's, ~/.lmodrc.lua and ~/.modulerc.
 
-Looked at in login shells, for root and for the ordinary user. A `conda init` (or `mamba init`) block in a start-up file, the
-user's or the system's, puts conda's own python first in every new shell: before that of the modules which are loaded
-already, in a job for example. Where `auto_activate_base: false` is in ~/.condarc it puts only the conda command there, which
-is a note. Lmod writes a cache of its own into the home (~/.lmod.d/.cache, ~/.cache/lmod since 8.7) when reading the modules
-took long, and believes it for a day: where it is older than the modules it is about, new modules are hidden from that
-user. A file such as ~/random.py stands before Python's own module of that name for a Python that is started in the home, where
-shells begin. A private key that others can read is none for ssh; a pip.conf with `user = true` keeps pip from virtual
-environments. Packages of `pip install --user` come before those of modules where the site lets Python see them (`policies.user_site`).
-~/.lmodrc.lua and ~/.modulerc (.lua) are notes: they are that user's choice, and colour what the audit sees.
+The check looks at login shells, for root and for the ordinary user:
+
+- A `conda init` (or `mamba init`) block in a start-up file, the user's or the system's, puts conda's own python first
+  in every new shell. It then comes before that of loaded modules, for example in a job. With `auto_activate_base:
+  false` in ~/.condarc, the block puts only the conda command there, which is a note.
+- Lmod writes its own cache into the home (~/.lmod.d/.cache, ~/.cache/lmod since 8.7) if reading the modules took long,
+  and uses it for a day. A cache that is older than its modules hides new modules from that user.
+- A file such as ~/random.py comes before Python's own module of that name, for a Python that is started in the home,
+  where shells begin.
+- ssh does not use a private key that other users can read.
+- A pip.conf with `user = true` keeps pip from virtual environments.
+- Packages of `pip install --user` come before those of modules, if the site lets Python see them
+  (`policies.user_site`).
+- ~/.lmodrc.lua and ~/.modulerc (.lua) are notes: they are that user's choice, and change what the audit sees.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:
-    """One finding a file, however many contexts told of it."""
+    """Yield one finding for each file, however many contexts report it."""
     found: dict[Found, dict[str, None]] = {}
     for context, account, fleet in evidence.contexts():
         user = evidence.account(account)
@@ -44,7 +49,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def _finding(line: str, user: str) -> Found:
-    """Of a line of the probe; its nodes are filled in later."""
+    """Return the finding for a line of the probe; its nodes are filled in later."""
     kind, _, file = line.partition(" ")
     kind, _, other = kind.partition(":")
     file, _, modules = file.partition("|")

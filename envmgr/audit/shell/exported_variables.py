@@ -14,7 +14,7 @@ from envmgr.probe.model import Fleet, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
 
 _OPTIONS = ("SBATCH_", "SRUN_", "SALLOC_")
-# Variables that programs of modules and Slurm's commands read: another value on one node is another result there.
+# Variables that programs of modules and Slurm's commands read: another value on one node gives another result there.
 _MEANS = re.compile(
     r"proxy$|LICEN[CS]E|^(?!XDG_|SSH_)[A-Z0-9_]+_(HOME|ROOT|DIR|PATH)$|"
     r"^(SSL_|REQUESTS_CA|CURL_CA|CC$|CXX$|FC$|F77$|F90$|MPICC|LANG|LC_|TZ$|OMP_|MKL_|OPENBLAS|NCCL_|UCX_|OMPI_|OPAL_|PRTE_|PSM|PMIX|MPICH|MV2_|"
@@ -22,14 +22,17 @@ _MEANS = re.compile(
     r"APPTAINER|SINGULARITY|MALLOC_|GLIBC_|KMP_|GOMP_|NUMBA|JAX_|HDF5_|R_LIBS|PERL|JULIA_|JAVA_|CLASSPATH$|TCLLIBPATH$|CPATH$|SETVARS_)",
     re.IGNORECASE,
 )
-# Of these, what Slurm, its prologs and logins set for each job.
+# Of these, the variables that Slurm, its prologs and logins set for each job.
 _OF_SLURM = re.compile(
     r"^(SBATCH_|SRUN_|SALLOC_|TMP|TEMP|CUDA_VISIBLE|ROCR?_|PMI|LANG|LC_|TZ|OMP_PROC_BIND|OMP_PLACES)"
 )
 
 
 def _is_kept(name: str) -> bool:
-    """Whether it goes into a baseline: what programs read. Slurm and logins make others anew each time."""
+    """Return True for a variable that goes into a baseline: one that programs read.
+
+    Slurm and logins set the others again each time.
+    """
     return bool(_MEANS.search(name)) and not _OF_SLURM.search(name)
 
 
@@ -41,7 +44,10 @@ def set_at_login(
 
 
 def options_of_slurm(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """SBATCH_PARTITION and the like: sbatch and srun take them for options. Of login shells, which submit."""
+    """Yield SBATCH_PARTITION and the like, which sbatch and srun take for options.
+
+    Only login shells are looked at, because users submit jobs from them.
+    """
     if context.name != "bash-login":
         return
     told: dict[tuple[str, str], list[str]] = {}
@@ -64,7 +70,7 @@ def options_of_slurm(context: ShellContext, account: ShellAccount, fleet: Fleet,
 def _exported_values(
     context: ShellContext, account: ShellAccount, fleet: Fleet
 ) -> dict[str, dict[str, tuple[str, ...]]]:
-    """variable -> value -> nodes, of exported variables that are not another on each node."""
+    """Return variable -> value -> nodes, for exported variables without another value on each node."""
     groups = _variables(context_key(context, account), fleet)
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     for name in sorted({name for variables, _ in groups for name in variables}):
@@ -95,7 +101,10 @@ def exported(context: ShellContext, account: ShellAccount, fleet: Fleet, evidenc
 
 
 def inherited_by_jobs(evidence: Evidence) -> Iterator[Row]:
-    """What jobs bring along from the submitting shell, of variables that programs read, and the node's own login bash has not."""
+    """Yield variables that jobs inherit from the submitting shell, if the node's own login bash lacks that value.
+
+    Only variables that programs read count.
+    """
     login = next((fleet for c, a, fleet in evidence.contexts() if c.name == "bash-login" and a == "user"), None)
     if login is None:
         return
@@ -121,13 +130,14 @@ def inherited_by_jobs(evidence: Evidence) -> Iterator[Row]:
 
 
 def _variables(key: str, fleet: Fleet) -> list[tuple[dict[str, str], tuple[str, ...]]]:
-    """The exported variables of each group of nodes."""
+    """Return the exported variables of each group of nodes."""
     lines = ((group.facts.get(f"{key}ambient.exported", "").splitlines(), group.nodes) for group in fleet.groups)
     return [(dict(line.partition("=")[::2] for line in of), nodes) for of, nodes in lines]
 
 
-# Told where they are exported: a shell's own is its own affair (CDPATH at a prompt), or always there (SHELLOPTS).
-# Source: bash(1), "Shell Variables"; POSIX.1-2017, `cd` and `sh`; the manuals of GNU coreutils, grep, tar and gzip; perlrun(1).
+# Reported where they are exported: others matter only to the shell (CDPATH at a prompt), or always exist (SHELLOPTS).
+# Source: bash(1), "Shell Variables"; POSIX.1-2017, `cd` and `sh`; the manuals of GNU coreutils, grep, tar and gzip;
+# perlrun(1).
 HARM_EXPORTED: Mapping[str, tuple[Severity, str]] = {
     "CDPATH": (
         "warning",
@@ -161,7 +171,7 @@ HARM_EXPORTED: Mapping[str, tuple[Severity, str]] = {
     ),
 }
 
-# Variable -> how bad it is wherever it is, and why.
+# Variable -> its severity wherever it is set, and the reason.
 HARM: Mapping[str, tuple[Severity, str]] = {
     "PYTHONHOME": ("error", "each Python of a module looks for its own library there"),
     "PYTHONPATH": ("warning", "each Python of a module imports from there first"),

@@ -1,4 +1,4 @@
-"""Folders of modulefiles as nodes have them, by content: the shell function, and what two answers of it differ in."""
+"""Content of modulefile folders on the nodes: the shell function that reads it, and the differences of two answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import Facts, Fleet, Group
 from envmgr.system.shelltext import assign, script_text
 
-_MOST, _DEEP = 10_000, 100_000  # files of a folder whose content is read
+_MOST, _DEEP = 10_000, 100_000  # so many files of a folder are read at most
 _SECONDS, _DEEP_SECONDS = 5, 30  # for a list; twice that for contents
 _ALL = "all files:"
 _CLOSED = " closed"
@@ -22,13 +22,13 @@ Having = Sequence[tuple[Group, str, str]]
 
 
 def folder_content(*, deep: bool) -> str:
-    """The shell function `folder_content`, with its bounds."""
+    """Return the shell function `folder_content`, with its bounds."""
     bounds = assign(content_most=_DEEP if deep else _MOST, content_seconds=_DEEP_SECONDS if deep else _SECONDS)
     return bounds + shared("named_paths") + script_text(__file__, "sh")
 
 
 def by_folder(check: str, fleet: Fleet) -> dict[str, list[tuple[Group, str, str]]]:
-    """folder -> those that have it, as `folder_content` told under the name of a check."""
+    """Return folder -> the groups that have it, from the answers of `folder_content` under a check's name."""
     found: dict[str, list[tuple[Group, str, str]]] = {}
     start = f"{check}.sum."
     for group in fleet.groups:
@@ -40,7 +40,7 @@ def by_folder(check: str, fleet: Fleet) -> dict[str, list[tuple[Group, str, str]
 
 
 def contents(check: str, groups: Having) -> dict[str, tuple[str, ...]]:
-    """What is compared of one folder, with its nodes: a line for each file that is told, and the sum over all."""
+    """Return the content of one folder -> its nodes: a line for each reported file, and the sum over all files."""
     values: dict[str, tuple[str, ...]] = {}
     for group, sha256, number in groups:
         value = _content(sha256, group.facts, f"{check}.files.{number}")
@@ -49,7 +49,7 @@ def contents(check: str, groups: Having) -> dict[str, tuple[str, ...]]:
 
 
 def changed(value: str, other: str) -> str:
-    """What both have, with another content. Empty where they have other names."""
+    """Return the files that both have with other content; empty if only their names differ."""
     files, others = _files(value), _files(other)
     found = [path for path in files if path in others and files[path] != others[path]]
     if not found and files.keys() == others.keys():
@@ -58,14 +58,17 @@ def changed(value: str, other: str) -> str:
 
 
 def names(value: str, other: str) -> str:
-    """Which files one lacks, and has besides."""
+    """Return in words the files that `value` lacks, and those that only it has."""
     files, others = _files(value), _files(other)
     lacks, more = sorted(others.keys() - files.keys()), sorted(files.keys() - others.keys())
     return short("; ".join(f"{word} {', '.join(paths)}" for word, paths in (("lacks", lacks), ("has", more)) if paths))
 
 
 def closed(check: str, folder: str, groups: Having, evidence: Evidence) -> Iterator[Row]:
-    """Files and folders in it that the user cannot read on some nodes; what nobody may is its site's will."""
+    """Yield files and folders in it that the user cannot read on some nodes.
+
+    If the user can read them on no node, it is the site's choice.
+    """
     values: dict[str, tuple[str, ...]] = {}
     for group, _, number in groups:
         value = group.facts.get(f"{check}.closed.{number}", "")
@@ -93,7 +96,10 @@ def _paths(folder: str, values: Values) -> list[str]:
 
 
 def absent(check: str, folder: str, groups: Having, evidence: Evidence) -> Iterator[Row]:
-    """What modulefiles name by its path and one node has not, or its user cannot enter; what no node has may be made when it is needed."""
+    """Yield paths that modulefiles name and one node lacks, or its user cannot enter.
+
+    A path that no node has may be made when it is needed.
+    """
     there: dict[str, tuple[str, ...]] = {}
     entered: dict[str, tuple[str, ...]] = {}
     for group, _, number in groups:
@@ -132,7 +138,7 @@ def _lacking(
         of.value: of.right
         for of in compare(values, evidence).outliers
         if set(of.value.splitlines()) <= set(of.right.splitlines())
-    }  # these have what others have not: no fault of theirs
+    }  # these have paths that others lack, which is no fault of theirs
     wanted: dict[str, tuple[str, ...]] = {}
     for value, nodes in values.items():
         wanted[more.get(value, value)] = (*wanted.get(more.get(value, value), ()), *nodes)
@@ -157,7 +163,7 @@ def _lacking(
 
 
 def not_read(check: str, fleet: Fleet, *, deep: bool) -> Iterator[Row]:
-    """Folders that were not looked at, and those of whose files the names alone were."""
+    """Yield folders that were not looked at, and folders of whose files only the names were read."""
     seconds = _DEEP_SECONDS if deep else _SECONDS
     for folders, nodes in fleet.by_value(f"{check}.unread").items():
         yield Found(
@@ -194,7 +200,7 @@ def _content(sha256: str, facts: Facts, key: str) -> str:
 
 
 def _files(text: str) -> Mapping[str, str]:
-    """path below the folder -> the beginning of its sha256."""
+    """Return path below the folder -> the beginning of its sha256."""
     rows = (line.rpartition(" ") for line in text.splitlines() if not line.startswith(_ALL))
     return {path: sha256 for path, _, sha256 in rows}
 

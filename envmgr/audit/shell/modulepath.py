@@ -1,4 +1,4 @@
-"""What is in MODULEPATH besides the generation: node against node, and context against context on one node."""
+"""Parts of MODULEPATH other than the generation: compared between nodes, and between contexts on one node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from envmgr.audit.wording import elements, other_parts, short
 from envmgr.probe.model import Facts, Fleet, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
 
-_PARTS = 8  # of a list, that are traced
+_PARTS = 8  # so many parts of a list are traced at most
 
 
 def generations_in_path(facts: Facts, key: str, evidence: Evidence) -> list[str]:
@@ -24,7 +24,7 @@ def generations_in_path(facts: Facts, key: str, evidence: Evidence) -> list[str]
 
 
 def has_modules(facts: Facts, key: str, evidence: Evidence) -> bool:
-    """Whether a shell has modules to compare: ours, or, where nothing is published, a `module` command."""
+    """Return True if a shell has modules to compare: envmgr's or, where nothing is published, a `module` command."""
     if evidence.alone:
         return module_command(facts, key) != NO_MODULE
     return bool(generations_in_path(facts, key, evidence))
@@ -34,7 +34,7 @@ NO_MODULE = "no `module` command"
 
 
 def module_command(facts: Facts, key: str) -> str:
-    """Whose `module` a shell has."""
+    """Return the program to which a shell's `module` belongs."""
     said = facts.get(f"{key}module", "no")
     return {"yes": "Lmod", "no": NO_MODULE}.get(said, facts.get(f"{key}tool") or "an unknown `module`")
 
@@ -50,7 +50,10 @@ def _rest(facts: Facts, key: str, evidence: Evidence) -> list[str]:
 def _beside(
     context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence
 ) -> dict[str, tuple[str, ...]]:
-    """What else is in MODULEPATH -> the nodes; where ours is missing that has one cause, which is told."""
+    """Return the other parts of MODULEPATH -> the nodes.
+
+    Nodes without the generation are left out: that has one cause, which is reported by itself.
+    """
     key = context_key(context, account)
     ours = fleet.only(lambda facts: has_modules(facts, key, evidence))
     if evidence.alone and not ours.groups:  # no shell of this kind has `module`; those that are started from it may
@@ -61,7 +64,7 @@ def _beside(
 def beside_generation(
     context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
 ) -> Iterator[Row]:
-    """Yield what else is in MODULEPATH, node against node."""
+    """Yield the differences between nodes in the other parts of MODULEPATH."""
     values = _beside(context, account, fleet, evidence)
     besides = "" if evidence.alone else " besides the generation"
     yield from drift(
@@ -79,7 +82,7 @@ def beside_generation(
 def _origins(
     context: ShellContext, account: ShellAccount, values: Mapping[str, tuple[str, ...]], where: str, evidence: Evidence
 ) -> Traced:
-    """Return the hint that names the lines which bring in what only some nodes have."""
+    """Return the hint that names the lines which add the parts that only some nodes have."""
     parts = _not_everywhere(values, Compared("contexts", where, "MODULEPATH"), evidence)
     asked = ("MODULEPATH", *_names(parts))
 
@@ -92,7 +95,7 @@ def _origins(
             )
             for value, nodes in values.items()
         ]
-        if evidence.alone:  # where only parts are missing: another line than on the others, or the session, sets it
+        if evidence.alone:  # if only parts are missing, another line sets it there, or the session does
             known = {place for place, _ in traced if place}
             silent = [nodes for place, nodes in traced if not place]
             whole = [(traces.place(nodes, context, account, "MODULEPATH"), nodes) for nodes in silent]
@@ -110,7 +113,7 @@ def _origins(
 
 
 def _not_everywhere(values: Mapping[str, tuple[str, ...]], compared: Compared, evidence: Evidence) -> list[str]:
-    """Parts of MODULEPATH that some nodes have, or a baseline has, and others have not."""
+    """Return the parts of MODULEPATH that some nodes, or a baseline, have and others lack."""
     known = (evidence.baseline.right(compared) or {}) if evidence.baseline is not None else {}
     lists = {*values, *known.values()}
     having = Counter(part for value in lists for part in elements(value))
@@ -126,7 +129,7 @@ def _brings(
 
 
 def _between_contexts(evidence: Evidence) -> list[Across]:
-    """Where both contexts have modules."""
+    """Return the differences between contexts that both have modules."""
 
     def parts(facts: Facts, key: str) -> list[str] | None:
         return _rest(facts, key, evidence) if has_modules(facts, key, evidence) else None
@@ -135,7 +138,7 @@ def _between_contexts(evidence: Evidence) -> list[Across]:
 
 
 def in_other_contexts(evidence: Evidence) -> Iterator[Row]:
-    """Yield what else is in MODULEPATH, each context against the login bash of that account."""
+    """Yield the differences in the other parts of MODULEPATH between each context and that account's login bash."""
     for found in _between_contexts(evidence):
         parts, context = (found.lacks, found.usual) if found.lacks else (found.also, found.context)
         mend = "; a line in Lmod's modulespath is for every shell and job"

@@ -25,7 +25,7 @@ def shared(*names: str) -> str:
 
 
 def changed_lines(text: str, reference: str) -> str:
-    """The variables that are other in `text`, and those that it lacks; both are lines `NAME=VALUE`."""
+    """Return the variables that differ in `text`, and those that it lacks; both texts are lines `NAME=VALUE`."""
     names = {line.partition("=")[0] for line in text.splitlines()}
     gone = [n for line in reference.splitlines() if (n := line.partition("=")[0]) not in names]
     known = set(reference.splitlines())
@@ -35,7 +35,7 @@ def changed_lines(text: str, reference: str) -> str:
 
 
 def without_host(text: str, nodes: Sequence[str], fleet: Fleet) -> str:
-    """With `NODE` for the node's own name, where `text` is one node's alone."""
+    """Return `text` with `NODE` for the node's own name, if only one node has the text."""
     if len(nodes) != 1 or not (host := fleet.own.get(nodes[0], {}).get("host", "")):
         return text
     return re.sub(rf"(?<![A-Za-z0-9_-]){re.escape(host)}(?![A-Za-z0-9_-])", "NODE", text)
@@ -44,7 +44,10 @@ def without_host(text: str, nodes: Sequence[str], fleet: Fleet) -> str:
 def expected_effects(
     lmod: Path, modules: Path, lmodrc: Path, entries: Sequence[str], runner: Runner, seconds: float
 ) -> dict[str, str]:
-    """entry -> what loading it here gives, within `seconds` for all; an entry that cannot be loaded here is left out."""
+    """Return entry -> the effect of loading it on this host, within `seconds` for all entries.
+
+    An entry that cannot be loaded here is left out.
+    """
     found = {}
     end = time.monotonic() + seconds
     for entry in entries:
@@ -58,11 +61,14 @@ def expected_effects(
 
 
 def module_show(chain: str) -> str:
-    """The command that shows the last of modules that are loaded in this order."""
+    """Return the command that shows the last of the modules that are loaded in this order."""
     before, _, last = chain.rpartition(" ")
     return f"module load {before} && module show {last}" if before else f"module show {last}"
 
 
 def opened(draw: int) -> str:
-    """The shell functions `choose`, `opened_folders`, `opened_names`, and those that they need; `draw` says which modules are asked of very many."""
+    """Return the shell functions `choose`, `opened_folders`, `opened_names`, and those that they need.
+
+    `draw` selects the modules that are asked if there are very many.
+    """
     return shared("module_tool", "effect") + assign(opened_draw=draw) + shared("opened")

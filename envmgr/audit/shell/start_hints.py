@@ -1,4 +1,4 @@
-"""The parts of the check contexts: `module` in other shells, terminals, and what start-up files do to interactive shells."""
+"""Parts of the check `contexts`: `module` in other shells, terminals, and start-up files of interactive shells."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from envmgr.system.shelltext import script_text
 
 
 def start_hint(nodes: Sequence[str], context: ShellContext, account: ShellAccount, end: str) -> str | Traced:
-    """Return the hint for a shell that ended as `end` says: the line that ended it, where a trace shows one."""
+    """Return the hint for a shell that ended as `end` says: the line that ended it, if a trace shows one."""
     if end.startswith(NO_USER):
         return NO_USER_HINT
     known = " ends the shell, or puts another program in its place: let it do that at a terminal alone, by `case $- in *i*)`"
@@ -46,7 +46,7 @@ def posix_hint(nodes: Sequence[str], context: ShellContext, account: ShellAccoun
 
 
 _MOUNT = "mount -t devpts -o gid=5,mode=620,ptmxmode=0666 devpts /dev/pts"
-# What the shell text says, without a number at its end -> what is so, and what mends it.
+# The answer of the shell text, without a number at its end -> the cause, and the fix.
 _CAUSES = {
     "unmounted": ("/dev/pts is no mounted devpts", f"on the node: `{_MOUNT}`, and its line in /etc/fstab"),
     "link": (
@@ -65,7 +65,7 @@ _CAUSES = {
 
 
 def terminal() -> str:
-    """Shell text for the stage `node`: the fact `terminal`, where users can open none."""
+    """Return shell text for the stage `node`, which reports the fact `terminal` if users can open no terminal."""
     return script_text(__file__, "terminal.sh")
 
 
@@ -84,12 +84,18 @@ def terminal_findings(evidence: Evidence) -> Iterator[Row]:
 
 
 def without_terminal(evidence: Evidence) -> frozenset[str]:
-    """Nodes of which that is told: that shells at a terminal do not start there follows."""
+    """Return the nodes on which users can open no terminal.
+
+    It follows that shells at a terminal do not start there.
+    """
     return frozenset(node for nodes in evidence.fleet.by_value("terminal").values() for node in nodes)
 
 
 def module_commands(evidence: Evidence) -> Iterator[Row]:
-    """Nodes that have another than their like; and kinds of shell that have none, or another, where login bash has one."""
+    """Yield nodes whose `module` differs from that of like nodes, and kinds of shell that differ from login bash.
+
+    A kind of shell without `module`, where login bash has one, also differs.
+    """
     usual: dict[tuple[str, str], str] = {}  # account, node -> what login bash has
     probed = [
         (context, account, context_key(context, account), _probed(fleet, context_key(context, account)))
@@ -127,7 +133,7 @@ def module_commands(evidence: Evidence) -> Iterator[Row]:
                 if (right := usual.get((account, node), value)) not in (value, NO_MODULE):
                     other.setdefault(right, []).append(node)
             for right, of in other.items():
-                if context.shell == "wrap" or len(values) > 1:  # which reads no start-up file; or told above
+                if context.shell == "wrap" or len(values) > 1:  # wrap reads no start-up file; else reported above
                     continue
                 yield Found(
                     "note" if value == NO_MODULE else "warning",

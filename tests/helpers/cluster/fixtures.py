@@ -12,7 +12,7 @@ from tests.helpers.cluster.cluster import Share
 from tests.helpers.cluster.needs import reason_to_skip
 
 # Of these, the tests of a file run in one worker: they share a cluster, or one path that a process of another would be seen to use.
-ONE_WORKER = ("tests/cluster/", "tests/sandbox/publish/test_old_prefix.py")
+ONE_WORKER = ("tests/cluster/",)
 KINDS: dict[str, Share] = {"cluster": "bind", "sshfs_cluster": "sshfs", "nfs_cluster": "nfs"}
 
 

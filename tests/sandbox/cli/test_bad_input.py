@@ -459,7 +459,7 @@ def test_smoke_test_that_leaves_a_process_does_not_hang_nor_keep_it(box: Sandbox
 
 def test_catalog_check_tells_every_fault_at_once(box: Sandbox) -> None:
     folder = box.recipe("wrong/1.0", HELLO)
-    (folder / "recipe.yaml").write_text("schema: 1\nbackend: conda\ninput: {}\nfamily: two words\n")
+    (folder / "recipe.yaml").write_text("schema: 1\nbackend: conda\ninput: {}\nfamilies: [two words]\n")
     locked(box, "stale/1.0", HELLO)
     box.recipe("stale/1.0", ["hello-activate"])
     (box.root / "recipes/bad name/1").mkdir(parents=True)
@@ -479,7 +479,7 @@ def test_catalog_check_tells_every_fault_at_once(box: Sandbox) -> None:
         (
             "recipe",
             (
-                "ROOT/recipes/wrong/1.0/recipe.yaml:4: family: "
+                "ROOT/recipes/wrong/1.0/recipe.yaml:4: families: "
                 "a family is one word of letters, digits and _ (Lmod makes variable names of it)"
             ),
         ),

@@ -45,5 +45,11 @@ def other_parts(also: Iterable[str], lacks: Iterable[str], by: str = ":") -> str
     return " and ".join(f"{verb} {parts}" for verb, parts in words if parts)
 
 
+def fields_of(line: str, count: int) -> list[str]:
+    """Return exactly `count` fields of a line: the last one has the rest, and a node that reports fewer has empty ones."""
+    fields = line.split(" ", count - 1)
+    return [*fields, *[""] * (count - len(fields))]
+
+
 def short(text: str, limit: int = 160) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

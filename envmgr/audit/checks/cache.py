@@ -20,6 +20,7 @@ from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.shell.shared_shell import shared
+from envmgr.audit.wording import short
 from envmgr.finding import Severity
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
@@ -132,7 +133,7 @@ def _states(fleet: Fleet) -> Iterator[Row]:
                 severity: Severity = "warning" if set(cached) & set(nodes) else "note"
                 found = f"older than {path}, which was changed since: what is new there is not listed"
             else:
-                severity, found = "warning", _STATES[word]
+                severity, found = "warning", _STATES.get(word, f"in a state that envmgr does not know: {short(said)}")
             yield Found(
                 severity,
                 folder,

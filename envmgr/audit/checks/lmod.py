@@ -21,7 +21,7 @@ from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.exported_variables import set_at_login
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.audit.wording import short
+from envmgr.audit.wording import fields_of, short
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import assign, script_text
@@ -275,8 +275,9 @@ def _files_of(facts: Facts) -> dict[str, tuple[str, str]]:
     """
     found = {}
     for line in facts.get("lmod.files", "").splitlines():
-        key, sha256, path = line.split(" ", 2)
-        found[_FILES[key]] = (sha256, path)
+        key, sha256, path = fields_of(line, 3)
+        if key in _FILES:
+            found[_FILES[key]] = (sha256, path)
     return found
 
 

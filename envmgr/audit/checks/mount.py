@@ -23,6 +23,7 @@ from envmgr.audit.compare.between_nodes import QUORUM, Values, drift
 from envmgr.audit.controller import Controller
 from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
+from envmgr.audit.wording import fields_of
 from envmgr.catalog.site import Site
 from envmgr.finding import Severity
 from envmgr.modules.nodesetup import open_hint
@@ -71,7 +72,8 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     prefix = str(evidence.site.prefix)
     fleet = evidence.mounts.only(lambda facts: "probe" not in facts)
     for said, nodes in evidence.fleet.sound.by_value("mount.user_stopped").items():
-        folder, mode, owner = said.rsplit(" ", 2)
+        before, _, owner = said.rpartition(" ")
+        folder, _, mode = before.rpartition(" ")
         yield Found(
             "error",
             prefix,
@@ -150,7 +152,7 @@ def _hung(fleet: Fleet) -> Iterator[Row]:
         for line in group.facts.get("mount.hung", "").splitlines():
             found.setdefault((line, _hangs_shells(group.facts)), []).extend(group.nodes)
     for (line, shells), nodes in found.items():
-        point, kind, source, file = [*line.split(" "), ""][:4]
+        point, kind, source, file = fields_of(line, 4)
         named = f", and {file} names it" if file else ""
         yield Found(
             "error" if shells else "warning",

@@ -182,7 +182,7 @@ def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     A name of another kind (an address, an ssh alias) is accepted by its address, unless two nodes are one host.
     """
     for host, named, others in _hosts(fleet):
-        if len(others) == 1 and not named and _has_address(others[0], fleet.own[others[0]], evidence):
+        if len(others) == 1 and not named and _has_address(others[0], fleet.own.get(others[0], {}), evidence):
             continue
         for node in others:
             also = [n for n in (*named, *others) if n != node]

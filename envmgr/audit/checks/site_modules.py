@@ -32,7 +32,7 @@ from envmgr.audit.fit.install_facts import start_fault
 from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import changed_lines, module_show, opened, shared, without_host
-from envmgr.audit.wording import short
+from envmgr.audit.wording import fields_of, short
 from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import assign, script_text
@@ -263,7 +263,7 @@ def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """Yield faults of the first program that the module brings. If it starts nowhere, nodes are not compared."""
     faults: dict[str, tuple[str, ...]] = {}
     for text, nodes in _nameless(fleet.by_value(f"{_KEY}starts.{name}"), fleet).items():
-        status, program, said = [*text.split(" ", 2), ""][:3]
+        status, program, said = fields_of(text, 3)
         fault = start_fault(status, short(said))
         shown = f"{program} {fault}" if fault and status != "124" else ""
         faults[shown] = (*faults.get(shown, ()), *nodes)

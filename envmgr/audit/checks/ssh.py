@@ -18,7 +18,7 @@ from fnmatch import fnmatchcase
 from envmgr.audit.compare.between_nodes import Outlier, as_on, compare, drift, like
 from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.wording import short
+from envmgr.audit.wording import fields_of, short
 from envmgr.nodes import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import assign, script_text
@@ -129,7 +129,7 @@ def _let_in(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
 def _mend(outlier: Outlier, fleet: Fleet) -> str:
     word = outlier.value.partition(" ")[0].lower()
     facts = next(group.facts for group in fleet.groups if outlier.nodes[0] in group.nodes)
-    lines = (line.split(" ", 1) for line in facts.get("ssh.places", "").splitlines())
+    lines = (fields_of(line, 2) for line in facts.get("ssh.places", "").splitlines())
     place = next((found[1] for found in lines if found[0].lower() == word), "")
     what = (
         f"take the line {place} away, or name one of the user's groups there"

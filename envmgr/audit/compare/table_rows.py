@@ -10,6 +10,7 @@ from envmgr.audit.causes import Traced, set_on
 from envmgr.audit.compare.between_nodes import Outlier, Values, as_on, compare, drift
 from envmgr.audit.model import AskedShell, Evidence, Found, Row, worded
 from envmgr.audit.table import Fact, Words, fill
+from envmgr.audit.wording import fields_of
 from envmgr.finding import Severity
 from envmgr.probe.model import Fleet
 
@@ -57,7 +58,7 @@ def _findings(
             continue
         given = {"value": said if said.strip() else fact.empty or said, "name": name}
         if fact.fields:
-            given |= dict(zip(fact.fields, said.split(" ", len(fact.fields) - 1), strict=False))
+            given |= dict(zip(fact.fields, fields_of(said, len(fact.fields)), strict=True))
         if fact.outlier:
             right = as_on(others[said].others)
             given |= {"right": others[said].right, "as_on": right, "on_others": right.removeprefix("as ")}

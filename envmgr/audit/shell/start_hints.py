@@ -8,6 +8,7 @@ from envmgr.audit.causes import Traced, set_by
 from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.model import Evidence, Found, Row
 from envmgr.audit.shell.modulepath import NO_MODULE, module_command
+from envmgr.audit.wording import short
 from envmgr.probe.model import Facts, Fleet, ShellAccount, ShellContext
 from envmgr.probe.shell import NO_USER, NO_USER_HINT, context_key
 from envmgr.system.shelltext import script_text
@@ -64,6 +65,9 @@ _CAUSES = {
 }
 
 
+_OTHER = ("the node reports `{}`", "on the node, as that user: `script -qc true /dev/null` says what is missing")
+
+
 def terminal() -> str:
     """Return shell text for the stage `node`, which reports the fact `terminal` if users can open no terminal."""
     return script_text(__file__, "terminal.sh")
@@ -72,11 +76,11 @@ def terminal() -> str:
 def terminal_findings(evidence: Evidence) -> Iterator[Row]:
     for said, nodes in evidence.fleet.by_value("terminal").items():
         cause, _, number = said.partition(" ")
-        what, mend = _CAUSES[cause]
+        what, mend = _CAUSES.get(cause, _OTHER)
         yield Found(
             "error",
             "/dev/ptmx",
-            f"users can open no pseudo-terminal: {what.format(number)}",
+            f"users can open no pseudo-terminal: {what.format(short(number or said))}",
             "terminals for `srun --pty`, ssh sessions, tmux and script",
             mend,
             nodes,

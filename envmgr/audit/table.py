@@ -1,4 +1,4 @@
-"""The table of a check, `NAME.yaml` beside its module: the facts that its shell text reports, and the words of its findings.
+"""The table of a check, `NAME.yaml` next to its module: the facts of its shell text, and the words of its findings.
 
     context:
       shell_state.ignores:
@@ -9,10 +9,10 @@
         hint: "{place} may be the line: `trap - INT QUIT TERM` after it"
         unplaced: "which start-up file says `trap ''`?"
 
-Facts stand under the stage that reports them, with the key that the shell text gives to `put`, `own` or `lines`; `*` stands for what it
-fills in. A fact with `error`, `warning` or `note` is a finding wherever a node reports it; one with `drift` is compared between nodes.
-`reads` names facts of other checks; `rows` has the words of findings whose conditions the module's `judge` decides. CONTRIBUTING has
-all fields, in one table.
+Facts are listed under the stage that reports them, with the key that the shell text gives to `put`, `own` or `lines`;
+`*` stands for the variable part. A fact with `error`, `warning` or `note` is a finding wherever a node reports it. A
+fact with `drift` is compared between nodes. `reads` names facts of other checks. `rows` has the words of findings whose
+conditions the module's `judge` decides. CONTRIBUTING lists all fields in one table.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ from envmgr.system.yamlfile import parse_yaml
 
 
 class Row(FrozenModel):
-    """The words of one finding, as templates: `{value}` and what else its caller fills in.
+    """The words of one finding, as templates with `{value}` and other values from the caller.
 
-    One of `error`, `warning` and `note` has what was found. `where` is its place, in a shell that shell unless it is given.
-    `cause` names the variables, or what else a trace knows, that a start-up file sets: `hint` then has `{place}`, the file and line,
-    and `unplaced` is the hint where no trace shows one. `foreign`: a line of node-setup's own files does not count.
+    One of `error`, `warning` and `note` has the finding's text. `where` is its place; in a shell the default is that
+    shell. `cause` names variables, or other things that a trace finds, that a start-up file sets. `hint` then has
+    `{place}`, the file and line; `unplaced` is the hint if no trace shows one. With `foreign`, lines of node-setup's
+    own files do not count.
 
-    `drift`, instead, is the severity of values that differ between nodes: `say` puts one into words, `empty` is for an empty one,
-    and `what` names what is compared at `where`.
+    `drift`, instead, is the severity of values that differ between nodes. `say` puts a value into words, `empty` is for
+    an empty one, and `what` names what is compared at `where`.
     """
 
     error: str = ""
@@ -68,12 +69,12 @@ class Row(FrozenModel):
 
 
 class Fact(Row):
-    """One fact: its meaning, under its kind. `own` ones differ between healthy nodes, and are never compared.
+    """One fact: its meaning, under its kind. Facts with `own` differ between healthy nodes, and are never compared.
 
-    Each of `lines` is a finding, and `fields` names the words of a line, the last one with all that follows. `only` and `unless` are
-    values that are a finding, or none; `shells` are the kinds of shells in which it is one. With `empty`, a node that does not
-    report the fact has an empty value where it is compared. An `outlier` is a finding only where like nodes have another value,
-    `{right}`, `{as_on}`.
+    Each of `lines` is a finding. `fields` names the words of a line; the last one takes the rest. `only` lists the
+    values that are a finding, `unless` those that are not; `shells` are the kinds of shells in which it is one. With
+    `empty`, a node that does not report the fact has an empty value in comparisons. An `outlier` is a finding only if
+    like nodes have another value, `{right}`, `{as_on}`.
     """
 
     text: str = ""
@@ -90,7 +91,7 @@ class Fact(Row):
     @model_validator(mode="before")
     @classmethod
     def _meaning_alone(cls, value: Any) -> Any:
-        """`KEY: MEANING` is a text."""
+        """Read `KEY: MEANING` as a text."""
         return {"text": value} if isinstance(value, str) else value
 
 
@@ -98,7 +99,7 @@ Facts = Mapping[str, Fact]
 
 
 class Table(FrozenModel):
-    """All facts and rows of one check, whose name with underscores is `part`."""
+    """All facts and rows of one check. `part` is the check's name with underscores."""
 
     part: str = ""
     node: Facts = Field(default_factory=dict)
@@ -110,12 +111,12 @@ class Table(FrozenModel):
 
     @property
     def keys(self) -> frozenset[str]:
-        """The keys and patterns of its facts; those of contexts without the beginning that names the shell."""
+        """Return the keys and patterns of its facts; those of contexts without the beginning that names the shell."""
         return frozenset([*self.node, *self.prefix, *self.context, *self.login])
 
     @property
     def check(self) -> str:
-        """The name of the check, as users type it."""
+        """Return the name of the check, as users type it."""
         return self.part.replace("_", "-")
 
 

@@ -1,4 +1,4 @@
-"""The findings that a check's table says by itself: a fact that is one, and a fact that is compared between nodes."""
+"""The findings that follow from a check's table: facts that are findings, and facts that are compared between nodes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _findings(
 def compared(
     row: str, values: Values, evidence: Evidence, shell: AskedShell | None = None, **given: object
 ) -> Iterator[Row]:
-    """Yield what differs between nodes, in the words of a row of the check's table that has `drift`; `given` fills it in."""
+    """Yield the differences between nodes, in the words of the table's row that has `drift`; `given` fills it in."""
     return _compared(evidence.table.rows[row], values, evidence, shell, given)
 
 

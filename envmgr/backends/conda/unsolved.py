@@ -34,7 +34,7 @@ _FEW, _NAMES = 8, 6
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """What the channels offer.
+    """The channels' offers.
 
     `versions` maps name -> pairs of a version and its builds, newest first. `near` maps a name that no channel has ->
     similar names. `bare` are channels that have nothing for the platform.

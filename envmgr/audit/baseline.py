@@ -32,7 +32,7 @@ SCHEMA = "envmgr.baseline/1"
 _HEAD = "# What nodes have, by `envmgr audit --save-baseline`; `envmgr audit --baseline FILE` tells what has changed since.\n"
 _HINT = "`envmgr audit --save-baseline FILE` writes one"
 _MOST = 2_000_000  # keys and values
-_ALL = "value"  # where one thing is compared
+_ALL = "value"  # the key if only one thing is compared
 _LOGIN = "'s login shell"
 _WORD = re.compile(r"[A-Za-z0-9_.-]+")
 _SHELL = re.compile(r"[a-z-]+ \([a-z_][a-z0-9_.-]*\)")
@@ -125,7 +125,7 @@ def baseline_text(notebook: Notebook, asked: HowAsked) -> str:
     values: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
     for compared, page in sorted(notebook.pages.items()):
         if not any(page):
-            continue  # what is set nowhere: it is the same to compare with nothing
+            continue  # not set on any node: a comparison with nothing gives the same result
         place = (
             values.setdefault(compared.check, {}).setdefault(compared.where, {}).setdefault(compared.what or _ALL, {})
         )

@@ -99,7 +99,7 @@ class Traces:
 
 
 Trace = Callable[[Sequence[TraceQuestion]], Traces]
-"""Asks nodes which lines did it."""
+"""A function that asks nodes for the responsible lines."""
 
 
 @dataclass(frozen=True, slots=True)

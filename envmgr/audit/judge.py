@@ -45,7 +45,7 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
     findings += joined(_not_looked_at(evidence, checks))
     findings = _without_consequences(findings, evidence, checks)
     nodes: dict[Finding, list[str]] = {}
-    for finding in findings:  # one, for nodes whose answers differ in something else
+    for finding in findings:  # one finding for nodes whose answers differ elsewhere
         nodes.setdefault(replace(finding, nodes=""), []).extend(expand(finding.nodes) if finding.nodes else ())
     findings = [replace(finding, nodes=fold(of)) for finding, of in nodes.items()]
     order = {"error": 0, "warning": 1, "note": 2}
@@ -121,7 +121,7 @@ def _not_here(evidence: Evidence) -> Iterable[Finding]:
     yield Finding("generation", "error", prefix, found, expected, hint)
 
 
-_SAMPLED = ("site-modules", "hierarchy")  # what they look at is drawn, as far as there is time
+_SAMPLED = ("site-modules", "hierarchy")  # they look at a sample, as far as there is time
 
 
 def _gone(evidence: Evidence, notebook: Notebook, checks: Mapping[str, Check]) -> Iterable[Finding]:

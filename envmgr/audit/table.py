@@ -125,18 +125,18 @@ NO_TABLE = Table()
 
 @cache
 def read_table(path: Path) -> Table:
-    """Return the table in a file; a file that is not there is a table without facts."""
+    """Return the table in a file; without facts if there is no such file."""
     if not path.exists():
         return Table(part=path.stem)
     return Table(part=path.stem, **(parse_yaml(path.read_text(encoding="utf-8"), path, reviewed=False) or {}))
 
 
 ENGINE = read_table(Path(__file__).with_name("engine.yaml"))
-"""What every probe reports, whatever checks ask."""
+"""The facts that every probe reports, for any checks."""
 
 
 class UndeclaredFactError(Exception):
-    """A fact was read, or given by a test, that no table has."""
+    """A fact that no table has was read, or given by a test."""
 
 
 class Declared:
@@ -156,7 +156,7 @@ class Declared:
 
 
 def without_shell(key: str) -> str:
-    """Return a fact's key without the beginning that says of which shell it is."""
+    """Return a fact's key without the beginning that names its shell."""
     return key.split(".", 3)[3] if key.startswith("ctx.") and key.count(".") >= 3 else key
 
 
@@ -164,7 +164,7 @@ class DeclaredFacts(Mapping[str, str]):
     """The facts of one answer, of which only declared ones can be asked for.
 
     Raises:
-        UndeclaredFactError: a key is asked for that no table has; no answer would ever have it.
+        UndeclaredFactError: no table has the key; no answer would ever have it.
     """
 
     __slots__ = ("_declared", "facts")
@@ -179,7 +179,7 @@ class DeclaredFacts(Mapping[str, str]):
         return self.facts[key]
 
     def items(self) -> ItemsView[str, str]:
-        """Return what the answer has, for those who look through all of it."""
+        """Return all facts of the answer, for code that searches through them."""
         return self.facts.items()
 
     def __iter__(self) -> Iterator[str]:
@@ -193,8 +193,8 @@ _CONVERTED: Mapping[str, Callable[[str], str]] = {
     "q": quote,  # for a shell
     "w": lambda text: ", ".join(text.split()),  # words
     "l": lambda text: short(", ".join(text.splitlines())),  # lines
-    "h": lambda text: short(" ".join(text.split())),  # what a program says, on one line
-    "e": lambda text: text.rpartition(": ")[2],  # the end of an error: the system's own words
+    "h": lambda text: short(" ".join(text.split())),  # a program's output, on one line
+    "e": lambda text: text.rpartition(": ")[2],  # the end of an error: the system's own message
 }
 
 

@@ -23,7 +23,7 @@ from envmgr.probe.shell import context_key
 Values = Mapping[str, tuple[str, ...]]
 """value -> the nodes that have it."""
 
-_NAMED = 64  # nodes that are named by a finding about others
+_NAMED = 64  # nodes that a finding about other nodes names
 _SHOWN = 4  # values of nodes that differ
 QUORUM = 3  # like nodes that must have answered before one of them is accused
 

@@ -10,8 +10,8 @@ from envmgr.audit.model import ExpectedInstall
 from envmgr.probe.model import Facts, number_in
 
 _KEY = "software.bad."
-_LEFT = ("124", "137")  # of timeout(1): it was told to end, or killed
-_LOAD = "200"  # of software.login.sh: the entry could not be loaded, which another check tells
+_LEFT = ("124", "137")  # from timeout(1): the program was terminated, or killed
+_LOAD = "200"  # from software.login.sh: the entry could not be loaded, which another check reports
 
 
 def bad_installs(facts: Facts) -> dict[str, str]:
@@ -59,7 +59,7 @@ def program_fault(install: ExpectedInstall, facts: Facts) -> str | None:
     return start_fault(status, facts.get(f"software.said.{install.entry}", ""))
 
 
-# Come with NVIDIA's driver, never with an install. Source: NVIDIA, Linux driver's README, "Installed Components".
+# Libraries of NVIDIA's driver, never of an install. Source: NVIDIA, Linux driver's README, "Installed Components".
 _OF_THE_DRIVER = re.compile(
     r"lib(cuda|cudadebugger|nvcuvid|nvidia-[a-z0-9-]+|nvoptix|vdpau_nvidia|EGL_nvidia|GLX_nvidia|GLESv[0-9](_CM)?_nvidia)\.so(\..*)?"
 )

@@ -18,7 +18,7 @@ from envmgr.nodes import fold
 from envmgr.probe.model import Facts, ShellContext
 from envmgr.probe.shell import NO_USER, context_key
 
-BY = "fitness"  # the check that asks for what the matrix is made of
+BY = "fitness"  # the check that asks for the facts of the matrix
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +231,7 @@ def _in_shells(outcome: _Outcome, lack: str | None) -> _Outcome:
     return (False, (lack,)) if lack and outcome[0] is not False else outcome
 
 
-_NO_FAULT = ("busy: ", "asleep: ", "no job was", "not asked: ", "Slurm does not know")  # of a node, as reasons begin
+_NO_FAULT = ("busy: ", "asleep: ", "no job was", "not asked: ", "Slurm does not know")  # beginnings of reasons
 
 
 def _without_jobs(evidence: Evidence) -> frozenset[str]:
@@ -265,7 +265,7 @@ def _without_modules(evidence: Evidence) -> dict[str, str]:
 def _lack(facts: Facts, context: ShellContext, key: str, prefix: str) -> str:
     end = facts.get(f"{key}end", "")
     if end == "absent" or not any(fact.startswith(key) for fact in facts):
-        return ""  # no such shell there; or not asked
+        return ""  # there is no such shell, or it was not asked
     if end:
         return f"no shell ({end})" if end.startswith(NO_USER) else "a shell that cannot be probed"
     if context.shell != "wrap" and facts.get(f"{key}module", "yes") != "yes":

@@ -163,7 +163,7 @@ class Asker:
             alike.setdefault(of_node, []).append(node)
         end = time.monotonic() + self.left / 2
 
-        def send(nodes: Sequence[str], words: tuple[str, ...]) -> None:  # calls that wait for other calls have less time
+        def send(nodes: Sequence[str], words: tuple[str, ...]) -> None:  # waiting calls have less time
             self._send(nodes, script, plan, folding, "ALL", end - time.monotonic(), words)
 
         with self.reporter.stage("jobs with a GPU", total=len(options), unit="nodes"), ThreadPoolExecutor(4) as pool:

@@ -141,9 +141,7 @@ def _expected(name: str, spec: ModuleSpec, rows: Sequence[Sequence[Any]], *, dee
     file = program or next((str(row[0]) for row in rows if row[1] == "file"), "")
     sums = None
     if deep:
-        plain = [
-            row for row in rows if row[0].isprintable() and "\\" not in row[0]
-        ]  # sha256sum escapes other names
+        plain = [row for row in rows if row[0].isprintable() and "\\" not in row[0]]  # sha256sum escapes other names
         hashed = [row for row in plain if row[1] == "file" and 0 < row[3] <= _LARGEST]
         sums = {str(row[0]): str(row[4]) for row in hashed[-_MOST:]}
     return ExpectedInstall(name, spec.root, program, file, sums)

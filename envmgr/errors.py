@@ -85,7 +85,7 @@ class InputError(EnvmgrError):
 
 
 class Bug(EnvmgrError):  # noqa: N818 - what it is, to the reader of the line
-    """Something that should not happen: ours to mend. Exit code 4."""
+    """An error that should not happen, and that envmgr's developers should fix. Exit code 4."""
 
     exit_code = 4
 

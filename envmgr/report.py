@@ -101,7 +101,10 @@ class LoggedReporter:
         self._inner.say(text)
 
     def log(self, text: str) -> None:
-        """Never raises: a full disk or a lost mount must not hide the error that is being told. It is said once."""
+        """Write to the log and never raise: a full disk or a lost mount must not hide the reported error.
+
+        A failure to write is reported once.
+        """
         with self._lock:
             if self._broken:
                 return

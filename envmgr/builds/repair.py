@@ -20,7 +20,7 @@ from envmgr.system.run import Runner
 
 
 def may_repair(made_by: LoadedEntry, item: Item, runner: Runner) -> None:
-    """Raises EnvmgrError `repair-impossible`."""
+    """Raise EnvmgrError `repair-impossible` if the install cannot be built again here."""
     if not made_by.lock.backend.stages:
         raise EnvmgrError(
             "repair-impossible",
@@ -99,7 +99,7 @@ def repair_install(
 
 
 def _differs(install: Install, known: Manifest) -> list[str]:
-    """What of the install, and of its files elsewhere, is not as its manifest says."""
+    """Return the differences of the install, and of its files elsewhere, from its manifest."""
     lines = differences(install.path, known)
     for path, sha256 in known.extra.items():
         file = install.prefix.root / path

@@ -34,7 +34,9 @@ from envmgr.system.users import find_account
 
 @dataclass(frozen=True, slots=True)
 class WayAnswers:
-    """How nodes answered one way: folded node sets. `way` is ssh, slurm (inherited) or slurm-none (--export=NONE)."""
+    """The answers of nodes in one way, as folded node sets. `way` is ssh, slurm (inherited) or slurm-none
+    (--export=NONE).
+    """
 
     way: str
     answered: str
@@ -44,9 +46,10 @@ class WayAnswers:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult(Result):
-    """`generation` is None where this host could not read it; `alone` where nothing is published, and modules of others were looked at.
+    """The result of an audit.
 
-    `seconds` is wall-clock, `finished` seconds since the epoch.
+    `generation` is None if this host could not read it. `alone` means that nothing is published, and that modules from
+    other tools were looked at. `seconds` is wall-clock, `finished` seconds since the epoch.
     """
 
     schema: ClassVar[str] = "envmgr.audit/1"
@@ -149,7 +152,7 @@ def _can_send_jobs(site: Site) -> None:
 
 
 def _save(ctx: Context, path: Path, evidence: Evidence, judged: AuditJudged, checks: Mapping[str, Check]) -> None:
-    """What was seen; an audit that could not compare leaves an earlier file as it is."""
+    """Save the baseline. An audit that could not compare anything leaves an earlier file unchanged."""
     if not evidence.fleet.nodes or (evidence.published is None and not evidence.alone):
         ctx.reporter.say(f"warning: {path} is not written: nothing could be compared")
         return
@@ -159,9 +162,9 @@ def _save(ctx: Context, path: Path, evidence: Evidence, judged: AuditJudged, che
 
 
 def _keep_facts(ctx: Context, evidence: Evidence, seconds: float) -> None:
-    """For `build --gate`. An audit by a user that may not write there is as good, and does not try."""
+    """Keep the nodes' facts for `build --gate`. An audit by a user who may not write there does not try."""
     if evidence.plan.alone:
-        return  # nothing of ours is there, and nothing is put there
+        return  # envmgr has published nothing there, and writes nothing there
     build_user = ctx.site.build_user
     if build_user is not None and os.geteuid() != 0 and own_name() != build_user:
         return
@@ -175,12 +178,12 @@ def _keep_facts(ctx: Context, evidence: Evidence, seconds: float) -> None:
 
 
 def explain_check(check: str) -> ExplainResult:
-    """What a check does and why. Raises InputError `unknown-check`."""
+    """Return the explanation of a check. Raises InputError `unknown-check`."""
     return ExplainResult(check.replace("_", "-"), get_check(check).text.strip())
 
 
 def _checks(names: Sequence[str]) -> Mapping[str, Check]:
-    """The named ones or all; that every node answers is always looked at: silence is no agreement."""
+    """Return the named checks, or all. The check `nodes` is always included: silence does not mean agreement."""
     return {name: get_check(name) for name in ("nodes", *_names(names))} if names else all_checks()
 
 
@@ -189,7 +192,10 @@ def _names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def with_user(site: Site, user: str | None, environ: Mapping[str, str]) -> Site:
-    """The site with this ordinary user; without a site file, root looks as who called sudo. Raises InputError `unknown-user`."""
+    """Return the site with this ordinary user. Without a site file, root looks as the user who called sudo.
+
+    Raises InputError `unknown-user`.
+    """
     if user is None and site.source is None and os.geteuid() == 0:
         caller = environ.get("SUDO_USER", "root")
         user = caller if caller != "root" and find_account(caller) is not None else None

@@ -347,5 +347,5 @@ def _users(
 def _look_at(ctx: Context, install: Install, named: str | None, owners: Iterable[int] | None) -> Looked:
     try:
         return verify_install(install, ctx.reporter, named=named, owners=None if owners is None else frozenset(owners))
-    except EnvmgrError as error:  # a manifest that cannot be read harms its install alone
+    except EnvmgrError as error:  # a manifest that cannot be read affects only its install
         return Looked((error.message, *error.context[:1]))

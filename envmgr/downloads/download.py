@@ -177,7 +177,7 @@ async def _into_cache(
             if place.startswith("file://"):
                 await _copy(place, writer)
             else:
-                with suppress(OversizedError):  # told below, unless it only arrived unpacked
+                with suppress(OversizedError):  # reported below, unless it only arrived unpacked
                     await _transfer(place, writer, client, stall_timeout)
                 if writer.digest.hexdigest() != record["sha256"] and _was_unpacked(part, file):
                     file.truncate(0)

@@ -98,7 +98,7 @@ def find_clashes(members: Mapping[str, Member]) -> list[Clash]:
 
 
 def _candidates(members: Mapping[str, Member], below: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Entry -> its families, looking at what it depends on alone."""
+    """Return entry -> its families, looking only at what it depends on."""
     named = {entry: {f for e in below[entry] for f in members[e].named or ()} for entry in members}
     by_default = {
         entry

@@ -40,7 +40,7 @@ class JobOptions:
     time: str | None = None
 
     def check(self) -> None:
-        """Raises InputError `bad-job-option`."""
+        """Raise InputError `bad-job-option` for an option that Slurm would not accept."""
         if self.time is not None and not _TIME.fullmatch(self.time):
             raise InputError(
                 "bad-job-option",
@@ -73,7 +73,7 @@ class JobSeen:
 def send_job(
     name: str, script: str, *, output: Path, after: Sequence[str], options: JobOptions, site: Site, runner: Runner
 ) -> str:
-    """Submit a job and return its number. It starts when the jobs `after` have ended well, and never when one has not.
+    """Submit a job and return its number. It starts when the jobs `after` have ended well, and never if one has failed.
 
     Raises:
         EnvmgrError: `slurm-unavailable`, `job-refused`.

@@ -1,4 +1,4 @@
-"""Which nodes: ClusterShell's node-set syntax, with groups from site.yaml, Slurm, Ansible and ClusterShell."""
+"""Node sets: ClusterShell's syntax, with groups from site.yaml, Slurm, Ansible and ClusterShell."""
 
 from __future__ import annotations
 

@@ -104,7 +104,9 @@ class Fleet:
 
     @property
     def sound(self) -> Fleet:
-        """Without nodes whose prefix does not answer: what else is wrong there has that one cause."""
+        """Return the answers without nodes whose prefix does not answer: that explains everything else that is wrong
+        there.
+        """
         return self.only(
             lambda facts: facts.get("gate") == "ok" and not facts.get("prefix.end", "").startswith("no end")
         )

@@ -8,7 +8,7 @@ Locks may stay on each client of a file server, so nothing here relies on one. T
 `.current.000123.tmp` before the flip is written: only one host can make it, its rename over `current` is the flip, and
 a run that withdraws the flip first renames the link to `.current.000123.stopped`. So either it came, or its rename
 finds nothing. The stopped link goes when the flip is withdrawn. A flip that never came has one of the two links as long
-as its file lies there, whoever is killed when, and readers look for both.
+as its file lies there, whichever run is killed, and readers look for both.
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ def flip(
             with suppress(EnvmgrError):
                 withdraw(prefix, made.record.sequence)
         raise
-    # From here on the flip is done: nothing may be told as its failure.
+    # From here on the flip is done: no error may be reported as its failure.
     try:
         sync_folder(prefix.current.parent)
     except OSError as error:
@@ -201,10 +201,10 @@ def settle(prefix: Prefix, reporter: Reporter) -> frozenset[int]:
 
 
 def _never_came(prefix: Prefix, sequence: int, current: int | None, told: Mapping[int, int]) -> bool:
-    """Return whether the run that wrote it was killed before the rename, so that its link is still there.
+    """Return whether the run that wrote it was killed before the rename, so that its link still exists.
 
-    For a signed flip nothing else shows it: whoever moves `current` back can take its line out of the history, too. The
-    flip itself says what it was to follow.
+    For a signed flip nothing else shows it: a user who moves `current` back can also remove its line from the history.
+    The flip itself says what it was to follow.
     """
     stopped = stop(prefix, sequence)
     if not os.path.lexists(f"{flip_path(prefix, sequence)}.sig"):

@@ -46,7 +46,7 @@ def left_times(
                 left[number] = max(time, left.get(number, 0.0))
         told = row["to"]
     if told is not None:
-        left[told] = NEVER  # current, or left by a flip that is not told
+        left[told] = NEVER  # current, or left by a flip that is not recorded
     if current is not None:
         left[current] = NEVER
     for number, made in created.items():

@@ -167,7 +167,7 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """`rerender`: templates or policies changed, so every module of `current` is written anew."""
+    """The plan of a build. `rerender`: templates or policies changed, so every module of `current` is written again."""
 
     steps: tuple[PlanStep, ...]
     rerender: bool

@@ -119,7 +119,7 @@ def way_back(prefix: Prefix, number: int | None = None) -> str:
     """Return the commands, in order, that make `current` right: a rollback to generation `number`, or to the newest one
     whose record can be read and whose installs are there.
 
-    If there is none, they make installs again; if no record can be read, they begin anew.
+    If there is none, they make installs again; if no record can be read, they start over.
     """
     away = (
         ""

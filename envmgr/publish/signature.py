@@ -26,7 +26,7 @@ from envmgr.system.run import Runner, clean_env
 from envmgr.system.untrusted_files import ANYWHERE, SIGNERS, read_file_text
 
 NAMESPACE = "envmgr-flip"
-"""What a signature is for: one of a git commit or of a file is none of a flip."""
+"""The purpose of a signature: one of a git commit or of a file is not valid for a flip."""
 
 _CHECKED = 20.0  # seconds
 _SIGNED = 180.0  # seconds, in which a hardware key is touched

@@ -274,9 +274,7 @@ def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | None]]:
             raise
         finally:
             if not found.done:
-                with suppress(
-                    OSError
-                ):  # a lost mount: the error that is told is the first one; the next publish cleans up
+                with suppress(OSError):  # a lost mount: the first error is reported; the next publish cleans up
                     abandon(prefix, number, reason)
 
 
@@ -286,7 +284,7 @@ def abandon(prefix: Prefix, number: int, reason: str) -> None:
     """
     folder = prefix.generation(number)
     empty_below(prefix.root, folder, keep=ABANDONED, first=RECORD)  # a half of it must not count as complete
-    with suppress(EnvmgrError):  # a full disk: the empty folder alone keeps the number
+    with suppress(EnvmgrError):  # a full disk: the empty folder is enough to keep the number
         atomic_write(folder / ABANDONED, pretty_json({"time": utc_now(), "reason": reason}))
 
 

@@ -183,7 +183,7 @@ def _path_faults(path: TreePath, named: Mapping[str, str], folders: Collection[s
     mode = 0o555 if path.kind == "dir" or path.path.startswith(f"{SHIMS}/") else 0o444
     if path.path == RECORD:
         if path.kind != "file":
-            return  # what cannot be read as a record was told
+            return  # a record that cannot be read is already reported
     elif not known:
         return  # nothing says what belongs here
     elif path.path in named or path.path in folders:
@@ -206,10 +206,10 @@ def _spec_faults(folder: Path, record: GenerationRecord) -> Iterator[str]:
     try:
         content = read_regular(path)
         if sha256_bytes(content) != record.files.get(SPECS):
-            return  # told
+            return  # already reported
         specs = parse_specs(path, content)
     except (OSError, EnvmgrError):
-        return  # told
+        return  # already reported
     for name in sorted({*specs, *record.entries}):
         if name not in specs or name not in record.entries:
             yield f"{name} is only in {'the record' if name in record.entries else 'it, and not in the record'}"

@@ -141,7 +141,9 @@ def _how(job: NodeTest, facts: Facts, own: Facts) -> tuple[str, str] | None:
 
 
 def _plain(job: NodeTest, output: str, own: Facts) -> str:
-    """Without what differs from node to node for no reason of the test: so that equal failures fold."""
+    """Return the output without parts that differ between nodes for no reason of the test, so that equal failures
+    fold.
+    """
     if scratch := own.get("scratch"):
         folder = f"{scratch}/{job.key}"
         output = output.replace(f"{folder}/test.sh", "test.sh").replace(f"{folder}/home", "$HOME")

@@ -141,7 +141,7 @@ def gpu_here(root: Path = Path("/")) -> bool:
 
 
 def raise_for_failures(outcomes: Iterable[SmokeOutcome]) -> None:
-    """Raises EnvmgrError `smoke-test-failed` that shows each failed test and the end of its output."""
+    """Raise EnvmgrError `smoke-test-failed`, which shows each failed test and the end of its output."""
     failed = [o for o in outcomes if o.status == "failed"]
     if not failed:
         return
@@ -161,7 +161,7 @@ def raise_for_failures(outcomes: Iterable[SmokeOutcome]) -> None:
 
 
 def _shortened(text: str) -> list[str]:
-    """The beginning and the end of a long output, without empty lines: programs tell the cause in either."""
+    """Return the beginning and the end of a long output, without empty lines: programs report the cause in either."""
     lines = [line for line in text.splitlines() if line.strip()]
     return lines if len(lines) <= 20 else [*lines[:7], f"… {len(lines) - 19} lines …", *lines[-12:]]
 

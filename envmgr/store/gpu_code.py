@@ -122,7 +122,7 @@ def _of_all(files: Sequence[Counter[Code]]) -> tuple[str, ...] | None:
             if sum(own) * 2 >= len(files) or all(c.major != major for c in found):
                 found.append(
                     Code(major, minor, _narrowest(machine, text))
-                )  # else most run on code for an earlier one, which is told
+                )  # else most run on code for an earlier one, which is reported
         elif all(runs(each, text, jit=True) for each in files):
             compiled.append((major, minor))
     if base := _ptx(files, archs, compiled):

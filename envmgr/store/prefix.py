@@ -126,7 +126,7 @@ class Install:
 
     @property
     def of_older_layout(self) -> bool:
-        """Whether it has an older layout: then it stays in use until its lock changes."""
+        """Return whether it has an older layout. Then it stays in use until its lock changes."""
         return self.layout is not None and self.newest is not None and self.layout < self.newest
 
     @property

@@ -145,7 +145,10 @@ def make_read_only(root: Path, *, group: int | None = None, mask: int = 0o022) -
 
 
 def _walk(root: str, prefix: str, unread: dict[str, str] | None) -> Iterator[tuple[str, os.stat_result]]:
-    """`unread` gets the folders that cannot be listed; where it is None that is raised."""
+    """Yield the paths below `root` with their status.
+
+    `unread` gets the folders that cannot be listed; if it is None, the error is raised.
+    """
     try:
         entries = os.scandir(f"{root}/{prefix}" if prefix else root)
     except OSError as error:

@@ -115,7 +115,7 @@ def _write_beside(path: Path, data: bytes, mode: int) -> None:
             os.fsync(file.fileno())
             temporary.replace(path)
     except BaseException:
-        with suppress(OSError):  # what went wrong first is what is told; the next write clears it
+        with suppress(OSError):  # the first error is reported; the next write removes the file
             temporary.unlink()
         raise
 

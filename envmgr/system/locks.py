@@ -191,8 +191,9 @@ def _take_away(mark: Path, row: Mapping[str, Any]) -> None:
 
 
 def _open_lock(path: Path) -> int:
-    """Open a lock file so that no other user can: whoever can read a file can lock it. Only its owner, and with a umask
-    that lets the group write, the group.
+    """Open a lock file so that other users cannot: a user who can read a file can lock it.
+
+    Only its owner can, and the group if the umask lets the group write.
     """
     with explain_os_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -24,7 +24,7 @@ from envmgr.system.invisible import LINES, TABS, hidden_values, require_visible
 from envmgr.wording import one_line
 
 ANYWHERE = Path("/")
-"""The tree of a file that its reader was told to read by people, or that lies in another program's install: links may lead anywhere."""
+"""The tree of a file that a person named, or that lies in another program's install: links may lead anywhere."""
 
 _PIECE = 256 << 10  # bytes
 MOST_LOCKED = 500_000  # keys and values of a lock

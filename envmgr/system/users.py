@@ -229,9 +229,9 @@ def _told(account: Account) -> Iterator[None]:
 
 
 def _prepare(account: Account, prefix: Path, reads: Sequence[Path]) -> None:
-    """Root looks around as that user, and makes the prefix theirs; it is root alone again after each.
+    """Check access as that user, and make the prefix theirs. The process is only root again after each step.
 
-    The user makes it where they may. Elsewhere root does, in folders that nobody but root can change.
+    The user makes the prefix where they may. Elsewhere root does, in folders that only root can change.
     """
     with _effective(account):
         _require_access(account.name, reads)

@@ -1,4 +1,4 @@
-"""YAML files checked against a model; a fault is told with file, line and field."""
+"""YAML files checked against a model; a fault is reported with file, line and field."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ Model = TypeVar("Model", bound=BaseModel)
 
 _MAX_DEPTH = 100  # nested collections; libyaml's own recursion ends in a segmentation fault
 _MAX_ALIASED = 10_000  # nodes that aliases stand for: "billion laughs" is a few lines that expand without end
-MOST_NODES = 20_000  # of a file that people write; the longest that was seen has some hundred
-_MOST_FAULTS = 20  # that are told of one file
+MOST_NODES = 20_000  # of a file that people write; the longest known has some hundred
+_MOST_FAULTS = 20  # faults that are reported for one file
 _CAN_BE_HUGE = re.compile(rf"(?:^|[\s\[{{,])&\S|^[ ?:-]{{{_MAX_DEPTH}}}", re.MULTILINE)
 _LONGEST_NUMBER = 500  # characters; `1:1:1…`, sixty for each, takes the square of its length
 _MERGE = "tag:yaml.org,2002:merge"
 
 
 class _UniqueKeys(_Loader):
-    """PyYAML keeps the last of two equal keys without a word; a recipe with two `tests:` is a mistake to tell."""
+    """A loader that reports equal keys. PyYAML silently keeps the last one, and two `tests:` in a recipe are a
+    mistake.
+    """
 
 
 def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:

@@ -130,7 +130,7 @@ def compile_requirements(
 
 
 def _text(rows: Sequence[str]) -> str:
-    """Return the text of a requirements file. Each row is read and written again here, whoever read it before."""
+    """Return the text of a requirements file. Each row is read and written again here, even if it was read before."""
     try:
         return "".join(f"{checked(row)}\n" for row in rows)
     except ValueError as error:

@@ -48,5 +48,5 @@ def install(request: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    os.umask(0o022)  # what is executable is told by the wheel; the site's own mask comes with `make_read_only`
+    os.umask(0o022)  # the wheel decides which files are executable; `make_read_only` applies the site's own mask
     serve(install)

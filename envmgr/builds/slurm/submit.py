@@ -106,7 +106,7 @@ class Submitter:
                         continue
                     below = [by_label[label] for label in sorted(build.needs)]
                     if any(t.before or not t.job for t in below):
-                        build.job = ""  # what it stands on has failed: that is told first
+                        build.job = ""  # an install below it has failed: that is reported first
                         continue
                     if build.job:  # it waits for a job that is gone
                         end_jobs([build.job], self.site)

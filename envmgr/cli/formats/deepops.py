@@ -67,7 +67,7 @@ def _document(failures: list[str], **fields: Any) -> str:
         "published_generation": None,
         "published_entries": 0,
     }
-    lines = [escaped(" ".join(failure.split())) for failure in failures]  # one line each: they are told verbatim
+    lines = [escaped(" ".join(failure.split())) for failure in failures]  # one line each: they are printed verbatim
     found = {**nothing, **fields, "ok": not lines, "failures": lines}
     return json.dumps(found, indent=2, sort_keys=True) + "\n"
 

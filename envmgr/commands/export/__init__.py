@@ -144,7 +144,7 @@ def export_entries(
     """Write the entries `names` for the tool `to`, on `nodes`. Without names all published entries, without nodes all
     groups.
 
-    `system` is the cluster's name in the file, the site's name where it is None. Nothing is written without `output`.
+    `system` is the cluster's name in the file; None means the site's name. Nothing is written without `output`.
 
     Raises:
         InputError: `unknown-exchange`, `not-published`, and what `NodeSets.resolve` raises.

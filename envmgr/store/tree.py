@@ -147,7 +147,7 @@ def make_read_only(root: Path, *, group: int | None = None, mask: int = 0o022) -
 def _walk(root: str, prefix: str, unread: dict[str, str] | None) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the paths below `root` with their status.
 
-    `unread` gets the folders that cannot be listed; if it is None, the error is raised.
+    `unread` gets the folders that cannot be listed; with None, the error is raised.
     """
     try:
         entries = os.scandir(f"{root}/{prefix}" if prefix else root)

@@ -229,7 +229,7 @@ def _told(account: Account) -> Iterator[None]:
 
 
 def _prepare(account: Account, prefix: Path, reads: Sequence[Path]) -> None:
-    """Check access as that user, and make the prefix theirs. The process is only root again after each step.
+    """Check access as that user, and make the prefix theirs. The process is root again after each step.
 
     The user makes the prefix where they may. Elsewhere root does, in folders that only root can change.
     """

@@ -1,6 +1,6 @@
 """Start a program of EasyBuild, or one of this folder, which can import only EasyBuild and the standard library.
 
-    python -S -s -P start.py PACKAGES PROGRAM with its arguments
+    python -S -s -P start.py PACKAGES PROGRAM [ARGUMENT ...]
 
 envmgr's own environment has other packages. EasyBuild would use those that it knows (rich, archspec, GitPython), and
 behave as in no other environment. The code that runs is the code whose sha256 was taken. PROGRAM is a module's name, or

@@ -63,7 +63,7 @@ class EnvmgrError(Exception):
         return f"error[{self.reference}]: {self.message}"
 
     def render(self) -> str:
-        """The house form as plain text, without a trailing newline."""
+        """Return the house form as plain text, without a trailing newline."""
         lines = [self.head]
         lines += [f"  {line}" for part in self.context for line in part.splitlines()]
         if self.log:
@@ -139,7 +139,7 @@ class ErrorData:
         return cls(error.reference, error.message, error.context, error.hint, error.log, error.exit_code)
 
     def as_error(self, *more: str, log: str = "") -> EnvmgrError:
-        """The error again, with `more` lines of context; `log` is for one without a log of its own.
+        """Return the error again, with `more` lines of context; `log` is for an error without its own log.
 
         It has the class of its exit code, except that a command's error comes back without the command.
         """

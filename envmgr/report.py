@@ -41,7 +41,7 @@ class Reporter(Protocol):
     """The receiver of progress. Safe to call from several threads."""
 
     def stage(self, label: str, *, total: int | None = None, unit: str = "") -> AbstractContextManager[Stage]:
-        """A context manager that yields a `Stage`; `unit` is `bytes`, `packages`, `files` or empty."""
+        """Return a context manager that yields a `Stage`; `unit` is `bytes`, `packages`, `files` or empty."""
 
     def say(self, text: str) -> None:
         """One line for the person, and for the log."""

@@ -92,7 +92,7 @@ def _leftover_of(path: Path) -> str | None:
 
 
 def _clean_rows(prefix: Prefix, backends: Sequence[Backend], reporter: Reporter) -> None:
-    """Rows of dead builds, with the files that they name: perhaps no later build asks for just that install again."""
+    """Remove rows of dead builds, with the files that they name: a later build may never ask for the same install."""
 
     def own(install: Install) -> None:
         for backend in backends:

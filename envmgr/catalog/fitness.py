@@ -107,7 +107,9 @@ def level_flags() -> dict[str, frozenset[str]]:
 
 
 def cpu_level(arch: str, flags: Iterable[str]) -> str:
-    """The highest level whose flags are all there; `flags` are /proc/cpuinfo's. Empty for other architectures."""
+    """Return the highest level whose flags are all present; `flags` are from /proc/cpuinfo. Empty for other
+    architectures.
+    """
     if arch != "x86_64":
         return "aarch64" if arch == "aarch64" else ""
     given = set(flags)

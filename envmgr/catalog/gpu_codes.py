@@ -137,5 +137,5 @@ class GpuNeeds(FrozenModel):
 
 
 def short_cuda(version: str | None) -> str | None:
-    """`12.1` of `12.1.105`; None stays None."""
+    """Return `12.1` for `12.1.105`; None stays None."""
     return None if version is None else ".".join(version.split(".")[:2])

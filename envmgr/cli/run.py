@@ -149,7 +149,7 @@ def _stop_by_signals(runner: Runner) -> None:
 
 
 def _stop_by(number: int, cancel: Callable[[], None]) -> None:
-    """The first signal stops the work, which then cleans up; further ones do not disturb that."""
+    """Stop the work at the first signal, and ignore further signals during the cleanup."""
 
     def stop(_signal: int, _frame: object) -> None:
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -228,7 +228,7 @@ def _show(answer: VerbAnswer | EnvmgrError, fmt: str, report: Path | None) -> No
 
 
 def _silence_stdout() -> None:
-    """The interpreter flushes stdout once more at its end, and must not complain then."""
+    """Redirect stdout to /dev/null: the interpreter flushes it once more at its end, and must not complain then."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

@@ -99,7 +99,7 @@ def adopt_cluster(
 
 
 def _entries(ctx: Context) -> dict[str, list[str]]:
-    """A name in plain letters -> the catalog's entries of that software."""
+    """Return the name in plain letters -> the catalog's entries of that software."""
     found: dict[str, list[str]] = {}
     for each in ctx.catalog.entries():
         found.setdefault(_PLAIN.sub("", each.entry.name.lower()), []).append(str(each.entry))
@@ -122,7 +122,7 @@ def _modules(evidence: Evidence, entries: Mapping[str, Sequence[str]]) -> Iterat
 
 
 def _nearest(version: str, entries: Sequence[str]) -> str:
-    """The entry with the longest beginning in common with the version."""
+    """Return the entry that shares the longest beginning with the version."""
     if not entries:
         return ""
 
@@ -136,7 +136,7 @@ def _nearest(version: str, entries: Sequence[str]) -> str:
 
 
 def propose(ctx: Context, evidence: Evidence, name: str) -> dict[str, Any]:
-    """The fields of a site file, as `site.yaml` has them; valid ones."""
+    """Return valid fields of a site file, as `site.yaml` has them."""
     transport = ctx.site.transport
     fields: dict[str, Any] = {"schema": 1, "name": name, "prefix": _prefix(evidence)}
     here = socket.gethostname().partition(".")[0]
@@ -162,7 +162,7 @@ def site_text(fields: Mapping[str, Any], source: str) -> str:
 
 
 def _prefix(evidence: Evidence) -> str:
-    """Beside the modules on a network file system that all nodes have; else the usual folder."""
+    """Return a prefix next to the modules, on a network file system that all nodes have; else the usual folder."""
     counts: Counter[str] = Counter()
     for group in evidence.shells.groups:
         mounts = {line.partition(" ")[0] for line in group.facts.get("folders.mounts", "").splitlines()}
@@ -177,7 +177,7 @@ def _has_zsh(evidence: Evidence) -> bool:
 
 
 def _groups(ctx: Context, evidence: Evidence) -> dict[str, dict[str, str]]:
-    """Nodes of one kind of hardware are a group: a Slurm partition, where one has just these nodes."""
+    """Return a group for each kind of hardware: a Slurm partition, if one has exactly these nodes."""
     kinds: dict[tuple[str, ...], list[str]] = {}
     for facts, nodes in observed(evidence).items():
         kinds.setdefault(_kind(facts), []).extend(nodes)

@@ -69,7 +69,7 @@ class AuditResult(Result):
 
     @property
     def exit_code(self) -> int:
-        """3 where nothing could be compared: no published generation to read here, or no node that answered."""
+        """3 if nothing could be compared, because no published generation can be read here or no node answered."""
         if (self.generation is None and not self.alone) or not any(a.answered for a in self.asked):
             return 3
         return 1 if any(f.severity != "note" for f in self.findings) else 0
@@ -125,7 +125,7 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
 
 
 def _answered(evidence: Evidence) -> Iterator[str]:
-    """The contexts that were there on a node: one that no node has was not looked at."""
+    """Yield the contexts that at least one node has; a context that no node has was not looked at."""
     for context, account, fleet in evidence.contexts():
         ends = fleet.by_value(f"{context_key(context, account)}end", default="")
         if not fleet.nodes or set(ends) != {"absent"}:
@@ -133,7 +133,10 @@ def _answered(evidence: Evidence) -> Iterator[str]:
 
 
 def _can_send_jobs(site: Site) -> None:
-    """Before the first node is asked. Raises InputError `unknown-user`, EnvmgrError `command-missing`."""
+    """Check, before the first node is asked, that jobs can be sent.
+
+    Raises InputError `unknown-user`, EnvmgrError `command-missing`.
+    """
     if not slurm_here():
         raise EnvmgrError(
             "command-missing", "Slurm's commands are not here", hint="--via ssh, or audit from a host of Slurm's"
@@ -218,7 +221,7 @@ def _with_times(site: Site, node_timeout: float | None, deadline: float | None) 
 
 
 def _lmod(ctx: Context) -> Lmod | None:
-    """The Lmod of this host, for what loading should give; nodes are audited without it, too."""
+    """Return the Lmod of this host, for the expected effects of loading; nodes are also audited without it."""
     try:
         return find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
     except EnvmgrError as error:

@@ -128,7 +128,7 @@ def _check_entry(
     locks: dict[str, LoadedLock],
     accepted: list[Accepted],
 ) -> list[Finding]:
-    """`recipes`, `locks` and `accepted` get what could be read."""
+    """Return the findings for an entry. `recipes`, `locks` and `accepted` get what could be read."""
     try:
         recipe = found.recipe()
         found.software()

@@ -236,7 +236,7 @@ def _given_first(file: Download, given: Given) -> Download:
 def _present(
     wanted: Sequence[Download], cache: Path, runner: Runner, reporter: Reporter, *, label: str, mend: bool
 ) -> dict[Download, int]:
-    """The files that the cache has, checked, with their size in bytes."""
+    """Return the files that the cache has, checked, with their size in bytes."""
     sizes = {d: d.path(cache).stat().st_size for d in wanted if d.path(cache).is_file()}
     found: dict[Download, int] = {}
     if not sizes:
@@ -284,7 +284,7 @@ def _end(status: int) -> str:
 
 
 def _environment(environ: Mapping[str, str], cache: Path) -> dict[str, str]:
-    """Proxies, certificates and credentials pass; nothing else of the caller's shell does."""
+    """Return the worker's environment: of the caller's shell, only proxies, certificates and credentials."""
     names = {"SSL_CERT_FILE", "SSL_CERT_DIR", "RATTLER_AUTH_FILE", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
     passed = {key: value for key, value in environ.items() if key.upper() in names}
     root = str(Path(envmgr.__file__).resolve().parent.parent)

@@ -51,7 +51,7 @@ class DownloadError(Exception):
 
 
 def make_client(version: str) -> Any:
-    """rattler's HTTP client: it knows proxies, certificates and RATTLER_AUTH_FILE."""
+    """Return rattler's HTTP client, which supports proxies, certificates and RATTLER_AUTH_FILE."""
     import rattler
     from rattler.networking import middleware
 

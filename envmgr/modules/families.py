@@ -116,7 +116,7 @@ def _candidates(members: Mapping[str, Member], below: Mapping[str, tuple[str, ..
 
 
 def _below(members: Mapping[str, Member]) -> dict[str, tuple[str, ...]]:
-    """Entry -> all that it depends on, directly or not; what is not among `members` is passed over."""
+    """Return entry -> everything that it depends on, directly or indirectly; entries outside `members` are skipped."""
 
     def reach(entry: str) -> Iterator[str]:
         waiting, seen = list(members[entry].depends), {entry}

@@ -107,7 +107,9 @@ def operations(spec: ModuleSpec, policies: ModulePolicies, families: Families = 
 
 
 def _refuse_what_no_shell_gets(op: EnvOp, entry: str) -> None:
-    """Lmod writes names as they are, and values so that not every shell reads all of them back."""
+    """Refuse names and values that some shells cannot read back: Lmod writes names unchanged, and values with
+    limits.
+    """
     plain = string.Template(op.value).safe_substitute(dict.fromkeys(LOAD_NAMES, "/x")) if op.at_load else op.value
     as_list = op.kind in ("prepend", "append") and op.separator == ":"
     if not _VARIABLE.fullmatch(op.name):

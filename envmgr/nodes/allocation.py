@@ -54,9 +54,10 @@ def allocated(
     seconds: float,
     patience: float,
 ) -> Iterator[Allocation]:
-    """A job of `count` nodes that Slurm picks of `among`, as `user` (as root; else ourselves), for `seconds` at most.
+    """Yield a job of `count` nodes that Slurm chooses from `among`, for `seconds` at most.
 
-    It waits `patience` seconds in the queue. It ends with the block, and with this process, however that ends.
+    It runs as `user` (if this process is root; else as the current user). It waits `patience` seconds in the queue. It
+    ends with the block, and with this process, in any case.
 
     Raises:
         EnvmgrError: `job-not-started`, `job-refused`, `slurm-unavailable`.

@@ -177,14 +177,14 @@ def end_jobs(numbers: Sequence[str], site: Site) -> bool:
 
 
 def where_jobs_go(site: Site) -> list[str]:
-    """The site's jobs may go to another cluster than this host's."""
+    """Return the options that send the site's jobs to another cluster than this host's."""
     return [option for option in site.transport.slurm_options if option.startswith("--clusters=")]
 
 
 def run_slurm(
     runner: Runner, argv: Sequence[str], *, stdin: str = "", timeout: float = _ASK, env: Mapping[str, str] | None = None
 ) -> Completed:
-    """A command of Slurm's. Raises EnvmgrError `slurm-unavailable` where no controller answers it."""
+    """Run a command of Slurm. Raises EnvmgrError `slurm-unavailable` if no controller answers it."""
     try:
         done = runner.run(argv, env=tool_env() if env is None else env, stdin=stdin, timeout=timeout, check=False)
     except CommandError as late:

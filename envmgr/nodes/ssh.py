@@ -52,7 +52,10 @@ _CONNECT = (
 
 
 def command(transport: Transport, node: str, *, user: str | None, socket: Path | None) -> tuple[str, ...]:
-    """The ssh command for one node; its shell reads the script from stdin. `socket` is where the connection is kept."""
+    """Return the ssh command for one node; its shell reads the script from stdin.
+
+    `socket` is the place of a kept connection.
+    """
     options = [*_OPTIONS, f"ConnectTimeout={max(1, math.ceil(transport.connect_timeout))}"]
     if socket is None:
         options += ["ControlMaster=no", "ControlPath=none"]

@@ -96,7 +96,7 @@ def flip_path(prefix: Prefix, sequence: int) -> Path:
 
 
 def numbers_taken(prefix: Prefix) -> list[int]:
-    """Every sequence number that has a file, withdrawn ones too, ascending."""
+    """Return every sequence number that has a file, withdrawn ones too, ascending."""
     return sorted({int(match[1]) for match in _names(prefix)})
 
 
@@ -126,7 +126,7 @@ def read_flip(prefix: Prefix, sequence: int) -> Flip:
 
 
 def newest_first(prefix: Prefix) -> Iterator[Flip]:
-    """The flips that can be read, the highest first: a damaged one harms only itself.
+    """Yield the flips that can be read, the highest first: a damaged one harms only itself.
 
     Raises:
         EnvmgrError: `format-unknown` for one that a later envmgr wrote: what it says decides what is in force.
@@ -159,7 +159,7 @@ class Signs(Protocol):
     """The signer of a flip that is being written."""
 
     def sign(self, content: bytes) -> bytes:
-        """The signature of its file. Raises EnvmgrError."""
+        """Return the signature of its file. Raises EnvmgrError."""
 
     def judge(self, made: Flip) -> None:
         """Its signature lies there, and its file does not yet. Raises EnvmgrError for one that nobody would take."""
@@ -172,12 +172,12 @@ class OvertakenError(Exception):
 
 
 def pending_link(prefix: Prefix, sequence: int) -> Path:
-    """The link that becomes `current` with the flip."""
+    """Return the link that becomes `current` with the flip."""
     return prefix.root / f".current.{sequence:06d}.tmp"
 
 
 def stopped_link(prefix: Prefix, sequence: int) -> Path:
-    """The same link once a run has stopped the flip, which it withdraws then."""
+    """Return the same link once a run has stopped the flip, which it withdraws then."""
     return prefix.root / f".current.{sequence:06d}.stopped"
 
 
@@ -190,7 +190,7 @@ def is_pending(prefix: Prefix, sequence: int) -> bool:
 
 
 def links(prefix: Prefix) -> list[str]:
-    """The names of all pending and stopped links."""
+    """Return the names of all pending and stopped links."""
     with suppress(FileNotFoundError), os.scandir(prefix.root) as entries:
         return sorted(entry.name for entry in entries if _LINK.fullmatch(entry.name))
     return []

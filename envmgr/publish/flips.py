@@ -256,7 +256,7 @@ def write_history_again(prefix: Prefix, reporter: Reporter, signer: Signer | Non
 
 
 def came(prefix: Prefix) -> frozenset[int]:
-    """The sequence numbers of flips that made their generation current, as the history tells."""
+    """Return the sequence numbers of flips that made their generation current, as the history tells."""
     return frozenset(_told(prefix) or ())
 
 

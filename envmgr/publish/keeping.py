@@ -86,7 +86,7 @@ def installs_in_use(paths: Collection[str], needs: Callable[[str], Iterable[str]
 
 
 def in_few(reasons: Sequence[str]) -> str:
-    """The first reasons, and how many more there are."""
+    """Return the first reasons, and how many more there are."""
     return "; ".join(shortened(reasons, _SHOWN))
 
 

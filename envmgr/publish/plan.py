@@ -52,7 +52,7 @@ class Change:
 
 
 def apply_change(old: Mapping[str, Any], change: Change) -> dict[str, PublishedSpec]:
-    """The raw specs of `current` (entry -> spec) with the change put on them, sorted by entry."""
+    """Return the raw specs of `current` (entry -> spec) with the change put on them, sorted by entry."""
     kept = {k: published_spec(v) for k, v in old.items() if k not in change.add and k not in change.remove}
     added = {k: PublishedSpec(spec=m.spec, facts=m.facts) for k, m in change.add.items()}
     # A name has one default: the newest word counts.
@@ -71,7 +71,7 @@ def published_entries(
     policies: ModulePolicies,
     templates: Path,
 ) -> dict[str, PublishedEntry]:
-    """The record's rows for `merged`; what was not changed keeps the lock it was published with."""
+    """Return the record's rows for `merged`; what was not changed keeps the lock it was published with."""
     digest = templates_digest(templates)
     families = find_families({name: member_of(item.spec) for name, item in merged.items()})
     entries = {}
@@ -126,7 +126,9 @@ def refuse_name_clash(merged: Mapping[str, PublishedSpec]) -> None:
 
 
 def with_dependents(changed: set[str], merged: Mapping[str, PublishedSpec]) -> dict[str, ModuleSpec]:
-    """The changed entries and all that load one of them, in the order of `merged`: each has to be tested again."""
+    """Return the changed entries and all that load one of them, in the order of `merged`: each has to be tested
+    again.
+    """
     affected = set(changed)
     while more := {k for k, i in merged.items() if k not in affected and affected.intersection(i.spec.depends)}:
         affected |= more

@@ -90,7 +90,7 @@ class PublishedSpec(FrozenModel):
 
 
 def current_number(prefix: Prefix) -> int | None:
-    """The number that `current` names; None before the first publish."""
+    """Return the number that `current` names; None before the first publish."""
     try:
         target = str(prefix.current.readlink())
     except FileNotFoundError:
@@ -174,7 +174,7 @@ def can_go_back(prefix: Prefix) -> bool:
 
 
 def _left(prefix: Prefix) -> dict[int, GenerationRecord | None]:
-    """The generations to which something leads; None for what only a later envmgr can read."""
+    """Return the generations to which something leads; None for what only a later envmgr can read."""
     records, damaged = read_records(prefix)
     later = [number for number, error in damaged.items() if error.reference == "format-unknown"]
     return {**records, **dict.fromkeys(later)}
@@ -268,7 +268,9 @@ def published_spec(raw: Mapping[str, Any]) -> PublishedSpec:
 
 
 def with_own_pythons(specs: Mapping[str, PublishedSpec], prefix: Prefix) -> dict[str, PublishedSpec]:
-    """The same, with what an earlier envmgr did not record: whether the install itself has a Python, and its pip."""
+    """Return the same, with what an earlier envmgr did not record: whether the install itself has a Python, and its
+    pip.
+    """
     return {
         name: item
         if item.spec.own_python is not None and bool(item.spec.pip) == item.spec.python
@@ -295,7 +297,7 @@ def find_pip(install: Install, facts: InstallFacts) -> Pip | None:
 
 
 def generation_numbers(prefix: Prefix) -> list[int]:
-    """Every number ever taken (complete, under way or abandoned), ascending."""
+    """Return every number ever taken (complete, under way or abandoned), ascending."""
     if not prefix.generations.is_dir():
         return []
     return sorted(int(p.name) for p in prefix.generations.iterdir() if re.fullmatch(r"[0-9]{4,}", p.name))
@@ -306,7 +308,9 @@ def complete_numbers(prefix: Prefix) -> list[int]:
 
 
 def read_records(prefix: Prefix) -> tuple[dict[int, GenerationRecord], dict[int, EnvmgrError]]:
-    """The records of all complete generations, and why others cannot be read: a damaged one harms only itself."""
+    """Return the records of all complete generations, and why others cannot be read: a damaged one harms only
+    itself.
+    """
     records: dict[int, GenerationRecord] = {}
     damaged: dict[int, EnvmgrError] = {}
     for number in complete_numbers(prefix):
@@ -318,14 +322,18 @@ def read_records(prefix: Prefix) -> tuple[dict[int, GenerationRecord], dict[int,
 
 
 def published_installs(prefix: Prefix) -> set[str]:
-    """Every install that a complete generation names, and what these run with, by path relative to the prefix."""
+    """Return every install that a complete generation names, and what these run with, by path relative to the
+    prefix.
+    """
     records, damaged = read_records(prefix)
     found = {path for record in records.values() for entry in record.entries.values() for path in entry.paths}
     return found.union(*(mentioned_installs(prefix, number) for number in damaged))
 
 
 def mentioned_installs(prefix: Prefix, number: int) -> set[str]:
-    """Every install that a file of a generation names, and what these run with: for one whose record cannot be read."""
+    """Return every install that a file of a generation names, and what these run with: for one whose record cannot be
+    read.
+    """
     found: set[str] = set()
     for path in prefix.generation(number).rglob("*"):
         with suppress(OSError):

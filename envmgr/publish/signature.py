@@ -49,7 +49,7 @@ class Signer(Protocol):
     """The signer of flips."""
 
     def sign(self, content: bytes, reporter: Reporter) -> bytes:
-        """The signature of a flip's file. Raises EnvmgrError `not-signed`."""
+        """Return the signature of a flip's file. Raises EnvmgrError `not-signed`."""
 
     def judge(self, flip: Flip) -> Signed:
         """Return whether someone on the site's own list signed it."""
@@ -133,7 +133,7 @@ def check_signature(flip: Flip, signing: Signing, runner: Runner) -> Signed:
 
 
 def signers_text(signing: Signing) -> str:
-    """The site's list, as nodes get it.
+    """Return the site's list, as nodes get it.
 
     Raises:
         InputError: `file-missing`, `file-unreadable`, `file-irregular`; `signers-empty` for a list that names nobody.

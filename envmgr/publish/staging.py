@@ -314,7 +314,7 @@ def _read_parent(work: StagingWork) -> tuple[int | None, GenerationRecord | None
 
 
 def _hold_number(row: ExitStack, work: StagingWork, paths: Iterable[str], above: int = 0) -> int:
-    """The next number that nobody stages, or ever did; its row is there as long as `row`."""
+    """Return the next number that nobody stages, or ever did; its row is there as long as `row`."""
     # Of flips, too: folders may be lost.
     number = max(above, *generation_numbers(work.prefix), *once_current(work.prefix), 0)
     while True:

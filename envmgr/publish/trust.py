@@ -210,7 +210,7 @@ def look_at_current_flip(prefix: Prefix, signing: Signing, runner: Runner) -> tu
 
 
 def _read_all(prefix: Prefix) -> tuple[int | None, list[int], list[int], list[str], frozenset[int], int]:
-    """All that a look stands on. A flip that was written and withdrawn meanwhile leaves its number taken."""
+    """Return all that a look stands on. A flip that was written and withdrawn meanwhile leaves its number taken."""
     return (
         known_current(prefix),
         sequences(prefix),
@@ -286,7 +286,9 @@ def _replays(prefix: Prefix, number: int, force: Flip | None, newest: Flip | Non
 
 
 def newest_signed(prefix: Prefix, signing: Signing, runner: Runner, *, after: int = 0) -> Flip | None:
-    """The flip with the highest number, above `after`, that someone signed who may, whether it is in force or not."""
+    """Return the flip with the highest number, above `after`, that someone signed who may, whether it is in force or
+    not.
+    """
     return _newest(prefix, lambda flip: check_signature(flip, signing, runner), after)
 
 
@@ -311,7 +313,9 @@ def last_signed(prefix: Prefix, signer: Signer | None) -> int | None:
 
 
 def highest_signed(prefix: Prefix, signing: Signing, runner: Runner) -> int:
-    """The floor that node-setup leaves on nodes: no flip before it is taken. 0 where nothing was signed so far."""
+    """Return the floor that node-setup leaves on nodes: no flip before it is taken. 0 where nothing was signed so
+    far.
+    """
     newest = newest_signed(prefix, signing, runner)
     return max(seen_here(prefix), 0 if newest is None else newest.record.sequence)
 
@@ -332,7 +336,7 @@ def gaps(prefix: Prefix, judge: Callable[[Flip], State]) -> list[Gap]:
 
 
 def accepting(lost: Sequence[Gap]) -> str:
-    """The reason of a flip that says, signed, that these numbers are lost; of very many gaps the first."""
+    """Return the reason of a flip that says, signed, that these numbers are lost; of very many gaps the first."""
     return f"{_ACCEPTS}{_shown(lost[:_MOST_GAPS])}" if lost else "sign"
 
 

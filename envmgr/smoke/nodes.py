@@ -89,13 +89,15 @@ def run_on_nodes(
     deadline: float,
     count: int | None = None,
 ) -> tuple[tuple[str, ...], tuple[NodeOutcome, ...], tuple[Missing, ...]]:
-    """Every test of every entry on every node; one node's tests run one after the other. The nodes come back first.
+    """Return every test of every entry on every node; one node's tests run one after the other. The nodes come back
+    first.
 
-    With `count`, they are that many of `nodes`, which Slurm picks, in one job: tests of several nodes run there too, after the
-    others, once over all of them. Without it, or with too small a one, those are not run.
+    With `count`, they are that many of `nodes`, which Slurm picks, in one job: tests of several nodes run there too,
+    after the others, once over all of them. Without it, or with too small a one, those are not run.
 
-    A node has to end within `deadline`, seconds of wall-clock time, whatever its tests' own timeouts allow. Over Slurm a
-    node gets a step only when its prefix answered over ssh, unless the site has no ssh: a step stuck on it drains the node.
+    A node has to end within `deadline`, seconds of wall-clock time, whatever its tests' own timeouts allow. Over Slurm
+    a node gets a step only when its prefix answered over ssh, unless the site has no ssh: a step stuck on it drains the
+    node.
 
     Raises:
         EnvmgrError: with `count`, what `allocated` raises; `too-few-nodes` where fewer are fit.

@@ -36,7 +36,7 @@ class NodeTest:
 def jobs_of(
     specs: Sequence[ModuleSpec], modules: Path, lmodrc: Path, lmod: Lmod, slurm_options: Sequence[str]
 ) -> list[NodeTest]:
-    """The tests of all entries, in order. `slurm_options` are as for `script_of`."""
+    """Return the tests of all entries, in order. `slurm_options` are as for `script_of`."""
     pairs = [(spec.entry, test) for spec in specs for test in tests_of(spec)]
     return [
         NodeTest(f"t{number}", entry, test, script_of(entry, test, modules, lmodrc, lmod, slurm_options))
@@ -45,12 +45,13 @@ def jobs_of(
 
 
 def seconds_of(jobs: Sequence[NodeTest]) -> float:
-    """The longest that a node can take, with what is around each test."""
+    """Return the longest that a node can take, with what is around each test."""
     return sum(job.test.timeout + 5 for job in jobs)
 
 
 def node_script(jobs: Sequence[NodeTest], *, seconds: float, given: Mapping[str, str] | None = None) -> str:
-    """The part of a probe that runs `jobs`, one after the other, in `seconds` altogether; needs `$prefix` and `$user`.
+    """Return the part of a probe that runs `jobs`, one after the other, in `seconds` altogether; needs `$prefix` and
+    `$user`.
 
     `given` are variables, each one word, that tests which need Slurm have instead of the step's own.
     """
@@ -75,7 +76,7 @@ def node_script(jobs: Sequence[NodeTest], *, seconds: float, given: Mapping[str,
 
 
 def _one(job: NodeTest) -> str:
-    """Every line of the test begins with `|`, so that none ends a here-document."""
+    """Return every line of the test begins with `|`, so that none ends a here-document."""
     text = "".join(f"|{line}\n" for line in job.script.replace("\0", "").split("\n"))
     needs = "+".join(job.test.needs) or "-"
     ticks = math.ceil(job.test.timeout * _TICKS)

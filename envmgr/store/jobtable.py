@@ -42,7 +42,7 @@ class BuildRow(Process):
 
 @contextmanager
 def recorded(install: Install, work: Path) -> Iterator[None]:
-    """The row of this build in the table, for as long as it takes. Under the install's lock only."""
+    """Yield the row of this build in the table, for as long as it takes. Under the install's lock only."""
     with beating(row_path(install), _row_text(install, work)):
         yield
 
@@ -66,7 +66,9 @@ def _row_text(install: Install, work: Path) -> str:
 
 
 def left_row(install: Install) -> BuildRow | None:
-    """The row that an earlier build of the install left behind; None without one, or with one that cannot be read."""
+    """Return the row that an earlier build of the install left behind; None without one, or with one that cannot be
+    read.
+    """
     return read_build_row(row_path(install))
 
 

@@ -233,12 +233,12 @@ def _difference(path: str, have: TreePath | None, want: TreePath | None, unread:
 
 
 def unmasked_tree(root: Path, *, workers: int = 4) -> tuple[TreePath, ...]:
-    """Every path of a tree, as a manifest has it."""
+    """Return every path of a tree, as a manifest has it."""
     return tuple(_unmasked(p) for p in scan_tree(root, workers=workers))
 
 
 def _unmasked(path: TreePath) -> TreePath:
-    """The mode as it would be without the site's umask: 0555 or 0444, plus any bit that should not be there."""
+    """Return the mode as it would be without the site's umask: 0555 or 0444, plus any bit that should not be there."""
     if path.kind == "link":
         return path
     read = 0o555 if path.mode & 0o100 else 0o444

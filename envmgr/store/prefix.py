@@ -99,7 +99,8 @@ class Prefix:
         return Install(self, entry, digest)
 
     def install_at(self, path: str) -> Install:
-        """The install that a record names by its path relative to the prefix, `store/<name>/<version>-<digest8>`.
+        """Return the install that a record names by its path relative to the prefix,
+        `store/<name>/<version>-<digest8>`.
 
         Its digest is the 8 digits of its name.
         """
@@ -156,7 +157,7 @@ class Install:
         return self.prefix.locks / f"store-{self.entry.name}-{self.label}.lock"
 
     def exists(self) -> bool:
-        """An install exists only once its manifest is written."""
+        """Return an install exists only once its manifest is written."""
         return self.manifest.is_file() and self.path.is_dir()
 
     def has_python(self) -> bool:
@@ -238,7 +239,7 @@ def install_of(
 
 
 def recorded_digest(manifest: Path) -> str:
-    """The digest of a manifest without reading its (long) list of paths: it is written first.
+    """Return the digest of a manifest without reading its (long) list of paths: it is written first.
 
     Raises EnvmgrError `manifest-damaged`.
     """

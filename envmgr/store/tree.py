@@ -32,7 +32,7 @@ class TreePath(NamedTuple):
     target: str = ""
 
     def row(self) -> list[str | int]:
-        """The canonical form: what the digest covers and the manifest stores."""
+        """Return the canonical form: what the digest covers and the manifest stores."""
         return [self.path, self.kind, f"{self.mode:04o}", self.size, self.sha256 or self.target]
 
 
@@ -51,7 +51,7 @@ class Look:
 
 
 def scan_tree(root: Path, *, hashed: bool = True, workers: int = 4) -> list[TreePath]:
-    """Every path under `root`, sorted by path; the root itself is left out.
+    """Return every path under `root`, sorted by path; the root itself is left out.
 
     With `hashed=False` files carry no sha256.
 

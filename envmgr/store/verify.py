@@ -114,7 +114,7 @@ def _owner_faults(install: Install, uid: int, owners: Collection[int] | None) ->
 
 
 def _extra_faults(install: Install, manifest: Manifest) -> list[str]:
-    """Files beside the tree decide, too, how later builds see the install."""
+    """Return files beside the tree decide, too, how later builds see the install."""
     lines = []
     for name, sha256 in sorted(manifest.extra.items()):
         try:

@@ -66,7 +66,7 @@ def build_folder(install: Install, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def private_folder(folder: Path) -> Iterator[None]:
-    """An empty folder that no other user can write, removed at the end.
+    """Yield an empty folder that no other user can write, removed at the end.
 
     EnvmgrError `build-folder` where another user made it, or where nothing can be compiled.
     """
@@ -136,7 +136,7 @@ def _is_anothers(folder: Path) -> bool:
 
 
 def _is_ours(folder: Path) -> bool:
-    """A folder of this user's, and no link to one."""
+    """Return a folder of this user's, and no link to one."""
     return folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.geteuid()
 
 

@@ -21,7 +21,7 @@ Place = tuple[int | str, ...]
 
 
 def hidden_in(line: str, also: str = "") -> int | None:
-    """The index of its first character that nobody sees and that is not in `also`."""
+    """Return the index of its first character that nobody sees and that is not in `also`."""
     if line.isprintable():
         return None
     return next((i for i, each in enumerate(line) if unicodedata.category(each) in _HIDDEN and each not in also), None)

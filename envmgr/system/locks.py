@@ -124,7 +124,7 @@ def mark_of(path: Path) -> Path:
 
 
 def _mark(stack: ExitStack, path: Path) -> Held | None:
-    """The lock, by its mark, which is there as long as `stack`; None where another run has its own there."""
+    """Return the lock, by its mark, which is there as long as `stack`; None where another run has its own there."""
     if path.suffix != ".lock":
         return Held(path, None)
     text = canonical_json({**asdict(this_process()), "since": _now(), "number": time.monotonic_ns()}).decode()

@@ -93,7 +93,8 @@ _PAUSE = 0.025  # seconds between looks at a child that has to end
 
 
 def in_memory(text: str = "") -> IO[bytes]:
-    """A file that lies nowhere, to be read from its beginning: the whole input of a child, however late it reads.
+    """Return a file that lies nowhere, to be read from its beginning: the whole input of a child, however late it
+    reads.
 
     Not a pipe, of which `Popen.communicate` writes no more once it has timed out. Tried on Python 3.11.
     """

@@ -155,7 +155,7 @@ def _touched(path: Path) -> float | None:
 
 
 def _now(folder: Path) -> float:
-    """The file system's clock, which may not be this host's."""
+    """Return the file system's clock, which may not be this host's."""
     try:
         with tempfile.TemporaryFile(prefix=".now.", suffix=".0.0.tmp", dir=folder) as file:
             file.write(b"x")

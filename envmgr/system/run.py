@@ -56,7 +56,9 @@ class Bounds:
 
 
 def clean_env(**extra: str) -> dict[str, str]:
-    """A small, predictable environment: nothing of the caller's shell leaks into a build, a probe or a smoke test."""
+    """Return a small, predictable environment: nothing of the caller's shell leaks into a build, a probe or a smoke
+    test.
+    """
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
     env |= {key: os.environ[key] for key in ("HOME", "USER", "LOGNAME", "TMPDIR") if key in os.environ}
     return env | extra
@@ -231,7 +233,7 @@ class Runner:
         run_as: Account | None,
         bounds: Bounds | None,
     ) -> tuple[subprocess.Popen[bytes], Callable[[], None]]:
-        """The command under run.guard.sh, and what ends its group when the command has ended."""
+        """Return the command under run.guard.sh, and what ends its group when the command has ended."""
         if shutil.which(args[0], path=env.get("PATH", os.defpath)) is None:
             raise _missing(args[0], "no such program")
         reader, writer = os.pipe()

@@ -25,7 +25,7 @@ _OF_MOUNTS = ("unshare", "--user", "--map-current-user", "--keep-caps", "--mount
 
 
 def without_network(runner: Runner, account: Account | None = None) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """The words before a command of this user, or of root's child `account`, that keep it off every network.
+    """Return the words before a command of this user, or of root's child `account`, that keep it off every network.
 
     None where that cannot be had; then what was tried, and what the system said.
     """

@@ -40,7 +40,7 @@ def untraced() -> str:
 
 
 def assign(**values: str | int | Sequence[str]) -> str:
-    """Lines of sh that set variables; a sequence is an array, which only bash has."""
+    """Return lines of sh that set variables; a sequence is an array, which only bash has."""
     return "".join(
         f"{name}={quote(str(value)) if isinstance(value, (str, int)) else f'({words(*value)})'}\n"
         for name, value in values.items()
@@ -48,7 +48,7 @@ def assign(**values: str | int | Sequence[str]) -> str:
 
 
 def words(*texts: str) -> str:
-    """Each text as one word, for the arguments of a command."""
+    """Return each text as one word, for the arguments of a command."""
     return " ".join(map(quote, texts))
 
 

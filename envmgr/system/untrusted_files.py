@@ -72,7 +72,8 @@ SIGNERS = Kind("list of allowed signers", 1 << 20, TABS)
 
 
 def read_bytes(path: Path, kind: Kind, *, tree: Path | None = None) -> bytes:
-    """The file's content. A link is followed where it stays below `tree`; without one, the file itself must be no link.
+    """Return the file's content. A link is followed where it stays below `tree`; without one, the file itself must be
+    no link.
 
     Raises:
         InputError: `file-irregular`, `file-too-large`; OSError as `open` does.
@@ -154,7 +155,7 @@ def require_visible_values(data: Any, path: Path, also: str) -> None:
 
 
 def digest_of(path: Path, kind: Kind, *, tree: Path | None = None) -> str:
-    """The sha256 of its content. Errors as `read_bytes`."""
+    """Return the sha256 of its content. Errors as `read_bytes`."""
     digest, size = hashlib.sha256(), 0
     with open_untrusted(path, kind, tree=tree) as descriptor:
         while piece := os.read(descriptor, _PIECE):
@@ -208,7 +209,7 @@ def copy_files(folder: Path, place: Path, kind: Kind, *, tree: Path) -> None:
 
 @contextmanager
 def open_untrusted(path: Path, kind: Kind, *, tree: Path | None) -> Iterator[int]:
-    """A descriptor to read from. Errors as `read_bytes`."""
+    """Yield a descriptor to read from. Errors as `read_bytes`."""
     descriptor = _open(path, kind, tree)
     try:
         yield descriptor

@@ -33,15 +33,15 @@ class Account:
     home: str
 
     def groups(self) -> tuple[int, ...]:
-        """All groups, as the machine knows them now."""
+        """Return all groups, as the machine knows them now."""
         return tuple(os.getgrouplist(self.name, self.gid))
 
     def of_a_child(self) -> dict[str, Any]:
-        """The arguments of `subprocess.Popen` for a process of this user."""
+        """Return the arguments of `subprocess.Popen` for a process of this user."""
         return {"user": self.uid, "group": self.gid, "extra_groups": self.groups()}
 
     def variables(self) -> dict[str, str]:
-        """The variables that a login sets only for the user."""
+        """Return the variables that a login sets only for the user."""
         return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 
 
@@ -62,7 +62,7 @@ def require_account(name: str) -> Account:
 
 
 def this_account() -> Account:
-    """The effective user of this process. InputError `unknown-user` for a number without a name."""
+    """Return the effective user of this process. InputError `unknown-user` for a number without a name."""
     try:
         return _account(pwd.getpwuid(os.geteuid()))
     except KeyError:
@@ -183,10 +183,10 @@ def access_faults(
 
 
 def session_as(user: str | None, env: dict[str, str], *, find: Callable[[str], str]) -> tuple[str, ...]:
-    """The words before a command so that `user` runs it with the limits of a login; changes `env` to theirs.
+    """Return the words before a command so that `user` runs it with the limits of a login; changes `env` to theirs.
 
-    No words where this process need not become that user, or may not. `find` gives the path of a program.
-    Raises InputError `unknown-user`.
+    No words where this process need not become that user, or may not. `find` gives the path of a program. Raises
+    InputError `unknown-user`.
     """
     if user is None or os.geteuid() != 0:
         return ()

@@ -63,7 +63,9 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
 
 
 def _told(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """A scalar that looks like a date or number and is none (2024-13-45) is a fault with a place, not a ValueError."""
+    """Return a scalar that looks like a date or number and is none (2024-13-45) is a fault with a place, not a
+    ValueError.
+    """
 
     def constructor(loader: Any, node: yaml.Node) -> Any:
         with suppress(ValueError, KeyError, AttributeError, OverflowError):
@@ -218,7 +220,7 @@ def validate(
 
 
 def faults_with_lines(faults: Iterable[Fault], text: str, path: Path) -> list[str]:
-    """Each fault, its place in the document and its reason, as `file:line: field: reason`, in file order.
+    """Return each fault, its place in the document and its reason, as `file:line: field: reason`, in file order.
 
     Of very many, the first, and how many more there are.
     """
@@ -244,7 +246,7 @@ _REASONS = {
 
 
 def reason_of(fault: Mapping[str, Any]) -> str:
-    """The reason of one pydantic fault, for people."""
+    """Return the reason of one pydantic fault, for people."""
     if fault["type"] == "too_long":
         return f"has {fault['ctx']['actual_length']} items: there are {fault['ctx']['max_length']} at most"
     return _REASONS.get(fault["type"]) or str(fault["msg"]).removeprefix("Value error, ")

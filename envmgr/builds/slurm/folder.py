@@ -105,7 +105,7 @@ class JobFolder:
         return self.install.prefix.logs / "slurm" / f"{self.name}-{job}.log"
 
     def write(self, work: Work, recipe_folder: Path, site: Site, envmgr: str, made: Collection[str] = ()) -> None:
-        """The request and all that it speaks of; what an earlier job left there goes first."""
+        """Write the request and everything that it refers to; remove first what an earlier job left there."""
         with explain_os_error(self.path):
             remove_below(self.install.prefix.root, self.path)
             (self.path / "lock").mkdir(mode=0o700, parents=True)

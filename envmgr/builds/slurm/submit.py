@@ -239,9 +239,10 @@ def _state(seen: JobSeen | None) -> str:
 
 
 def _under_way(folder: JobFolder, seen: Mapping[str, JobSeen]) -> tuple[str, bool]:
-    """The number of the item's job, and whether it has ended with a failure that no build has reported; empty for none.
+    """Return the number of the item's job, and whether it ended with a failure that no build has reported; empty for
+    none.
 
-    A job is known by its name too: the row is written after Slurm has taken it.
+    A job is also known by its name, because the row is written only after Slurm has accepted it.
     """
     row, answer = folder.row(), folder.answer()
     alive = [n for n, job in seen.items() if job.name == folder.job_name and not job.ended]

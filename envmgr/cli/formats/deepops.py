@@ -48,7 +48,7 @@ def result_text(result: AuditResult) -> str:
 
 
 def error_text(error: EnvmgrError, *, now: float) -> str:  # noqa: ARG001 - the file's own time says it
-    """The audit that did not happen, as the one failure."""
+    """Return the text for an audit that could not run, with its error as the only failure."""
     hint = f"; hint: {error.hint}" if error.hint else ""
     return _document([f"{error.head}{''.join(f'; {line}' for line in error.context)}{hint}"])
 

@@ -44,7 +44,7 @@ class Reporter(Protocol):
         """Return a context manager that yields a `Stage`; `unit` is `bytes`, `packages`, `files` or empty."""
 
     def say(self, text: str) -> None:
-        """One line for the person, and for the log."""
+        """Print one line for the user, and write it to the log."""
 
     def log(self, text: str) -> None:
         """Write to the log only."""

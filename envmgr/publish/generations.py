@@ -132,8 +132,9 @@ def _test(staged: Staged, passed: set[str], check: StagedCheck) -> None:
 
 
 def _finish(staged: Staged, known: Collection[int]) -> PublishedChange:
-    """Complete it and flip; if it cannot become current it is given up, so that it does not count as a kept
-    generation.
+    """Complete the generation and flip.
+
+    If it cannot become current it is abandoned, so that it does not count as a kept generation.
     """
     record = staged.complete()
     work, number, parent = staged.work, staged.number, staged.parent
@@ -227,7 +228,7 @@ def sign(
 def _until_first(
     go: Callable[[Collection[int]], tuple[int, int]], prefix: Prefix, runner: Runner, reporter: Reporter
 ) -> tuple[int, int]:
-    """Under the publish lock; from its start again where a run of another host made a flip meanwhile."""
+    """Run `go` under the publish lock, and start again if a run on another host made a flip meanwhile."""
     while True:
         with suppress(OvertakenError), publishing(prefix, runner, reporter) as known:
             return go(known)

@@ -86,7 +86,7 @@ def installs_in_use(paths: Collection[str], needs: Callable[[str], Iterable[str]
 
 
 def in_few(reasons: Sequence[str]) -> str:
-    """Return the first reasons, and how many more there are."""
+    """Return the first reasons, and the number of further ones."""
     return "; ".join(shortened(reasons, _SHOWN))
 
 

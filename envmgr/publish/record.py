@@ -174,7 +174,7 @@ def can_go_back(prefix: Prefix) -> bool:
 
 
 def _left(prefix: Prefix) -> dict[int, GenerationRecord | None]:
-    """Return the generations to which something leads; None for what only a later envmgr can read."""
+    """Return the generations that something still names; None for those that only a later envmgr can read."""
     records, damaged = read_records(prefix)
     later = [number for number, error in damaged.items() if error.reference == "format-unknown"]
     return {**records, **dict.fromkeys(later)}
@@ -200,7 +200,7 @@ def read_record(prefix: Prefix, number: int) -> GenerationRecord:
 
 
 def parse_record(path: Path, content: bytes) -> GenerationRecord:
-    """`content` is what `path` holds. Raises EnvmgrError `generation-damaged`, `format-unknown`."""
+    """Parse `content`, read from `path`. Raises EnvmgrError `generation-damaged`, `format-unknown`."""
     try:
         data = json.loads(content)
         require_format(data.get("schema_version", FORMAT), FORMAT, path)
@@ -244,7 +244,7 @@ def read_specs(prefix: Prefix, number: int) -> dict[str, Any]:
 
 
 def parse_specs(path: Path, content: bytes) -> dict[str, Any]:
-    """`content` is what `path` holds. Raises EnvmgrError `generation-damaged`."""
+    """Parse `content`, read from `path`. Raises EnvmgrError `generation-damaged`."""
     try:
         data: dict[str, Any] = json.loads(content)
         _ = [{**raw["spec"], **raw["facts"]} for raw in data.values()]  # that they are there, and mappings
@@ -268,7 +268,7 @@ def published_spec(raw: Mapping[str, Any]) -> PublishedSpec:
 
 
 def with_own_pythons(specs: Mapping[str, PublishedSpec], prefix: Prefix) -> dict[str, PublishedSpec]:
-    """Return the same, with what an earlier envmgr did not record: whether the install itself has a Python, and its
+    """Return the entries with what an earlier envmgr did not record: whether the install itself has a Python, and its
     pip.
     """
     return {
@@ -297,7 +297,7 @@ def find_pip(install: Install, facts: InstallFacts) -> Pip | None:
 
 
 def generation_numbers(prefix: Prefix) -> list[int]:
-    """Return every number ever taken (complete, under way or abandoned), ascending."""
+    """Return every number ever taken (complete, in progress or abandoned), ascending."""
     if not prefix.generations.is_dir():
         return []
     return sorted(int(p.name) for p in prefix.generations.iterdir() if re.fullmatch(r"[0-9]{4,}", p.name))
@@ -308,7 +308,7 @@ def complete_numbers(prefix: Prefix) -> list[int]:
 
 
 def read_records(prefix: Prefix) -> tuple[dict[int, GenerationRecord], dict[int, EnvmgrError]]:
-    """Return the records of all complete generations, and why others cannot be read: a damaged one harms only
+    """Return the records of all complete generations, and why others cannot be read: a damaged one affects only
     itself.
     """
     records: dict[int, GenerationRecord] = {}
@@ -322,8 +322,8 @@ def read_records(prefix: Prefix) -> tuple[dict[int, GenerationRecord], dict[int,
 
 
 def published_installs(prefix: Prefix) -> set[str]:
-    """Return every install that a complete generation names, and what these run with, by path relative to the
-    prefix.
+    """Return every install that a complete generation names, and the installs that it runs with, by path relative to
+    the prefix.
     """
     records, damaged = read_records(prefix)
     found = {path for record in records.values() for entry in record.entries.values() for path in entry.paths}
@@ -331,8 +331,9 @@ def published_installs(prefix: Prefix) -> set[str]:
 
 
 def mentioned_installs(prefix: Prefix, number: int) -> set[str]:
-    """Return every install that a file of a generation names, and what these run with: for one whose record cannot be
-    read.
+    """Return every install that a file of a generation names, and the installs that it runs with.
+
+    This is for a generation whose record cannot be read.
     """
     found: set[str] = set()
     for path in prefix.generation(number).rglob("*"):

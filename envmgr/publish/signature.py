@@ -136,7 +136,7 @@ def signers_text(signing: Signing) -> str:
     """Return the site's list, as nodes get it.
 
     Raises:
-        InputError: `file-missing`, `file-unreadable`, `file-irregular`; `signers-empty` for a list that names nobody.
+        InputError: `file-missing`, `file-unreadable`, `file-irregular`; `signers-empty` for a list without names.
     """
     text = read_file_text(signing.allowed_signers, SIGNERS, tree=ANYWHERE)
     if not [*principals(text)]:
@@ -219,7 +219,7 @@ class RootSigner:
 
 
 def start_root_signer(signing: Signing, runner: Runner) -> RootSigner:
-    """Forks: for a process that is root still, and has no threads. The other process ends with this one."""
+    """Fork a signer, from a process that is still root and has no threads. The signer ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     if os.fork() == 0:
         ours.close()

@@ -207,7 +207,9 @@ def parent_record(prefix: Prefix, parent: int | None, change: Change) -> Generat
 
 
 def check_installs(prefix: Prefix, change: Change) -> None:
-    """Looked at under a lock that `gc` takes too: what was there when the publish was planned may be gone."""
+    """Require that every install still exists, under a lock that `gc` also takes: it may be gone since the plan was
+    made.
+    """
     for module in change.add.values():
         own = "/".join(Path(module.spec.root).parts[-3:])
         for path in (own, *module.facts.needs):
@@ -314,7 +316,7 @@ def _read_parent(work: StagingWork) -> tuple[int | None, GenerationRecord | None
 
 
 def _hold_number(row: ExitStack, work: StagingWork, paths: Iterable[str], above: int = 0) -> int:
-    """Return the next number that nobody stages, or ever did; its row is there as long as `row`."""
+    """Return the next number that is not in use and never was; its row exists as long as `row`."""
     # Of flips, too: folders may be lost.
     number = max(above, *generation_numbers(work.prefix), *once_current(work.prefix), 0)
     while True:

@@ -95,7 +95,7 @@ def verify_generation(prefix: Prefix, number: int, told: Mapping[int, str], owne
 
 
 def newest_whole(prefix: Prefix, told: Mapping[int, str], owners: Collection[int] | None) -> int | None:
-    """Return the newest generation to which a rollback leads: as it was published, with all its installs there."""
+    """Return the newest generation for a rollback: unchanged since its publish, with all its installs present."""
     for number in reversed(complete_numbers(prefix)):
         looked = verify_generation(prefix, number, told, owners)
         if looked.faults or looked.record is None:

@@ -127,7 +127,7 @@ def _name(job: NodeTest) -> str:
 
 
 def _how(job: NodeTest, facts: Facts, own: Facts) -> tuple[str, str] | None:
-    """Status and detail of one test; None where it was not run to its end."""
+    """Return status and detail of one test; None if it did not run to its end."""
     if skip := facts.get(f"{job.key}.skip"):
         return "skipped", SKIPS.get(skip, skip)
     status = facts.get(f"{job.key}.rc", "")

@@ -79,7 +79,7 @@ def run_smoke_tests(
 
 
 def tests_of(spec: ModuleSpec) -> tuple[SmokeTest, ...]:
-    """Return the tests of an entry; one without tests still has to load, and its programs to start."""
+    """Return the tests of an entry. An entry without tests must still load, and its programs must start."""
     if spec.tests:
         return spec.tests
     return (SmokeTest(name="load", run=assign(root=spec.root, name=spec.name) + script_text(__file__, "load.sh")),)
@@ -116,7 +116,9 @@ def _job_variables(slurm_options: Sequence[str]) -> list[str]:
 
 
 def _slurm_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the job we are in, if we are, and Slurm's commands where the caller's PATH has them."""
+    """Return the variables of the Slurm job around this process, if any, and Slurm's commands if the caller's PATH has
+    them.
+    """
     found = {name: environ[name] for name in SLURM_VARIABLES if environ.get(name)}
     path = clean_env()["PATH"]
     if (srun := shutil.which("srun", path=environ.get("PATH"))) and str(Path(srun).parent) not in path.split(":"):
@@ -199,7 +201,7 @@ def _run_one(
 
 
 def detail_of(output: str, end: str) -> str:
-    """Return a failed test's output and its end; nothing for a passed one, whose `end` is empty."""
+    """Return a failed test's output and its end; empty for a passed test, whose `end` is empty."""
     return f"{output.strip()}\n{end}".strip() if end else ""
 
 

@@ -45,7 +45,7 @@ def jobs_of(
 
 
 def seconds_of(jobs: Sequence[NodeTest]) -> float:
-    """Return the longest that a node can take, with what is around each test."""
+    """Return the longest time that a node can take, including the overhead around each test."""
     return sum(job.test.timeout + 5 for job in jobs)
 
 
@@ -76,7 +76,7 @@ def node_script(jobs: Sequence[NodeTest], *, seconds: float, given: Mapping[str,
 
 
 def _one(job: NodeTest) -> str:
-    """Return every line of the test begins with `|`, so that none ends a here-document."""
+    """Return the lines that run a test. Every line of the test begins with `|`, so that none ends a here-document."""
     text = "".join(f"|{line}\n" for line in job.script.replace("\0", "").split("\n"))
     needs = "+".join(job.test.needs) or "-"
     ticks = math.ceil(job.test.timeout * _TICKS)

@@ -48,7 +48,7 @@ if not share:
 
 
 def standard_folders(staging: Path) -> list[Path]:
-    """Return every folder `lib/python3.X`, with all that lies in it."""
+    """Return every folder `lib/python3.X`, with everything in it."""
     return sorted(p for p in (staging / "lib").glob("python3.*") if p.is_dir())
 
 

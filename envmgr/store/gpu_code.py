@@ -59,7 +59,7 @@ def _is_stub(codes: Counter[Code]) -> bool:
 
 
 def code_of(path: Path) -> Counter[Code]:
-    """Entries of each kind in one ELF file; machine code without `ptx`, code to be compiled with it."""
+    """Return the entries of each kind in one ELF file: machine code without `ptx`, code to be compiled with it."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 

@@ -157,7 +157,7 @@ class Install:
         return self.prefix.locks / f"store-{self.entry.name}-{self.label}.lock"
 
     def exists(self) -> bool:
-        """Return an install exists only once its manifest is written."""
+        """Return whether the install exists, which it does only once its manifest is written."""
         return self.manifest.is_file() and self.path.is_dir()
 
     def has_python(self) -> bool:
@@ -239,7 +239,7 @@ def install_of(
 
 
 def recorded_digest(manifest: Path) -> str:
-    """Return the digest of a manifest without reading its (long) list of paths: it is written first.
+    """Return the digest of a manifest, which is written first, without reading its (long) list of paths.
 
     Raises EnvmgrError `manifest-damaged`.
     """

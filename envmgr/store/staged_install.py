@@ -82,9 +82,11 @@ def clear(install: Install) -> None:
 
 
 def land(install: Install) -> None:
-    """Under its lock. A tree that it replaces goes away after the exchange: programs that run from it keep their files.
+    """Move the staged tree to its place. Only under the install's lock.
 
-    Raises EnvmgrError `repair-differs` where it is not the tree that it replaces; `lock-lost`.
+    A tree that it replaces is removed after the exchange: programs that run from it keep their files.
+
+    Raises EnvmgrError `repair-differs` if it differs from the tree that it replaces; `lock-lost`.
     """
     require_not_anothers(install.lock)
     if install.replaces is None:

@@ -32,7 +32,7 @@ class TreePath(NamedTuple):
     target: str = ""
 
     def row(self) -> list[str | int]:
-        """Return the canonical form: what the digest covers and the manifest stores."""
+        """Return the canonical form, which the digest covers and the manifest stores."""
         return [self.path, self.kind, f"{self.mode:04o}", self.size, self.sha256 or self.target]
 
 
@@ -51,9 +51,9 @@ class Look:
 
 
 def scan_tree(root: Path, *, hashed: bool = True, workers: int = 4) -> list[TreePath]:
-    """Return every path under `root`, sorted by path; the root itself is left out.
+    """Return every path under `root`, sorted by path, without the root itself.
 
-    With `hashed=False` files carry no sha256.
+    With `hashed=False` files have no sha256.
 
     Raises EnvmgrError `install-special-file` for a socket, a device or a pipe.
     """
@@ -127,7 +127,7 @@ def _in_batches(
 
 
 def tree_digest(paths: Iterable[TreePath]) -> str:
-    """sha256 over the sorted rows; times and owners are left out (they differ between two equal builds)."""
+    """Return the sha256 of the sorted rows, without times and owners, which differ between two equal builds."""
     rows = sorted((p.row() for p in paths), key=lambda row: str(row[0]))
     return sha256_bytes(canonical_json({"schema": 1, "paths": rows}))
 

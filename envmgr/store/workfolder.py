@@ -66,9 +66,9 @@ def build_folder(install: Install, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def private_folder(folder: Path) -> Iterator[None]:
-    """Yield an empty folder that no other user can write, removed at the end.
+    """Yield an empty folder that no other user can write, and remove it at the end.
 
-    EnvmgrError `build-folder` where another user made it, or where nothing can be compiled.
+    Raises EnvmgrError `build-folder` if another user made it, or if nothing can be compiled there.
     """
     if not is_plain_path(folder):
         raise EnvmgrError(
@@ -136,7 +136,7 @@ def _is_anothers(folder: Path) -> bool:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Return a folder of this user's, and no link to one."""
+    """Return whether it is a folder of this user, and no link to one."""
     return folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.geteuid()
 
 
@@ -144,7 +144,7 @@ _KEEP = 30 * 86400.0  # seconds that a row of another host is kept
 
 
 def clear_dead_build(install: Install, runner: Runner, reporter: Reporter, *, own: Callable[[Install], None]) -> None:
-    """Before the install is built: whatever a build of it that died left. The caller holds the install's lock.
+    """Remove, before the install is built, what a dead build of it left. The caller holds the install's lock.
 
     `own` removes what only the backend knows of.
 

@@ -21,14 +21,14 @@ Place = tuple[int | str, ...]
 
 
 def hidden_in(line: str, also: str = "") -> int | None:
-    """Return the index of its first character that nobody sees and that is not in `also`."""
+    """Return the index of its first invisible character that is not in `also`."""
     if line.isprintable():
         return None
     return next((i for i, each in enumerate(line) if unicodedata.category(each) in _HIDDEN and each not in also), None)
 
 
 def name_of(character: str) -> str:
-    """`U+2028 LINE SEPARATOR`; controls have no name."""
+    """Return the name of a character, as `U+2028 LINE SEPARATOR`; controls have no name."""
     return f"U+{ord(character):04X} {unicodedata.name(character, 'control character')}"
 
 

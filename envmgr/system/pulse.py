@@ -155,7 +155,7 @@ def _touched(path: Path) -> float | None:
 
 
 def _now(folder: Path) -> float:
-    """Return the file system's clock, which may not be this host's."""
+    """Return the file system's clock, which may differ from this host's."""
     try:
         with tempfile.TemporaryFile(prefix=".now.", suffix=".0.0.tmp", dir=folder) as file:
             file.write(b"x")
@@ -166,9 +166,9 @@ def _now(folder: Path) -> float:
 
 
 def renew_listing(folder: Path) -> None:
-    """NFS may tell the names in a folder as they were up to a minute ago, until this host changes one: so it does.
+    """Change a folder, so that NFS lists its current names, which may otherwise be up to a minute old.
 
-    Removes what a killed run left of that, too.
+    Also removes what a killed run left of such a change.
     """
     with suppress(OSError):  # a full disk, where others write no rows either; none there; a user that may only look
         descriptor, _ = tempfile.mkstemp(prefix=".renew.", suffix=".0.0.tmp", dir=folder)

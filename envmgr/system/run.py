@@ -56,7 +56,7 @@ class Bounds:
 
 
 def clean_env(**extra: str) -> dict[str, str]:
-    """Return a small, predictable environment: nothing of the caller's shell leaks into a build, a probe or a smoke
+    """Return a small, predictable environment: no variable of the caller's shell gets into a build, a probe or a smoke
     test.
     """
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
@@ -220,7 +220,7 @@ class Runner:
                 raise CommandError(args, None, as_text(out), as_text(err), reason=f"no end after {timeout:g} s")
 
     def raise_if_cancelled(self) -> None:
-        """For loops that wait for something else than a command. Raises Interrupted."""
+        """Raise Interrupted if the runner was cancelled; for loops that wait for something other than a command."""
         if self.cancel.is_set():
             raise Interrupted
 
@@ -233,7 +233,9 @@ class Runner:
         run_as: Account | None,
         bounds: Bounds | None,
     ) -> tuple[subprocess.Popen[bytes], Callable[[], None]]:
-        """Return the command under run.guard.sh, and what ends its group when the command has ended."""
+        """Start the command under run.guard.sh; return it, and a function that ends its group after the command has
+        ended.
+        """
         if shutil.which(args[0], path=env.get("PATH", os.defpath)) is None:
             raise _missing(args[0], "no such program")
         reader, writer = os.pipe()

@@ -27,7 +27,7 @@ _OF_MOUNTS = ("unshare", "--user", "--map-current-user", "--keep-caps", "--mount
 def without_network(runner: Runner, account: Account | None = None) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """Return the words before a command of this user, or of root's child `account`, that keep it off every network.
 
-    None where that cannot be had; then what was tried, and what the system said.
+    None if this is not possible; the second value then lists what was tried, and what the system said.
     """
     said: list[str] = []
     for words in (_OF_ROOT, *_OF_USERS) if account is None and os.geteuid() == 0 else _OF_USERS:

@@ -40,7 +40,7 @@ def untraced() -> str:
 
 
 def assign(**values: str | int | Sequence[str]) -> str:
-    """Return lines of sh that set variables; a sequence is an array, which only bash has."""
+    """Return lines of sh that set variables; a sequence becomes an array, which only bash has."""
     return "".join(
         f"{name}={quote(str(value)) if isinstance(value, (str, int)) else f'({words(*value)})'}\n"
         for name, value in values.items()
@@ -53,5 +53,5 @@ def words(*texts: str) -> str:
 
 
 def quote(text: str) -> str:
-    """`text` as one word of a POSIX shell; a NUL byte, which no shell can hold, is dropped."""
+    """Return `text` as one word of a POSIX shell, without NUL bytes, which no shell can hold."""
     return shlex.quote(text.replace("\0", ""))

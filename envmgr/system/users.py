@@ -62,7 +62,7 @@ def require_account(name: str) -> Account:
 
 
 def this_account() -> Account:
-    """Return the effective user of this process. InputError `unknown-user` for a number without a name."""
+    """Return the effective user of this process. Raises InputError `unknown-user` for a number without a name."""
     try:
         return _account(pwd.getpwuid(os.geteuid()))
     except KeyError:
@@ -183,9 +183,10 @@ def access_faults(
 
 
 def session_as(user: str | None, env: dict[str, str], *, find: Callable[[str], str]) -> tuple[str, ...]:
-    """Return the words before a command so that `user` runs it with the limits of a login; changes `env` to theirs.
+    """Return the words before a command with which `user` runs it with the limits of a login; set that user's variables
+    in `env`.
 
-    No words where this process need not become that user, or may not. `find` gives the path of a program. Raises
+    There are no words if this process need not become that user, or may not. `find` gives the path of a program. Raises
     InputError `unknown-user`.
     """
     if user is None or os.geteuid() != 0:
@@ -247,7 +248,7 @@ def _prepare(account: Account, prefix: Path, reads: Sequence[Path]) -> None:
 
 @contextmanager
 def _effective(account: Account, uid: int | None = None) -> Iterator[None]:
-    """Root acts with the groups of `account`, and as that user or as `uid`; then as itself."""
+    """Let root act with the groups of `account`, as that user or as `uid`, and then as itself again."""
     groups, gid = os.getgroups(), os.getegid()
     try:
         os.initgroups(account.name, account.gid)
@@ -262,7 +263,7 @@ def _effective(account: Account, uid: int | None = None) -> Iterator[None]:
 
 
 def _require_access(user: str, reads: Sequence[Path]) -> None:
-    """The effective user must be able to run this envmgr, and read what the verb reads, before anything is made."""
+    """Require that the effective user can run this envmgr, and read what the command reads, before anything is made."""
     for fault in _access_faults(user, reads):
         raise fault
 

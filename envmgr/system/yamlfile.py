@@ -63,8 +63,9 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
 
 
 def _told(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Return a scalar that looks like a date or number and is none (2024-13-45) is a fault with a place, not a
-    ValueError.
+    """Return a constructor that reports a scalar which only looks like a date or number (2024-13-45) with its place.
+
+    PyYAML itself would raise a ValueError.
     """
 
     def constructor(loader: Any, node: yaml.Node) -> Any:
@@ -222,7 +223,7 @@ def validate(
 def faults_with_lines(faults: Iterable[Fault], text: str, path: Path) -> list[str]:
     """Return each fault, its place in the document and its reason, as `file:line: field: reason`, in file order.
 
-    Of very many, the first, and how many more there are.
+    If there are very many, return the first ones and the number of further ones.
     """
     lines = _Lines(yaml.compose(text, Loader=_Loader))
     rows = []
@@ -260,7 +261,7 @@ class _Lines:
         self._keys: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
 
     def of(self, location: tuple[int | str, ...]) -> int:
-        """1-based line of the deepest node on the way to `location`: for a missing key, its parent's."""
+        """Return the 1-based line of the deepest node on the way to `location`: for a missing key, its parent's."""
         node = self._root
         line = (node.start_mark.line if node else 0) + 1
         for part in location:

@@ -84,7 +84,7 @@ class InputError(EnvmgrError):
     exit_code = 2
 
 
-class Bug(EnvmgrError):  # noqa: N818 - what it is, to the reader of the line
+class Bug(EnvmgrError):  # noqa: N818 - the name is what users read
     """An error that should not happen, and that envmgr's developers should fix. Exit code 4."""
 
     exit_code = 4
@@ -108,7 +108,7 @@ class CommandError(EnvmgrError):
         self.stderr = stderr
 
 
-class Interrupted(EnvmgrError):  # noqa: N818 - it is what happened, not an error of ours
+class Interrupted(EnvmgrError):  # noqa: N818 - the name states what happened; it is no error of envmgr
     """Ctrl-C or SIGTERM. Exit code 130."""
 
     exit_code = 130

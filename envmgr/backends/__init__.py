@@ -86,9 +86,7 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class OwnFolder:
-    """A folder of a backend below the prefix. If `public`, every user can read what lies in it, whatever the umask
-    is.
-    """
+    """A folder of a backend below the prefix. If `public`, every user can read its files, independent of the umask."""
 
     path: Path
     public: bool = False

@@ -42,11 +42,13 @@ def repair_install(
     jobs: int,
     verified: Verified,
 ) -> bool:
-    """Build the install again and put it in the place of what lies there. `known` is its manifest, which stays to the byte; None
-    where it was changed as well. A new manifest is written then, and where a backend that may build other bytes has done so: True.
+    """Build the install again and replace the existing one.
+
+    `known` is its manifest, which stays unchanged to the byte; None if it was changed as well. A new manifest is
+    written then, and also where a backend that may build other bytes has done so: True.
 
     Raises:
-        EnvmgrError: `repair-impossible`, `repair-differs`; whatever the backend raises. The install is then as it was.
+        EnvmgrError: `repair-impossible`, `repair-differs`; any error of the backend. The install is then as it was.
     """
     may_repair(made_by, item, runner)
     install, lock = item.install, made_by.lock

@@ -1,4 +1,4 @@
-"""Installs made side by side: what others stand on first, within a number of cores that is shared among those under way."""
+"""Parallel builds of installs: dependencies first, within a number of cores that running builds share."""
 
 from __future__ import annotations
 

@@ -31,8 +31,8 @@ class Gpu(FrozenModel):
 class GpuFacts(FrozenModel):
     """The GPUs of a node and their driver.
 
-    `gpus` is None if nobody looked. `library` is the version of libcuda.so.1: empty if there is none, None if nobody
-    looked. `cuda` is the CUDA version that the driver itself reports; empty if it was not asked.
+    `gpus` is None if this was not checked. `library` is the version of libcuda.so.1: empty if there is none, None if it
+    was not checked. `cuda` is the CUDA version that the driver itself reports; empty if it was not asked.
     """
 
     gpus: tuple[Gpu, ...] | None = None

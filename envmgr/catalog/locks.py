@@ -63,7 +63,7 @@ def stale_lock(entry: Entry, path: Path, wanted: str, recorded: str) -> EnvmgrEr
 
 
 def foreign_lock(lock: Path, name: str, url: str, allowed: Collection[str]) -> InputError:
-    """Return the error for a package that would come from a place that nobody reviewed."""
+    """Return the error for a package that would come from an unreviewed place."""
     return InputError(
         "lock-foreign",
         f"{lock}: {name} comes from no channel or index of its recipe",

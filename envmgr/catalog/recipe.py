@@ -28,7 +28,7 @@ from envmgr.wording import LINES, first_unseen, one_line
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What a value may name: known when the module is made, or only where it is loaded.
 BUILD_NAMES, LOAD_NAMES = frozenset({"root", "name", "version"}), frozenset({"HOME", "USER"})
-UNPARSED = "no shell reads it"  # the context of a validation, for verbs that only tell what there is
+UNPARSED = "no shell reads it"  # the context of a validation, for commands that only list entries
 _END = "ENVMGR_FILE"  # of a file in a test's text
 _MOST_FUNCTIONS = 50  # of a recipe; each is read by three shells, twice
 _MOST_SHELL = 20_000  # characters of all of them; bash starts a process for each `$(…)` that it only reads

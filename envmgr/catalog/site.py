@@ -83,7 +83,7 @@ def find_site(explicit: Path | None, environ: Mapping[str, str], cwd: Path) -> P
                     raise InputError("site-missing", f"{path} does not exist", context=f"named by {by}")
                 return path.resolve()
     for folder in (cwd, *cwd.parents):
-        with suppress(PermissionError):  # a folder above that is not ours to read has no site for us
+        with suppress(PermissionError):  # a folder above that this user cannot read has no site for them
             if (candidate := folder / FILE_NAME).is_file():
                 return candidate
     with _readable(SYSTEM_FILE, "default"):

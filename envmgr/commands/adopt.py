@@ -35,7 +35,7 @@ _PLAIN = re.compile(r"[^a-z0-9]")
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module on nodes. `entry` is the catalog's entry of the same software, empty where there is none."""
+    """A module on nodes. `entry` is the catalog's entry of the same software, empty if there is none."""
 
     name: str
     version: str

@@ -274,7 +274,7 @@ def _published(ctx: Context, current: GenerationRecord) -> Iterator[ResolvedEntr
         try:
             yield resolve_entry(ctx, ctx.catalog.find(parse_entry(name)), target)
         except EnvmgrError:
-            continue  # `envmgr list` tells
+            continue  # `envmgr list` reports it
 
 
 def _modules(ctx: Context, current: GenerationRecord, entries: Sequence[ResolvedEntry]) -> Iterator[SiteFact]:

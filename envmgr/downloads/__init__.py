@@ -71,7 +71,7 @@ class Fetched:
 
 
 def has(path: Path, sha256: str, *, mend: bool = True) -> bool:
-    """Return whether a cache has the file: hash it. A damaged one is removed (unless not to `mend`), never used.
+    """Return whether a cache has the file, by its hash. A damaged one is removed (unless not to `mend`), never used.
 
     Raises:
         InputError: `file-unreadable` for a file that was put there by hand, with the wrong permissions.

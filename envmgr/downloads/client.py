@@ -130,9 +130,10 @@ def call_worker(
     environ: Mapping[str, str] = os.environ,
     name: str = "rattler",
 ) -> Event:
-    """Run one request to its end and return the `solved` event, or `done`. The request has a `cache`; `name` is the worker's.
+    """Run one request to its end and return the `solved` event, or `done`. The request has a `cache`; `name` is the
+    worker's.
 
-    `done` is what counts, whatever follows it: rattler can crash at interpreter exit, and its threads may speak late.
+    Only `done` counts, and not what follows it: rattler can crash at interpreter exit, and its threads may write late.
 
     Raises:
         EnvmgrError: see `failure`; `worker-died`.

@@ -31,7 +31,7 @@ _SMALL = 600  # seconds in which a small file ends at a lower rate
 _TELL_EVERY = 0.1  # seconds between two progress events of one download
 _LOOK_EVERY = 0.25  # seconds between two looks for a stalled transfer
 _CHUNK = 1 << 22  # bytes copied at once
-_LARGEST = 64 << 30  # bytes of a file whose size the lock does not tell
+_LARGEST = 64 << 30  # bytes of a file whose size the lock lacks
 _LONGEST = 86_400  # seconds for any one transfer
 _SCHEMES = ("http", "https", "file")
 

@@ -63,9 +63,9 @@ class NodeFile:
 
 @dataclass(frozen=True, slots=True)
 class NodeBlock:
-    """Lines of ours in a file of the system. `paths` are where it may be, the first that fits the node is taken.
+    """Lines of envmgr in a file of the system. `paths` are the possible files; the first that fits the node is taken.
 
-    `function` of install.sh decides that; `place` is where in the file.
+    `function` of install.sh decides that; `place` is the place in the file.
     """
 
     paths: tuple[str, ...]

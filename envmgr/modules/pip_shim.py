@@ -1,7 +1,6 @@
-"""The pip that a module puts first in PATH instead of the install's own. The generation holds it, and no install
-changes. Pure.
+"""The pip that a module puts first in PATH in place of the install's own.
 
-`pip_shim` makes the same for other things that stand on a module.
+The generation holds it, and no install changes. Pure. `pip_shim` makes the same for environments on top of a module.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def allocated(
 
 
 class _Holder:
-    """salloc in a thread: its stdin is a pipe of ours, so that it ends with us."""
+    """salloc in a thread. Its stdin is a pipe of this process, so that it ends with this process."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], mark: str, runner: Runner) -> None:
         self.errors = ""

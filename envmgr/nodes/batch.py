@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _KEPT = 60  # seconds that a job keeps its answer for us
 _FIRST, _SLOWEST = 0.3, 2.0  # seconds between two looks at the queue: at first, and after a while
-_AROUND = 1 << 20  # bytes beside an answer
+_AROUND = 1 << 20  # bytes in addition to an answer
 _ASIDE = 30.0  # seconds that the login shell with its sbatch commands, squeue and scancel may take
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from envmgr.nodes.clients import Call, Client, Loop
 
 NODES_OWN = 5.0  # seconds after envmgr that a node itself ends processes that envmgr no longer waits for
-_AROUND = 1 << 20  # bytes that a node may print beside its answer: banners
+_AROUND = 1 << 20  # bytes that a node may print in addition to its answer: banners
 
 
 def ask_nodes(

@@ -129,9 +129,9 @@ def ask_a_node(argv: Sequence[str], options: JobOptions, site: Site, runner: Run
 
 
 def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, JobSeen]:
-    """Return number -> job for this user's jobs of these names. Slurm knows ended ones for some minutes (MinJobAge).
+    """Return number -> job for this user's jobs of these names. Slurm knows ended jobs for some minutes (MinJobAge).
 
-    Another user's of the same name is not looked at: names can be known, and do not tell whose a job is.
+    Jobs of another user with the same name are ignored: names can be known, and do not show whose a job is.
 
     Raises:
         EnvmgrError: `slurm-unavailable`.
@@ -215,7 +215,9 @@ _ENV = {"TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}  # times without a zone; s
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """`submitted` is seconds since the epoch, None where Slurm does not tell it; `state` as Slurm writes it."""
+    """A queued job. `submitted` is seconds since the epoch, None if Slurm does not report it; `state` as Slurm writes
+    it.
+    """
 
     number: str
     user: str

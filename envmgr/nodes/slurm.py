@@ -209,7 +209,9 @@ def cancel_jobs(nonce: str) -> None:
 
 
 class SlurmWay:
-    """One `srun` per node: a dead node would fail one for all of them. `job` is a job of ours to make steps of."""
+    """One `srun` per node: a dead node would fail one `srun` for all nodes. `job` is a job of this process, for
+    steps.
+    """
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from envmgr.system.usernames import user_name
 
 _PART = "use"
 _ONCE = 10  # seconds for some processes at a time: reading takes milliseconds, where it does not hang
-_MOST = 20_000  # paths that a node tells
+_MOST = 20_000  # paths that a node reports
 _AROUND = 12  # seconds that the probe needs in addition
 _SHOWN = 3
 

@@ -46,8 +46,8 @@ from envmgr.wording import utc_now
 
 
 def seen_here(prefix: Prefix) -> int:
-    """Return the highest sequence number that was ever seen signed here; 0 if nothing looks, or nobody can read what it
-    found.
+    """Return the highest sequence number that was ever seen signed here; 0 if there is no record, or it cannot be
+    read.
     """
     return _read(prefix)[0]
 

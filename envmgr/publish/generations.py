@@ -56,10 +56,10 @@ StagedCheck = Callable[[Path, Path, Mapping[str, ModuleSpec]], None]
 
 @contextmanager
 def publishing(prefix: Prefix, runner: Runner, reporter: Reporter) -> Iterator[frozenset[int]]:
-    """Hold the one prefix lock. Clean up what a killed publish left before anything else; a living one is not touched.
+    """Hold the one prefix lock. First clean up what a killed publish left; a living publish is not touched.
 
     Yields the numbers of the flips that exist, before anything else is read: a flip that finds others was overtaken,
-    whatever the lock was worth.
+    even if the lock did not work.
     """
 
     def waiting(holder: str) -> None:
@@ -83,13 +83,13 @@ def publish(
     check: StagedCheck,
     signer: Signer | None,
 ) -> PublishedChange:
-    """Stage `current` plus `change` and let `check` judge it, without the lock; under it, flip, if nobody came in
-    between.
+    """Stage `current` plus `change` and let `check` judge it, without the lock; with the lock, flip if `current` is the
+    same.
 
-    Otherwise the change is put on what is current by then; only modules of which something changed are checked again.
+    Otherwise the change is applied to what is then current; only changed modules are checked again.
 
     Raises:
-        EnvmgrError: whatever staging or `check` raises; `current` is then untouched, and the number stays taken.
+        EnvmgrError: any error of staging or `check`; `current` is then untouched, and the number stays taken.
     """
     prefix, policies = Prefix(site.prefix), ModulePolicies.from_site(site)
     digest = render_digest(templates_digest(templates), policies)

@@ -69,9 +69,7 @@ def generations_in_use(numbers: Iterable[int], left: Mapping[int, float], found:
 
 
 def installs_in_use(paths: Collection[str], needs: Callable[[str], Iterable[str]], found: InUse) -> dict[str, str]:
-    """Return the installs that are, or may be, in use, with the reason; what one of them stands on (`needs`) is in use,
-    too.
-    """
+    """Return the installs that are, or may be, in use, with the reason, including those that they need (`needs`)."""
     if found.unknown:
         return dict.fromkeys(paths, in_few(found.unknown))
     reasons = {path: in_few(found.named[path]) for path in paths if path in found.named}

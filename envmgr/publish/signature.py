@@ -36,8 +36,10 @@ State = Literal["signed", "unsigned", "expired", "wrong", "unchecked"]
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """The result of a check. `signed` by `who`; `expired`: by a key that was valid then and is not now; `wrong`: by
-    nobody who may; `unchecked`: it could not be looked at.
+    """The result of a check.
+
+    `signed` by `who`; `expired`: by a key that was valid then and is not now; `wrong`: by no allowed key; `unchecked`:
+    it could not be checked.
     """
 
     state: State
@@ -57,8 +59,8 @@ class Signer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeySigner:
-    """Signs as the user of this process, with the site's key; a public key stands for what an agent or a hardware key
-    holds.
+    """A signer for the user of this process, with the site's key; a public key represents one in an agent or a hardware
+    key.
     """
 
     signing: Signing
@@ -163,8 +165,9 @@ def principals(text: str) -> Iterator[str]:
 
 
 def _verify(flip: Flip, signing: Signing, name: str, runner: Runner, *options: str) -> tuple[bool, str]:
-    """Return whether the signature is `name`'s, and ssh-keygen's words if it is not. The content is what was read,
-    whatever lies there now.
+    """Return whether the signature is `name`'s, and ssh-keygen's message if it is not.
+
+    The content is what was read before, even if the file has changed.
     """
     argv = ["ssh-keygen", "-Y", "verify", "-n", NAMESPACE, "-I", name, "-f", str(signing.allowed_signers)]
     argv += ["-s", str(flip.signature_path), *(f"-O{option}" for option in options)]

@@ -99,7 +99,8 @@ class Staged:
     done: bool = False
 
     def fits(self) -> bool:
-        """Return whether it may become current as it is: nobody came in between. Only under the publish lock.
+        """Return whether it may become current unchanged: no other publish came in between. Only under the publish
+        lock.
 
         Raises:
             EnvmgrError: `install-missing`; `repair-impossible` if it replaces all of what is not current any more.

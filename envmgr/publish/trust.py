@@ -182,7 +182,7 @@ def signed_before(prefix: Prefix) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FlipLook:
-    """The flip in force, as it was found: its number, None where there is none; who signed it; what is wrong."""
+    """The flip in force, as it was found: its number, None if there is none; its signer; its fault."""
 
     sequence: int | None
     who: str

@@ -45,7 +45,9 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class LookedAt:
-    """A generation that was looked at. `record` is None if it cannot be read; `unseen` is what nobody could compare."""
+    """A generation that was looked at. `record` is None if it cannot be read; `unseen` is what could not be
+    compared.
+    """
 
     number: int
     record: GenerationRecord | None

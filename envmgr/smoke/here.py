@@ -42,7 +42,7 @@ SKIPS: Mapping[str, str] = {
     "slurm": "no Slurm on this node",
     "compiler": "no C++ compiler (g++) on this node",
 }
-# What a test leaves in its home -> what it lacked.
+# A file that a test leaves in its home -> what it lacked.
 MARKS: Mapping[str, str] = {NO_LAUNCHER: "mpi", NO_SLURM: "slurm", NO_COMPILER: "compiler"}
 
 
@@ -67,7 +67,7 @@ def run_smoke_tests(
             reporter.log(f"test {spec.entry} {test.name}: {outcomes[-1].status} {outcomes[-1].detail}")
         stage.update(len(tests))
     after = _stamps(Path(spec.root))
-    # Nothing there at all is a lost mount, which others tell.
+    # An empty root means a lost mount, which is reported elsewhere.
     if after and (changed := sorted(k for k, _ in before ^ after)):
         raise EnvmgrError(
             "test-changed-install",
@@ -105,7 +105,7 @@ def script_of(
 
 
 def _call(need: str, *arguments: str) -> str:
-    """Return bash text that ends a test without what it needs, and leaves no function of ours."""
+    """Return bash text that ends a test without what it needs, and leaves no function of envmgr."""
     function = f"envmgr_needs_{need}"
     return f"{script_text(__file__, f'{need}.sh')}{function} {words(*arguments)}\nunset -f {function}\n"
 

@@ -25,7 +25,7 @@ _ALL_TAILS = 1 << 18  # bytes of all of them together
 
 @dataclass(frozen=True, slots=True)
 class NodeTest:
-    """One test of one entry; `key` is the beginning of what a node tells of it."""
+    """One test of one entry; `key` is the beginning of its facts from a node."""
 
     key: str
     entry: str

@@ -135,7 +135,7 @@ def tree_digest(paths: Iterable[TreePath]) -> str:
 def make_read_only(root: Path, *, group: int | None = None, mask: int = 0o022) -> None:
     """Normalise modes: folders and executables 0555, other files 0444, less the bits of `mask`; set the group if given.
 
-    One mode for all builds, whatever the umask or the package said: part of "same lock, same bytes".
+    The modes are the same for all builds, independent of the umask and the package: part of "same lock, same bytes".
     """
     change_tree(
         root,

@@ -38,9 +38,9 @@ _BEGIN = "envmgr-build-"
 
 
 def work_folder(site: Site, install: Install) -> Path:
-    """Return the folder to compile in: the same path each time, because paths of a build get into what is built.
+    """Return the folder to compile in: the same path each time, because paths of a build get into its results.
 
-    In the folder for temporary files anybody can take the name first, and would stop all builds: then it is below the
+    In the folder for temporary files any user can take the name first, and would stop all builds. It is then below the
     user's own cache.
     """
     name = f"{_BEGIN}{own_name().replace(' ', '-')}"
@@ -82,7 +82,7 @@ def private_folder(folder: Path) -> Iterator[None]:
             try:
                 _make_private(folder)
                 break
-            except FileNotFoundError:  # a build beside us ended, and removed the folder that we share
+            except FileNotFoundError:  # a parallel build ended, and removed the shared folder
                 if last:
                     raise
     try:
@@ -187,10 +187,9 @@ def clear_row(install: Install, row: BuildRow, reporter: Reporter, *, own: Calla
 
 
 def clear_kept_rows(prefix: Prefix, reporter: Reporter) -> None:
-    """Clear what dead builds of ours left on this host, though a run on another host has cleared the rest, and may have
-    built it since.
+    """Clear what dead builds of this user left on this host, even if a run on another host has cleared the rest.
 
-    A row of a host that stays away goes after thirty days.
+    That run may also have built it since. A row of a host that stays away is removed after thirty days.
     """
     for path in sorted(prefix.jobs.glob("*.left")):
         row = read_build_row(path)

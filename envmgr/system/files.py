@@ -108,7 +108,7 @@ def atomic_write(path: Path, text: str | bytes, *, mode: int = 0o644) -> None:
 def _write_beside(path: Path, data: bytes, mode: int) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
     try:
-        with temporary.open("xb") as file:  # through no link that somebody put there
+        with temporary.open("xb") as file:  # not through a link that another user made
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.write(data)

@@ -1,4 +1,4 @@
-"""Characters that nobody sees: the text that a person reviews and the text that a program reads must be the same.
+"""Invisible characters: the text that a person reviews and the text that a program reads must be the same.
 
 U+2028, U+0085, a form feed or a carriage return end a line for some programs and for no reviewer; bidi characters show
 a line in another order.
@@ -33,7 +33,7 @@ def name_of(character: str) -> str:
 
 
 def require_visible(text: str, path: object, *, also: str) -> None:
-    """Raise InputError `text-invisible` with file, line and column, for a character that nobody sees and that is not in
+    """Raise InputError `text-invisible` with file, line and column, for an invisible character that is not in
     `also`.
     """
     if text.isprintable():

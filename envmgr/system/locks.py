@@ -1,6 +1,4 @@
-"""Locks on files: they wait, they go with their process or its pulse, on whatever host, and no other user can open
-them.
-"""
+"""Locks on files: they wait, end with their process or its pulse, on any host, and no other user can open them."""
 
 from __future__ import annotations
 

@@ -63,8 +63,9 @@ def says(path: Path, text: str) -> bool:
 
 
 def _written_anew(path: Path, text: str) -> bool:
-    """Write it whole, or not at all, by link(2), which the file server does for only one of several hosts: half a file,
-    which a kill leaves, would name nobody.
+    """Write a file completely, or not at all, by link(2), which the file server allows for only one of several hosts.
+
+    Half a file, which a kill leaves, would name no process.
     """
     with explain_os_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)

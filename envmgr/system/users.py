@@ -242,7 +242,7 @@ def _prepare(account: Account, prefix: Path, reads: Sequence[Path]) -> None:
         with _effective(account), suppress(OSError):
             prefix.mkdir(parents=True)
             return
-        with _effective(account, uid=0):  # folders above it are of their group: reached whatever the umask
+        with _effective(account, uid=0):  # folders above belong to their group, and can be reached with any umask
             give_folder(prefix, account.uid, account.gid)
 
 

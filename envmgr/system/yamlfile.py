@@ -108,7 +108,7 @@ def parse_yaml(text: str, path: Path | str, *, most: int = MOST_NODES, reviewed:
 
 
 def _refuse_huge(text: str, most: int) -> None:
-    """Count nesting, keys and values, and what aliases stand for, without building anything; most files need no look.
+    """Count nesting, keys and values, and the nodes of aliases, without building anything; most files need no count.
 
     Raises MarkedYAMLError.
     """

@@ -66,7 +66,7 @@ def _wrong_time(each: LockedFile, date: str) -> str:
 
 
 def refuse_prereleases(wanted: Question, versions: Mapping[str, str]) -> None:
-    """Raise EnvmgrError `prerelease` for a version that resolves, but that nobody meant."""
+    """Raise EnvmgrError `prerelease` for a version that resolves, but was probably not intended."""
     for name, version in _unasked_prereleases(versions, wanted):
         raise EnvmgrError(
             "prerelease",
@@ -90,7 +90,7 @@ def _is_pre(version: str) -> bool:
 
 
 class RequiredHashes:
-    """The hashes that people wrote beside requirements: a lock names one of these files, whatever an index has today."""
+    """The hashes that people wrote next to requirements: a lock names one of these files, even if an index changed."""
 
     def __init__(self, wanted: Question, python: str) -> None:
         """Read the rows that count for the version `python`."""

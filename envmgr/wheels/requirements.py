@@ -1,6 +1,6 @@
-"""Requirements, as anybody may have written them: each is bounded, read by `packaging` and written again before use.
+"""Requirements from any source: each is bounded, read by `packaging` and written again before use.
 
-A row of a recipe, of a file beside it, of a wheel's METADATA or of a source's build system enters here. None of them
+A row of a recipe, of a file next to it, of a wheel's METADATA or of a source's build system enters here. None of them
 can name a place, an option or a second line; the result is one line of visible ASCII.
 """
 

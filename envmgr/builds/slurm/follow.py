@@ -1,4 +1,4 @@
-"""Following jobs to their ends: their output, Slurm's account of them, and the fate of those that stand on a failed
+"""Following of jobs to their ends: their output, Slurm's report on them, and the fate of jobs that depend on a failed
 one.
 """
 
@@ -32,9 +32,9 @@ _TAIL = 6  # lines
 
 
 def follow(queued: Sequence[QueuedBuild], site: Site, runner: Runner, reporter: Reporter) -> Outcome:
-    """Wait until every job has ended. A failure ends what stands on it and nothing else.
+    """Wait until every job has ended. A failure ends only what depends on it.
 
-    While Slurm does not answer, it is waited for; what jobs say is read all the same.
+    While Slurm does not answer, this waits for it and still reads the jobs' output.
 
     Raises:
         Interrupted: by a signal; the jobs go on.

@@ -253,7 +253,7 @@ def _under_way(folder: JobFolder, seen: Mapping[str, JobSeen]) -> tuple[str, boo
     if answer is not None and answer.job == row.job and answer.error is not None:
         return row.job, True
     last = seen.get(row.job)
-    # One that was cancelled was meant to be; one that Slurm has forgotten has nothing to tell.
+    # A cancelled job was cancelled on purpose; a job that Slurm has forgotten has nothing to report.
     if last is not None and last.ended and not last.state.startswith(("CANCELLED", "COMPLETED", "REVOKED")):
         return row.job, True
     return "", False

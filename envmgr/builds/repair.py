@@ -42,10 +42,10 @@ def repair_install(
     jobs: int,
     verified: Verified,
 ) -> bool:
-    """Build the install again and replace the existing one.
+    """Build the install again and replace the existing one. Return whether it got a new manifest.
 
-    `known` is its manifest, which stays unchanged to the byte; None if it was changed as well. A new manifest is
-    written then, and also where a backend that may build other bytes has done so: True.
+    `known` is its manifest; None if that was changed as well. If the new install agrees with `known`, the manifest
+    keeps its bytes. A new one is written without `known`, and for a backend whose builds may have other bytes.
 
     Raises:
         EnvmgrError: `repair-impossible`, `repair-differs`; any error of the backend. The install is then as it was.

@@ -80,7 +80,9 @@ def _regular(path: Path) -> int:
 
 
 class LoggedReporter:
-    """Wraps a reporter; everything also goes, with times, to a file that is created at the first line."""
+    """A wrapper of a reporter that also writes everything, with times, to a file, which is created at the first
+    line.
+    """
 
     def __init__(self, inner: Reporter, path: Path) -> None:
         self.path = path

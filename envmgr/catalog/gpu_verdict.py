@@ -31,7 +31,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`refused`: the policy `refuse` does not load it there."""
+    """A judgement on a node's GPUs. `refused`: the policy `refuse` does not load the module there."""
 
     verdict: Verdict
     reason: str

@@ -48,8 +48,9 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class AdoptResult(Result):
-    """`text` is the proposed site file, `output` the file with it, None for none. The nodes in `silent` (folded) did
-    not answer.
+    """The result of `adopt`. `text` is the proposed site file, `output` the file with it, None for none.
+
+    The nodes in `silent` (folded) did not answer.
     """
 
     schema: ClassVar[str] = "envmgr.adopt/1"

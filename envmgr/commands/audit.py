@@ -1,4 +1,4 @@
-"""`envmgr audit`: does every node, in every kind of shell and job, resolve what was published?"""
+"""`envmgr audit`: check that every node, in every kind of shell and job, resolves what was published."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult(Result):
-    """`checked` counts recipes."""
+    """The result of `catalog check`. `checked` is the number of recipes."""
 
     schema: ClassVar[str] = "envmgr.check/1"
     checked: int

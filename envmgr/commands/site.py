@@ -34,7 +34,7 @@ SHEBANG_LIMIT = 127  # longer #! lines are not run by the kernel; conda packages
 
 @dataclass(frozen=True, slots=True)
 class SiteCheckResult(Result):
-    """`source` is None for the embedded site."""
+    """The result of `site check`. `source` is None for the embedded site."""
 
     schema: ClassVar[str] = "envmgr.site-check/1"
     source: str | None

@@ -33,9 +33,9 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class FetchedFile:
-    """`missing` only when it was a dry run; `size` is bytes, None for a missing file of unknown size.
+    """A fetched file. `missing` only in a dry run; `size` is bytes, None for a missing file of unknown size.
 
-    `places` are where a missing file will be looked for, in order.
+    `places` are the places where a missing file will be looked for, in order.
     """
 
     name: str

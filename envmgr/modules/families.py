@@ -30,7 +30,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """`own` are those that the module says; `replaces` are also those of all that it loads."""
+    """The families of a module. `own` are those that the module names; `replaces` also has those of everything that it
+    loads.
+    """
 
     own: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Values as Lua: the one place where they are quoted for a modulefile or an rc file. Pure."""
+"""Values as Lua: the only place where they are quoted for a modulefile or an rc file. Pure."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from envmgr.system.shelltext import assign
 
 PIP_SHIM = "pip_shim.sh"
 FOLDER = "shims"
-"""Of a generation, with a folder for each entry."""
+"""The folder of a generation that has a folder for each entry."""
 
 
 def render_shims(specs: Iterable[ModuleSpec], templates: Path) -> dict[str, str]:

@@ -90,7 +90,7 @@ class SlurmGpus:
 
 @dataclass(frozen=True, slots=True)
 class GpuJobs:
-    """node -> sbatch's options for a job with a GPU there; node -> why none is to be sent."""
+    """The jobs with a GPU: node -> sbatch's options for one there; node -> why no job is sent."""
 
     options: Mapping[str, tuple[str, ...]]
     refused: Mapping[str, str]

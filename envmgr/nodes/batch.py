@@ -45,13 +45,13 @@ def batch_on_nodes(
     limit: int = 4 << 20,
     options: Sequence[str] = (),
 ) -> None:
-    """Run `script` in one sbatch job per node, submitted from a login shell of `user` (as root; else of ourselves).
+    """Run `script` in one sbatch job per node, submitted from a login shell of `user` (if root; else of the current
+    user).
 
-    `options` are sbatch's, behind those of the site. The shell of `shebang` (sh or bash, with options) runs it, with the
+    `options` are sbatch's, after those of the site. The shell of `shebang` (sh or bash, with options) runs it, with the
     environment that Slurm gave the job. Times, replies and errors are those of `ask_nodes`; `timeout` begins when the
-    job runs. A job that waits longer than the site's
-    `queue_timeout` is cancelled: its node is unreachable. No job stays; if this process is killed, Slurm's time limit
-    ends them.
+    job runs. A job that waits longer than the site's `queue_timeout` is cancelled: its node is unreachable. No job
+    stays; if this process is killed, Slurm's time limit ends them.
     """
     todo = list(dict.fromkeys(nodes))
     require_node_names(todo)

@@ -78,7 +78,7 @@ class Groups(ABC):
 
 
 class SiteGroups(Groups):
-    """`groups:` of site.yaml; a group by Slurm or Ansible is a set of the other sources."""
+    """The `groups:` of site.yaml; a group by Slurm or Ansible is a set of the other sources."""
 
     name = "site"
     what = "group in site.yaml"

@@ -43,7 +43,9 @@ _OVERTAKEN = 3  # times that a publish tests again what another one changed, bef
 
 @dataclass(frozen=True, slots=True)
 class PublishedChange:
-    """`number` is None when the rebased change was already there; `parent` is what `current` named before."""
+    """A published change. `number` is None if the rebased change was already there; `parent` is the former
+    `current`.
+    """
 
     number: int | None
     parent: int | None

@@ -52,7 +52,7 @@ class PublishedEntry(FrozenModel):
 
 
 class GenerationRecord(FrozenModel):
-    """`generation.json`: written last, so a generation without it is not complete.
+    """The content of `generation.json`. It is written last, so a generation without it is not complete.
 
     `files` maps a path below the generation to the sha256 of its text, and has all but the record itself. `manifests`
     maps installs, by their paths relative to the prefix, to the sha256 of their manifests; it is empty in records of an

@@ -37,7 +37,7 @@ from envmgr.wording import escaped
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`path` is relative to the prefix; `found` says in words what is wrong with it."""
+    """A fault of a generation. `path` is relative to the prefix; `found` describes the fault."""
 
     path: str
     found: str

@@ -1,4 +1,4 @@
-"""`<prefix>/var/audit/nodes.json`: what the last audits saw of the nodes, for the gate of a build."""
+"""The facts of nodes in `<prefix>/var/audit/nodes.json`, from the last audits, for the gate of a build."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class Seen(FrozenModel):
 
 
 class FleetFacts(FrozenModel):
-    """`<prefix>/var/audit/nodes.json`: `groups` of the site -> nodes, and every node that an audit has seen."""
+    """The content of `<prefix>/var/audit/nodes.json`: `groups` of the site -> nodes, and every node that an audit has
+    seen.
+    """
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     groups: dict[str, tuple[str, ...]] = {}

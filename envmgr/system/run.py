@@ -84,13 +84,14 @@ class Runner:
         bounds: Bounds | None = None,
         on_tick: Callable[[], None] = lambda: None,
     ) -> Completed:
-        """Run to the end and return the output as text. `timeout` is wall-clock seconds; `env` defaults to `clean_env()`.
+        """Run to the end and return the output as text. `timeout` is wall-clock seconds; `env` defaults to
+        `clean_env()`.
 
         `on_tick` is called every 0.1 s while it runs, and may raise.
 
-        With `new_group`, what the command leaves running ends with it, and all of it ends with us, even by kill -9.
-        `run_as` is for root only: the command starts as that user, with no group but theirs, under the guard as well.
-        `bounds` need `new_group`.
+        With `new_group`, processes that the command leaves running end with it, and all of them end with this process,
+        even by kill -9. `run_as` is for root only: the command starts as that user, with only that user's groups, also
+        under the guard. `bounds` need `new_group`.
 
         Raises:
             CommandError: the command is missing, ran out of time, wrote too much or (with `check`) exited non-zero.
@@ -299,7 +300,7 @@ _GRACE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """`returncode` is None for a command that was left behind; `output` is what it had written by then."""
+    """A command that may be left behind. `returncode` is None if it was; `output` is what it had written by then."""
 
     returncode: int | None
     output: str

@@ -15,7 +15,7 @@ from envmgr.system.shelltext import script_text
 from envmgr.system.users import Account
 
 PLACE = Path("/var/tmp")  # noqa: S108 - a folder that every host has: nothing is written to it
-"""Where a folder is seen that shall have one path on every host, for every user."""
+"""The path of a folder that must have the same path on every host, for every user."""
 
 # What an ordinary user needs is a user namespace. Its own number stays its own there where unshare knows how
 # (util-linux 2.36).

@@ -29,7 +29,7 @@ def _is_comment(line: str) -> bool:
 
 
 UNTRACED_END = "command exec /bin/sh -c :\n"
-"""How a shell of a user ends that must leave no trace: no trap and no file of a logout runs, and no history is written."""
+"""The end of a user's shell that must leave no trace: no trap and no logout file runs, and no history is written."""
 
 
 def untraced() -> str:

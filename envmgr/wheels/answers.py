@@ -1,4 +1,6 @@
-"""Does a lock of wheels answer its question? By its platform, times, hashes and indexes; `closure` has its packages."""
+"""Checks that a lock of wheels answers its question, by platform, times, hashes and indexes; `closure` checks
+packages.
+"""
 
 from __future__ import annotations
 

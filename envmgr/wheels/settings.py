@@ -41,7 +41,7 @@ DEFAULT_INDEXES: Mapping[str, Index] = {PUBLIC: Index(url="https://pypi.org/simp
 
 
 class WheelsSettings(FrozenModel):
-    """`backends.wheels` of the site."""
+    """The section `backends.wheels` of the site."""
 
     indexes: dict[str, Index] = {}
 

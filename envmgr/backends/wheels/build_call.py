@@ -1,6 +1,6 @@
-"""Calls the process that builds a source, as its user and without a network; and explains its failures.
+"""Calls of the process that builds a source, as its user and without a network; and explanations of its failures.
 
-The package's own code runs beside that process, as the same user: its answer and its log may come from a stranger.
+The package's own code runs next to that process, as the same user: its answer and its log are not trusted.
 """
 
 from __future__ import annotations

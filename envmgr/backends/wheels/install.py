@@ -1,4 +1,6 @@
-"""From a lock to an install: fetch, unpack into a sibling, make the interpreter, compile, mark, make read-only, rename."""
+"""Installation of a wheels lock: fetch, unpack into a sibling, make the interpreter, compile, mark, make read-only,
+rename.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _SEEN = 90.0  # seconds until what another node has built is seen here: longer t
 
 @dataclass(frozen=True, slots=True)
 class BuildJobResult(Result):
-    """`seconds` is wall-clock; `built` is False for an install that was there."""
+    """The result of a build job. `seconds` is wall-clock; `built` is False for an install that already existed."""
 
     schema: ClassVar[str] = "envmgr.build-item/1"
     item: str

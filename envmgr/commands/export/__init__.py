@@ -118,7 +118,7 @@ class ExportedPart:
 
 @dataclass(frozen=True, slots=True)
 class ExportResult(Result):
-    """`text` is the whole file; `output` is where it is, or would be, None for nowhere."""
+    """The result of an export. `text` is the whole file; `output` is where it is, or would be, None for nowhere."""
 
     schema: ClassVar[str] = "envmgr.export/1"
     to: str

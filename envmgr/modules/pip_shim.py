@@ -15,7 +15,7 @@ from envmgr.system.shelltext import assign
 
 PIP_SHIM = "pip_shim.sh"
 FOLDER = "shims"
-"""The folder of a generation that has a folder for each entry."""
+"""A folder of a generation, with a folder in it for each entry."""
 
 
 def render_shims(specs: Iterable[ModuleSpec], templates: Path) -> dict[str, str]:

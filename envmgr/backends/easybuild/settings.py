@@ -50,7 +50,7 @@ def _cuda(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _amd(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the capabilities.
+    """Check the architectures of AMD's GPUs, and sort them, each once.
 
     Source: EasyBuild 5.4.1, `--amdgcn-capabilities`; LLVM, "User Guide for AMDGPU Backend", processors.
     """

@@ -113,7 +113,9 @@ class _Holder:
         self._thread.start()
 
     def granted(self) -> list[str] | None:
-        """Return the words of the job's first line once it has started, None where salloc ended first. Raises Interrupted."""
+        """Return the words of the job's first line once it has started, None where salloc ended first. Raises
+        Interrupted.
+        """
         while not self._known.wait(0.1):
             self._runner.raise_if_cancelled()
         self._runner.raise_if_cancelled()

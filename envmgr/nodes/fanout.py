@@ -151,7 +151,9 @@ class _DeadlineOver(Exception):  # noqa: N818 - our own way out of the event loo
 
 
 class Fan:
-    """The nodes still to ask, those being asked, and the clocks. `hook`, called on each tick, says if more is to come."""
+    """The nodes still to ask, those being asked, and the clocks. `hook`, called on each tick, says if more is to
+    come.
+    """
 
     def __init__(
         self, site: Site, runner: Runner, on_reply: Callable[[Reply], None], nonce: str, *, deadline: float

@@ -158,7 +158,9 @@ def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, Jo
 
 
 def job_facts(number: str, site: Site, runner: Runner) -> Mapping[str, str]:
-    """Return what `scontrol` says of a job: `JobState`, `Reason`, `ExitCode`, `TimeLimit`, …; empty when Slurm cannot tell."""
+    """Return what `scontrol` says of a job: `JobState`, `Reason`, `ExitCode`, `TimeLimit`, …; empty when Slurm cannot
+    tell.
+    """
     try:
         done = run_slurm(runner, [tool("scontrol"), "-o", *where_jobs_go(site), "show", "job", number])
     except EnvmgrError:

@@ -178,7 +178,9 @@ def longest_job(runner: Runner, options: Iterable[str], *, timeout: float = _ASK
 
 
 def _seconds(limit: str) -> float | None:
-    """Return the seconds of a time as Slurm prints it: `30:00`, `2:00:00`, `1-00:00:00`; None for `infinite` and `n/a`."""
+    """Return the seconds of a time as Slurm prints it: `30:00`, `2:00:00`, `1-00:00:00`; None for `infinite` and
+    `n/a`.
+    """
     match = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", limit)
     if match is None:
         return None

@@ -94,7 +94,9 @@ def control_socket(runtime: str | None) -> Path | None:
 
 
 def ssh_reason(errors: bytes) -> str:
-    """Return ssh's last line that means something, without the node's name, so that nodes with one reason fold; or empty."""
+    """Return ssh's last line that means something, without the node's name, so that nodes with one reason fold; or
+    empty.
+    """
     lines = [line.strip() for line in errors.decode("utf-8", "backslashreplace").splitlines()]
     lines = [line for line in lines if line and not _NOISE.match(line)]
     if not lines:

@@ -17,7 +17,9 @@ from envmgr.wording import and_more
 
 @dataclass(frozen=True, slots=True)
 class NodeOutcome(SmokeOutcome):
-    """The end of one test, alike on all `nodes` (folded). `seconds` is the slowest node's time, `fastest` the fastest's."""
+    """The end of one test, alike on all `nodes` (folded). `seconds` is the slowest node's time, `fastest` the
+    fastest's.
+    """
 
     nodes: str
     fastest: float
@@ -27,8 +29,8 @@ class NodeOutcome(SmokeOutcome):
 class Missing:
     """Nodes (folded) of which not everything is known.
 
-    `silent` and `unreachable` are as in `Reply`; `hung`: the prefix does not answer, or a test cannot be ended; `unfit`: no
-    test can be run there; `late`: not all tests were run.
+    `silent` and `unreachable` are as in `Reply`; `hung`: the prefix does not answer, or a test cannot be ended;
+    `unfit`: no test can be run there; `late`: not all tests were run.
     """
 
     nodes: str

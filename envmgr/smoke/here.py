@@ -88,7 +88,8 @@ def tests_of(spec: ModuleSpec) -> tuple[SmokeTest, ...]:
 def script_of(
     entry: str, test: SmokeTest, modules: Path, lmodrc: Path, lmod: Lmod, slurm_options: Sequence[str]
 ) -> str:
-    """Return the text for `bash --noprofile --norc`, in an empty home. A need that is missing leaves one of `MARKS` there.
+    """Return the text for `bash --noprofile --norc`, in an empty home. A need that is missing leaves one of `MARKS`
+    there.
 
     `slurm_options` are words for srun such as `--partition=gpu`, of which the last counts. Those that say where a job
     runs and on whose account reach the test's own `srun`, unless it starts a step of a job.

@@ -1,7 +1,8 @@
-"""The script for a node: the smoke tests of all entries as one part of a probe, run once the node's prefix has answered.
+"""The script for a node: the smoke tests of all entries as one part of a probe, run once the node's prefix has
+answered.
 
-The node's shell never touches the prefix. Each test is a session of its own, which a signal reaches whole, and a watcher
-ends it when that shell is gone: the connection was cut, or the user pressed Ctrl-C.
+The node's shell never touches the prefix. Each test is a session of its own, which a signal reaches whole, and a
+watcher ends it when that shell is gone: the connection was cut, or the user pressed Ctrl-C.
 """
 
 from __future__ import annotations

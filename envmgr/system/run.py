@@ -132,11 +132,12 @@ class Runner:
         env: Mapping[str, str] | None = None,
         new_group: bool = True,
     ) -> Completed:
-        """Run a command that speaks in lines: `on_line` gets each stdout line, `on_tick` runs every 0.1 s and may raise.
+        """Run a command that speaks in lines: `on_line` gets each stdout line, `on_tick` runs every 0.1 s and may
+        raise.
 
-        `stdin` is written, and the pipe then stays open until the child ends, so that a child can notice our death. A last
-        line without a line break is left out: its writer died over it. The exit status is not judged here.
-        Raises Interrupted when `cancel` is set.
+        `stdin` is written, and the pipe then stays open until the child ends, so that a child can notice our death. A
+        last line without a line break is left out: its writer died over it. The exit status is not judged here. Raises
+        Interrupted when `cancel` is set.
         """
         args = tuple(str(a) for a in argv)
         start = time.monotonic()

@@ -1,4 +1,6 @@
-"""The site's settings of wheels, under `backends.wheels`; and the URLs by which locks name an index instead of a host."""
+"""The site's settings of wheels, under `backends.wheels`; and the URLs by which locks name an index instead of a
+host.
+"""
 
 from __future__ import annotations
 

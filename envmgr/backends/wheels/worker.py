@@ -23,7 +23,9 @@ _UNPACKED = ".unpacked"
 
 
 def install(request: Mapping[str, Any]) -> None:
-    """Install the files `wheels` into `staging`, with `final` baked in, over the Python `minor` of `base` (None: `programs`)."""
+    """Install the files `wheels` into `staging`, with `final` baked in, over the Python `minor` of `base` (None:
+    `programs`).
+    """
     staging, final, minor = Path(request["staging"]), Path(request["final"]), str(request["minor"])
     wheels = [Path(path) for path in request["wheels"]]
     expected = promised(wheels, minor)

@@ -178,7 +178,8 @@ class Submitter:
 
 
 def sweep(site: Site, runner: Runner) -> None:
-    """Remove folders of jobs that no build needs: reported failures and lost jobs a day later, and jobs whose install is there.
+    """Remove folders of jobs that no build needs: reported failures and lost jobs a day later, and jobs whose install
+    is there.
 
     Folders of jobs that a living build follows stay, and those of jobs that Slurm still has, or may have.
     """

@@ -63,7 +63,7 @@ class EnvmgrError(Exception):
         return f"error[{self.reference}]: {self.message}"
 
     def render(self) -> str:
-        """The house form as plain text, without a trailing newline."""
+        """Return the house form as plain text, without a trailing newline."""
         lines = [self.head]
         lines += [f"  {line}" for part in self.context for line in part.splitlines()]
         if self.log:
@@ -84,8 +84,8 @@ class InputError(EnvmgrError):
     exit_code = 2
 
 
-class Bug(EnvmgrError):  # noqa: N818 - what it is, to the reader of the line
-    """Something that should not happen: ours to mend. Exit code 4."""
+class Bug(EnvmgrError):  # noqa: N818 - the name is what users read
+    """An error that should not happen, and that envmgr's developers should fix. Exit code 4."""
 
     exit_code = 4
 
@@ -108,7 +108,7 @@ class CommandError(EnvmgrError):
         self.stderr = stderr
 
 
-class Interrupted(EnvmgrError):  # noqa: N818 - it is what happened, not an error of ours
+class Interrupted(EnvmgrError):  # noqa: N818 - the name states what happened; it is no error of envmgr
     """Ctrl-C or SIGTERM. Exit code 130."""
 
     exit_code = 130
@@ -139,7 +139,7 @@ class ErrorData:
         return cls(error.reference, error.message, error.context, error.hint, error.log, error.exit_code)
 
     def as_error(self, *more: str, log: str = "") -> EnvmgrError:
-        """The error again, with `more` lines of context; `log` is for one without a log of its own.
+        """Return the error again, with `more` lines of context; `log` is for an error without its own log.
 
         It has the class of its exit code, except that a command's error comes back without the command.
         """

@@ -41,10 +41,10 @@ class Reporter(Protocol):
     """The receiver of progress. Safe to call from several threads."""
 
     def stage(self, label: str, *, total: int | None = None, unit: str = "") -> AbstractContextManager[Stage]:
-        """A context manager that yields a `Stage`; `unit` is `bytes`, `packages`, `files` or empty."""
+        """Return a context manager that yields a `Stage`; `unit` is `bytes`, `packages`, `files` or empty."""
 
     def say(self, text: str) -> None:
-        """One line for the person, and for the log."""
+        """Print one line for the user, and write it to the log."""
 
     def log(self, text: str) -> None:
         """Write to the log only."""
@@ -80,7 +80,9 @@ def _regular(path: Path) -> int:
 
 
 class LoggedReporter:
-    """Wraps a reporter; everything also goes, with times, to a file that is created at the first line."""
+    """A wrapper of a reporter that also writes everything, with times, to a file, which is created at the first
+    line.
+    """
 
     def __init__(self, inner: Reporter, path: Path) -> None:
         self.path = path
@@ -101,7 +103,10 @@ class LoggedReporter:
         self._inner.say(text)
 
     def log(self, text: str) -> None:
-        """Never raises: a full disk or a lost mount must not hide the error that is being told. It is said once."""
+        """Write to the log and never raise: a full disk or a lost mount must not hide the reported error.
+
+        A failure to write is reported once.
+        """
         with self._lock:
             if self._broken:
                 return

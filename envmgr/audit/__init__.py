@@ -1,4 +1,4 @@
-"""The audit: nodes are asked once (`gather`), and what they said is judged (`judge`)."""
+"""The audit: it asks nodes once (`gather`) and judges their answers (`judge`)."""
 
 from __future__ import annotations
 

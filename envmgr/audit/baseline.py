@@ -1,4 +1,6 @@
-"""What nodes have in all that is compared, in one file for git: written after a good audit, compared with by later ones.
+"""The baseline file: the nodes' values of everything that is compared, for version control with git.
+
+A good audit writes it; later audits compare with it.
 
     values:
       contexts:
@@ -6,7 +8,8 @@
           MODULEPATH:
             c[1-3]: /apps/modulefiles
 
-Check, place, what is compared there, and each value with its nodes: sorted, so that a change is a line in a diff.
+The levels are check, place, compared thing, and each value with its nodes. They are sorted, so that a change is a line
+in a diff.
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ SCHEMA = "envmgr.baseline/1"
 _HEAD = "# What nodes have, by `envmgr audit --save-baseline`; `envmgr audit --baseline FILE` tells what has changed since.\n"
 _HINT = "`envmgr audit --save-baseline FILE` writes one"
 _MOST = 2_000_000  # keys and values
-_ALL = "value"  # where one thing is compared
+_ALL = "value"  # the key if only one thing is compared
 _LOGIN = "'s login shell"
 _WORD = re.compile(r"[A-Za-z0-9_.-]+")
 _SHELL = re.compile(r"[a-z-]+ \([a-z_][a-z0-9_.-]*\)")
@@ -37,7 +40,7 @@ _SHELL = re.compile(r"[a-z-]+ \([a-z_][a-z0-9_.-]*\)")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Compared:
-    """What is compared: by which check, where, and what of it."""
+    """A compared thing: the check, the place, and the part of it."""
 
     check: str
     where: str
@@ -46,7 +49,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Notebook:
-    """All that was compared: each with its values, and the nodes that have them."""
+    """Everything that was compared: for each thing its values, and the nodes that have them."""
 
     pages: dict[Compared, dict[str, list[str]]] = field(default_factory=dict)
 
@@ -57,8 +60,10 @@ class Notebook:
 
 
 class HowAsked(FrozenModel):
-    """How an audit asked: with other contexts or another user there is something else to compare. `of_user` are the checks that look at
-    its user's login shell: what they tell of folders and modules depends on who looks.
+    """The scope of an audit. Other contexts or another user give other things to compare.
+
+    `of_user` are the checks that look at the user's login shell: their facts about folders and modules depend on the
+    user.
     """
 
     nodes: str
@@ -68,7 +73,10 @@ class HowAsked(FrozenModel):
     of_user: tuple[str, ...] = ()
 
     def has(self, compared: Compared, user: str) -> bool:
-        """Whether it was asked for: a place `CONTEXT (USER)` only where that shell was looked at, one of a login shell by its user."""
+        """Return whether the audit asked for it.
+
+        A place `CONTEXT (USER)` counts only if that shell was looked at, and one of a login shell only for its user.
+        """
         if compared.check not in self.checks:
             return False
         if user != self.user and (
@@ -88,18 +96,18 @@ class _File(FrozenModel):
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A file that was read. `values` is compared -> node -> value."""
+    """A baseline file that was read. `values` maps compared thing -> node -> value."""
 
     path: Path
     asked: HowAsked
     values: Mapping[Compared, Mapping[str, str]]
 
     def right(self, compared: Compared) -> Mapping[str, str] | None:
-        """node -> the value that it had; None for what was not compared then."""
+        """Return node -> the value that it had; None for what was not compared then."""
         return self.values.get(compared)
 
     def gone(self, notebook: Notebook, asked: HowAsked) -> Iterator[tuple[Compared, str, tuple[str, ...]]]:
-        """What nodes had, that were asked for it again, and that is not there to compare any more: with value and nodes."""
+        """Yield, with value and nodes, what nodes had and were asked for again, and what can no longer be compared."""
         now = frozenset(expand(asked.nodes))
         for compared, had in self.values.items():
             if compared in notebook.pages or not asked.has(compared, self.asked.user):
@@ -113,11 +121,11 @@ class Baseline:
 
 
 def baseline_text(notebook: Notebook, asked: HowAsked) -> str:
-    """The file's text: the same for the same nodes, byte for byte."""
+    """Return the file's text: the same for the same nodes, byte for byte."""
     values: dict[str, dict[str, dict[str, dict[str, str]]]] = {}
     for compared, page in sorted(notebook.pages.items()):
         if not any(page):
-            continue  # what is set nowhere: it is the same to compare with nothing
+            continue  # not set on any node: a comparison with nothing gives the same result
         place = (
             values.setdefault(compared.check, {}).setdefault(compared.where, {}).setdefault(compared.what or _ALL, {})
         )
@@ -127,7 +135,7 @@ def baseline_text(notebook: Notebook, asked: HowAsked) -> str:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Raises InputError `baseline-unreadable`, or as other YAML files."""
+    """Read a baseline. Raises InputError `baseline-unreadable`, or the errors of other YAML files."""
     content: Any = parse_yaml(read_file_text(path, BASELINE, tree=ANYWHERE), path, most=_MOST, reviewed=False)
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
         found = content.get("schema") if isinstance(content, dict) else None
@@ -153,7 +161,7 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def _wrong(error: ValueError) -> list[str]:
-    """Which fields, and why."""
+    """Return the invalid fields and the reasons."""
     if isinstance(error, ValidationError):
         return [f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors()[:4]]
     return str(error).splitlines()[:4]

@@ -1,6 +1,8 @@
-"""The cause of a finding: the line of a start-up file that set a variable, asked for once checks have judged.
+"""The cause of a finding: the line of a start-up file that set a variable. It is asked for after the checks have
+judged.
 
-A check yields a hint that names the line (`Traced`); the engine asks for the lines of all findings in one round, and fills them in.
+A check yields a hint that names the line (`Traced`). The engine asks for the lines of all findings in one round, and
+fills them in.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ _PINNED, _THERE, _LIST = ":pinned", ":there", ":list"
 
 @dataclass(frozen=True, slots=True)
 class TraceQuestion:
-    """Who sets the variables, or makes the aliases, `names` in this shell on `node`? `NAME~PART`: who brings PART into a list."""
+    """A question: which line sets the variables, or makes the aliases, `names` in this shell on `node`?
+
+    `NAME~PART` asks which line brings PART into a list.
+    """
 
     node: str
     context: ShellContext
@@ -28,12 +33,12 @@ class TraceQuestion:
 
 
 def is_ours(place: str) -> bool:
-    """Whether a place is a file of node-setup's."""
+    """Return whether a place is a file of node-setup."""
     return place.startswith(_OURS)
 
 
 def places_in_words(places: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
-    """`FILE:LINE sets it on NODES`, each place once; without those of node-setup's files."""
+    """Return `FILE:LINE sets it on NODES`, each place once; without those of node-setup's files."""
     found: dict[str, list[str]] = {}
     for place, nodes in places:
         if place and not is_ours(place):
@@ -42,38 +47,47 @@ def places_in_words(places: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
 
 
 def part_of(name: str, part: str) -> str:
-    """The name under which it is asked what brings `part` into the list `name`; that alone where a word cannot hold it."""
+    """Return the name for the question of what brings `part` into the list `name`; only `name` if a word cannot hold
+    `part`.
+    """
     return f"{name}~{part}" if part and not re.search(r"[\s=|*?\[]", part) else name
 
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """What the traces told: (node, context's name, account, name) -> `FILE:LINE`."""
+    """The results of the traces: (node, context's name, account, name) -> `FILE:LINE`."""
 
     places: Mapping[tuple[str, str, str, str], str]
 
     def place(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> str:
-        """Where it is set on the first of `nodes` that was asked; empty where no trace shows it.
+        """Return where it is set on the first of `nodes` that was asked; empty if no trace shows it.
 
-        Of a job it is where a login shell of that node sets it that takes itself for a job's; or else one whose environment jobs inherit.
+        For a job, this is where a login shell sets it that looks like a job's on that node, or else one whose
+        environment jobs inherit.
         """
         shells = [traced_context(context)] if context.way == "ssh" else [traced_context(context), "bash-login"]
         found = (self.places.get((node, shell, account, name), "") for shell in shells for node in nodes)
         return next((place for place in found if place), "")
 
     def culprit(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount, name: str) -> str:
-        """As `place`, where node-setup's files were read in that shell and something else set it after them; else empty."""
+        """Return `place` if that shell read node-setup's files and something else set the variable after them; else
+        empty.
+        """
         place = self.place(nodes, context, account, name)
         pinned = self.place(nodes, context, account, _PINNED)
         return place if pinned and not is_ours(place) else ""
 
     def list_file(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount) -> tuple[str, str]:
-        """Lmod's own start-up file, and the list of which it made MODULEPATH in that shell; empty where no trace shows it."""
+        """Return Lmod's own start-up file, and the list from which it made MODULEPATH in that shell; empty if no trace
+        shows it.
+        """
         file, _, source = self.place(nodes, context, account, _LIST).partition(" ")
         return file, source
 
     def before_ours(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount) -> str:
-        """In words, what ends before node-setup's files, which are there, are read in that shell; empty where they are read."""
+        """Return, in words, what ends before that shell reads node-setup's files; empty if it reads them or they do not
+        exist.
+        """
         if (
             context.way != "ssh"
             or self.place(nodes, context, account, _PINNED)
@@ -85,12 +99,12 @@ class Traces:
 
 
 Trace = Callable[[Sequence[TraceQuestion]], Traces]
-"""Asks nodes which lines did it."""
+"""A function that asks nodes for the responsible lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A hint that names the line which did it. `words` makes its text, once the `questions` are answered."""
+    """A hint that names the responsible line. `words` makes its text once the `questions` are answered."""
 
     questions: tuple[TraceQuestion, ...]
     words: Callable[[Traces], str] = field(compare=False)
@@ -106,9 +120,9 @@ def set_by(
     *,
     foreign: bool = False,
 ) -> Traced:
-    """Return the hint `FILE:LINE` + `known`, or `unknown` where no trace shows a line for one of `names`.
+    """Return the hint `FILE:LINE` + `known`, or `unknown` if no trace shows a line for one of `names`.
 
-    `foreign`: a line of node-setup's files counts as none.
+    With `foreign`, lines of node-setup's files do not count.
     """
     asked = (names,) if isinstance(names, str) else tuple(names)
 
@@ -128,7 +142,8 @@ def set_on(
     unknown: str,
     before: str = "",
 ) -> Traced | str:
-    """Return the hint `FILE:LINE sets it on NODES; …` for the nodes of each value, or `unknown` where no trace shows a line.
+    """Return the hint `FILE:LINE sets it on NODES; …` for the nodes of each value, or `unknown` if no trace shows a
+    line.
 
     `before` comes first.
     """
@@ -144,7 +159,7 @@ def set_on(
 
 
 def traced_context(context: ShellContext) -> str:
-    """The context whose shell is traced for this one."""
+    """Return the context whose shell is traced for this one."""
     if context.way == "ssh":
         return context.name
     return {"bash-interactive": "bash-interactive", "bash-login": "bash-job"}.get(context.shell, "bash-login")

@@ -1,4 +1,4 @@
-"""The questions of checks to this host, by their `ask_controller`."""
+"""The questions of checks to this host, asked by their `ask_controller`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from envmgr.system.run import Runner
 
 @dataclass(frozen=True, slots=True)
 class SlurmView:
-    """Slurm's own account of its nodes. `states` is node -> (state, reason); `broken` says why it could not be asked.
+    """Slurm's own view of its nodes. `states` is node -> (state, reason); `broken` says why Slurm could not be asked.
 
     Both are empty on a host whose Slurm was never configured.
     """
@@ -22,7 +22,10 @@ class SlurmView:
 
 
 class Controller:
-    """Answers for this host. `jobs` says whether the audit sends jobs; all questions end by `end`, by time.monotonic(), and a little."""
+    """Answers for this host.
+
+    `jobs` says whether the audit sends jobs. All questions end shortly after `end`, by time.monotonic().
+    """
 
     def __init__(self, runner: Runner, sets: NodeSets, *, jobs: bool, end: float) -> None:
         self.runner = runner
@@ -31,15 +34,15 @@ class Controller:
 
     @property
     def left(self) -> float:
-        """Seconds that a question may take."""
+        """Return the seconds that a question may take."""
         return max(2.0, self._end - time.monotonic())
 
     def nodes(self, expression: str) -> tuple[str, ...]:
-        """The nodes of a node set. Raises InputError, EnvmgrError as `NodeSets.resolve`."""
+        """Return the nodes of a node set. Raises InputError, EnvmgrError as `NodeSets.resolve`."""
         return self._sets.resolve(expression)
 
     def slurm(self) -> SlurmView:
-        """Asked once, whichever checks want to know."""
+        """Return Slurm's view, asked for once, for all checks."""
         if self._slurm is None:
             self._slurm = self._ask_slurm()
         return self._slurm

@@ -1,4 +1,4 @@
-"""All checks judge what was gathered: findings, each once, with all nodes that it is true of."""
+"""The judgement of all checks on the evidence: findings, each once, with all nodes to which it applies."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from envmgr.probe.shell import context_key, looked_key
 
 @dataclass(frozen=True, slots=True)
 class AuditJudged:
-    """`notebook` has all that was compared, for a baseline."""
+    """The result of judging. `notebook` has everything that was compared, for a baseline."""
 
     findings: tuple[Finding, ...]
     notebook: Notebook
 
 
 def no_traces(_: Sequence[TraceQuestion]) -> Traces:
-    """Answer no question: which line did it stays unknown."""
+    """Answer no question: the responsible lines stay unknown."""
     return Traces({})
 
 
 def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_traces) -> AuditJudged:
-    """Judge once, ask in one round which lines did it, and return all findings: errors first, then by check, place and nodes."""
+    """Judge, ask in one round for the responsible lines, and return all findings: errors first, then by check, place
+    and nodes.
+    """
     rows = {name: rows_of(check, evidence) for name, check in checks.items()}
     notebook = Notebook()
     for row in (row for of in rows.values() for row in of if isinstance(row, Noted)):
@@ -43,7 +45,7 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
     findings += joined(_not_looked_at(evidence, checks))
     findings = _without_consequences(findings, evidence, checks)
     nodes: dict[Finding, list[str]] = {}
-    for finding in findings:  # one, for nodes whose answers differ in something else
+    for finding in findings:  # one finding for nodes whose answers differ elsewhere
         nodes.setdefault(replace(finding, nodes=""), []).extend(expand(finding.nodes) if finding.nodes else ())
     findings = [replace(finding, nodes=fold(of)) for finding, of in nodes.items()]
     order = {"error": 0, "warning": 1, "note": 2}
@@ -52,13 +54,13 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
 
 
 def rows_of(check: Check, evidence: Evidence) -> tuple[Row, ...]:
-    """Return what one check finds, with hints that are not filled in yet."""
+    """Return the rows of one check, with hints that are not filled in yet."""
     given = evidence.of_check(check.table)
     return (*rows_of_table(given), *check.judge(given))
 
 
 def questions_of(rows: Iterable[Row]) -> list[TraceQuestion]:
-    """Return what the hints of these rows want to know."""
+    """Return the questions of these rows' hints."""
     hints = [row.hint for row in rows if isinstance(row, Found)]
     return [question for hint in hints if isinstance(hint, Traced) for question in hint.questions]
 
@@ -79,7 +81,7 @@ def _finding(check: str, row: Found, traces: Traces) -> Finding:
 def _without_consequences(
     findings: Iterable[Finding], evidence: Evidence, checks: Mapping[str, Check]
 ) -> list[Finding]:
-    """Of nodes on which modules cannot work at all the cause alone is told."""
+    """Drop the consequences on nodes where modules cannot work at all, and keep only the cause."""
     dead = frozenset[str]().union(
         *(c.explained(evidence.of_check(c.table)) for c in checks.values() if c.explained is not None)
     )
@@ -119,11 +121,13 @@ def _not_here(evidence: Evidence) -> Iterable[Finding]:
     yield Finding("generation", "error", prefix, found, expected, hint)
 
 
-_SAMPLED = ("site-modules", "hierarchy")  # what they look at is drawn, as far as there is time
+_SAMPLED = ("site-modules", "hierarchy")  # they look at a sample, as far as there is time
 
 
 def _gone(evidence: Evidence, notebook: Notebook, checks: Mapping[str, Check]) -> Iterable[Finding]:
-    """What the baseline has, and nodes have not any more, so that nothing was there to compare."""
+    """Yield a warning for each thing that the baseline has and that nodes no longer have, so that it could not be
+    compared.
+    """
     if evidence.baseline is None:
         return
     for compared, value, nodes in evidence.baseline.gone(notebook, how_asked(evidence, checks)):
@@ -141,7 +145,7 @@ def _gone(evidence: Evidence, notebook: Notebook, checks: Mapping[str, Check]) -
 
 
 def how_asked(evidence: Evidence, checks: Mapping[str, Check]) -> HowAsked:
-    """How this audit asked, for a baseline."""
+    """Return the scope of this audit, for a baseline."""
     shells = sorted({evidence.shell(context, account) for context, account, _ in evidence.contexts()})
     nodes = fold(evidence.fleet.nodes)
     of_user = tuple(sorted(name for name, check in checks.items() if "login" in check.probe(evidence.plan)))
@@ -151,7 +155,10 @@ def how_asked(evidence: Evidence, checks: Mapping[str, Check]) -> HowAsked:
 
 
 def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[Finding]:
-    """What a check asked and a node's answer does not tell of: silence is no agreement. A stage that did not end is told once."""
+    """Yield a warning for each question of a check that a node's answer lacks: silence does not mean agreement.
+
+    A stage that did not end is reported once.
+    """
     for name, check in checks.items():
         for stage in check.probe(evidence.plan):
             for where, key, fleet in _places(evidence, stage):
@@ -163,7 +170,7 @@ def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[
 
 
 def _places(evidence: Evidence, stage: ProbeStage) -> Iterable[tuple[str, str, Fleet]]:
-    """Where a stage ran to its end: its place, how its facts begin, and the answers."""
+    """Yield each place where a stage ran to its end: the place, the beginning of its facts, and the answers."""
     if stage == "context":
         for context, account, fleet in evidence.contexts():
             key = context_key(context, account)

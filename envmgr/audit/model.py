@@ -1,4 +1,4 @@
-"""What an audit is made of: what is asked, what nodes answered, what was expected, and the shape of a check."""
+"""The parts of an audit: the request, the nodes' answers, the expected state, and the interface of a check."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that checks judge.
+    """Everything that checks judge.
 
-    `ways` is `ssh`, `slurm` (jobs that inherit), `slurm-none` -> answers; `asked` names what was asked in each. `look` is
-    the short look over ssh before jobs are sent, where ssh was not asked for more. `here` is this host, asked without a
-    connection, where it is a login node of the site: jobs inherit from its shells.
+    `ways` is `ssh`, `slurm` (jobs that inherit), `slurm-none` -> answers; `asked` names what was asked in each. `look`
+    is the short look over ssh before jobs are sent, if ssh was not asked for more. `here` is this host, asked without a
+    connection, if it is a login node of the site: jobs inherit from its shells.
 
-    `published` is None where the controller could not read it. `controller` is what the probe tells of this host, `answers` is
-    check -> what its own question to this host found. `groups` are the site's node groups with their nodes, `login` its login
-    nodes; `kinds` are groups by hardware, where there is no site that has groups;
-    `logs` is node -> slurmd's first error, where a job ended without an answer. `gpu_jobs` are the answers of jobs that asked for a
-    GPU, of nodes that hide theirs otherwise, each with a reply; None where no node does. `alone`: nothing is published, here or on any node, and users
-    load modules of others alone. With a `baseline`, nodes are right that have what it has; what is compared goes into `notebook`.
+    `published` is None if the controller could not read it. `controller` has the probe's facts on this host. `answers`
+    maps a check to the answer to its own question to this host. `groups` are the site's node groups with their nodes,
+    `login` its login nodes. `kinds` are groups by hardware, if no site defines groups. `logs` is node -> slurmd's first
+    error, if a job ended without an answer.
+
+    `gpu_jobs` are the answers of jobs that asked for a GPU, for nodes that otherwise hide theirs, each with a reply;
+    None if no node does. `alone` means that nothing is published, here or on any node: users load only modules from
+    other tools. With a `baseline`, nodes are right that have its values; what is compared goes into the `notebook`.
     """
 
     site: Site
@@ -62,11 +64,11 @@ class Evidence:
 
     @property
     def check(self) -> str:
-        """The check that judges now."""
+        """Return the name of the check that is judging."""
         return self.table.check
 
     def of_check(self, table: Table) -> Evidence:
-        """Return what the check with this table judges: it can read the facts that the table names, and no others."""
+        """Return the evidence for the check with this table, which can read only the facts that the table names."""
         declared = Declared(table)
         return replace(
             self,
@@ -86,49 +88,51 @@ class Evidence:
         severity: Severity | None = None,
         **values: object,
     ) -> Found:
-        """Return a row of the check's table as a finding: `values` fill in its words, and so do `user`, `prefix` and `nodes`.
+        """Return a row of the check's table as a finding. `values`, `user`, `prefix` and `nodes` fill in its words.
 
-        `severity` is instead of the row's own.
+        `severity` replaces the row's own.
         """
         found = worded(self.table.rows[row], self, nodes, shell, values)
         return replace(found, severity=severity or found.severity)
 
     @property
     def fleet(self) -> Fleet:
-        """The answers that hold everything but the contexts of jobs: over ssh, or of the first kind of job without ssh."""
+        """Return the answers with everything but the contexts of jobs: over ssh, or without ssh of the first kind of
+        job.
+        """
         return next(iter(self.ways.values()))
 
     @property
     def mounts(self) -> Fleet:
-        """The answers that say how each node has the prefix, before anything was risked."""
+        """Return the answers on how each node mounts the prefix, from before any step that could hang."""
         return self.look or self.fleet
 
     def contexts(self) -> Iterator[tuple[ShellContext, ShellAccount, Fleet]]:
-        """Every context and account that was asked for, with the answers of nodes whose prefix answers."""
+        """Yield every requested context and account, with the answers of nodes whose prefix answers."""
         for context, account, way in self.asked:
             yield context, account, self.shells if way == "ssh" else self.ways[way].sound
 
     def each_shell(self) -> Iterator[AskedShell]:
-        """Return every shell that was asked for, as `contexts`."""
+        """Yield every requested shell, as `contexts`."""
         for context, account, fleet in self.contexts():
             yield AskedShell(context, account, fleet, self.account(account))
 
     def answer(self, kind: type[_Answer]) -> _Answer | None:
-        """The answer to the check's own question to this host; None where it was not asked."""
+        """Return the answer to the check's own question to this host; None if it was not asked."""
         found = self.answers.get(self.check)
         return found if isinstance(found, kind) else None
 
     @property
     def reference(self) -> str:
-        """The node that is right whatever others have, empty for none."""
+        """Return the node that is right whatever other nodes have; empty for none."""
         return self.plan.request.reference
 
     def looked(self, part: str) -> Fleet:
-        """The answers of nodes on which what a check looks at outside of shells was looked at, to its end."""
+        """Return the answers of nodes on which the check's looks outside of shells ran to their end."""
         return self.fleet.only(lambda facts: looked_key(part, "node") in facts)
 
     def login_shell(self) -> ShellContext | None:
-        """The ordinary user's login bash over ssh, where that was asked for."""
+        """Return the ordinary user's login bash over ssh; None if it was not requested."""
         return next(
             (
                 context
@@ -142,12 +146,12 @@ class Evidence:
         return self.plan.user if account == "user" else "root"
 
     def shell(self, context: ShellContext, account: ShellAccount) -> str:
-        """Where a finding about a shell is: `bash-login (alice)`."""
+        """Return the place of a finding about a shell: `bash-login (alice)`."""
         return f"{context.name} ({self.account(account)})"
 
     @property
     def shells(self) -> Fleet:
-        """Sound nodes, and this host where it is a login node: whose shells are compared."""
+        """Return the answers of sound nodes, and of this host if it is a login node: their shells are compared."""
         fleet = self.fleet.sound
         if self.here is None:
             return fleet
@@ -156,9 +160,10 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One row of a check's findings: the engine adds the check's name, folds the nodes and fills in the hint.
+    """One row of a check's findings. The engine adds the check's name, folds the nodes and fills in the hint.
 
-    `where` is a file, an entry or a shell. `between` are nodes that differ from each other, where nobody can tell which one is right.
+    `where` is a file, an entry or a shell. `between` are nodes that differ from each other, where it is unknown which
+    one is right.
     """
 
     severity: Severity
@@ -172,7 +177,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """Values that were compared between nodes: they go into a baseline, whether they differ or not."""
+    """Values that were compared between nodes. They go into a baseline, whether they differ or not."""
 
     compared: Compared
     values: Mapping[str, Sequence[str]]
@@ -180,7 +185,9 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class AskedShell:
-    """A context of an account, with the answers of nodes whose prefix answers. Facts are named without the shell's own key."""
+    """A context of an account, with the answers of nodes whose prefix answers. Facts are named without the shell's own
+    key.
+    """
 
     context: ShellContext
     account: ShellAccount
@@ -189,12 +196,12 @@ class AskedShell:
 
     @property
     def key(self) -> str:
-        """The beginning of this shell's facts."""
+        """Return the beginning of this shell's facts."""
         return context_key(self.context, self.account)
 
     @property
     def where(self) -> str:
-        """The place of a finding about it: `bash-login (alice)`."""
+        """Return the place of a finding about it: `bash-login (alice)`."""
         return f"{self.context.name} ({self.user})"
 
     def by_value(self, fact: str, *, default: str | None = None) -> dict[str, tuple[str, ...]]:
@@ -214,7 +221,7 @@ class AskedShell:
 def worded(
     row: Words, evidence: Evidence, nodes: Iterable[str], shell: AskedShell | None, values: Mapping[str, object]
 ) -> Found:
-    """Return a finding in the words of a row of a table; without a place of its own it is where the shell is."""
+    """Return a finding in the words of a table's row. If it names no place, its place is the shell."""
     nodes = tuple(nodes)
     user = shell.user if shell is not None else evidence.plan.user
     given = {"user": user, "prefix": evidence.site.prefix, "nodes": fold(nodes), **values}
@@ -236,19 +243,23 @@ Want = Literal["installs", "peers", "slurm", "published", "modules"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """What a module of `checks/` is, in its `CHECK`. Its name is the module's; the module's docstring is what `audit --explain` prints.
-    `NAME.yaml` beside the module is its `table`: the facts that it reports, and the findings that follow from a fact alone.
+    """The interface of a module of `checks/`, in its `CHECK`.
 
-    `probe` gives POSIX shell text by stage, as for `ProbePart`; the text can use `$generation` (a folder, or empty) and `$samples`, too.
-    `judge` yields what else is wrong; it is pure. `ask_controller` asks this host once nodes have answered; `evidence.answer` returns what it
-    found, of its type. `gpu_probe` is the part of `probe` that looks at GPUs: it is asked again in jobs that ask for a
-    GPU, on nodes that hide theirs, and the answers come as `evidence.gpu_jobs`. `explained` names nodes on which modules cannot work
-    at all, and this check says why: checks that want `modules` report nothing about them.
+    The check's name is the module's; the module's docstring is the text of `audit --explain`. `NAME.yaml` next to the
+    module is its `table`: the facts that it reports, and the findings that follow from a single fact.
 
-    `wants`: `installs` and `peers` are read into the plan, and `slurm` into the evidence, only for a check that wants them; `published`: there is nothing to look at
-    where nothing is published; `modules`: its findings follow where Lmod does not run, or users cannot reach the prefix.
-    `loads`: it loads modules in each context, and so comes after those that look at what a shell brings along. `joins`: one finding
-    for places at which it finds the same.
+    `probe` gives POSIX shell text by stage, as for `ProbePart`. The text can also use `$generation` (a folder, or
+    empty) and `$samples`. `judge` yields the other findings; it is pure. `ask_controller` asks this host after nodes
+    have answered; `evidence.answer` returns its result, by type. `gpu_probe` is the part of `probe` that looks at GPUs.
+    It is asked again in jobs that ask for a GPU, on nodes that hide theirs, and the answers come as
+    `evidence.gpu_jobs`. `explained` names nodes on which modules cannot work at all, for a reason that this check
+    reports: checks that want `modules` report nothing about them.
+
+    `wants` lists what the check needs. `installs` and `peers` are read into the plan, and `slurm` into the evidence,
+    only for a check that wants them. With `published`, it has nothing to look at if nothing is published. With
+    `modules`, its findings follow from a missing Lmod or an unreachable prefix. `loads` means that it loads modules in
+    each context, and so runs after checks of what a shell inherits. `joins` means one finding for all places with the
+    same finding.
     """
 
     judge: Callable[[Evidence], Iterable[Row]] = lambda _: ()
@@ -264,7 +275,7 @@ class Check:
 
     @property
     def part(self) -> str:
-        """Its part of the probe's script; facts of the check begin with it."""
+        """Return its part of the probe's script; facts of the check begin with it."""
         return self.table.part
 
     @property
@@ -273,13 +284,13 @@ class Check:
 
 
 def check_of(module: ModuleType) -> Check:
-    """Return the check that a module of `checks/` is, with its table and its docstring."""
+    """Return the check of a module in `checks/`, with its table and its docstring."""
     check: Check = module.CHECK
     return replace(check, table=read_table(Path(module.__file__ or "").with_suffix(".yaml")), text=module.__doc__ or "")
 
 
 def scripts(module: str, *stages: ProbeStage) -> Probe:
-    """Return a probe that is the same for every plan: `STAGE.sh` beside the module, whose `__file__` is given."""
+    """Return a probe that is the same for every plan: `STAGE.sh` next to the module, whose `__file__` is given."""
     return lambda _: {stage: script_text(module, f"{stage}.sh") for stage in stages}
 
 
@@ -301,12 +312,14 @@ def _declared(fleet: Fleet, declared: Declared) -> Fleet:
 
 
 def standing_alone(checks: Mapping[str, Check]) -> dict[str, Check]:
-    """Those that have something to look at where nothing is published."""
+    """Return the checks that have something to look at if nothing is published."""
     return {name: check for name, check in checks.items() if "published" not in check.wants}
 
 
 def audit_parts(checks: Iterable[Check], plan: AuditPlan) -> list[ProbePart]:
-    """The parts of an audit's probe: what all checks are given, how the node has the prefix, and each check's own."""
+    """Return the parts of an audit's probe: the values for all checks, the facts about the mount, and each check's own
+    part.
+    """
     parts = [mount_facts()]
     ordered = sorted(checks, key=lambda check: check.loads)
     parts += [ProbePart(check.part, check.probe(plan)) for check in ordered]

@@ -1,4 +1,4 @@
-"""The table of a check, `NAME.yaml` beside its module: the facts that its shell text reports, and the words of its findings.
+"""The table of a check, `NAME.yaml` next to its module: the facts of its shell text, and the words of its findings.
 
     context:
       shell_state.ignores:
@@ -9,10 +9,10 @@
         hint: "{place} may be the line: `trap - INT QUIT TERM` after it"
         unplaced: "which start-up file says `trap ''`?"
 
-Facts stand under the stage that reports them, with the key that the shell text gives to `put`, `own` or `lines`; `*` stands for what it
-fills in. A fact with `error`, `warning` or `note` is a finding wherever a node reports it; one with `drift` is compared between nodes.
-`reads` names facts of other checks; `rows` has the words of findings whose conditions the module's `judge` decides. CONTRIBUTING has
-all fields, in one table.
+Facts are listed under the stage that reports them, with the key that the shell text gives to `put`, `own` or `lines`;
+`*` stands for the variable part. A fact with `error`, `warning` or `note` is a finding wherever a node reports it. A
+fact with `drift` is compared between nodes. `reads` names facts of other checks. `rows` has the words of findings whose
+conditions the module's `judge` decides. CONTRIBUTING lists all fields in one table.
 """
 
 from __future__ import annotations
@@ -36,12 +36,13 @@ from envmgr.system.yamlfile import parse_yaml
 class Words(FrozenModel):
     """The words of one finding, as templates: `{value}` and what else its caller fills in.
 
-    One of `error`, `warning` and `note` has what was found. `where` is its place, in a shell that shell unless it is given.
-    `cause` names the variables, or what else a trace knows, that a start-up file sets: `hint` then has `{place}`, the file and line,
-    and `unplaced` is the hint where no trace shows one. `foreign`: a line of node-setup's own files does not count.
+    One of `error`, `warning` and `note` has the finding's text. `where` is its place; in a shell the default is that
+    shell. `cause` names variables, or other things that a trace finds, that a start-up file sets. `hint` then has
+    `{place}`, the file and line; `unplaced` is the hint if no trace shows one. With `foreign`, lines of node-setup's
+    own files do not count.
 
-    `drift`, instead, is the severity of values that differ between nodes: `say` puts one into words, `empty` is for an empty one,
-    and `what` names what is compared at `where`.
+    `drift`, instead, is the severity of values that differ between nodes. `say` puts a value into words, `empty` is for
+    an empty one, and `what` names what is compared at `where`.
     """
 
     error: str = ""
@@ -70,10 +71,10 @@ class Words(FrozenModel):
 class Fact(Words):
     """One fact: its meaning, under its kind. `own` ones differ between healthy nodes, and are never compared.
 
-    Each of `lines` is a finding, and `fields` names the words of a line, the last one with all that follows. `only` and `unless` are
-    values that are a finding, or none; `shells` are the kinds of shells in which it is one. With `empty`, a node that does not
-    report the fact has an empty value where it is compared. An `outlier` is a finding only where like nodes have another value,
-    `{right}`, `{as_on}`.
+    Each of `lines` is a finding. `fields` names the words of a line; the last one takes the rest. `only` lists the
+    values that are a finding, `unless` those that are not; `shells` are the kinds of shells in which it is one. With
+    `empty`, a node that does not report the fact has an empty value in comparisons. An `outlier` is a finding only if
+    like nodes have another value, `{right}`, `{as_on}`.
     """
 
     text: str = ""
@@ -90,7 +91,7 @@ class Fact(Words):
     @model_validator(mode="before")
     @classmethod
     def _meaning_alone(cls, value: Any) -> Any:
-        """`KEY: MEANING` is a text."""
+        """Read `KEY: MEANING` as a text."""
         return {"text": value} if isinstance(value, str) else value
 
 
@@ -114,12 +115,12 @@ class Table(FrozenModel):
 
     @property
     def keys(self) -> frozenset[str]:
-        """The keys and patterns of its facts; those of contexts without the beginning that names the shell."""
+        """Return the keys and patterns of its facts; those of contexts without the beginning that names the shell."""
         return frozenset([*self.node, *self.prefix, *self.context, *self.login])
 
     @property
     def check(self) -> str:
-        """The name of the check, as users type it."""
+        """Return the name of the check, as users type it."""
         return self.part.replace("_", "-")
 
 
@@ -143,11 +144,11 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 ENGINE = read_table(Path(__file__).with_name("engine.yaml"))
-"""What every probe reports, whatever checks ask."""
+"""The facts that every probe reports, for any checks."""
 
 
 class UndeclaredFactError(Exception):
-    """A fact was read, or given by a test, that no table has."""
+    """A fact that no table has was read, or given by a test."""
 
 
 class Declared:
@@ -173,7 +174,7 @@ class Declared:
 
 
 def without_shell(key: str) -> str:
-    """Return a fact's key without the beginning that says of which shell it is."""
+    """Return a fact's key without the beginning that names its shell."""
     return key.split(".", 3)[3] if key.startswith("ctx.") and key.count(".") >= 3 else key
 
 
@@ -181,7 +182,7 @@ class DeclaredFacts(Mapping[str, str]):
     """The facts of one answer, of which only declared ones can be asked for.
 
     Raises:
-        UndeclaredFactError: a key is asked for that no table has; no answer would ever have it.
+        UndeclaredFactError: no table has the key; no answer would ever have it.
     """
 
     __slots__ = ("_declared", "facts")
@@ -196,7 +197,7 @@ class DeclaredFacts(Mapping[str, str]):
         return self.facts[key]
 
     def items(self) -> ItemsView[str, str]:
-        """Return what the answer has, for those who look through all of it."""
+        """Return all facts of the answer, for code that searches through them."""
         return self.facts.items()
 
     def __iter__(self) -> Iterator[str]:
@@ -211,8 +212,8 @@ _CONVERTED: Mapping[str, Callable[[str], str]] = {
     "q": quote,  # for a shell
     "w": lambda text: ", ".join(text.split()),  # words
     "l": lambda text: short(", ".join(text.splitlines())),  # lines
-    "h": lambda text: short(" ".join(text.split())),  # what a program says, on one line
-    "e": lambda text: text.rpartition(": ")[2],  # the end of an error: the system's own words
+    "h": lambda text: short(" ".join(text.split())),  # a program's output, on one line
+    "e": lambda text: text.rpartition(": ")[2],  # the end of an error: the system's own message
 }
 
 

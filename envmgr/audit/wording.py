@@ -1,4 +1,4 @@
-"""What several checks need: findings that say the same in several places, MODULEPATH in its parts, short texts."""
+"""Functions that several checks need: findings joined over places, the parts of MODULEPATH, short texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MOST = 8  # entries that one finding names
 
 
 def joined(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """One finding for those that differ only in where they are: `bash-login, bash-ssh (root, alice)`."""
+    """Yield one finding for those that differ only in their place: `bash-login, bash-ssh (root, alice)`."""
     places: dict[Finding, list[str]] = {}
     for finding in findings:
         places.setdefault(replace(finding, where=""), []).append(finding.where)
@@ -22,7 +22,7 @@ def joined(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _places(where: Iterable[str]) -> str:
-    """Places `NAME (ACCOUNT)` with the same accounts stand together."""
+    """Join the places; those of the form `NAME (ACCOUNT)` with the same accounts are put together."""
     accounts: dict[str, list[str]] = {}
     for place in dict.fromkeys(where):
         name, _, account = place.partition(" (")
@@ -34,13 +34,13 @@ def _places(where: Iterable[str]) -> str:
 
 
 def elements(path: str) -> list[str]:
-    """MODULEPATH as Lmod takes it: no empty parts, no repetitions, no trailing slashes."""
+    """Return the parts of MODULEPATH as Lmod reads it: no empty parts, no repetitions, no trailing slashes."""
     parts = (re.sub(r"/+", "/", part).rstrip("/") or "/" for part in path.split(":") if part)
     return list(dict.fromkeys(parts))
 
 
 def other_parts(also: Iterable[str], lacks: Iterable[str], by: str = ":") -> str:
-    """How a list differs: `also has A:B and lacks C`; empty where it has the same parts."""
+    """Return how a list differs: `also has A:B and lacks C`; empty if it has the same parts."""
     words = [("also has", by.join(also)), ("lacks", by.join(lacks))]
     return " and ".join(f"{verb} {parts}" for verb, parts in words if parts)
 

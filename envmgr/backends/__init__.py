@@ -1,7 +1,8 @@
-"""A backend turns a recipe into a lock and a lock into installs: one folder or file of this package each, behind this contract.
+"""The contract of backends: a backend turns a recipe into a lock, and a lock into installs.
 
-`Backend` is what a backend knows of recipes, of the site and of its own folders; `LoadedLock` is a lock as an object of its
-backend. What most backends do not need has a default here. CONTRIBUTING.md shows a whole backend.
+Each backend is one folder or file of this package. `Backend` is what a backend knows about recipes, the site and its
+own folders; `LoadedLock` is a lock as an object of its backend. Methods that most backends do not need have a default
+here. CONTRIBUTING.md shows a complete backend.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from envmgr.errors import InputError
 
-if TYPE_CHECKING:  # the worker of a backend lies in this package, too, and starts without all that
+if TYPE_CHECKING:  # a backend's worker also lies in this package, and starts without these imports
     from pydantic import BaseModel, ValidationError
 
     from envmgr.catalog.lock_rules import LockFacts
@@ -42,8 +43,10 @@ def _no_facts() -> LockFacts:
 
 @dataclass(frozen=True, slots=True)
 class LockResult:
-    """What locking gave: file name -> text for the recipe's folder, and name -> `version build`. `facts` are judged before it is written,
-    with those of the entries `below`.
+    """The result of locking a recipe.
+
+    `files` maps file name -> text for the recipe's folder, `packages` maps name -> `version build`. `facts`, together
+    with those of the entries `below`, are judged before any file is written.
     """
 
     files: Mapping[str, str]
@@ -55,9 +58,10 @@ class LockResult:
 
 @dataclass(frozen=True, slots=True)
 class LockOptions:
-    """`solver` is one of the backend's `solvers` (None: its first one, where it has any).
+    """Options for locking.
 
-    `places` maps channel -> URL or folder to solve from.
+    `solver` is one of the backend's `solvers`; None selects the first one, if the backend has any. `places` maps
+    channel -> URL or folder to solve from.
     """
 
     solver: str | None = None
@@ -66,10 +70,11 @@ class LockOptions:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What a finished install is: its facts for the module, and path -> sha256 as its sources promise it.
+    """A finished install: its facts for the module, and the path -> sha256 that its sources promise.
 
-    `tools` are the versions of what made it, `made` what was built on the way, for the record, with the `path` at which it was.
-    `extra` are files that belong to it and lie elsewhere below the prefix: its manifest holds them to their sha256, and they go with it.
+    `tools` are the versions of the tools that made it. `made` lists what was built on the way, for the record, each
+    with the `path` at which it was built. `extra` are files that belong to the install and lie elsewhere below the
+    prefix. Its manifest holds their sha256, and they are removed with the install.
     """
 
     facts: InstallFacts
@@ -81,7 +86,7 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class OwnFolder:
-    """A folder of a backend below the prefix. `public`: every user reads what lies in its folders, whatever the umask."""
+    """A folder of a backend below the prefix. If `public`, every user can read its files, independent of the umask."""
 
     path: Path
     public: bool = False
@@ -89,7 +94,9 @@ class OwnFolder:
 
 @dataclass(frozen=True, slots=True)
 class GpuCodes:
-    """For which GPUs of a vendor (`nvidia`, `amd`) the site has software compiled: what its `field` says."""
+    """The GPU targets of one vendor (`nvidia`, `amd`) for which the site compiles software, as the site's `field` lists
+    them.
+    """
 
     field: str
     vendor: str
@@ -98,13 +105,15 @@ class GpuCodes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedLock(ABC):
-    """A lock that answers its recipe. Each backend has a class of its own, which holds what it read; it changes nothing.
+    """A lock that answers its recipe.
 
-    `sha256` is of the lock's text; `packages` maps name -> `version build`; `licences` are the words that the site must have
-    in `policies.licences` before anything of it is fetched or built; `extensions` are `name/version` for the module;
-    `python` is whether the entry's own install will have a Python, `python_version` that of a Python that others can stand on
-    (`3.11.7`). `download` and `installed` are bytes. All four are None where the lock does not tell. `notes` are for the user that
-    checks or builds it. `below` are other entries of the catalog on whose installs its own stand.
+    Each backend has a subclass that holds what it read; objects of it change nothing. `sha256` is the digest of the
+    lock's text. `packages` maps name -> `version build`. `licences` are the words that the site must list in
+    `policies.licences` before any part is fetched or built. `extensions` are `name/version` for the module. `python`
+    says whether the entry's own install will have a Python. `python_version` is the version of a Python that other
+    entries can be built on (`3.11.7`). `download` and `installed` are bytes. All four are None where the lock does not
+    say. `notes` are for the user who checks or builds the lock. `below` are other entries of the catalog whose installs
+    this one needs.
     """
 
     backend: Backend
@@ -122,17 +131,17 @@ class LoadedLock(ABC):
 
     @abstractmethod
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
-        """The installs that the lock stands for, in build order; the entry's own is the last. See `Backend.install`.
+        """Return the installs of the lock in build order; the entry's own is the last. See `Backend.install`.
 
-        Those of entries `below` are not among them, only among what they need.
+        Installs of entries `below` are not included; they appear only among what these items need.
         """
 
     @abstractmethod
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
-        """Bring every file that the lock names into the prefix's cache, checked; install nothing.
+        """Bring every file that the lock names into the prefix's cache and check it; install nothing.
 
-        `given` are files that the administrator named, those of other entries too. What is not there and cannot be had is one
-        error. A dry run tells what is missing, and changes nothing.
+        `given` are files that the administrator named, including files of other entries. All files that are missing and
+        cannot be fetched are reported as one error. A dry run reports what is missing and changes nothing.
         """
 
     def fetch_tools(
@@ -144,9 +153,9 @@ class LoadedLock(ABC):
         given: Given,  # noqa: ARG002
         dry_run: bool = False,  # noqa: ARG002
     ) -> Fetched:
-        """Bring the tools that the lock names, too, which `fetch` leaves out where this machine has them installed: another may not.
+        """Bring the tools that the lock names into the cache, even if this machine has them installed.
 
-        As `fetch` otherwise.
+        `fetch` leaves those out, but another machine may lack them. Otherwise this works like `fetch`.
         """
         from envmgr.downloads import Fetched
 
@@ -156,26 +165,28 @@ class LoadedLock(ABC):
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
         """Put the install at `item.install.path`, read-only, without its manifest; on failure leave nothing behind.
 
-        What it `needs` is there. The caller holds the install's lock. `jobs` is how many cores it may use.
+        Everything that the item `needs` is present. The caller holds the install's lock. `jobs` is the number of cores
+        to use.
         """
 
     def facts(self, *, checked: bool = False) -> LockFacts:  # noqa: ARG002 - most cost nothing
-        """What of it, and of the recipe's input, is judged: as `LockResult.facts`, and by what is seen of its text.
+        """Return what is judged of the lock and of the recipe's input: as `LockResult.facts`, and by the lock's text.
 
-        `checked`: it was built or published as it is, so that whether it answers its recipe need not be asked again.
+        `checked` means that the lock was built or published as it is. The check that it answers its recipe is then
+        skipped.
         """
         return _no_facts()
 
     def cuda(self) -> str | None:
-        """The CUDA version that it brings, such as `12.1`; None without CUDA."""
+        """Return the CUDA version that the lock brings, such as `12.1`; None without CUDA."""
         return None
 
     def cuda_compat(self) -> str:
-        """The CUDA version of its `cuda-compat` (forward compatibility); empty without."""
+        """Return the CUDA version of its `cuda-compat` (forward compatibility); empty without one."""
         return ""
 
     def may_build(self) -> None:  # noqa: B027 - most need nothing
-        """Raises EnvmgrError where this user can build nothing at all; before anything is written."""
+        """Raise EnvmgrError if this user cannot build anything at all; called before anything is written."""
 
     def prepare(
         self,
@@ -186,26 +197,27 @@ class LoadedLock(ABC):
         *,
         elsewhere: JobOptions | None = None,
     ) -> None:
-        """Make sure, before the first of them is built, of what the missing `items` need besides each other.
+        """Provide what the missing `items` need in addition to each other, before the first of them is built.
 
-        `elsewhere` is for items that are built on other hosts, by Slurm jobs that ask for this: all that comes over a network is
-        brought under the prefix, and what only concerns the host that builds is not looked at. Raises EnvmgrError for what is
-        lacking, of all of them at once.
+        `elsewhere` is for items that are built on other hosts, by Slurm jobs with these options. Then everything that
+        comes over a network is brought under the prefix, and checks that concern only the building host are skipped.
+        Raises one EnvmgrError for everything that is missing, for all items.
         """
         if elsewhere is not None and items:
             self.fetch(site, runner, reporter, given={})
 
     def pack(self, site: Site, folder: Path) -> Site:  # noqa: ARG002 - most locks stand for themselves
-        """Copy into `folder` what `load_lock` and `build` read besides the lock and the prefix; the site that finds it there.
+        """Copy into `folder` what `load_lock` and `build` read in addition to the lock and the prefix; return a site
+        that finds it there.
 
-        The host that builds sees neither catalogs nor folders of the site that lie outside of the prefix.
+        The building host sees neither catalogs nor folders of the site that lie outside the prefix.
         """
         return site
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedEntry:
-    """An entry with all that builds it: its recipe, the folder that the recipe lies in, its lock."""
+    """An entry with everything that builds it: its recipe, the recipe's folder, and its lock."""
 
     recipe: Recipe
     folder: Path
@@ -213,14 +225,16 @@ class LoadedEntry:
 
 
 class Backend(ABC):
-    """What envmgr asks of a backend. It has no state: all effects are on the paths given, through the runner given.
+    """The interface of a backend. A backend has no state: it acts only on the paths given, through the runner given.
 
-    `name` is the module's own, and what recipes call it. `layout` is part of every digest, and counts up when the backend
-    makes something else of the same lock; installs of an older layout stay in use until their lock changes. Installs that a
-    new layout does not change keep their number: see `install`. `input` is what a recipe says to it, `settings` what the site may say under `backends.<name>`; `old_keys` maps fields that once stood at the
-    top of the site file to the settings that they are now. `solvers` are the words of `--solver`, the first one by default.
-    `stages` is whether it makes an install beside its place and ends with `land`, so that a damaged one can be replaced at once;
-    `reproducible`, whether that has for sure the tree digest that the damaged one had.
+    `name` is the module's own name, which recipes use. `layout` is part of every digest; it is increased when the
+    backend makes a different install from the same lock. Installs of an older layout stay in use until their lock
+    changes. Installs that a new layout does not change keep their number: see `install`. `input` is the model of a
+    recipe's `input`; `settings` is the model of `backends.<name>` in the site file. `old_keys` maps fields that were
+    once at the top of the site file to the settings that replaced them. `solvers` are the values of `--solver`; the
+    first one is the default. `stages` means that the backend makes an install next to its final place and ends with
+    `land`, so that a damaged install can be replaced in one step. `reproducible` means that the replacement surely has
+    the tree digest that the damaged install had.
     """
 
     name: ClassVar[str]
@@ -233,7 +247,7 @@ class Backend(ABC):
     solvers: ClassVar[tuple[str, ...]] = ()
 
     def faults(self, recipe: Recipe, site: Site) -> list[str]:  # noqa: ARG002 - most inputs stand for themselves
-        """What is wrong with the recipe's `input`, each as `field: reason`; no network, no effects."""
+        """Return the faults of the recipe's `input`, each as `field: reason`; no network, no effects."""
         from pydantic import ValidationError
 
         try:
@@ -243,65 +257,77 @@ class Backend(ABC):
         return []
 
     def remarks(self, recipe: Recipe, site: Site) -> list[str]:  # noqa: ARG002 - most backends have none
-        """What whoever reviews an `input` without faults should look at, each as `field: what`; no network, no effects."""
+        """Return what a reviewer of a faultless `input` should look at, each as `field: remark`; no network, no
+        effects.
+        """
         return []
 
     @abstractmethod
     def lock(
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
     ) -> LockResult:
-        """Resolve the recipe. Writes nothing into the catalog; the same answers give the same text."""
+        """Resolve the recipe. This writes nothing into the catalog; the same answers give the same text."""
 
     @abstractmethod
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedLock:
-        """Read the lock beside the recipe. Raises EnvmgrError `lock-missing`, `lock-stale`, InputError `lock-invalid`."""
+        """Read the lock next to the recipe. Raises EnvmgrError `lock-missing`, `lock-stale`, InputError
+        `lock-invalid`.
+        """
 
     @abstractmethod
     def read_packages(self, folder: Path) -> Mapping[str, str]:
-        """name -> `version build` of whatever lock is there, stale or not; empty without one."""
+        """Return name -> `version build` of the lock in `folder`, stale or not; empty without a lock."""
 
     def channels(self, recipe: Recipe, site: Site) -> Collection[str]:  # noqa: ARG002 - most backends have none
-        """The names that `LockOptions.places` may have. Raises InputError."""
+        """Return the names that `LockOptions.places` may have. Raises InputError."""
         return ()
 
     def explain(self, site: Site) -> Iterable[SiteFact]:  # noqa: ARG002 - most backends have none
-        """What the backend's settings mean on this machine, and what is wrong with them; asks no network."""
+        """Return what the backend's settings mean on this machine, and their faults; no network."""
         return ()
 
     def gpu_codes(self, site: Site) -> Sequence[GpuCodes]:  # noqa: ARG002 - most backends compile nothing
-        """For which GPUs it compiles, where the site says that; no row for what the site leaves open."""
+        """Return the GPUs for which the backend compiles, as the site lists them; no row for what the site leaves
+        open.
+        """
         return ()
 
     def reads(self, site: Site) -> Sequence[Path]:  # noqa: ARG002 - most backends have none
-        """Folders of the site that its builds read, besides the catalogs; those that are there."""
+        """Return the existing folders of the site, other than the catalogs, that the backend's builds read."""
         return ()
 
     def beside(self, recipe: Recipe, site: Site) -> Mapping[Path, Path]:  # noqa: ARG002 - most recipes stand for themselves
-        """Files that ship with envmgr and belong to a shipped recipe -> where a copy of it has its own."""
+        """Map each file that ships with envmgr and belongs to a shipped recipe to the place where a copy of the recipe
+        keeps its own.
+        """
         return {}
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:  # noqa: ARG002 - most backends have none
-        """Its own folders below the prefix, outermost first: made, as the site's policies say, before it is used first."""
+        """Return its own folders below the prefix, outermost first. They are created under the site's policies before
+        their first use.
+        """
         return ()
 
     def clear_dead_build(self, install: Install) -> None:  # noqa: B027 - most need nothing
-        """A build of the install died: remove what it left besides its tree, its folder and its row in the job table.
+        """Remove what a dead build of the install left, except its tree, its folder and its row in the job table.
 
-        The caller holds the install's lock. Nothing for an install of another backend. Raises OSError.
+        The caller holds the install's lock. Does nothing for an install of another backend. Raises OSError.
         """
 
     def may_replace(self, install: Install, runner: Runner) -> None:  # noqa: B027 - most that stage can do so anywhere
-        """Of a backend that stages: EnvmgrError `repair-impossible` where an install that is there cannot be made again here."""
+        """Raise EnvmgrError `repair-impossible` if an existing install cannot be made again here; only for a backend
+        that stages.
+        """
 
     def clean(self, prefix: Prefix, reporter: Reporter) -> None:  # noqa: B027 - most need nothing
-        """Remove from its own folders what runs that were killed left; what belongs to a lock that is held stays."""
+        """Remove from its own folders what killed runs left. Files of a lock that is held stay."""
 
     def install(
         self, entry: Entry, identity: object, site: Site, target: Target, *, newest: int | None = None
     ) -> Install:
-        """Where the install of `entry` lies whose bytes are decided by `identity` (JSON), whether or not it is there.
+        """Return the place of `entry`'s install, whether or not it exists. `identity` (JSON) decides its bytes.
 
-        `newest` is the last layout that changed such an install; None is the backend's own.
+        `newest` is the last layout that changed such an install; None means the backend's own.
         """
         from envmgr.store.prefix import Prefix, find_install
 
@@ -310,7 +336,9 @@ class Backend(ABC):
 
 
 def read_input(entry: Entry, recipe: Recipe, model: type[Model]) -> Model:
-    """The recipe's `input`, as its backend's own model. InputError `recipe-invalid`, with each fault's field."""
+    """Return the recipe's `input` as its backend's own model. Raises InputError `recipe-invalid`, with each fault's
+    field.
+    """
     from pydantic import ValidationError
 
     try:
@@ -337,9 +365,9 @@ def backend_names() -> list[str]:
 
 
 def get_backend(name: str) -> Backend:
-    """The backend of `envmgr.backends.<name>`: of its `backend` module where that is a folder.
+    """Return the backend in `envmgr.backends.<name>`, or in its `backend` module if that is a folder.
 
-    InputError for one that does not exist.
+    Raises InputError if there is no such backend.
     """
     if name not in backend_names():
         raise InputError(
@@ -363,7 +391,10 @@ def get_backend(name: str) -> Backend:
 
 
 def require_settings(site: Site) -> None:
-    """InputError `site-invalid`, with every fault, where the site says what no backend understands: each checks its own part."""
+    """Raise InputError `site-invalid`, with every fault, if the site has settings that no backend understands.
+
+    Each backend checks its own part.
+    """
     from envmgr.catalog.settings import require_no_faults
 
     known = backend_names()
@@ -371,7 +402,9 @@ def require_settings(site: Site) -> None:
 
 
 def old_keys() -> dict[str, tuple[str, str]]:
-    """Fields that once stood at the top of the site file -> the backend whose setting each is now, and its name there."""
+    """Map each field that was once at the top of the site file to its backend and its name as a setting of that
+    backend.
+    """
     return {key: (each.name, name) for each in all_backends() for key, name in each.old_keys.items()}
 
 

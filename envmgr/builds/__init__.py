@@ -1,4 +1,4 @@
-"""From locks to installs: each missing install is built once, here or as a Slurm job."""
+"""Builds of installs from locks: each missing install is built once, here or as a Slurm job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make sure that an install is there: under its lock, with space for it, checked, with its manifest written last."""
+"""Building of one install: under its lock, with enough space, checked, with its manifest written last."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from envmgr.system.usernames import own_name, user_name
 from envmgr.system.users import Account
 from envmgr.wording import shortened, size_text, utc_now
 
-_ATTRIBUTES = 61.0  # seconds for which a client of NFS keeps what it knows of a folder. Source: nfs(5), acdirmax
+_ATTRIBUTES = 61.0  # seconds for which a client of NFS caches a folder's attributes. Source: nfs(5), acdirmax
 
 
 @dataclass(frozen=True, slots=True)
 class Ensured:
-    """An install that is there. `tree` is its tree digest, `seconds` wall-clock."""
+    """An install that exists. `tree` is its tree digest, `seconds` wall-clock."""
 
     install: Install
     built: bool
@@ -63,12 +63,13 @@ def ensure_install(
     jobs: int,
     verified: Verified,
 ) -> Ensured:
-    """Build the install, or reuse what is there. A second builder of the same install waits, and reuses.
+    """Build the install, or reuse an existing one. A second builder of the same install waits, and reuses it.
 
-    `verified` is this run's: what the install is built on, and was not made in this run, is verified first.
+    `verified` is this run's. Installs on which this one is built are verified first, unless this run made them.
 
     Raises:
-        EnvmgrError: `disk-full` before the first byte, whatever the backend raises, `install-differs`; nothing is left behind.
+        EnvmgrError: `disk-full` before the first byte, any error of the backend, `install-differs`; nothing is left
+            behind.
     """
     install = item.install
     install.check_length()
@@ -94,7 +95,7 @@ def ensure_install(
         reporter.log(f"{install.entry}: building {install.path}")
         built = lock.build(item, site, runner, reporter, jobs=jobs)
         try:
-            if install.entry == lock.entry:  # others are below it, and are on PATH by its own facts, if at all
+            if install.entry == lock.entry:  # other installs are below it, and only its own facts put them on PATH
                 require_none_hidden(lock.entry, built.facts.environment, recipe, install.path)
             facts = with_gpu_codes(built.facts, install, recipe, lock, runner, reporter)
             with reporter.stage(f"{install.entry} check", unit="files"), explain_os_error(install.manifest):
@@ -111,7 +112,7 @@ def ensure_install(
                 held.require()
                 write_manifest(install.manifest, manifest)
         except BaseException:
-            with suppress(OSError):  # what went wrong first is what is told; the next run cleans up
+            with suppress(OSError):  # the first error is reported; the next run cleans up
                 for path in (install.path, *built.extra) if held.still() else ():  # else they are another run's
                     remove_below(site.prefix, path)
             raise
@@ -120,7 +121,10 @@ def ensure_install(
 
 
 def _await_landed(install: Install, runner: Runner) -> None:
-    """Another host made it just now: a client of NFS may tell the mode of its folder as it was while we looked for it."""
+    """Wait until an install that another host just made is seen as read-only.
+
+    A client of NFS may still report the former mode of its folder.
+    """
     end = time.monotonic() + _ATTRIBUTES
     while install.path.stat().st_mode & 0o222 and time.monotonic() < end:
         runner.raise_if_cancelled()
@@ -130,7 +134,7 @@ def _await_landed(install: Install, runner: Runner) -> None:
 def with_gpu_codes(
     facts: InstallFacts, install: Install, recipe: Recipe, lock: LoadedLock, runner: Runner, reporter: Reporter
 ) -> InstallFacts:
-    """What has CUDA is asked for which GPUs its binaries have code."""
+    """Return the facts with the GPUs for which binaries of an install with CUDA have code."""
     if lock.cuda() is None:
         return facts
     from envmgr.store.gpu_code import measure
@@ -148,7 +152,9 @@ def with_gpu_codes(
 
 
 def provenance(install: Install, recipe: Recipe, lock: LoadedLock, built: Built, site: Site) -> dict[str, Any]:
-    """The user and host that made an install, its entry, recipe and packages, the tools, what was built on the way, the time (UTC)."""
+    """Return the origin of an install: user, host, entry, recipe, packages, tools, what was built on the way, time
+    (UTC).
+    """
     return {
         "install": str(install.entry),
         "entry": str(lock.entry),
@@ -165,7 +171,7 @@ def provenance(install: Install, recipe: Recipe, lock: LoadedLock, built: Built,
 
 
 def compare_promised(install: Install, expected: Any, found: dict[str, str]) -> None:
-    """Raises EnvmgrError `install-differs` where files are not what the packages promise."""
+    """Raise EnvmgrError `install-differs` if files differ from what the packages promise."""
     wrong = [
         f"{path}: {'missing' if path not in found else 'another sha256 than its package says'}"
         for path, digest in sorted(expected.items())
@@ -183,7 +189,7 @@ def compare_promised(install: Install, expected: Any, found: dict[str, str]) -> 
 
 
 def require_space(locks: Sequence[LoadedLock], site: Site) -> None:
-    """Before anything is built: room for all of it, by the sizes that the locks have. EnvmgrError `disk-full`."""
+    """Require room for all builds before the first one, by the sizes in the locks. Raises EnvmgrError `disk-full`."""
     free = free_bytes(site.prefix)
     download = sum(lock.download or 0 for lock in locks)
     unpacked = sum(lock.installed or 0 for lock in locks)
@@ -201,11 +207,11 @@ def require_space(locks: Sequence[LoadedLock], site: Site) -> None:
 
 
 def can_write(site: Site, backends: Iterable[Backend] = ()) -> None:
-    """Make the prefix and its first folders as the site's policies say, or raise before any work is done.
+    """Make the prefix and its first folders under the site's policies, or raise before any work is done.
 
-    Makes the folders of `backends`, too, and only checks those of other backends. Where the site names a group, the folders
-    carry it and hand it on (setgid): its members reach the modules whatever the umask. Folders that exist are checked as
-    well: a run as another user may have made one of them.
+    The folders of `backends` are also made; those of other backends are only checked. If the site names a group, the
+    folders belong to it and pass it on (setgid), so that its members reach the modules with any umask. Existing folders
+    are checked too: a run as another user may have made one.
 
     Raises:
         EnvmgrError: `not-writable`, `group-not-yours`, `unknown-group`.
@@ -222,7 +228,7 @@ def can_write(site: Site, backends: Iterable[Backend] = ()) -> None:
         if group is not None and (new or folder.stat().st_gid != group):
             _give_to_group(folder, group, site)
         elif group is not None and not _is_of_group(folder, group):
-            with suppress(EnvmgrError):  # another member's: it can be used, but does not hand the group on
+            with suppress(EnvmgrError):  # another member's: it can be used, but does not pass the group on
                 _give_to_group(folder, group, site)
     write_place(prefix)
     if group is not None:
@@ -232,7 +238,10 @@ def can_write(site: Site, backends: Iterable[Backend] = ()) -> None:
 
 
 def write_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
-    """What would keep `account`, the effective user, from writing where a build writes, as `can_write` or the build would raise it."""
+    """Yield what would keep `account`, the effective user, from writing where a build writes.
+
+    The errors are those that `can_write` or the build would raise.
+    """
     prefix = Prefix(site.prefix)
     if not os.access(prefix.root, os.F_OK, effective_ids=True):  # root makes it, below folders that this user must pass
         above = next(parent for parent in prefix.root.parents if os.access(parent, os.F_OK, effective_ids=True))
@@ -264,14 +273,16 @@ def write_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
 
 
 def group_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
-    """What would keep `account` from giving folders to the site's group; one that does not exist is told by itself."""
+    """Yield what would keep `account` from giving folders to the site's group. A missing group is reported
+    elsewhere.
+    """
     with suppress(EnvmgrError):
         if site.policies.group is not None and account.uid and group_id(site.policies.group) not in account.groups():
             yield _group_not_theirs(account.name, site.prefix, site)
 
 
 def _unwritable(folder: Path, user: str) -> Iterator[EnvmgrError]:
-    """The error, where the effective user cannot write there."""
+    """Yield an error if the effective user cannot write there."""
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
         yield EnvmgrError(
             "not-writable",
@@ -284,14 +295,14 @@ def _unwritable(folder: Path, user: str) -> Iterator[EnvmgrError]:
 
 
 def _first_folders(prefix: Prefix) -> Iterator[Path]:
-    """In the order in which they are made; the last ones only where they are there."""
+    """Yield the folders in the order in which they are made; the last ones only if they exist."""
     yield from (prefix.root, prefix.store, prefix.generations, prefix.source_cache)
     yield from (prefix.locks, prefix.logs, prefix.jobs, prefix.holds)
     yield from (each for each in (prefix.slurm_jobs,) if each.is_dir())
 
 
 def _own_folders(prefix: Prefix, used: Collection[str]) -> Iterator[OwnFolder]:
-    """Of the backends: all of those that will be used, and what is there of the others."""
+    """Yield the folders of the backends: all of those in `used`, and the existing ones of the other backends."""
     for backend in all_backends():
         yield from (each for each in backend.folders(prefix) if backend.name in used or each.path.is_dir())
 
@@ -302,7 +313,9 @@ def _is_of_group(folder: Path, group: int) -> bool:
 
 
 def _give_public(folder: Path, group: int, site: Site) -> None:
-    """Files that every user reads, as modules of generations, and that were made before the site named its group."""
+    """Give the group the files that every user reads, such as modules of generations, made before the site named its
+    group.
+    """
     with suppress(OSError, EnvmgrError):  # another member's; they can be read all the same
         for path in folder.iterdir():
             change(path, group=group, kinds=(stat.S_ISDIR, stat.S_ISREG))
@@ -327,7 +340,7 @@ def _group_not_theirs(user: str, folder: Path, site: Site) -> EnvmgrError:
 
 
 def hidden_by(environment: Iterable[EnvOp]) -> dict[str, str]:
-    """Command -> the program of its name, in a folder that these put on PATH; sorted."""
+    """Return command -> the program of its name, in a folder that these put on PATH; sorted."""
     return dict(sorted(_programs(environment)))
 
 
@@ -339,9 +352,9 @@ def _programs(environment: Iterable[EnvOp]) -> Iterator[tuple[str, str]]:
 
 
 def require_none_hidden(entry: Entry, environment: Iterable[EnvOp], recipe: Recipe, root: Path) -> None:
-    """By what its install at `root` brings and by what the recipe itself puts on PATH.
+    """Raise EnvmgrError `commands-hidden` if the install at `root`, or the recipe itself, puts such commands on PATH.
 
-    EnvmgrError `commands-hidden`, but for those that the recipe accepts: those that its reason begins with, up to a colon.
+    Commands that the recipe accepts are excluded: the names with which its reason begins, up to a colon.
     """
     accepted = named_in(recipe.accept.get(HIDDEN, ""))
     found = hidden_by((*environment, *recipe_changes(recipe, entry, str(root))))

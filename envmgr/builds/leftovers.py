@@ -1,4 +1,4 @@
-"""What runs that were killed left behind, of any install: each run that changes something clears it first."""
+"""Leftovers of killed runs, for any install. Each run that changes something removes them first."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ _ABANDONED = 86400.0  # seconds without a byte after which another host's downlo
 
 
 def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
-    """Remove what killed runs left: staging folders, trees without a manifest, half-written manifests and downloads, what each
-    backend knows of; and of dead builds their processes, their private folders, and their rows in the job table.
+    """Remove what killed runs left, and return the paths of the store, relative to it.
 
-    Returns the store's, relative to it. What belongs to a lock that is held belongs to a build that is alive. A tree that has lost its
-    manifest, and that a generation names, is in use, and stays.
+    Removed are staging folders, trees without a manifest, incomplete manifests and downloads, and what each backend
+    knows of. For dead builds these are also their processes, their private folders, and their rows in the job table. A
+    lock that is held belongs to a build that is alive, whose files stay. A tree without a manifest that a generation
+    names is in use, and stays.
     """
     for part in prefix.cache.glob("*/*/.*.part"):
         with suppress(FileNotFoundError), try_file_lock(part) as free:
@@ -74,13 +75,13 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
 
 
 def _is_of_another_host(part: Path) -> bool:
-    """Which may write it still, on a file system that keeps locks to each client."""
+    """Return whether it belongs to another host, which may still write it if the file system keeps locks per client."""
     host = re.fullmatch(r"\..+\.([0-9a-f]{8})\.part", part.name)
     return host is not None and host[1] != host_mark() and time.time() - part.stat().st_mtime < _ABANDONED
 
 
 def _leftover_of(path: Path) -> str | None:
-    """The label of the install that `path` is an unfinished part of; None when it is finished, or gone."""
+    """Return the label of the install to which the unfinished `path` belongs; None if it is finished, or gone."""
     if match := re.fullmatch(r"\.(.+)\.manifest\.json\.\d+\.\d+\.tmp", path.name):
         return match[1] if path.exists() else None
     if not path.is_dir():
@@ -91,7 +92,7 @@ def _leftover_of(path: Path) -> str | None:
 
 
 def _clean_rows(prefix: Prefix, backends: Sequence[Backend], reporter: Reporter) -> None:
-    """Rows of dead builds, with the files that they name: perhaps no later build asks for just that install again."""
+    """Remove rows of dead builds, with the files that they name: a later build may never ask for the same install."""
 
     def own(install: Install) -> None:
         for backend in backends:

@@ -20,7 +20,7 @@ from envmgr.system.run import Runner
 
 
 def may_repair(made_by: LoadedEntry, item: Item, runner: Runner) -> None:
-    """Raises EnvmgrError `repair-impossible`."""
+    """Raise EnvmgrError `repair-impossible` if the install cannot be built again here."""
     if not made_by.lock.backend.stages:
         raise EnvmgrError(
             "repair-impossible",
@@ -42,11 +42,13 @@ def repair_install(
     jobs: int,
     verified: Verified,
 ) -> bool:
-    """Build the install again and put it in the place of what lies there. `known` is its manifest, which stays to the byte; None
-    where it was changed as well. A new manifest is written then, and where a backend that may build other bytes has done so: True.
+    """Build the install again and replace the existing one. Return whether it got a new manifest.
+
+    `known` is its manifest; None if that was changed as well. If the new install agrees with `known`, the manifest
+    keeps its bytes. A new one is written without `known`, and for a backend whose builds may have other bytes.
 
     Raises:
-        EnvmgrError: `repair-impossible`, `repair-differs`; whatever the backend raises. The install is then as it was.
+        EnvmgrError: `repair-impossible`, `repair-differs`; any error of the backend. The install is then as it was.
     """
     may_repair(made_by, item, runner)
     install, lock = item.install, made_by.lock
@@ -99,7 +101,7 @@ def repair_install(
 
 
 def _differs(install: Install, known: Manifest) -> list[str]:
-    """What of the install, and of its files elsewhere, is not as its manifest says."""
+    """Return the differences of the install, and of its files elsewhere, from its manifest."""
     lines = differences(install.path, known)
     for path, sha256 in known.extra.items():
         file = install.prefix.root / path

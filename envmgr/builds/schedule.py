@@ -1,4 +1,4 @@
-"""Installs made side by side: what others stand on first, within a number of cores that is shared among those under way."""
+"""Parallel builds of installs: dependencies first, within a number of cores that running builds share."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def make_all(work: Sequence[Work], runner: Runner, *, jobs: int, make: Callable[
                         done[label] = future.result()
                     except EnvmgrError as error:
                         failed[label] = error
-                    except Exception as error:  # noqa: BLE001 - of this item alone: others may be hours under way
+                    except Exception as error:  # noqa: BLE001 - only this item failed: others may have run for hours
                         failed[label] = _bug(label, error)
         except BaseException:
             runner.cancel.set()  # Ctrl-C: every worker ends, every thread cleans up after itself

@@ -26,7 +26,7 @@ RULES: Mapping[str, str] = {
     HIDDEN: "programs with the name of a command of the system or of shells; a build looks, and takes those "
     "that the reason begins with",
 }
-"""Which a recipe may accept, each with a reason: `accept: {cuda-majors: why}`."""
+"""The rules that a recipe may accept, each with a reason: `accept: {cuda-majors: why}`."""
 
 
 def named_in(reason: str) -> frozenset[str]:

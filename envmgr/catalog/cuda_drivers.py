@@ -55,12 +55,12 @@ CONSUMER = ("GeForce",)
 
 
 def toolkit_driver(cuda: str) -> str:
-    """The driver that the toolkit brings; empty where no table tells."""
+    """Return the driver that the toolkit brings; empty if no table has it."""
     return SHIPPED.get(cuda, "")
 
 
 def minimum_driver(cuda_version: str) -> str | None:
-    """The oldest driver for a CUDA version such as `11.8`; None where the table has no row."""
+    """Return the oldest driver for a CUDA version such as `11.8`; None if the table has no row."""
     return FLOORS.get(cuda_version.partition(".")[0])
 
 

@@ -43,7 +43,7 @@ class CatalogEntry:
         return self.folder.parent / SOFTWARE_NAME
 
     def recipe(self, *, shells: bool = True) -> Recipe:
-        """`shells` as `load_recipe`. Raises InputError with each fault's place."""
+        """Load the recipe; `shells` as in `load_recipe`. Raises InputError with each fault's place."""
         return load_recipe(self.recipe_path, shells=shells)
 
     def software(self) -> Software:
@@ -70,7 +70,7 @@ class Catalog:
     shipped_root: Path
 
     def entries(self) -> list[CatalogEntry]:
-        """Every entry, the winning folder of each, sorted by name and version as people expect."""
+        """Return every entry, with its winning folder, sorted by name and version as people expect."""
         found: dict[Entry, CatalogEntry] = {}
         for root in self.roots:
             for folder in list_catalog(root).folders:
@@ -99,7 +99,7 @@ class Catalog:
         )
 
     def parse(self, text: str) -> Entry:
-        """`name/version` as typed; a bare name is an error that lists its versions."""
+        """Parse `name/version` as typed; a bare name is an error that lists its versions."""
         if "/" not in text and not fault_in_part(text):
             versions = [str(e.entry) for e in self.entries() if e.entry.name == text]
             if versions:
@@ -109,7 +109,7 @@ class Catalog:
         return parse_entry(text)
 
     def with_dependencies(self, wanted: list[Entry]) -> list[CatalogEntry]:
-        """The wanted entries and what their modules depend on, dependencies first, each once.
+        """Return the wanted entries and what their modules depend on, dependencies first, each once.
 
         Raises InputError `unknown-entry`, `dependency-cycle`.
         """
@@ -139,7 +139,7 @@ class Catalog:
         return found, map(parse_entry, found.recipe().depends)
 
     def own_root(self) -> Path:
-        """The first catalog that can be written: where `copy` puts things. Raises EnvmgrError `no-catalog`."""
+        """Return the first catalog that can be written; `copy` uses it. Raises EnvmgrError `no-catalog`."""
         for root in self.roots:
             if root != self.shipped_root and os.access(root, os.W_OK):
                 return root
@@ -150,7 +150,8 @@ class Catalog:
         )
 
     def name_faults(self) -> list[str]:
-        """Folders that cannot be entries, and names or versions that differ only by case: `path: reason` lines.
+        """Return `path: reason` lines for folders that cannot be entries, and for names or versions that differ only by
+        case.
 
         Raises InputError `catalog-too-large`.
         """
@@ -171,7 +172,7 @@ class Catalog:
 
 
 def closed_catalog(root: Path) -> EnvmgrError | None:
-    """The error `user-cannot-read`, where the folder of a catalog, or one above it, is closed to this process."""
+    """Return the error `user-cannot-read` if this process cannot enter the folder of a catalog, or one above it."""
     try:
         root.stat()
         closed = not os.access(root, os.R_OK | os.X_OK)
@@ -198,7 +199,7 @@ MOST_BELOW = 300  # entries that one may depend on, directly or not
 
 
 def find_circles(depends: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, str]]:
-    """Entry -> (who depends on itself, by which way), of those that are in a circle or lead into one."""
+    """Return entry -> (the entry that depends on itself, the chain), for entries in a circle or leading into one."""
     found: dict[str, tuple[str, str]] = {}
     done: set[str] = set()
     for entry in depends:
@@ -227,7 +228,7 @@ def find_circles(depends: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, s
 
 
 def too_many_below(depends: Mapping[str, Iterable[str]]) -> list[str]:
-    """The entries that depend on more than `MOST_BELOW`."""
+    """Return the entries that depend on more than `MOST_BELOW`."""
     return [entry for entry in depends if _has_many(entry, depends)]
 
 

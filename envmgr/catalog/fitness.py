@@ -63,7 +63,7 @@ def unfit(needs: NodeNeeds, facts: NodeFacts) -> tuple[str, ...]:
     """Return the reasons why a node cannot run an entry; empty if it can. An unknown fact is no reason.
 
     A node without a GPU is fit: the entry runs there as far as it can without one, and its module loads silently
-    (modulefiles/gpu_gate.lua). `judge_gpu` tells such nodes apart, and reports unknown facts.
+    (modulefiles/gpu_gate.lua). `judge_gpu` distinguishes such nodes, and reports unknown facts.
     """
     requires, judged = needs.requires, judge_gpu(needs, facts)
     reasons = [judged.reason if judged is not None and judged.refused else ""]
@@ -107,7 +107,9 @@ def level_flags() -> dict[str, frozenset[str]]:
 
 
 def cpu_level(arch: str, flags: Iterable[str]) -> str:
-    """The highest level whose flags are all there; `flags` are /proc/cpuinfo's. Empty for other architectures."""
+    """Return the highest level whose flags are all present; `flags` are from /proc/cpuinfo. Empty for other
+    architectures.
+    """
     if arch != "x86_64":
         return "aarch64" if arch == "aarch64" else ""
     given = set(flags)

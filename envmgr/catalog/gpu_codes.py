@@ -31,8 +31,8 @@ class Gpu(FrozenModel):
 class GpuFacts(FrozenModel):
     """The GPUs of a node and their driver.
 
-    `gpus` is None if nobody looked. `library` is the version of libcuda.so.1: empty if there is none, None if nobody
-    looked. `cuda` is the CUDA version that the driver itself reports; empty if it was not asked.
+    `gpus` is None if this was not checked. `library` is the version of libcuda.so.1: empty if there is none, None if it
+    was not checked. `cuda` is the CUDA version that the driver itself reports; empty if it was not asked.
     """
 
     gpus: tuple[Gpu, ...] | None = None
@@ -137,5 +137,5 @@ class GpuNeeds(FrozenModel):
 
 
 def short_cuda(version: str | None) -> str | None:
-    """`12.1` of `12.1.105`; None stays None."""
+    """Return `12.1` for `12.1.105`; None stays None."""
     return None if version is None else ".".join(version.split(".")[:2])

@@ -17,7 +17,7 @@ from envmgr.catalog.versions import numbers, older
 
 
 class Verdict(StrEnum):
-    """Best first, as far as one GPU of several decides; `no-gpu` stands for a node without any."""
+    """A verdict on GPUs, best first, as far as one GPU of several decides; `no-gpu` is for a node without any."""
 
     FULL = "full"
     NO_JIT = "no-jit"
@@ -31,7 +31,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`refused`: the policy `refuse` does not load it there."""
+    """A judgement on a node's GPUs. `refused`: the policy `refuse` does not load the module there."""
 
     verdict: Verdict
     reason: str

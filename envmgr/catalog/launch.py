@@ -34,9 +34,10 @@ class Launch:
 
 
 def launch_of(packages: Iterable[str], *, python: bool, plugins: Collection[str] | None = None) -> Launch:
-    """`packages` are the names of all that is loaded; `plugins` are Slurm's for MPI, None where that is not known.
+    """Return how the entry's programs are launched.
 
-    torchrun starts processes by itself, and a program without MPI is no concern of Slurm's plugins: `none` for both.
+    `packages` are the names of everything that is loaded; `plugins` are Slurm's for MPI, None if unknown. torchrun
+    starts processes by itself, and a program without MPI does not use Slurm's plugins: both get `none`.
     """
     names = {name.lower() for name in packages}
     wanted = next((interface for name, interface in _INTERFACES.items() if name in names), "")

@@ -22,7 +22,7 @@ _MOST_FOLDERS = 200_000  # that are looked into
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """`folders` of entries, sorted, all well-named; `faults` are lines `path: reason`."""
+    """The list of a catalog: `folders` of entries, sorted, all well-named; `faults` are lines `path: reason`."""
 
     folders: tuple[Path, ...]
     faults: tuple[str, ...]

@@ -69,7 +69,7 @@ class Judged:
 
 
 def judge_lock(facts: LockFacts, recipe: Recipe) -> Judged:
-    """Every fault, in the order of the rules, and those that the recipe accepts apart."""
+    """Return every fault in the order of the rules, and separately those that the recipe accepts."""
     found = [*_majors(facts), *_driver(facts, recipe), *_glibc(facts, recipe), *facts.own]
     found.sort(key=lambda fault: [*_FIXED, *RULES].index(fault.rule))
     accept = recipe.accept
@@ -81,7 +81,7 @@ def judge_lock(facts: LockFacts, recipe: Recipe) -> Judged:
 
 
 def lock_contradicts(entry: object, judged: Judged) -> InputError:
-    """`lock-contradicts`, for a lock that has faults."""
+    """Return the error `lock-contradicts` for a lock that has faults."""
     mends = dict.fromkeys(fault.mend for fault in judged.faults if fault.mend and fault.rule in RULES)
     rules = [rule for rule in dict.fromkeys(fault.rule for fault in judged.faults) if rule in RULES]
     ways = [*mends, *([f"`envmgr lock {entry}` writes it anew"] if {*_FIXED} & {f.rule for f in judged.faults} else [])]
@@ -137,7 +137,7 @@ Node = TypeVar("Node")
 
 
 def closure_of(roots: Iterable[Node], needs: Callable[[Node], Iterable[Node]]) -> set[Node]:
-    """The roots, and everything that these need, directly or not. Each waits once, however many need it."""
+    """Return the roots and everything that they need, directly or indirectly, each once."""
     found = {*roots}
     waiting = [*found]
     while waiting:

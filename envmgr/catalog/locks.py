@@ -34,12 +34,12 @@ class LockChange:
 
 
 def recipe_digest(backend: str, recipe_input: Mapping[str, Any]) -> str:
-    """sha256 over the versioned canonical form of what a lock answers: the backend and its input, nothing else."""
+    """Return the sha256 of the versioned canonical form of what a lock answers: only the backend and its input."""
     return sha256_bytes(canonical_json({"schema": 1, "backend": backend, "input": recipe_input}))
 
 
 def missing_lock(path: Path) -> EnvmgrError:
-    """`path` is where the lock should be, beside its recipe."""
+    """Return the error for a missing lock. `path` is where it should be, next to its recipe."""
     entry = f"{path.parent.parent.name}/{path.parent.name}"
     return EnvmgrError(
         "lock-missing",
@@ -50,7 +50,10 @@ def missing_lock(path: Path) -> EnvmgrError:
 
 
 def stale_lock(entry: Entry, path: Path, wanted: str, recorded: str) -> EnvmgrError:
-    """`wanted` is the recipe's digest now, `recorded` the one that the lock answers, or empty."""
+    """Return the error for a stale lock.
+
+    `wanted` is the recipe's digest now, `recorded` the one that the lock answers, or empty.
+    """
     return EnvmgrError(
         "lock-stale",
         f"{path} does not match recipe.yaml",
@@ -60,7 +63,7 @@ def stale_lock(entry: Entry, path: Path, wanted: str, recorded: str) -> EnvmgrEr
 
 
 def foreign_lock(lock: Path, name: str, url: str, allowed: Collection[str]) -> InputError:
-    """Return the error for a package that would come from a place that nobody reviewed."""
+    """Return the error for a package that would come from an unreviewed place."""
     return InputError(
         "lock-foreign",
         f"{lock}: {name} comes from no channel or index of its recipe",
@@ -71,7 +74,7 @@ def foreign_lock(lock: Path, name: str, url: str, allowed: Collection[str]) -> I
 
 
 def lock_text(path: Path) -> str:
-    """The text of a lock. Raises EnvmgrError `lock-missing`, InputError as `read_file_text`."""
+    """Return the text of a lock. Raises EnvmgrError `lock-missing`, InputError as `read_file_text`."""
     if not os.path.lexists(path):
         raise missing_lock(path)
     return read_file_text(path, LOCK, tree=catalog_of(path.parent))
@@ -106,7 +109,7 @@ def require_lock_visible(text: str, name: str) -> None:
 
 
 def read_lock_file(path: Path, model: type[Model], *, of: str) -> tuple[Model, str]:
-    """A lock in YAML, and the sha256 of its text; `of` names its backend in messages.
+    """Return a lock in YAML, and the sha256 of its text; `of` names its backend in messages.
 
     Raises:
         EnvmgrError: `lock-missing`; InputError: `lock-invalid`.

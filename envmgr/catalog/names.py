@@ -54,7 +54,7 @@ def parse_entry(text: str) -> Entry:
 
 
 def catalog_of(folder: Path) -> Path:
-    """The catalog that an entry's folder lies in: what belongs to the entry may be a link to anything in it."""
+    """Return the catalog of an entry's folder. Files of the entry may be links to anything in this catalog."""
     return folder.parent.parent
 
 
@@ -72,6 +72,6 @@ def nearest(wanted: str, known: Iterable[str], *, count: int = 3) -> list[str]:
 
 
 def variable_name(name: str) -> str:
-    """`open-mpi` -> `OPEN_MPI`: the stem of the variables that a module sets for its own entry."""
+    """Return the stem of the variables that a module sets for its own entry: `open-mpi` gives `OPEN_MPI`."""
     stem = re.sub(r"[^A-Za-z0-9]", "_", name).upper()
     return f"_{stem}" if stem[0].isdigit() else stem

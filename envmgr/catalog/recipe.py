@@ -28,7 +28,7 @@ from envmgr.wording import LINES, first_unseen, one_line
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What a value may name: known when the module is made, or only where it is loaded.
 BUILD_NAMES, LOAD_NAMES = frozenset({"root", "name", "version"}), frozenset({"HOME", "USER"})
-UNPARSED = "no shell reads it"  # the context of a validation, for verbs that only tell what there is
+UNPARSED = "no shell reads it"  # the context of a validation, for commands that only list entries
 _END = "ENVMGR_FILE"  # of a file in a test's text
 _MOST_FUNCTIONS = 50  # of a recipe; each is read by three shells, twice
 _MOST_SHELL = 20_000  # characters of all of them; bash starts a process for each `$(…)` that it only reads
@@ -97,7 +97,7 @@ class ShellText(FrozenModel):
 
 
 def _few_functions(value: Any) -> Any:
-    """Before shells read any of them."""
+    """Limit number and size of functions, before shells read any of them."""
     if not isinstance(value, dict):
         return value
     if len(value) > _MOST_FUNCTIONS:
@@ -320,7 +320,7 @@ def _family_name(value: str) -> str:
 
 
 def load_recipe(path: Path, *, shells: bool = True) -> Recipe:
-    """The files of its tests are read, too. Without `shells`, none is asked whether it could read the functions.
+    """Load a recipe and the files of its tests. Without `shells`, no shell is asked whether it can read the functions.
 
     Raises:
         InputError: `recipe-invalid` or `yaml-syntax`, each fault with its line; `file-irregular`, `file-too-large`.
@@ -360,7 +360,9 @@ def shared_files(recipe: Recipe, folder: Path) -> list[Path]:
 
 
 def _written(recipe: Path, name: str) -> str:
-    """Bash text that writes the file here: what a generation keeps of a test is its text, and that is whole so."""
+    """Return bash text that writes the file. A generation keeps only the text of a test, which is complete in this
+    way.
+    """
     places = (recipe.parent / name, recipe.parent.parent / name)
     try:
         place = next((place for place in places if os.path.lexists(place)), places[0])

@@ -1,4 +1,4 @@
-"""A backend's part of the site file, checked by the backend's own model; and what `site check` tells of a setting."""
+"""A backend's part of the site file, checked by the backend's own model; and the rows of `site check` on a setting."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def site_line(field: str, value: str) -> str:
 
 
 def quoted(values: Sequence[str]) -> str:
-    """A list of texts in YAML: `["7.5", "8.6"]`."""
+    """Return a list of texts in YAML: `["7.5", "8.6"]`."""
     return "[" + ", ".join(f'"{each}"' for each in values) + "]"
 
 
@@ -81,7 +81,7 @@ def require_no_faults(site: Site, models: Mapping[str, type[BaseModel] | None], 
 
 
 def mirrors_fact(field: str, parts: Sequence[str], mirrors: Sequence[str]) -> SiteFact:
-    """`parts` and the mirrors, an error where one is a folder that is not there."""
+    """Return `parts` and the mirrors as a fact; an error if a mirror is a folder that does not exist."""
     texts, missing = [*parts], False
     for mirror in mirrors:
         folder = Path(unquote(urlsplit(mirror).path))
@@ -105,7 +105,7 @@ def _faults(site: Site, backend: str, error: ValidationError) -> list[Fault]:
 
 
 def _placed(site: Site, rows: Sequence[Fault]) -> list[str]:
-    """Each with file and line, where the file can be read here: a build job may run where it cannot."""
+    """Return each fault, with file and line if the file can be read here: a build job may run where it cannot."""
     if site.source is not None:
         with suppress(InputError):
             return faults_with_lines(rows, read_file_text(site.source, SITE, tree=ANYWHERE), site.source)

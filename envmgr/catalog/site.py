@@ -45,21 +45,21 @@ class Site(SiteFile):
         return (*([self.source] if self.source else []), *(c for c in self.catalogs if not _is_missing(c)))
 
     def absolute(self, path: Path) -> Path:
-        """A path as it is meant in the site file."""
+        """Return a path of the site file as an absolute one."""
         return _under(self.source.parent if self.source else Path("/"), path)
 
     def absolute_mirrors(self, mirrors: Sequence[str]) -> tuple[str, ...]:
-        """Mirrors as URLs."""
+        """Return mirrors as URLs."""
         return _urls(mirrors, self.source.parent if self.source else Path("/"))
 
     def with_settings(self, backend: str, **settings: Any) -> Site:
-        """The same site with these settings of one backend changed."""
+        """Return the same site with these settings of one backend changed."""
         changed = {**self.backends.get(backend, {}), **settings}
         return self.model_copy(update={"backends": {**self.backends, backend: changed}})
 
 
 def _is_missing(path: Path) -> bool:
-    """One below a folder that is closed is not known to be missing."""
+    """Return whether the path is missing. A path below a closed folder does not count as missing."""
     try:
         path.stat()
     except OSError as error:
@@ -68,10 +68,11 @@ def _is_missing(path: Path) -> bool:
 
 
 def find_site(explicit: Path | None, environ: Mapping[str, str], cwd: Path) -> Path | None:
-    """The site file to use: `--site`, `$ENVMGR_SITE`, upwards from `cwd`, `/etc`; None for the embedded site.
+    """Return the site file: `--site`, `$ENVMGR_SITE`, upwards from `cwd`, `/etc`; None for the embedded site.
 
     Raises:
-        InputError: `site-missing` for a named one that is not there, `site-unreadable` where it cannot be looked for.
+        InputError: `site-missing` for a named file that does not exist, `site-unreadable` if the search is not
+            possible.
     """
     for named, by in ((explicit, "--site"), (environ.get("ENVMGR_SITE"), "$ENVMGR_SITE")):
         if named:
@@ -82,7 +83,7 @@ def find_site(explicit: Path | None, environ: Mapping[str, str], cwd: Path) -> P
                     raise InputError("site-missing", f"{path} does not exist", context=f"named by {by}")
                 return path.resolve()
     for folder in (cwd, *cwd.parents):
-        with suppress(PermissionError):  # a folder above that is not ours to read has no site for us
+        with suppress(PermissionError):  # a folder above that this user cannot read has no site for them
             if (candidate := folder / FILE_NAME).is_file():
                 return candidate
     with _readable(SYSTEM_FILE, "default"):
@@ -119,7 +120,9 @@ def load_site(path: Path | None, environ: Mapping[str, str], old_keys: Callable[
 
 
 def embedded_prefix(environ: Mapping[str, str]) -> Path:
-    """`/opt/envmgr` for root, else under the user's data folder. Source: XDG Base Directory Specification."""
+    """Return `/opt/envmgr` for root, else a folder under the user's data folder. Source: XDG Base Directory
+    Specification.
+    """
     if os.geteuid() == 0:
         return Path("/opt/envmgr")
     data = environ.get("XDG_DATA_HOME", "")
@@ -161,7 +164,7 @@ def _urls(mirrors: Sequence[str], base: Path) -> tuple[str, ...]:
 
 
 def _under(base: Path, path: Path) -> Path:
-    """`path` as it is meant in a file that lies in `base`."""
+    """Return `path` as an absolute one, for a file that lies in `base`."""
     try:
         return (base / path.expanduser()).resolve()
     except RuntimeError:

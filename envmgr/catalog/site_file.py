@@ -243,9 +243,9 @@ OldKeys = Mapping[str, tuple[str, str]]
 
 
 def move_old_keys(data: Any, known: Callable[[], OldKeys]) -> tuple[Any, OldKeys, list[Fault]]:
-    """A site file's data with its old keys where they belong; which it had; and those that it has in both places.
+    """Return a site file's data with its old keys moved, the keys that it had, and faults for keys in both places.
 
-    `known` is asked where there is a key that is no field: it needs the backends.
+    `known` is called only if there is a key that is no field, because it needs the backends.
     """
     fields = {info.alias or name for name, info in SiteFile.model_fields.items()}
     if not isinstance(data, dict) or fields.issuperset(data) or not isinstance(data.get("backends", {}), dict):

@@ -26,7 +26,7 @@ class Target(FrozenModel):
 
 
 def read_target(cpu_level: CpuLevel, os_release: Path = Path("/etc/os-release")) -> Target:
-    """The target of this site, by this host's OS. Source: os-release(5), `confstr(_CS_GNU_LIBC_VERSION)`."""
+    """Return the target of this site, by this host's OS. Source: os-release(5), `confstr(_CS_GNU_LIBC_VERSION)`."""
     fields: dict[str, str] = {}
     if os_release.exists():
         for line in os_release.read_text(encoding="utf-8", errors="replace").splitlines():

@@ -24,7 +24,10 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def sort_key(version: str) -> tuple[int, Version | str]:
-    """Orders versions as people expect (2.9 before 2.10); those that are no PEP 440 versions come first, by text."""
+    """Return a key that sorts versions as people expect (2.9 before 2.10).
+
+    Versions that do not follow PEP 440 come first, by text.
+    """
     try:
         return (1, Version(re.sub(r"-", "+", version, count=1)))
     except InvalidVersion:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 def write_report(answer: VerbAnswer | EnvmgrError, fmt: str, report: Path | None) -> None:
-    """Write the answer to `report`, atomically and readable by all, or to stdout where that is None.
+    """Write the answer to `report`, atomically and readable by all, or to stdout if `report` is None.
 
-    An error is written to stderr too. After an interruption the file stays as it is: its age tells the rest.
+    An error is also written to stderr. After an interruption the file stays unchanged: its age shows that.
 
     Raises:
         EnvmgrError: the file cannot be written; it is then as before.

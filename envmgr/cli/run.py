@@ -52,11 +52,11 @@ def verb(function: Callable[_P, VerbAnswer]) -> Callable[_P, None]:
 def open_context(
     site: Path | None, fmt: str, *, writes_prefix: bool = False, told: bool = True, anywhere: bool = False
 ) -> Context:
-    """Find the site, become the build user where the prefix is written, and let signals stop the verb's processes, then
-    the verb.
+    """Find the site and become the build user if the prefix is written.
 
-    `site` is the value of --site. With `told`, stderr says where there is no site file, beside text. `anywhere` is for
-    a verb that neither changes nor proves what the prefix holds: it works in a prefix that was moved, too.
+    Signals stop the processes of the command, then the command. `site` is the value of --site. With `told`, stderr says
+    if there is no site file, for text output. `anywhere` is for a command that neither changes nor proves what the
+    prefix holds: it also works in a prefix that was moved.
 
     Raises EnvmgrError, see `load_site`, `drop_to`, `require_place`.
     """
@@ -149,7 +149,7 @@ def _stop_by_signals(runner: Runner) -> None:
 
 
 def _stop_by(number: int, cancel: Callable[[], None]) -> None:
-    """The first signal stops the work, which then cleans up; further ones do not disturb that."""
+    """Stop the work at the first signal, and ignore further signals during the cleanup."""
 
     def stop(_signal: int, _frame: object) -> None:
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -189,7 +189,7 @@ def _finish(work: Callable[[], VerbAnswer], fmt: str, report: Path | None) -> No
 
 
 def _answer(work: Callable[[], VerbAnswer]) -> VerbAnswer | EnvmgrError:
-    """Return the result, or the error. Anything unexpected is a bug of ours: exit code 4, and what to report."""
+    """Return the result, or the error. Anything unexpected is a bug of envmgr: exit code 4, and what to report."""
     try:
         return work()
     except KeyboardInterrupt:
@@ -228,7 +228,7 @@ def _show(answer: VerbAnswer | EnvmgrError, fmt: str, report: Path | None) -> No
 
 
 def _silence_stdout() -> None:
-    """The interpreter flushes stdout once more at its end, and must not complain then."""
+    """Redirect stdout to /dev/null: the interpreter flushes it once more at its end, and must not complain then."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 

@@ -117,8 +117,9 @@ def _name_log(explained: EnvmgrError, error: Exception, reporter: LoggedReporter
 
 
 def require_current_if_ever(ctx: Context) -> None:
-    """Raise EnvmgrError `current-damaged` where `current` is damaged, or lost: there is none although something was
-    current once.
+    """Raise EnvmgrError `current-damaged` if `current` is damaged or lost.
+
+    It is lost if it does not exist although a generation was current once.
     """
     if current_number(ctx.prefix) is not None:
         return

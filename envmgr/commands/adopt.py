@@ -35,7 +35,7 @@ _PLAIN = re.compile(r"[^a-z0-9]")
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module on nodes. `entry` is the catalog's entry of the same software, empty where there is none."""
+    """A module on nodes. `entry` is the catalog's entry of the same software, empty if there is none."""
 
     name: str
     version: str
@@ -48,8 +48,9 @@ class Module:
 
 @dataclass(frozen=True, slots=True)
 class AdoptResult(Result):
-    """`text` is the proposed site file, `output` the file with it, None for none. The nodes in `silent` (folded) did
-    not answer.
+    """The result of `adopt`. `text` is the proposed site file, `output` the file with it, None for none.
+
+    The nodes in `silent` (folded) did not answer.
     """
 
     schema: ClassVar[str] = "envmgr.adopt/1"
@@ -99,7 +100,7 @@ def adopt_cluster(
 
 
 def _entries(ctx: Context) -> dict[str, list[str]]:
-    """A name in plain letters -> the catalog's entries of that software."""
+    """Return the name in plain letters -> the catalog's entries of that software."""
     found: dict[str, list[str]] = {}
     for each in ctx.catalog.entries():
         found.setdefault(_PLAIN.sub("", each.entry.name.lower()), []).append(str(each.entry))
@@ -122,7 +123,7 @@ def _modules(evidence: Evidence, entries: Mapping[str, Sequence[str]]) -> Iterat
 
 
 def _nearest(version: str, entries: Sequence[str]) -> str:
-    """The entry with the longest beginning in common with the version."""
+    """Return the entry that shares the longest beginning with the version."""
     if not entries:
         return ""
 
@@ -136,7 +137,7 @@ def _nearest(version: str, entries: Sequence[str]) -> str:
 
 
 def propose(ctx: Context, evidence: Evidence, name: str) -> dict[str, Any]:
-    """The fields of a site file, as `site.yaml` has them; valid ones."""
+    """Return valid fields of a site file, as `site.yaml` has them."""
     transport = ctx.site.transport
     fields: dict[str, Any] = {"schema": 1, "name": name, "prefix": _prefix(evidence)}
     here = socket.gethostname().partition(".")[0]
@@ -162,7 +163,7 @@ def site_text(fields: Mapping[str, Any], source: str) -> str:
 
 
 def _prefix(evidence: Evidence) -> str:
-    """Beside the modules on a network file system that all nodes have; else the usual folder."""
+    """Return a prefix next to the modules, on a network file system that all nodes have; else the usual folder."""
     counts: Counter[str] = Counter()
     for group in evidence.shells.groups:
         mounts = {line.partition(" ")[0] for line in group.facts.get("folders.mounts", "").splitlines()}
@@ -177,7 +178,7 @@ def _has_zsh(evidence: Evidence) -> bool:
 
 
 def _groups(ctx: Context, evidence: Evidence) -> dict[str, dict[str, str]]:
-    """Nodes of one kind of hardware are a group: a Slurm partition, where one has just these nodes."""
+    """Return a group for each kind of hardware: a Slurm partition, if one has exactly these nodes."""
     kinds: dict[tuple[str, ...], list[str]] = {}
     for facts, nodes in observed(evidence).items():
         kinds.setdefault(_kind(facts), []).extend(nodes)

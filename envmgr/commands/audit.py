@@ -1,4 +1,4 @@
-"""`envmgr audit`: does every node, in every kind of shell and job, resolve what was published?"""
+"""`envmgr audit`: check that every node, in every kind of shell and job, resolves what was published."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ from envmgr.system.users import find_account
 
 @dataclass(frozen=True, slots=True)
 class WayAnswers:
-    """How nodes answered one way: folded node sets. `way` is ssh, slurm (inherited) or slurm-none (--export=NONE)."""
+    """The answers of nodes in one way, as folded node sets. `way` is ssh, slurm (inherited) or slurm-none
+    (--export=NONE).
+    """
 
     way: str
     answered: str
@@ -44,9 +46,10 @@ class WayAnswers:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult(Result):
-    """`generation` is None where this host could not read it; `alone` where nothing is published, and modules of others were looked at.
+    """The result of an audit.
 
-    `seconds` is wall-clock, `finished` seconds since the epoch.
+    `generation` is None if this host could not read it. `alone` means that nothing is published, and that modules from
+    other tools were looked at. `seconds` is wall-clock, `finished` seconds since the epoch.
     """
 
     schema: ClassVar[str] = "envmgr.audit/1"
@@ -66,7 +69,7 @@ class AuditResult(Result):
 
     @property
     def exit_code(self) -> int:
-        """3 where nothing could be compared: no published generation to read here, or no node that answered."""
+        """3 if nothing could be compared, because no published generation can be read here or no node answered."""
         if (self.generation is None and not self.alone) or not any(a.answered for a in self.asked):
             return 3
         return 1 if any(f.severity != "note" for f in self.findings) else 0
@@ -122,7 +125,7 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
 
 
 def _answered(evidence: Evidence) -> Iterator[str]:
-    """The contexts that were there on a node: one that no node has was not looked at."""
+    """Yield the contexts that at least one node has; a context that no node has was not looked at."""
     for context, account, fleet in evidence.contexts():
         ends = fleet.by_value(f"{context_key(context, account)}end", default="")
         if not fleet.nodes or set(ends) != {"absent"}:
@@ -130,7 +133,10 @@ def _answered(evidence: Evidence) -> Iterator[str]:
 
 
 def _can_send_jobs(site: Site) -> None:
-    """Before the first node is asked. Raises InputError `unknown-user`, EnvmgrError `command-missing`."""
+    """Check, before the first node is asked, that jobs can be sent.
+
+    Raises InputError `unknown-user`, EnvmgrError `command-missing`.
+    """
     if not slurm_here():
         raise EnvmgrError(
             "command-missing", "Slurm's commands are not here", hint="--via ssh, or audit from a host of Slurm's"
@@ -149,7 +155,7 @@ def _can_send_jobs(site: Site) -> None:
 
 
 def _save(ctx: Context, path: Path, evidence: Evidence, judged: AuditJudged, checks: Mapping[str, Check]) -> None:
-    """What was seen; an audit that could not compare leaves an earlier file as it is."""
+    """Save the baseline. An audit that could not compare anything leaves an earlier file unchanged."""
     if not evidence.fleet.nodes or (evidence.published is None and not evidence.alone):
         ctx.reporter.say(f"warning: {path} is not written: nothing could be compared")
         return
@@ -159,9 +165,9 @@ def _save(ctx: Context, path: Path, evidence: Evidence, judged: AuditJudged, che
 
 
 def _keep_facts(ctx: Context, evidence: Evidence, seconds: float) -> None:
-    """For `build --gate`. An audit by a user that may not write there is as good, and does not try."""
+    """Keep the nodes' facts for `build --gate`. An audit by a user who may not write there does not try."""
     if evidence.plan.alone:
-        return  # nothing of ours is there, and nothing is put there
+        return  # envmgr has published nothing there, and writes nothing there
     build_user = ctx.site.build_user
     if build_user is not None and os.geteuid() != 0 and own_name() != build_user:
         return
@@ -175,12 +181,12 @@ def _keep_facts(ctx: Context, evidence: Evidence, seconds: float) -> None:
 
 
 def explain_check(check: str) -> ExplainResult:
-    """What a check does and why. Raises InputError `unknown-check`."""
+    """Return the explanation of a check. Raises InputError `unknown-check`."""
     return ExplainResult(check.replace("_", "-"), get_check(check).text.strip())
 
 
 def _checks(names: Sequence[str]) -> Mapping[str, Check]:
-    """The named ones or all; that every node answers is always looked at: silence is no agreement."""
+    """Return the named checks, or all. The check `nodes` is always included: silence does not mean agreement."""
     return {name: get_check(name) for name in ("nodes", *_names(names))} if names else all_checks()
 
 
@@ -189,7 +195,10 @@ def _names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def with_user(site: Site, user: str | None, environ: Mapping[str, str]) -> Site:
-    """The site with this ordinary user; without a site file, root looks as who called sudo. Raises InputError `unknown-user`."""
+    """Return the site with this ordinary user. Without a site file, root looks as the user who called sudo.
+
+    Raises InputError `unknown-user`.
+    """
     if user is None and site.source is None and os.geteuid() == 0:
         caller = environ.get("SUDO_USER", "root")
         user = caller if caller != "root" and find_account(caller) is not None else None
@@ -212,7 +221,7 @@ def _with_times(site: Site, node_timeout: float | None, deadline: float | None) 
 
 
 def _lmod(ctx: Context) -> Lmod | None:
-    """The Lmod of this host, for what loading should give; nodes are audited without it, too."""
+    """Return the Lmod of this host, for the expected effects of loading; nodes are also audited without it."""
     try:
         return find_lmod(ctx.site.lmod.dir, ctx.environ, runner=ctx.runner)
     except EnvmgrError as error:

@@ -24,9 +24,10 @@ if TYPE_CHECKING:  # a build that is no Slurm job does not need it
 
 @dataclass(frozen=True, slots=True)
 class BuildResult(Result):
-    """`generation` is None when nothing was published; `built` are the entries whose install was made in this run.
+    """The result of a build. `generation` is None if nothing was published; `built` are the entries that this run
+    built.
 
-    `gate` is what the last audit says against the entries, where that did not stop the build. `jobs` are the Slurm jobs
+    `gate` is what the last audit says against the entries, if that did not stop the build. `jobs` are the Slurm jobs
     that made installs, or that a dry run would submit. `left_out` are entries whose licence the site has not
     acknowledged.
     """

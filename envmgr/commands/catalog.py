@@ -54,7 +54,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult(Result):
-    """`checked` counts recipes."""
+    """The result of `catalog check`. `checked` is the number of recipes."""
 
     schema: ClassVar[str] = "envmgr.check/1"
     checked: int
@@ -128,7 +128,7 @@ def _check_entry(
     locks: dict[str, LoadedLock],
     accepted: list[Accepted],
 ) -> list[Finding]:
-    """`recipes`, `locks` and `accepted` get what could be read."""
+    """Return the findings for an entry. `recipes`, `locks` and `accepted` get what could be read."""
     try:
         recipe = found.recipe()
         found.software()

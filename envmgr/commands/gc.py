@@ -1,4 +1,4 @@
-"""`envmgr gc`: remove generations and installs that policy does not keep, and that nobody uses."""
+"""`envmgr gc`: remove generations and installs that policy does not keep, and that are not in use."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NOTHING = "nothing is removed"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """`path` is relative to the prefix: `generations/0003`, `store/NAME/VERSION-DIGEST`."""
+    """A path that is kept, relative to the prefix: `generations/0003`, `store/NAME/VERSION-DIGEST`."""
 
     path: str
     reason: str
@@ -52,10 +52,11 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class GcResult(Result):
-    """`generations` and `installs` (paths relative to the prefix) were removed, or would be; `size` is bytes of files.
+    """The result of `gc`.
 
-    `kept` is what would have been removed but is, or may be, in use: 200 rows at most, and `kept_more` others.
-    `kept_all` are reasons for which nothing could be removed. `asked` is who was asked, empty where policy keeps
+    `generations` and `installs` (paths relative to the prefix) were removed, or would be; `size` is bytes of files.
+    `kept` is what would have been removed but is, or may be, in use: at most 200 rows, and `kept_more` others.
+    `kept_all` are reasons why nothing could be removed. `asked` lists the asked hosts and Slurm, empty if policy keeps
     everything anyway.
     """
 
@@ -74,7 +75,9 @@ class GcResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """`left`: generation -> when it was last left. `old` are those that policy does not keep."""
+    """The state of generations. `left`: generation -> when it was last left. `old` are those that policy does not
+    keep.
+    """
 
     complete: list[int]
     records: Mapping[int, GenerationRecord]

@@ -49,7 +49,7 @@ class HistoryRow:
 
 @dataclass(frozen=True, slots=True)
 class HistoryResult(Result):
-    """`flips` are every publish and rollback, oldest first."""
+    """The history. `flips` are all publishes and rollbacks, oldest first."""
 
     schema: ClassVar[str] = "envmgr.history/1"
     generations: tuple[HistoryRow, ...]
@@ -66,7 +66,9 @@ class RollbackResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class EntryDiff:
-    """`change` is added, removed, changed (another install) or module (same install, another module text)."""
+    """A changed entry. `change` is added, removed, changed (another install) or module (same install, another module
+    text).
+    """
 
     entry: str
     change: str
@@ -177,7 +179,7 @@ def diff_generations(ctx: Context, a: int | None, b: int | None) -> DiffResult:
 
 @dataclass(frozen=True, slots=True)
 class SignResult(Result):
-    """`sequence` is the new flip's, None in a dry run; `faults` is what was wrong with the one before."""
+    """The result of `sign`. `sequence` is the new flip's, None in a dry run; `faults` are those of the flip before."""
 
     schema: ClassVar[str] = "envmgr.sign/1"
     generation: int

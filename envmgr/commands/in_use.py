@@ -137,7 +137,7 @@ def _ask_nodes(ctx: Context, asked: UsesFound) -> None:
             on_reply=take,
             via=ctx.way(),
         )
-    for node in todo:  # in their order, whoever answered first
+    for node in todo:  # in the order of the nodes, not of their answers
         _take_reply(asked, replies[node])
     asked.of.append(fold(nodes))
 

@@ -28,10 +28,10 @@ _OF_THE_SITE = ("--clusters", "--constraint", "--partition")
 
 @dataclass(frozen=True, slots=True)
 class JobResult(Result):
-    """`text` is the whole script; `output` is its file, None for none. `mpi` is empty where `mpirun` starts the
-    program.
+    """A job script. `text` is the whole script; `output` is its file, None for none. `mpi` is empty if `mpirun` starts
+    the program.
 
-    `options` are those of sbatch; the nodes in `excluded` (folded) cannot run the entry, as the last audit saw them.
+    `options` are those of sbatch; the nodes in `excluded` (folded) cannot run the entry, according to the last audit.
     """
 
     schema: ClassVar[str] = "envmgr.job/1"

@@ -11,10 +11,10 @@ from envmgr.errors import EnvmgrError, Interrupted, Written, failed_ones
 
 
 class Losses:
-    """`failed` is entry -> its error, oldest first; `left` are entries that were not tried, because one below them
-    failed.
+    """The entries that were lost.
 
-    Where it is not `allowed` to go on, the first error is raised at once.
+    `failed` is entry -> its error, oldest first; `left` are entries that were not tried, because one below them failed.
+    If it is not `allowed` to go on, the first error is raised at once.
     """
 
     def __init__(self, *, allowed: bool) -> None:

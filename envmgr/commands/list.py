@@ -27,8 +27,9 @@ OLD_LAYOUT = "of an older layout, in use until its lock changes"
 
 @dataclass(frozen=True, slots=True)
 class EntryState:
-    """`state` is declared, locked, built, published or outdated; `notes` say why, and other things: hidden, default,
-    deprecated, broken.
+    """The state of an entry: declared, locked, built, published or outdated.
+
+    `notes` say why, and other facts: hidden, default, deprecated, broken.
     """
 
     entry: str
@@ -47,8 +48,9 @@ class ListResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class ShowResult(Result):
-    """`recipe` is as written; `install` and `module` are paths, None where there is nothing yet; `gpu` is None if no
-    GPU is needed.
+    """The result of `show`. `recipe` is as written; `install` and `module` are paths, None if they do not exist yet.
+
+    `gpu` is None if no GPU is needed.
     """
 
     schema: ClassVar[str] = "envmgr.show/1"

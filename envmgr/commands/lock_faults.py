@@ -65,7 +65,7 @@ def reading_entry(entry: object) -> Iterator[None]:
 
 
 def why_failed(error: Exception) -> str:
-    """Return in one line why an entry cannot be read, whatever its author wrote."""
+    """Return in one line why an entry cannot be read, for any content of its files."""
     if isinstance(error, EnvmgrError):
         return "; ".join((error.message, *error.context[:3]))
     return one_line(f"{type(error).__name__}: {error}")

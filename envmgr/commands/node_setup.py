@@ -1,6 +1,4 @@
-"""`envmgr node-setup`: show, write to a folder, or install on nodes what makes modules resolve in every shell and
-job.
-"""
+"""`envmgr node-setup`: show, write or install the files by which modules resolve in every shell and job of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`envmgr publish`: make built entries what users load. Also the last step of `envmgr build`."""
+"""`envmgr publish`: publish built entries to users. This is also the last step of `envmgr build`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
 
 @dataclass(frozen=True, slots=True)
 class PublishResult(Result):
-    """`generation` is None when nothing had to change."""
+    """The result of a publish. `generation` is None if nothing had to change."""
 
     schema: ClassVar[str] = "envmgr.publish/1"
     steps: tuple[PlanStep, ...]

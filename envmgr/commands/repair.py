@@ -1,4 +1,4 @@
-"""`envmgr verify --repair`: make again what differs: installs in their place, `current`, a generation as a new one."""
+"""`envmgr verify --repair`: repair what differs: installs in their place, `current`, a generation as a new one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entries that names stand for: recipe, lock, install, and the module each would have."""
+"""The entries behind names: recipe, lock, install, and the module of each."""
 
 from __future__ import annotations
 

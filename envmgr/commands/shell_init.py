@@ -22,7 +22,7 @@ class ShellInitResult(Result):
 
 
 def shell_lines(ctx: Context, shell: str) -> ShellInitResult:
-    """The lines for `shell`: `eval "$(envmgr shell-init bash)"`, or a file that the shell's start-up reads."""
+    """Return the lines for `shell`: `eval "$(envmgr shell-init bash)"`, or a file that the shell's start-up reads."""
     if shell not in SHELLS:
         raise InputError("unknown-shell", f"no lines for the shell `{shell}`", hint=f"known: {', '.join(SHELLS)}")
     lmod = ctx.find_lmod()

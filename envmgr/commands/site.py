@@ -34,7 +34,7 @@ SHEBANG_LIMIT = 127  # longer #! lines are not run by the kernel; conda packages
 
 @dataclass(frozen=True, slots=True)
 class SiteCheckResult(Result):
-    """`source` is None for the embedded site."""
+    """The result of `site check`. `source` is None for the embedded site."""
 
     schema: ClassVar[str] = "envmgr.site-check/1"
     source: str | None
@@ -274,7 +274,7 @@ def _published(ctx: Context, current: GenerationRecord) -> Iterator[ResolvedEntr
         try:
             yield resolve_entry(ctx, ctx.catalog.find(parse_entry(name)), target)
         except EnvmgrError:
-            continue  # `envmgr list` tells
+            continue  # `envmgr list` reports it
 
 
 def _modules(ctx: Context, current: GenerationRecord, entries: Sequence[ResolvedEntry]) -> Iterator[SiteFact]:

@@ -32,8 +32,9 @@ class TestResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class NodeTestResult(Result):
-    """`tests` as in `TestResult`, each with its nodes. `nodes` is folded; `user` ran the tests; `seconds` is
-    wall-clock.
+    """The result of tests on nodes. `tests` as in `TestResult`, each with its nodes.
+
+    `nodes` is folded; `user` ran the tests; `seconds` is wall-clock.
     """
 
     schema: ClassVar[str] = "envmgr.test-nodes/1"

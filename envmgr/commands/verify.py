@@ -33,8 +33,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class VerifyWhat:
-    """`names` are entries, none for all; `generations` are numbers, none for the current one; `everything` is all that
-    there is.
+    """The scope of `verify`: `names` are entries, none for all; `generations` are numbers, none for the current one.
+
+    `everything` is all that exists.
     """
 
     names: tuple[str, ...] = ()
@@ -44,8 +45,9 @@ class VerifyWhat:
 
 @dataclass(frozen=True, slots=True)
 class VerifyNodes:
-    """`nodes` is a node set; `via` None is as the site says; `deadline` is seconds for all nodes together, None the
-    verb's own.
+    """The nodes of `verify`: `nodes` is a node set; `via` None is the site's setting.
+
+    `deadline` is seconds for all nodes together, None for the command's own.
     """
 
     nodes: str
@@ -55,13 +57,13 @@ class VerifyNodes:
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult(Result):
-    """`checked` are entries, `installs` paths relative to the prefix, `generations` numbers.
+    """The result of `verify`. `checked` are entries, `installs` paths relative to the prefix, `generations` numbers.
 
-    Each finding is one path that is not as its record or its manifest says. `not_looked_at` are things that no record
+    Each finding is one path that differs from its record or its manifest. `not_looked_at` are things that no record
     describes. `nodes` are those that answered in full, and `not_verified` those that did not, folded; both are empty
     for this machine. `repaired` are the installs and generations that were made again, or would be (`dry_run`);
-    `generation` is then current. `flip` is what is in force and who signed it, empty where that was not found.
-    `made_at` maps installs to the paths at which they were built: elsewhere their files may differ.
+    `generation` is then current. `flip` is the flip in force and its signer, empty if that was not found. `made_at`
+    maps installs to the paths at which they were built: elsewhere their files may differ.
     """
 
     schema: ClassVar[str] = "envmgr.verify/1"
@@ -347,5 +349,5 @@ def _users(
 def _look_at(ctx: Context, install: Install, named: str | None, owners: Iterable[int] | None) -> Looked:
     try:
         return verify_install(install, ctx.reporter, named=named, owners=None if owners is None else frozenset(owners))
-    except EnvmgrError as error:  # a manifest that cannot be read harms its install alone
+    except EnvmgrError as error:  # a manifest that cannot be read affects only its install
         return Looked((error.message, *error.context[:1]))

@@ -33,9 +33,9 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class FetchedFile:
-    """`missing` only when it was a dry run; `size` is bytes, None for a missing file of unknown size.
+    """A fetched file. `missing` only in a dry run; `size` is bytes, None for a missing file of unknown size.
 
-    `places` are where a missing file will be looked for, in order.
+    `places` are the places where a missing file will be looked for, in order.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Fetched:
 
 
 def has(path: Path, sha256: str, *, mend: bool = True) -> bool:
-    """Return whether a cache has the file: hash it. A damaged one is removed (unless not to `mend`), never used.
+    """Return whether a cache has the file, by its hash. A damaged one is removed (unless not to `mend`), never used.
 
     Raises:
         InputError: `file-unreadable` for a file that was put there by hand, with the wrong permissions.
@@ -90,9 +90,9 @@ def has(path: Path, sha256: str, *, mend: bool = True) -> bool:
 
 
 def read_given(path: Path) -> dict[str, Path]:
-    """sha256 -> file, of a file that an administrator names, or of the files that lie in a folder.
+    """Return sha256 -> file, for a file that an administrator names, or for the files of a folder.
 
-    The folder may be a cache, or hold caches: one that was carried from another machine.
+    The folder may be a cache, or hold caches, such as one that was brought from another machine.
 
     Raises:
         InputError: `file-missing`, `file-unreadable`.
@@ -111,7 +111,7 @@ def read_given(path: Path) -> dict[str, Path]:
 
 
 def _files_in(folder: Path) -> Iterator[Path]:
-    """The files of a folder, of a cache that it is, and of caches in it. Of other folders in it, nothing."""
+    """Yield the files of a folder, and of caches that it is or holds; nothing of other folders in it."""
     for path in sorted(folder.iterdir()):
         if path.is_file():
             yield path

@@ -33,7 +33,7 @@ def _write(event: dict[str, Any]) -> None:
 
 
 def serve(work: Callable[[Request], None]) -> NoReturn:
-    """Read the request, do it, tell how it ended, exit. An error's `details` are fields of its event."""
+    """Read the request, run it, report how it ended, exit. An error's `details` are fields of its event."""
     line = b""
     while not line.endswith(b"\n"):
         chunk = os.read(0, 1 << 16)
@@ -64,7 +64,7 @@ def cancel_on_sigterm() -> None:
 
 
 def _die_with_parent() -> None:
-    """Wait for stdin's end in a thread: it comes when the parent is gone, whatever killed it."""
+    """Wait for stdin's end in a thread; it comes when the parent has died for any reason."""
 
     def wait() -> None:
         while os.read(0, 4096):

@@ -130,9 +130,10 @@ def call_worker(
     environ: Mapping[str, str] = os.environ,
     name: str = "rattler",
 ) -> Event:
-    """Run one request to its end and return the `solved` event, or `done`. The request has a `cache`; `name` is the worker's.
+    """Run one request to its end and return the `solved` event, or `done`. The request has a `cache`; `name` is the
+    worker's.
 
-    `done` is what counts, whatever follows it: rattler can crash at interpreter exit, and its threads may speak late.
+    Only `done` counts, and not what follows it: rattler can crash at interpreter exit, and its threads may write late.
 
     Raises:
         EnvmgrError: see `failure`; `worker-died`.
@@ -236,7 +237,7 @@ def _given_first(file: Download, given: Given) -> Download:
 def _present(
     wanted: Sequence[Download], cache: Path, runner: Runner, reporter: Reporter, *, label: str, mend: bool
 ) -> dict[Download, int]:
-    """The files that the cache has, checked, with their size in bytes."""
+    """Return the files that the cache has, checked, with their size in bytes."""
     sizes = {d: d.path(cache).stat().st_size for d in wanted if d.path(cache).is_file()}
     found: dict[Download, int] = {}
     if not sizes:
@@ -284,7 +285,7 @@ def _end(status: int) -> str:
 
 
 def _environment(environ: Mapping[str, str], cache: Path) -> dict[str, str]:
-    """Proxies, certificates and credentials pass; nothing else of the caller's shell does."""
+    """Return the worker's environment: of the caller's shell, only proxies, certificates and credentials."""
     names = {"SSL_CERT_FILE", "SSL_CERT_DIR", "RATTLER_AUTH_FILE", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
     passed = {key: value for key, value in environ.items() if key.upper() in names}
     root = str(Path(envmgr.__file__).resolve().parent.parent)

@@ -31,7 +31,7 @@ _SMALL = 600  # seconds in which a small file ends at a lower rate
 _TELL_EVERY = 0.1  # seconds between two progress events of one download
 _LOOK_EVERY = 0.25  # seconds between two looks for a stalled transfer
 _CHUNK = 1 << 22  # bytes copied at once
-_LARGEST = 64 << 30  # bytes of a file whose size the lock does not tell
+_LARGEST = 64 << 30  # bytes of a file whose size the lock lacks
 _LONGEST = 86_400  # seconds for any one transfer
 _SCHEMES = ("http", "https", "file")
 
@@ -51,7 +51,7 @@ class DownloadError(Exception):
 
 
 def make_client(version: str) -> Any:
-    """rattler's HTTP client: it knows proxies, certificates and RATTLER_AUTH_FILE."""
+    """Return rattler's HTTP client, which supports proxies, certificates and RATTLER_AUTH_FILE."""
     import rattler
     from rattler.networking import middleware
 
@@ -177,7 +177,7 @@ async def _into_cache(
             if place.startswith("file://"):
                 await _copy(place, writer)
             else:
-                with suppress(OversizedError):  # told below, unless it only arrived unpacked
+                with suppress(OversizedError):  # reported below, unless it only arrived unpacked
                     await _transfer(place, writer, client, stall_timeout)
                 if writer.digest.hexdigest() != record["sha256"] and _was_unpacked(part, file):
                     file.truncate(0)

@@ -16,7 +16,7 @@ _NAMED = 3  # files that failed as the first did, and are named
 
 
 def disk_failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError | None:
-    """The error, or None where an `error` event is about something else."""
+    """Return the disk's error; None if an `error` event has another cause."""
     message = str(event["message"])
     lines = [line.removeprefix("Caused by: ").rstrip() for line in message.splitlines() if line.strip()]
     if event["kind"] == "TooLarge":
@@ -32,9 +32,10 @@ def disk_failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> Envmgr
 
 
 def download_failure(event: Mapping[str, Any], words: Mapping[str, tuple[str, str]], *, again: str) -> EnvmgrError:
-    """Every place that was tried, each with its reason; the headline is the fault that can best be acted on.
+    """Return the error for a failed download, with every place that was tried and its reason.
 
-    `words` maps the kind of that fault to the error's reference and hint; `again` is the hint for the others.
+    The headline is the fault that is easiest to fix. `words` maps the kind of that fault to the error's reference and
+    hint; `again` is the hint for other kinds.
     """
     first, *others = sorted(event["failed"], key=lambda lost: str(lost["name"]))
     reasons = [(str(url), str(kind), str(text)) for url, kind, text in first["reasons"]]
@@ -108,7 +109,7 @@ def attempt_failed(error: Exception, place: str) -> AttemptFailed:
 
 
 def _why_unreachable(place: str) -> str:
-    """The system's word on why a host cannot be reached; rattler keeps it to itself. Empty when it can be."""
+    """Return the system's reason why a host cannot be reached, which rattler does not report; empty if it can."""
     parts = urlsplit(place)
     if any(
         os.environ.get(name)

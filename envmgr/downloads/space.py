@@ -16,7 +16,7 @@ _HEAD_TIMEOUT = 2  # seconds
 DownloadRecord = Mapping[str, Any]
 
 
-class TooLarge(Exception):  # noqa: N818 - what is the matter, in the parent's error
+class TooLarge(Exception):  # noqa: N818 - the name states the fault in the parent's error
     """The files do not fit, fetched and unpacked."""
 
 

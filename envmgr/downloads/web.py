@@ -24,7 +24,7 @@ _PIECE = 1 << 16  # bytes
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`kind` is the content type in lower case, without parameters; empty of a file."""
+    """A page. `kind` is the content type in lower case, without parameters; empty for a file."""
 
     kind: str
     content: bytes

@@ -30,7 +30,9 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Families:
-    """`own` are those that the module says; `replaces` are also those of all that it loads."""
+    """The families of a module. `own` are those that the module names; `replaces` also has those of everything that it
+    loads.
+    """
 
     own: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
@@ -98,7 +100,7 @@ def find_clashes(members: Mapping[str, Member]) -> list[Clash]:
 
 
 def _candidates(members: Mapping[str, Member], below: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Entry -> its families, looking at what it depends on alone."""
+    """Return entry -> its families, looking only at what it depends on."""
     named = {entry: {f for e in below[entry] for f in members[e].named or ()} for entry in members}
     by_default = {
         entry
@@ -116,7 +118,7 @@ def _candidates(members: Mapping[str, Member], below: Mapping[str, tuple[str, ..
 
 
 def _below(members: Mapping[str, Member]) -> dict[str, tuple[str, ...]]:
-    """Entry -> all that it depends on, directly or not; what is not among `members` is passed over."""
+    """Return entry -> everything that it depends on, directly or indirectly; entries outside `members` are skipped."""
 
     def reach(entry: str) -> Iterator[str]:
         waiting, seen = list(members[entry].depends), {entry}

@@ -84,14 +84,16 @@ class Lmod:
 
     @staticmethod
     def lmodrc_text(spider: Path) -> str:
-        """The rc file that names the cache in `spider`. Source: Lmod's manual, "The spider cache", `scDescriptT`."""
+        """Return the rc file that names the cache in `spider`. Source: Lmod's manual, "The spider cache",
+        `scDescriptT`.
+        """
         text = script_text(__file__, "lmodrc.lua")
         for mark, path in (("@SPIDER@", spider), ("@TIMESTAMP@", spider / _TIMESTAMP)):
             text = text.replace(f'"{mark}"', lua_quote(str(path)))
         return text
 
     def check_syntax(self, paths: Sequence[Path]) -> None:
-        """Every file through the parser of the Lua that runs Lmod, in one process.
+        """Parse every file with the Lua that runs Lmod, in one process.
 
         Raises:
             EnvmgrError: `module-syntax`, with a line `file:line: reason` for each file that is not Lua.
@@ -126,9 +128,9 @@ class Lmod:
         return done.stderr.replace(env["HOME"], SHOWN_HOME)
 
     def module_shell_prologue(self, modules: Path, lmodrc: Path, entry: str) -> str:
-        """Bash text after which `entry` is loaded, and nothing else; it exits with `LOAD_FAILED` where that fails.
+        """Return bash text after which `entry` is loaded, and nothing else; it exits with `LOAD_FAILED` if that fails.
 
-        Whatever Lmod the shell inherited is forgotten first. Lmod itself must lie on the node where it lies here.
+        It first removes any Lmod that the shell inherited. Lmod must have the same path on the node as here.
         """
         given = assign(
             envmgr_init=str(self.package / "init" / "bash"),
@@ -140,7 +142,7 @@ class Lmod:
         return given + script_text(__file__, "prologue.sh")
 
     def _lua(self) -> list[str]:
-        """The interpreter that Lmod's own programs name in their first line."""
+        """Return the interpreter that Lmod's own programs name in their first line."""
         with (self.commands / "lmod").open("rb") as file:
             first = file.readline(4096).decode("utf-8", "replace").strip()
         if not first.startswith("#!"):
@@ -149,13 +151,13 @@ class Lmod:
 
 
 def find_lmod(site_lmod_dir: Path | None, environ: Mapping[str, str], *, runner: Runner | None = None) -> Lmod:
-    """The Lmod to use: the site's, the one of the caller's shell, or one in a usual place.
+    """Return the Lmod to use: the site's, the one of the caller's shell, or one in a usual place.
 
-    Both the package's folder (with `init/` and `libexec/`) and its `libexec` are understood. A site's setting that is
-    wrong is an error: another Lmod than the one chosen is never taken.
+    Both the package's folder (with `init/` and `libexec/`) and its `libexec` are accepted. A wrong setting of the site
+    is an error: another Lmod than the chosen one is never used.
 
     Raises:
-        EnvmgrError: `lmod-missing`, with where it was looked for.
+        EnvmgrError: `lmod-missing`, with the places that were searched.
     """
     looked: list[str] = []
     for folder in [site_lmod_dir] if site_lmod_dir else _candidates(environ):
@@ -185,7 +187,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _disk_full(spider: Path, said: Sequence[str]) -> EnvmgrError | None:
-    """The error where the disk is full now: Lmod then cuts its cache, and its Lua tells of bad syntax."""
+    """Return the error if the disk is full now: Lmod then cuts its cache, and its Lua reports bad syntax."""
     free = free_bytes(spider)
     if free >= _NEARLY_FULL and not any("No space left" in text for text in said):
         return None
@@ -200,6 +202,6 @@ def _disk_full(spider: Path, said: Sequence[str]) -> EnvmgrError | None:
 
 @contextmanager
 def _scratch_environment(**extra: str) -> Iterator[dict[str, str]]:
-    """A clean environment with an empty home, so that no `~/.lmodrc.lua` and no user cache has a say."""
+    """Yield a clean environment with an empty home, so that no `~/.lmodrc.lua` and no user cache has an effect."""
     with scratch_folder("lmod") as home:
         yield clean_env(**extra, HOME=str(home))

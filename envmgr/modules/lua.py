@@ -1,4 +1,4 @@
-"""Values as Lua: the one place where they are quoted for a modulefile or an rc file. Pure."""
+"""Values as Lua: the only place where they are quoted for a modulefile or an rc file. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _UNSAFE = re.compile('[\x00-\x1f"\\\\\x7f-\x9f\u2028\u2029\ud800-\udfff]')
 
 
 def lua_quote(text: str) -> str:
-    r"""`text` as a Lua string literal on one line, valid in Lua 5.1 to 5.4 and safe at any place of a template.
+    r"""Return `text` as a Lua string literal on one line, valid in Lua 5.1 to 5.4 and safe at any place of a template.
 
-    UTF-8 passes through; control characters, line separators and stray bytes become `\ddd`, one per byte: three decimal
+    UTF-8 passes through. Control characters, line separators and stray bytes become `\ddd`, one per byte: three decimal
     digits are the only form that all these Luas read, and never run into a digit that follows.
 
     Raises:

@@ -63,9 +63,9 @@ class NodeFile:
 
 @dataclass(frozen=True, slots=True)
 class NodeBlock:
-    """Lines of ours in a file of the system. `paths` are where it may be, the first that fits the node is taken.
+    """Lines of envmgr in a file of the system. `paths` are the possible files; the first that fits the node is taken.
 
-    `function` of install.sh decides that; `place` is where in the file.
+    `function` of install.sh decides that; `place` is the place in the file.
     """
 
     paths: tuple[str, ...]
@@ -198,9 +198,9 @@ def _flip_timer() -> NodeTimer:
 
 
 def install_script(files: NodeFiles, action: Action | None = None) -> str:
-    """The POSIX shell script that installs on the machine it runs on, or undoes that. Its head says what it prints.
+    """Return the POSIX shell script that installs on the machine it runs on, or undoes that.
 
-    Without `action` the script takes it as its first argument.
+    The script's head describes its output. Without `action` the script takes it as its first argument.
     """
     calls = [f"look_at_slurm {TASK_PROLOG}"]
     calls += [f"file {f.path} {f.mode} {_here(f)}" for f in files.files]
@@ -220,7 +220,7 @@ def install_script(files: NodeFiles, action: Action | None = None) -> str:
 
 
 def _here(file: NodeFile) -> str:
-    """The text as a here-document."""
+    """Return the text as a here-document."""
     return f"<<'{_END_OF_FILE}'\n{file.text}{_END_OF_FILE}"
 
 
@@ -243,12 +243,12 @@ def _signing_settings(site: Site, floor: int) -> str:
 
 
 def hook_names() -> tuple[str, ...]:
-    """The files of the hook, in the order in which `hook_digest` takes them."""
+    """Return the files of the hook, in the order in which `hook_digest` takes them."""
     return tuple(_HOOK_FILES)
 
 
 def hook_digest() -> str:
-    """sha256 of the hook's files, one after the other, as `node_files` puts them into HOOK."""
+    """Return the sha256 of the hook's files, one after the other, as `node_files` puts them into HOOK."""
     return sha256_bytes("".join(_text(f"lmod/{name}") for name in _HOOK_FILES).encode())
 
 

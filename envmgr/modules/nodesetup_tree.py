@@ -20,7 +20,7 @@ def plain_files(files: NodeFiles, site: Site) -> dict[str, tuple[str, int]]:
 
 
 def _ansible(files: NodeFiles) -> str:
-    """Tasks for `ansible.builtin.import_tasks`; JSON strings are YAML strings."""
+    """Return tasks for `ansible.builtin.import_tasks`; JSON strings are YAML strings."""
     tasks: list[str] = [
         (
             "# Tasks of a play with `become: true`. What they put on a node is what `envmgr node-setup --apply` "

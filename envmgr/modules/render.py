@@ -22,7 +22,7 @@ _FINGERPRINT_SCHEMA = 1
 
 
 def templates_digest(templates: Path) -> str:
-    """sha256 over the files that shape a modulefile; OSError when one is missing."""
+    """Return the sha256 of the files that shape a modulefile. Raises OSError if one is missing."""
     files = {
         name: sha256_file(templates / name) for name in (MODULE, MODULERC, GPU_RULES, GPU_GATE, SRUN_NOTE, PIP_SHIM)
     }
@@ -64,7 +64,8 @@ def fingerprint(
 def render_tree(
     specs: Iterable[ModuleSpec], *, generation: int, policies: ModulePolicies, templates: Path
 ) -> dict[str, str]:
-    """The whole module tree: relative path -> Lua text, sorted by path. The families follow from all specs together.
+    """Return the whole module tree: relative path -> Lua text, sorted by path. The families follow from all specs
+    together.
 
     Raises:
         EnvmgrError: `two-defaults`, `two-modules` (two specs of one entry) or `template-invalid`.

@@ -103,5 +103,7 @@ class ModuleSpec(FrozenModel):
 
     @property
     def gpu_needs(self) -> GpuNeeds | None:
-        """Generations of an earlier envmgr have what the recipe requires, and no CUDA version."""
+        """Return the needs for GPUs. Generations of an earlier envmgr have only what the recipe requires, and no CUDA
+        version.
+        """
         return self.gpu or gpu_needs(self.requires)

@@ -28,7 +28,7 @@ from envmgr.wording import LINES, escaped
 
 GENERATION_VARIABLE = "ENVMGR_GENERATION"
 
-# In these lists an empty element means "and the usual places": a list of ours alone would hide the system's pages.
+# In these lists an empty element means "and the usual places": without it, the list would hide the system's pages.
 # Sources: man-db manpath(1), GNU Texinfo "Invoking Info".
 _EMPTY_MEANS_SYSTEM = frozenset({"MANPATH", "INFOPATH"})
 
@@ -60,10 +60,10 @@ class Statement:
         at-unload   arguments = (shell type, text): that shell runs it, after everything else
         generation  `name(arguments…, generation)`
         in-generation `name(arguments…)`, the last one a path: of two pieces, with the generation's folder between them
-        deprecated  arguments = (message,): told at load
+        deprecated  arguments = (message,): printed at load
         gpu-gate    arguments = (entry, `warn` or `refuse`, a Lua table: see modules/gpu.py)
         set-default arguments = (value, name of the list of holders, entry): sets variable `name` where it is empty
-        wrap        arguments = (alone, before, after): text around what `name` holds, `alone` where it holds nothing
+        wrap        arguments = (`alone`, before, after): text around what `name` holds, `alone` where it holds nothing
         keep-system an empty element for list `name`, where it was empty; printed before its first element
         drop-system takes that empty element away at unload; printed after its last element
     """
@@ -107,7 +107,9 @@ def operations(spec: ModuleSpec, policies: ModulePolicies, families: Families = 
 
 
 def _refuse_what_no_shell_gets(op: EnvOp, entry: str) -> None:
-    """Lmod writes names as they are, and values so that not every shell reads all of them back."""
+    """Refuse names and values that some shells cannot read back: Lmod writes names unchanged, and values with
+    limits.
+    """
     plain = string.Template(op.value).safe_substitute(dict.fromkeys(LOAD_NAMES, "/x")) if op.at_load else op.value
     as_list = op.kind in ("prepend", "append") and op.separator == ":"
     if not _VARIABLE.fullmatch(op.name):

@@ -56,11 +56,10 @@ def _keeps_accounts(runner: Runner) -> bool:
 def access_options(
     nodes: Sequence[str], slurm: SlurmNodes, *, partition: str | None = None, given: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """sbatch's options for a job on any of `nodes`, which Slurm knows, and on no other.
+    """Return sbatch's options for a job on any of `nodes`, which Slurm knows, and on no other.
 
-    `partition` is the group's own, where it is one of Slurm's. Else it is the smallest that has all nodes, or all that
-    have some.
-    `given` are options of the site, which win.
+    `partition` is the group's own, if it is one of Slurm's. Else it is the smallest that has all nodes, or all
+    partitions that have some. `given` are options of the site, which take precedence.
     """
     wanted, options = frozenset(nodes), tuple(given)
     named = next((option.partition("=")[2] for option in options if option.startswith("--partition=")), partition)
@@ -91,14 +90,14 @@ class SlurmGpus:
 
 @dataclass(frozen=True, slots=True)
 class GpuJobs:
-    """node -> sbatch's options for a job with a GPU there; node -> why none is to be sent."""
+    """The jobs with a GPU: node -> sbatch's options for one there; node -> why no job is sent."""
 
     options: Mapping[str, tuple[str, ...]]
     refused: Mapping[str, str]
 
 
 def gpu_request(given: Iterable[str]) -> str:
-    """The option by which a job asks for a GPU: one of the site's own, `given`, where that asks for GPUs."""
+    """Return the option by which a job asks for a GPU: one of the site's options in `given`, if that asks for GPUs."""
     gres = ""
     for option in given:
         name, _, value = option.partition("=")
@@ -145,7 +144,10 @@ def choose_jobs(
     default: str,
     given: Sequence[str],
 ) -> GpuJobs:
-    """`states` and `gpus` have Slurm's own names of nodes; `default` is the partition of jobs that name none."""
+    """Return the options of jobs that ask for a GPU, and the refused nodes.
+
+    `states` and `gpus` have Slurm's own names of nodes; `default` is the partition of jobs that name none.
+    """
     options, refused = {}, {}
     names = slurm_names(states, nodes := tuple(nodes))
     for node in nodes:

@@ -54,9 +54,10 @@ def allocated(
     seconds: float,
     patience: float,
 ) -> Iterator[Allocation]:
-    """A job of `count` nodes that Slurm picks of `among`, as `user` (as root; else ourselves), for `seconds` at most.
+    """Yield a job of `count` nodes that Slurm chooses from `among`, for `seconds` at most.
 
-    It waits `patience` seconds in the queue. It ends with the block, and with this process, however that ends.
+    It runs as `user` (if this process is root; else as the current user). It waits `patience` seconds in the queue. It
+    ends with the block, and with this process, in any case.
 
     Raises:
         EnvmgrError: `job-not-started`, `job-refused`, `slurm-unavailable`.
@@ -96,7 +97,7 @@ def allocated(
 
 
 class _Holder:
-    """salloc in a thread: its stdin is a pipe of ours, so that it ends with us."""
+    """salloc in a thread. Its stdin is a pipe of this process, so that it ends with this process."""
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], mark: str, runner: Runner) -> None:
         self.errors = ""
@@ -112,7 +113,9 @@ class _Holder:
         self._thread.start()
 
     def granted(self) -> list[str] | None:
-        """Return the words of the job's first line once it has started, None where salloc ended first. Raises Interrupted."""
+        """Return the words of the job's first line once it has started, None where salloc ended first. Raises
+        Interrupted.
+        """
         while not self._known.wait(0.1):
             self._runner.raise_if_cancelled()
         self._runner.raise_if_cancelled()

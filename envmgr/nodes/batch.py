@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _KEPT = 60  # seconds that a job keeps its answer for us
 _FIRST, _SLOWEST = 0.3, 2.0  # seconds between two looks at the queue: at first, and after a while
-_AROUND = 1 << 20  # bytes beside an answer
+_AROUND = 1 << 20  # bytes in addition to an answer
 _ASIDE = 30.0  # seconds that the login shell with its sbatch commands, squeue and scancel may take
 
 
@@ -45,13 +45,13 @@ def batch_on_nodes(
     limit: int = 4 << 20,
     options: Sequence[str] = (),
 ) -> None:
-    """Run `script` in one sbatch job per node, submitted from a login shell of `user` (as root; else of ourselves).
+    """Run `script` in one sbatch job per node, submitted from a login shell of `user` (if root; else of the current
+    user).
 
-    `options` are sbatch's, behind those of the site. The shell of `shebang` (sh or bash, with options) runs it, with the
+    `options` are sbatch's, after those of the site. The shell of `shebang` (sh or bash, with options) runs it, with the
     environment that Slurm gave the job. Times, replies and errors are those of `ask_nodes`; `timeout` begins when the
-    job runs. A job that waits longer than the site's
-    `queue_timeout` is cancelled: its node is unreachable. No job stays; if this process is killed, Slurm's time limit
-    ends them.
+    job runs. A job that waits longer than the site's `queue_timeout` is cancelled: its node is unreachable. No job
+    stays; if this process is killed, Slurm's time limit ends them.
     """
     todo = list(dict.fromkeys(nodes))
     require_node_names(todo)
@@ -74,7 +74,7 @@ def batch_on_nodes(
 
 
 def job_script(script: str, shebang: str, nonce: str, inner: str, *, limit: int) -> str:
-    """A job that keeps the answer of `script`, marked by `inner`, in a folder that is named by `nonce`."""
+    """Return a job that keeps the answer of `script`, marked by `inner`, in a folder that is named by `nonce`."""
     alone, begin, keep = (script_text(__file__, f"{part}.sh") for part in ("alone", "begin", "keep"))
     answer = f'(\n{alone}{marked(script, inner, limit=limit)}) >"$envmgr_dir/answer"\n'
     given = assign(envmgr_nonce=nonce, envmgr_turns=_KEPT * 20)
@@ -219,7 +219,7 @@ class _Jobs:
     # -- waiting -------------------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """One question for all jobs; the answer comes later."""
+        """Ask once about all jobs; the answer comes later."""
         self._looking = True
         argv = (tool("squeue"), "-h", "--states=all", f"--name={slurm.job_name(self.nonce)}", "-o", "%i|%T|%r")
         self._fan.launch(self._call("", argv, b"", b"\n\0"), self._looked)
@@ -293,7 +293,7 @@ class _Jobs:
         self._fan.begin(replace(call, most=limit + _AROUND, timeout=self._timeout, gentle=True))
 
     def _collected(self, reply: Reply) -> None:
-        """The fan's reply is what the collecting step printed; the job's own answer is inside."""
+        """Take the reply of the collecting step, which contains the job's own answer."""
         job = self._asked.pop(reply.node)
         if reply.status == "answered":
             answer = unwrap(reply.text.encode(), self.inner)
@@ -303,7 +303,7 @@ class _Jobs:
     # -- what a fan asks its way ---------------------------------------------------------------------------------------
 
     def prepare(self, nodes: Sequence[str]) -> None:
-        """Done in `run`."""
+        """Do nothing: `run` does it."""
 
     def argv(self, node: str) -> tuple[str, ...] | str:
         return f"no job for {node}"
@@ -318,7 +318,7 @@ class _Jobs:
         return None
 
     def finish(self) -> None:
-        """Done in `run`."""
+        """Do nothing: `run` does it."""
 
     def _call(self, node: str, argv: tuple[str, ...], stdin: bytes, whole: bytes) -> Call:
         from envmgr.nodes.clients import Call
@@ -336,7 +336,7 @@ def _reply(job: _Job, status: Status, reason: str) -> Reply:
 
 
 def _login_shell(user: str | None) -> tuple[str, ...]:
-    """The words before `-c`'s program: a login shell with what a login gives, and nothing of ours."""
+    """Return the words before `-c`'s program: a login shell with the variables of a login, and none of envmgr's."""
     account = require_account(user) if user is not None and os.geteuid() == 0 else this_account()
     path = (
         "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

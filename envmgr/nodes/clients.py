@@ -107,7 +107,7 @@ class Client:
 
     @property
     def tidies(self) -> bool:
-        """True for a node that began and has not answered: it may have something to tidy up."""
+        """True for a node that began and has not answered: it may have to clean up."""
         return bool(self.output) and self.whole_at is None
 
     def _pipes(self) -> tuple[IO[bytes] | None, IO[bytes] | None, IO[bytes] | None]:

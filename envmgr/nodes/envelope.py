@@ -18,9 +18,9 @@ class Reply:
     """The answer of one node to a script; every node that was asked has exactly one.
 
     `answered`: `text` is the script's whole output, and `reason` is empty, or says that the script ended with another
-    status than 0. `silent`: the node was reached, and no whole answer came (out of time, half of it, too long, something
-    else). `unreachable`: no connection, no step. `reason` is one line that says why.
-    `began` and `ended` are the controller's clock, seconds since the epoch; between them the node answered.
+    status than 0. `silent`: the node was reached, and no whole answer came (out of time, half of it, too long,
+    something else). `unreachable`: no connection, no step. `reason` is one line that says why. `began` and `ended` are
+    the controller's clock, seconds since the epoch; between them the node answered.
     """
 
     node: str
@@ -44,11 +44,11 @@ class Answer(NamedTuple):
 
 
 def wrap(script: str, nonce: str, *, limit: int, timeout: float, hard: bool = True) -> str:
-    """The POSIX sh text to send to `/bin/sh -s` on stdin, which must stay open until the answer is there.
+    """Return the POSIX sh text for `/bin/sh -s` on stdin, which must stay open until the answer arrives.
 
-    The rules of `marked` hold for the script. When stdin ends, or after `timeout` seconds, the whole process group gets
-    SIGTERM, and SIGKILL three seconds later. At the end it is killed, too; with `hard=False` it gets SIGTERM first, and
-    the status is 0.
+    The rules of `marked` apply to the script. When stdin ends, or after `timeout` seconds, the whole process group gets
+    SIGTERM, and SIGKILL three seconds later. At the end the group is also killed; with `hard=False` it gets SIGTERM
+    first, and the status is 0.
     """
     seconds = assign(envmgr_seconds=max(1, math.ceil(timeout)))
     end = "kill -KILL 0\n" if hard else f"{end_rest()}exit 0\n"
@@ -57,18 +57,18 @@ def wrap(script: str, nonce: str, *, limit: int, timeout: float, hard: bool = Tr
 
 
 def marked(script: str, nonce: str, *, limit: int) -> str:
-    """Lines of sh or bash that run `script` and print its stdout between two marker lines with `nonce`.
+    """Return lines of sh or bash that run `script` and print its stdout between two marker lines with `nonce`.
 
-    `script` is run by `eval` in a subshell with stdin from /dev/null: an `exit`, a syntax error and any character are its
-    own affair. At most `limit` bytes of its output are printed; one more tells `unwrap` that it was cut. The answer is
-    whole when all processes that hold that stdout have let go of it.
+    `script` is run by `eval` in a subshell with stdin from /dev/null: an `exit`, a syntax error or any character
+    affects only itself. At most `limit` bytes of its output are printed; one more shows `unwrap` that the output was
+    cut. The answer is complete when all processes that hold this stdout have closed it.
     """
     given = assign(envmgr_nonce=nonce, envmgr_limit=limit, envmgr_script=script)
     return given + script_text(__file__, "answer.sh")
 
 
 def end_rest() -> str:
-    """Lines of sh or bash that end all of the process group but the shell that runs them."""
+    """Return lines of sh or bash that end the whole process group except the shell that runs them."""
     return script_text(__file__, "end.sh")
 
 

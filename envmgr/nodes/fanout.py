@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from envmgr.nodes.clients import Call, Client, Loop
 
 NODES_OWN = 5.0  # seconds after envmgr that a node itself ends processes that envmgr no longer waits for
-_AROUND = 1 << 20  # bytes that a node may print beside its answer: banners
+_AROUND = 1 << 20  # bytes that a node may print in addition to its answer: banners
 
 
 def ask_nodes(
@@ -95,13 +95,13 @@ class Connector(Protocol):
     def prepare(self, nodes: Sequence[str]) -> None: ...
 
     def argv(self, node: str) -> tuple[str, ...] | str:
-        """The command, or why there is none: the node is unreachable."""
+        """Return the command, or the reason why there is no command: the node is unreachable."""
 
     def explain(self, client: Client, answer: Answer, *, begun: bool) -> tuple[Status, str]:
-        """Status and reason of one that ended by itself, without a whole answer."""
+        """Return status and reason for a command that ended by itself, without a complete answer."""
 
     def again(self, client: Client) -> tuple[str, ...] | None:
-        """Another command for the node, when the first failed for a reason of ours."""
+        """Return another command for the node, if the first failed for a reason on this side."""
 
     def finish(self) -> None: ...
 
@@ -115,7 +115,7 @@ class SshWay:
         self._socket = ssh.control_socket(os.environ.get("XDG_RUNTIME_DIR")) if keep else None
 
     def prepare(self, nodes: Sequence[str]) -> None:
-        """Nothing is needed before."""
+        """Do nothing: ssh needs no preparation."""
 
     def argv(self, node: str) -> tuple[str, ...] | str:
         return ssh.command(self._transport, node, user=self._user, socket=self._socket)
@@ -131,13 +131,13 @@ class SshWay:
         return "silent", said or f"no answer: {_ended(client.status)}"
 
     def again(self, client: Client) -> tuple[str, ...] | None:
-        """A kept connection can go away while we take it: once more, with a connection of its own."""
+        """Return the command with its own connection, if a kept connection may have closed while it was taken."""
         if self._socket is None or client.status != 255 or client.output or ssh.is_about_connecting(client.errors):
             return None
         return ssh.command(self._transport, client.call.node, user=self._user, socket=None)
 
     def finish(self) -> None:
-        """Kept connections end by themselves, after `persist` seconds."""
+        """Do nothing: kept connections end by themselves, after `persist` seconds."""
 
 
 def _ended(status: int | None) -> str:
@@ -151,7 +151,9 @@ class _DeadlineOver(Exception):  # noqa: N818 - our own way out of the event loo
 
 
 class Fan:
-    """The nodes still to ask, those being asked, and the clocks. `hook`, called on each tick, says if more is to come."""
+    """The nodes still to ask, those being asked, and the clocks. `hook`, called on each tick, says if more is to
+    come.
+    """
 
     def __init__(
         self, site: Site, runner: Runner, on_reply: Callable[[Reply], None], nonce: str, *, deadline: float
@@ -275,6 +277,6 @@ def reply_now(node: str, status: Status, reason: str) -> Reply:
 
 
 def _descriptors() -> int:
-    """Files that we may still open, with some left for all else here."""
+    """Return the number of files that this process may still open, with a reserve for everything else here."""
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return 1 << 20 if soft == resource.RLIM_INFINITY else max(3, soft - 64)

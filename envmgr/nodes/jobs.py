@@ -40,7 +40,7 @@ class JobOptions:
     time: str | None = None
 
     def check(self) -> None:
-        """Raises InputError `bad-job-option`."""
+        """Raise InputError `bad-job-option` for an option that Slurm would not accept."""
         if self.time is not None and not _TIME.fullmatch(self.time):
             raise InputError(
                 "bad-job-option",
@@ -73,7 +73,7 @@ class JobSeen:
 def send_job(
     name: str, script: str, *, output: Path, after: Sequence[str], options: JobOptions, site: Site, runner: Runner
 ) -> str:
-    """Submit a job and return its number. It starts when the jobs `after` have ended well, and never when one has not.
+    """Submit a job and return its number. It starts when the jobs `after` have ended well, and never if one has failed.
 
     Raises:
         EnvmgrError: `slurm-unavailable`, `job-refused`.
@@ -129,9 +129,9 @@ def ask_a_node(argv: Sequence[str], options: JobOptions, site: Site, runner: Run
 
 
 def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, JobSeen]:
-    """Return number -> job for this user's jobs of these names. Slurm knows ended ones for some minutes (MinJobAge).
+    """Return number -> job for this user's jobs of these names. Slurm knows ended jobs for some minutes (MinJobAge).
 
-    Another user's of the same name is not looked at: names can be known, and do not tell whose a job is.
+    Jobs of another user with the same name are ignored: names can be known, and do not show whose a job is.
 
     Raises:
         EnvmgrError: `slurm-unavailable`.
@@ -158,7 +158,9 @@ def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, Jo
 
 
 def job_facts(number: str, site: Site, runner: Runner) -> Mapping[str, str]:
-    """Return what `scontrol` says of a job: `JobState`, `Reason`, `ExitCode`, `TimeLimit`, …; empty when Slurm cannot tell."""
+    """Return what `scontrol` says of a job: `JobState`, `Reason`, `ExitCode`, `TimeLimit`, …; empty when Slurm cannot
+    tell.
+    """
     try:
         done = run_slurm(runner, [tool("scontrol"), "-o", *where_jobs_go(site), "show", "job", number])
     except EnvmgrError:
@@ -177,14 +179,14 @@ def end_jobs(numbers: Sequence[str], site: Site) -> bool:
 
 
 def where_jobs_go(site: Site) -> list[str]:
-    """The site's jobs may go to another cluster than this host's."""
+    """Return the options that send the site's jobs to another cluster than this host's."""
     return [option for option in site.transport.slurm_options if option.startswith("--clusters=")]
 
 
 def run_slurm(
     runner: Runner, argv: Sequence[str], *, stdin: str = "", timeout: float = _ASK, env: Mapping[str, str] | None = None
 ) -> Completed:
-    """A command of Slurm's. Raises EnvmgrError `slurm-unavailable` where no controller answers it."""
+    """Run a command of Slurm. Raises EnvmgrError `slurm-unavailable` if no controller answers it."""
     try:
         done = runner.run(argv, env=tool_env() if env is None else env, stdin=stdin, timeout=timeout, check=False)
     except CommandError as late:
@@ -215,7 +217,9 @@ _ENV = {"TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}  # times without a zone; s
 
 @dataclass(frozen=True, slots=True)
 class QueuedJob:
-    """`submitted` is seconds since the epoch, None where Slurm does not tell it; `state` as Slurm writes it."""
+    """A queued job. `submitted` is seconds since the epoch, None if Slurm does not report it; `state` as Slurm writes
+    it.
+    """
 
     number: str
     user: str

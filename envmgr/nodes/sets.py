@@ -1,4 +1,4 @@
-"""Which nodes: ClusterShell's node-set syntax, with groups from site.yaml, Slurm, Ansible and ClusterShell."""
+"""Node sets: ClusterShell's syntax, with groups from site.yaml, Slurm, Ansible and ClusterShell."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Groups(ABC):
 
     @abstractmethod
     def groups(self) -> Mapping[str, str]:
-        """name -> node set."""
+        """Return name -> node set."""
 
     def resolv_map(self, group: str) -> str:
         groups = self.groups()
@@ -78,7 +78,7 @@ class Groups(ABC):
 
 
 class SiteGroups(Groups):
-    """`groups:` of site.yaml; a group by Slurm or Ansible is a set of the other sources."""
+    """The `groups:` of site.yaml; a group by Slurm or Ansible is a set of the other sources."""
 
     name = "site"
     what = "group in site.yaml"
@@ -187,7 +187,7 @@ class ClusterShellGroups(Groups):
 
 @contextmanager
 def _readable_groups() -> Iterator[Any]:
-    """ClusterShell's own resolver. Raises EnvmgrError `groups-unreadable`."""
+    """Yield ClusterShell's own resolver. Raises EnvmgrError `groups-unreadable`."""
     from ClusterShell.Defaults import config_paths
     from ClusterShell.NodeUtils import GroupResolverConfig, GroupResolverError, GroupSourceError
 
@@ -203,7 +203,10 @@ def _readable_groups() -> Iterator[Any]:
 
 
 def _hosts_by_group(listing: Any) -> dict[str, str]:
-    """group -> node set, of what `ansible-inventory --list` prints. Source: Ansible, "Developing dynamic inventory"."""
+    """Return group -> node set, from the output of `ansible-inventory --list`.
+
+    Source: Ansible, "Developing dynamic inventory".
+    """
     groups: dict[str, Any] = {name: data for name, data in listing.items() if name != "_meta"}
 
     def hosts(name: str, above: frozenset[str]) -> list[str]:
@@ -251,11 +254,11 @@ class NodeSets:
         self._resolver = _resolver(site, runner, min(seconds, _LISTING))
 
     def resolve(self, expression: str | None) -> tuple[str, ...]:
-        """The nodes that `expression` names, each once, in natural order; None: all nodes of the site's groups.
+        """Return the nodes that `expression` names, each once, in natural order; None: all nodes of the site's groups.
 
-        ClusterShell's syntax with its algebra: `c[1-3]`, `@gpu!c2`, `c[1-10]&@gpu`, `c*`. `@NAME` is a
-        group of site.yaml. `@slurm:PARTITION`, `@ansible:GROUP` and `@clustershell:GROUP` are asked for where they are
-        named; `@slurm:*` is all that Slurm knows.
+        ClusterShell's syntax with its algebra: `c[1-3]`, `@gpu!c2`, `c[1-10]&@gpu`, `c*`. `@NAME` is a group of
+        site.yaml. `@slurm:PARTITION`, `@ansible:GROUP` and `@clustershell:GROUP` are asked for where they are named;
+        `@slurm:*` is all that Slurm knows.
 
         Raises:
             InputError: `bad-node-set`, `unknown-node-group`, `no-nodes`.
@@ -276,7 +279,7 @@ class NodeSets:
         return nodes
 
     def groups(self) -> dict[str, tuple[str, ...]]:
-        """Each group of site.yaml with its nodes. Raises as `resolve`."""
+        """Return each group of site.yaml with its nodes. Raises as `resolve`."""
         return {name: _parse(f"@{name}", self._resolver) for name in self._site.groups}
 
 
@@ -286,7 +289,7 @@ def resolve_nodes(expression: str | None, site: Site, runner: Runner) -> tuple[s
 
 
 def fold(nodes: Iterable[str]) -> str:
-    """`c[1-2,7]` for c1, c2, c7: for people, and for other tools' command lines."""
+    """Return `c[1-2,7]` for c1, c2, c7: for people, and for other tools' command lines."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
     folded = NodeSet.fromlist(list(nodes), resolver=RESOLVER_NOGROUP)
@@ -295,21 +298,21 @@ def fold(nodes: Iterable[str]) -> str:
 
 
 def expand(folded: str) -> tuple[str, ...]:
-    """The nodes of what `fold` gave, in natural order; no groups, no source of groups is asked."""
+    """Return the nodes of what `fold` gave, in natural order; groups are not resolved, and their sources not asked."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet
 
     return tuple(str(node) for node in NodeSet(folded, resolver=RESOLVER_NOGROUP))
 
 
 def read_folded(text: str) -> tuple[str, ...]:
-    """Expand a text that anybody may have written. Raises InputError `bad-node-set`."""
+    """Expand a text from any source. Raises InputError `bad-node-set`."""
     from ClusterShell.NodeSet import RESOLVER_NOGROUP
 
     return _parse(text, RESOLVER_NOGROUP)
 
 
 def require_node_names(nodes: Iterable[str]) -> None:
-    """InputError `bad-node-set` for a name that no node can have, before it reaches a command line."""
+    """Raise InputError `bad-node-set` for a name that no node can have, before it reaches a command line."""
     for node in nodes:
         if not _NAME.fullmatch(node):
             raise InputError("bad-node-set", f"`{node}` cannot be the name of a node")

@@ -127,9 +127,9 @@ def is_busy(state: str, why: str) -> bool:
 
 
 def slurm_names(states: Iterable[str], nodes: Iterable[str]) -> dict[str, str]:
-    """node -> Slurm's own name of it, which often has no domain; without those that Slurm does not know.
+    """Return node -> Slurm's own name of it, which often has no domain; without nodes that Slurm does not know.
 
-    Two names are one where they are equal, or where only one has a domain and no other name on either side agrees.
+    Two names match if they are equal, or if only one has a domain and no other name on either side matches.
     """
     known = frozenset(states)
     asked = list(dict.fromkeys(nodes))
@@ -178,7 +178,9 @@ def longest_job(runner: Runner, options: Iterable[str], *, timeout: float = _ASK
 
 
 def _seconds(limit: str) -> float | None:
-    """Return the seconds of a time as Slurm prints it: `30:00`, `2:00:00`, `1-00:00:00`; None for `infinite` and `n/a`."""
+    """Return the seconds of a time as Slurm prints it: `30:00`, `2:00:00`, `1-00:00:00`; None for `infinite` and
+    `n/a`.
+    """
     match = re.fullmatch(r"(?:(?:(\d+)-)?(\d+):)?(\d+):(\d+)", limit)
     if match is None:
         return None
@@ -201,7 +203,7 @@ def time_limit(seconds: float, most: float | None = None) -> str:
 
 
 def cancel_jobs(nonce: str) -> None:
-    """No job and no step of this run stays, also when we were interrupted."""
+    """Cancel every job and step of this run, also after an interruption."""
     with suppress(EnvmgrError):
         Runner().run(  # one of its own: the caller's may be cancelled
             [tool("scancel"), "--quiet", f"--name={job_name(nonce)}"], env=tool_env(), timeout=_CANCEL, check=False
@@ -209,7 +211,9 @@ def cancel_jobs(nonce: str) -> None:
 
 
 class SlurmWay:
-    """One `srun` per node: a dead node would fail one for all of them. `job` is a job of ours to make steps of."""
+    """One `srun` per node: a dead node would fail one `srun` for all nodes. `job` is a job of this process, for
+    steps.
+    """
 
     def __init__(
         self,
@@ -314,7 +318,7 @@ class SlurmWay:
 
 
 def slurm_reason(errors: bytes) -> str:
-    """Slurm's first error in plain words; what follows it is its consequence."""
+    """Return Slurm's first error in plain words; the lines after it are its consequences."""
     lines = [line.strip() for line in errors.decode("utf-8", "backslashreplace").splitlines() if line.strip()]
     said = [re.sub(r"^(srun|sbatch|salloc|slurm_load_\w+|sinfo)( error)?: (error: )?", "", line) for line in lines]
     wrong = [text for text, line in zip(said, lines, strict=True) if "error:" in line]

@@ -52,7 +52,10 @@ _CONNECT = (
 
 
 def command(transport: Transport, node: str, *, user: str | None, socket: Path | None) -> tuple[str, ...]:
-    """The ssh command for one node; its shell reads the script from stdin. `socket` is where the connection is kept."""
+    """Return the ssh command for one node; its shell reads the script from stdin.
+
+    `socket` is the place of a kept connection.
+    """
     options = [*_OPTIONS, f"ConnectTimeout={max(1, math.ceil(transport.connect_timeout))}"]
     if socket is None:
         options += ["ControlMaster=no", "ControlPath=none"]
@@ -91,7 +94,9 @@ def control_socket(runtime: str | None) -> Path | None:
 
 
 def ssh_reason(errors: bytes) -> str:
-    """Return ssh's last line that means something, without the node's name, so that nodes with one reason fold; or empty."""
+    """Return ssh's last line that means something, without the node's name, so that nodes with one reason fold; or
+    empty.
+    """
     lines = [line.strip() for line in errors.decode("utf-8", "backslashreplace").splitlines()]
     lines = [line for line in lines if line and not _NOISE.match(line)]
     if not lines:

@@ -14,7 +14,7 @@ _KEPT = ("SSH_AUTH_SOCK", "KRB5CCNAME", "XDG_RUNTIME_DIR", "SLURM_CONF", "SLURM_
 
 
 def tool(name: str) -> str:
-    """The absolute path of `name`; EnvmgrError `command-missing`."""
+    """Return the absolute path of `name`. Raises EnvmgrError `command-missing`."""
     found = shutil.which(name) or shutil.which(name, path=clean_env()["PATH"])
     if found is None:
         raise EnvmgrError(

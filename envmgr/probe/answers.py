@@ -1,4 +1,4 @@
-"""Answers as they come: one copy of what several nodes said, so that memory follows diversity and not node count."""
+"""Answers of nodes as they arrive: one copy for equal answers, so that memory follows diversity and not node count."""
 
 from __future__ import annotations
 

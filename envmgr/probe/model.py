@@ -48,9 +48,8 @@ class ProbePlan:
 
     `shells` are asked on every node that has them; others, but for bash and csh, where an account of the node has them.
     `seconds` is what the parts may take together once the prefix has answered; see `part_seconds`. `contexts` and
-    `accounts` are those of the script at hand. `init` is Lmod's folder of start-up files on the controller, for contexts
-    that source one.
-    `alone`: nothing is published, and a node need not have the prefix.
+    `accounts` are those of the script at hand. `init` is Lmod's folder of start-up files on the controller, for
+    contexts that source one. `alone`: nothing is published, and a node need not have the prefix.
     """
 
     prefix: str
@@ -104,7 +103,9 @@ class Fleet:
 
     @property
     def sound(self) -> Fleet:
-        """Without nodes whose prefix does not answer: what else is wrong there has that one cause."""
+        """Return the answers without nodes whose prefix does not answer: that explains everything else that is wrong
+        there.
+        """
         return self.only(
             lambda facts: facts.get("gate") == "ok" and not facts.get("prefix.end", "").startswith("no end")
         )

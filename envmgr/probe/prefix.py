@@ -11,7 +11,7 @@ from envmgr.probe.shell import GATE_SECONDS, join_probes, read_answer
 from envmgr.system.run import Runner, run_detached
 from envmgr.system.shelltext import script_text
 
-# Seconds after which a mount shows changes of others.
+# Seconds after which a mount shows other clients' changes.
 # Source: nfs(5) acdirmax; sshfs(1) dcache_timeout; mount.cifs(8) actimeo.
 _DEFAULTS = {"nfs": 60.0, "nfs4": 60.0, "fuse.sshfs": 20.0, "cifs": 1.0, "smb3": 1.0}
 _OTHER_NETWORK = 5.0

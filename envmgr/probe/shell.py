@@ -26,7 +26,7 @@ def part_seconds(node_timeout: float) -> int:
 
 
 def join_probes(parts: Iterable[ProbePart], plan: ProbePlan, *, stages: Sequence[ProbeStage] = STAGES) -> str:
-    """The script for the contexts and accounts of `plan`: the texts of all parts, each stage in a file of its own."""
+    """Return the script for the contexts and accounts of `plan`: the texts of all parts, each stage in its own file."""
     texts: dict[ProbeStage, list[str]] = {stage: [] for stage in STAGES}
     of_login = set()
     for part in parts:
@@ -64,12 +64,12 @@ def join_probes(parts: Iterable[ProbePart], plan: ProbePlan, *, stages: Sequence
 
 
 def looked_key(part: str, stage: ProbeStage) -> str:
-    """The fact that the text of a part ran to its end; in a context it stands behind the context's key."""
+    """Return the fact that a part's text ran to its end; in a context it follows the context's key."""
     return f"{part}.looked.{stage}"
 
 
 def _file(stage: str, texts: Iterable[str], plan: ProbePlan) -> str:
-    """The lines that write a stage's script; users' start-up files run before those of `context` and `login`."""
+    """Return the lines that write a stage's script; users' start-up files run before those of `context` and `login`."""
     mark, end = "''", ""
     if stage in ("context", "login"):
         mark, end = '"$secret"', UNTRACED_END
@@ -83,7 +83,7 @@ def _function(name: str, lines: Iterable[str]) -> str:
 
 
 def context_key(context: ShellContext, account: ShellAccount) -> str:
-    """The beginning of a context's facts."""
+    """Return the beginning of a context's facts."""
     return f"ctx.{context.name}.{account}."
 
 
@@ -114,7 +114,7 @@ _AT_A_TERMINAL = (
 
 
 def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePlan) -> str:
-    """The lines that start a context's shell, where the node has it."""
+    """Return the lines that start a context's shell, if the node has it."""
     file, key = '"$tmp/context.sh"', context_key(context, account)
     command = {
         "bash": f"/bin/bash -c '. \"$0\"' {file}",
@@ -147,7 +147,7 @@ def _start(job: str, context: ShellContext, account: ShellAccount, plan: ProbePl
 
 
 def _if_known(account: ShellAccount, job: str, key: str, start: str, plan: ProbePlan) -> str:
-    """`start`, where the node knows the account; a job of Slurm's is its user's already."""
+    """Return `start`, for a node that knows the account; a Slurm job already runs as its user."""
     if account == "root" or "user" not in plan.accounts or any(c.way == "slurm" for c in plan.contexts):
         return start
     return f"if known {job} {key} {quote(f'{NO_USER} {plan.user}')}; then\n{start}fi\n"
@@ -157,13 +157,13 @@ _LINE = re.compile(r"@~?([^=|]+)([=|])(.*)")
 
 
 def split_answer(text: str) -> tuple[list[str], str]:
-    """The lines that are the node's own, and the text of the rest, by which answers are folded."""
+    """Return the lines that are the node's own, and the text of the rest, by which answers are folded."""
     lines = [line for line in text.split("\n") if line.startswith("@")]
     return [line for line in lines if line.startswith("@~")], "\n".join(x for x in lines if not x.startswith("@~"))
 
 
 def read_lines(lines: Iterable[str]) -> Facts:
-    """key -> value; what is no fact is passed over."""
+    """Return key -> value; lines that are no fact are skipped."""
     found: dict[str, list[str]] = {}
     for line in lines:
         match = _LINE.fullmatch(escaped(line))

@@ -14,7 +14,7 @@ from envmgr.system.usernames import user_name
 
 _PART = "use"
 _ONCE = 10  # seconds for some processes at a time: reading takes milliseconds, where it does not hang
-_MOST = 20_000  # paths that a node tells
+_MOST = 20_000  # paths that a node reports
 _AROUND = 12  # seconds that the probe needs in addition
 _SHOWN = 3
 
@@ -36,7 +36,7 @@ class Uses:
 
 
 def uses_script(prefix: str, seconds: float) -> str:
-    """The script, which ends after about `seconds`."""
+    """Return the script, which ends after about `seconds`."""
     work = max(2, math.floor(seconds) - _AROUND)
     text = assign(use_seconds=work, use_once=min(work, _ONCE), use_most=_MOST) + script_text(__file__, "node.sh")
     plan = ProbePlan(prefix=prefix, user="", build_user="", seconds=work + _ONCE)
@@ -78,7 +78,9 @@ def _closed(facts: Facts) -> str:
 
 
 def _whole(path: str) -> str:
-    """An install that is being made, or exchanged, is meant by the name of its staging folder too."""
+    """Return the path with the install's name in place of its staging folder's, as an install may be built or
+    exchanged.
+    """
     return re.sub(r"/\.staging-(?=[^/]+$)", "/", path)
 
 

@@ -74,7 +74,7 @@ def compose_module(
 
 
 def recipe_changes(recipe: Recipe, entry: Entry, root: str) -> list[EnvOp]:
-    """The changes that the recipe itself makes, in load order."""
+    """Return the changes that the recipe itself makes, in load order."""
     values = {"root": root, "name": entry.name, "version": entry.version}
 
     def op(kind: Kind, name: str, text: str) -> EnvOp:
@@ -98,7 +98,7 @@ def recipe_changes(recipe: Recipe, entry: Entry, root: str) -> list[EnvOp]:
 
 
 def _texts(text: ShellText | None, root: str) -> dict[str, str]:
-    """Only `${root}` is ours: every other dollar is the shell's."""
+    """Return the shells' texts with `${root}` filled in; every other dollar belongs to the shell."""
     return {} if text is None else {s: v.replace("${root}", root) for s, v in (("bash", text.bash), ("csh", text.csh))}
 
 
@@ -125,7 +125,7 @@ def judge_install(entry: Entry, recipe: Recipe, facts: InstallFacts, root: Path,
 
 
 def require_accepted(entry: Entry, judged: Judged) -> None:
-    """InputError `module-unaccepted`, with the lines that would accept it."""
+    """Raise InputError `module-unaccepted`, with the lines that would accept the changes."""
     if not judged.faults:
         return
     keys = [fault.rule for fault in judged.faults[:MOST_LINES]]
@@ -151,7 +151,7 @@ def _sorted(found: Mapping[str, str], accept: Mapping[str, str], unused: Collect
 def _changes(
     ops: Sequence[EnvOp], owners: Collection[str], roots: Collection[str], short: Mapping[str, str]
 ) -> dict[str, str]:
-    """Rule -> what is done to that variable, for those that may not go unsaid."""
+    """Return rule -> what is done to that variable, for changes that a recipe must accept."""
     found: dict[str, list[str]] = {}
     for op in ops:
         as_list = op.kind in ("prepend", "append")

@@ -8,7 +8,7 @@ Locks may stay on each client of a file server, so nothing here relies on one. T
 `.current.000123.tmp` before the flip is written: only one host can make it, its rename over `current` is the flip, and
 a run that withdraws the flip first renames the link to `.current.000123.stopped`. So either it came, or its rename
 finds nothing. The stopped link goes when the flip is withdrawn. A flip that never came has one of the two links as long
-as its file lies there, whoever is killed when, and readers look for both.
+as its file lies there, whichever run is killed, and readers look for both.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FlipRecord(FrozenModel):
     host: str
 
     def text(self) -> str:
-        """Its file: a line for each field, as nodes read it without a JSON parser."""
+        """Return the text of its file: a line for each field, which nodes read without a JSON parser."""
         return pretty_json(self.model_dump(mode="json"))
 
 
@@ -96,7 +96,7 @@ def flip_path(prefix: Prefix, sequence: int) -> Path:
 
 
 def numbers_taken(prefix: Prefix) -> list[int]:
-    """Every sequence number that has a file, withdrawn ones too, ascending."""
+    """Return every sequence number that has a file, also withdrawn ones, ascending."""
     return sorted({int(match[1]) for match in _names(prefix)})
 
 
@@ -126,10 +126,10 @@ def read_flip(prefix: Prefix, sequence: int) -> Flip:
 
 
 def newest_first(prefix: Prefix) -> Iterator[Flip]:
-    """The flips that can be read, the highest first: a damaged one harms only itself.
+    """Yield the flips that can be read, the highest first; a damaged flip affects only itself.
 
     Raises:
-        EnvmgrError: `format-unknown` for one that a later envmgr wrote: what it says decides what is in force.
+        EnvmgrError: `format-unknown` for a flip that a later envmgr wrote: its content decides what is in force.
     """
     for sequence in reversed(sequences(prefix)):
         try:
@@ -150,7 +150,10 @@ def in_force(prefix: Prefix, number: int | None) -> Flip | None:
 
 
 def _is_half_withdrawn(prefix: Prefix, flip: Flip) -> bool:
-    """Its signature is gone and its file is not yet: of `sign`, whose flip names what is current already."""
+    """Return whether its link is stopped and its signature is removed, but its file is not yet.
+
+    This is a flip of `sign`, which names what is current already.
+    """
     stopped = os.path.lexists(stopped_link(prefix, flip.record.sequence))
     return stopped and not os.path.lexists(flip.signature_path)
 
@@ -159,10 +162,10 @@ class Signs(Protocol):
     """The signer of a flip that is being written."""
 
     def sign(self, content: bytes) -> bytes:
-        """The signature of its file. Raises EnvmgrError."""
+        """Return the signature of the flip's file. Raises EnvmgrError."""
 
     def judge(self, made: Flip) -> None:
-        """Its signature lies there, and its file does not yet. Raises EnvmgrError for one that nobody would take."""
+        """Check the signature, which exists before the flip's file. Raises EnvmgrError if no node would accept it."""
 
 
 class OvertakenError(Exception):
@@ -172,12 +175,12 @@ class OvertakenError(Exception):
 
 
 def pending_link(prefix: Prefix, sequence: int) -> Path:
-    """The link that becomes `current` with the flip."""
+    """Return the link that becomes `current` with the flip."""
     return prefix.root / f".current.{sequence:06d}.tmp"
 
 
 def stopped_link(prefix: Prefix, sequence: int) -> Path:
-    """The same link once a run has stopped the flip, which it withdraws then."""
+    """Return the same link after a run has stopped the flip, which it then withdraws."""
     return prefix.root / f".current.{sequence:06d}.stopped"
 
 
@@ -190,7 +193,7 @@ def is_pending(prefix: Prefix, sequence: int) -> bool:
 
 
 def links(prefix: Prefix) -> list[str]:
-    """The names of all pending and stopped links."""
+    """Return the names of all pending and stopped links."""
     with suppress(FileNotFoundError), os.scandir(prefix.root) as entries:
         return sorted(entry.name for entry in entries if _LINK.fullmatch(entry.name))
     return []
@@ -206,7 +209,7 @@ def stop(prefix: Prefix, sequence: int) -> bool:
 
 
 def stop_all(prefix: Prefix) -> None:
-    """Each flip whose link did not come. What else has such a name goes."""
+    """Stop each flip whose link was not renamed; remove other files with such a name."""
     for link in prefix.root.glob(".current.*.tmp"):
         if match := _LINK.fullmatch(link.name):
             stop(prefix, int(match["number"]))
@@ -216,7 +219,7 @@ def stop_all(prefix: Prefix) -> None:
 
 
 def clear_stopped(prefix: Prefix, settled: Collection[int]) -> None:
-    """The links of flips that are settled, or have no file any more. Under the publish lock only."""
+    """Remove the links of flips that are settled, or have no file any more. Only under the publish lock."""
     for name in links(prefix):
         match = _LINK.fullmatch(name)
         if match and match["kind"] == "stopped":
@@ -277,7 +280,9 @@ def _write(flip: Flip, signature: bytes | None, signing: Signs | None) -> None:
 
 
 def _link(path: Path, content: bytes) -> None:
-    """Whole or not at all, by link(2): a client that makes files for a user may not make them exclusively."""
+    """Write a file completely or not at all, by link(2): a client that makes files for a user may lack exclusive
+    creation.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
     try:
         write_new(draft, content, mode=0o444)

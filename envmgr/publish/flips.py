@@ -46,8 +46,8 @@ from envmgr.wording import utc_now
 
 
 def seen_here(prefix: Prefix) -> int:
-    """Return the highest sequence number that was ever seen signed here; 0 if nothing looks, or nobody can read what it
-    found.
+    """Return the highest sequence number that was ever seen signed here; 0 if there is no record, or it cannot be
+    read.
     """
     return _read(prefix)[0]
 
@@ -122,7 +122,7 @@ def flip(
             with suppress(EnvmgrError):
                 withdraw(prefix, made.record.sequence)
         raise
-    # From here on the flip is done: nothing may be told as its failure.
+    # From here on the flip is done: no error may be reported as its failure.
     try:
         sync_folder(prefix.current.parent)
     except OSError as error:
@@ -135,7 +135,9 @@ def flip(
 
 
 def _rename(prefix: Prefix, made: Flip) -> None:
-    """The one step that makes it current; without its link, which a run takes away that withdraws it, there is none."""
+    """Make the flip current, in one step. Without its link, which a withdrawing run removes, the flip does not
+    happen.
+    """
     pending = pending_link(prefix, made.record.sequence)
     if not (prefix.generation(made.record.generation) / RECORD).is_file():
         raise OvertakenError(f"generation {made.record.generation} was removed")
@@ -164,11 +166,10 @@ class _Signing:
 
 
 def settle(prefix: Prefix, reporter: Reporter) -> frozenset[int]:
-    """Settle what a killed run left: a flip that never came is withdrawn, one that came gets its line in the history.
-    Only under `publishing`.
+    """Settle what a killed run left, and return the numbers of the flips that stay. Only under `publishing`.
 
-    Links that did not come are stopped first: from then on a run that only stood still makes nothing current. Return
-    the numbers of the flips that stay.
+    A flip that never came is withdrawn; one that came gets its line in the history. Links that were not renamed are
+    stopped first: from then on a run that only stood still makes nothing current.
     """
     for folder in (prefix.root, prefix.flips):
         renew_listing(folder)
@@ -201,10 +202,10 @@ def settle(prefix: Prefix, reporter: Reporter) -> frozenset[int]:
 
 
 def _never_came(prefix: Prefix, sequence: int, current: int | None, told: Mapping[int, int]) -> bool:
-    """Return whether the run that wrote it was killed before the rename, so that its link is still there.
+    """Return whether the run that wrote it was killed before the rename, so that its link still exists.
 
-    For a signed flip nothing else shows it: whoever moves `current` back can take its line out of the history, too. The
-    flip itself says what it was to follow.
+    For a signed flip nothing else shows it: a user who moves `current` back can also remove its line from the history.
+    The flip itself says what it was to follow.
     """
     stopped = stop(prefix, sequence)
     if not os.path.lexists(f"{flip_path(prefix, sequence)}.sig"):
@@ -256,7 +257,7 @@ def write_history_again(prefix: Prefix, reporter: Reporter, signer: Signer | Non
 
 
 def came(prefix: Prefix) -> frozenset[int]:
-    """The sequence numbers of flips that made their generation current, as the history tells."""
+    """Return the sequence numbers of flips that made their generation current, according to the history."""
     return frozenset(_told(prefix) or ())
 
 
@@ -265,7 +266,7 @@ def _next_number(prefix: Prefix) -> int:
 
 
 def _told(prefix: Prefix) -> dict[int, int] | None:
-    """Sequence -> generation, of the flips that came, by the history; None for a history that cannot be read."""
+    """Return sequence -> generation of the flips that came, by the history; None for a history that cannot be read."""
     with suppress(OSError, EnvmgrError):
         found = [(row.get("sequence"), row["to"]) for row in _history(prefix)]
         return {number: to for number, to in found if isinstance(number, int) and 0 < number <= MOST}
@@ -296,7 +297,7 @@ def _row(record: FlipRecord) -> dict[str, object]:
 
 
 def known_current(prefix: Prefix) -> int | None:
-    """Like `current_number`, but None where `current` is damaged."""
+    """Return `current_number`, or None if `current` is damaged."""
     try:
         return current_number(prefix)
     except EnvmgrError:
@@ -321,7 +322,7 @@ def once_current(prefix: Prefix) -> set[int]:
 
 
 def told_records(prefix: Prefix) -> dict[int, str]:
-    """Generation -> sha256 of its record, as its publish wrote it down; later lines cannot change that."""
+    """Return generation -> sha256 of its record, as its publish wrote it down; later lines cannot change that."""
     found: dict[int, str] = {}
     for row in flips(prefix):
         if isinstance(row.get("record"), str):

@@ -43,7 +43,9 @@ _OVERTAKEN = 3  # times that a publish tests again what another one changed, bef
 
 @dataclass(frozen=True, slots=True)
 class PublishedChange:
-    """`number` is None when the rebased change was already there; `parent` is what `current` named before."""
+    """A published change. `number` is None if the rebased change was already there; `parent` is the former
+    `current`.
+    """
 
     number: int | None
     parent: int | None
@@ -56,10 +58,10 @@ StagedCheck = Callable[[Path, Path, Mapping[str, ModuleSpec]], None]
 
 @contextmanager
 def publishing(prefix: Prefix, runner: Runner, reporter: Reporter) -> Iterator[frozenset[int]]:
-    """Hold the one prefix lock. Clean up what a killed publish left before anything else; a living one is not touched.
+    """Hold the one prefix lock. First clean up what a killed publish left; a living publish is not touched.
 
     Yields the numbers of the flips that exist, before anything else is read: a flip that finds others was overtaken,
-    whatever the lock was worth.
+    even if the lock did not work.
     """
 
     def waiting(holder: str) -> None:
@@ -83,13 +85,13 @@ def publish(
     check: StagedCheck,
     signer: Signer | None,
 ) -> PublishedChange:
-    """Stage `current` plus `change` and let `check` judge it, without the lock; under it, flip, if nobody came in
-    between.
+    """Stage `current` plus `change` and let `check` judge it, without the lock; with the lock, flip if `current` is the
+    same.
 
-    Otherwise the change is put on what is current by then; only modules of which something changed are checked again.
+    Otherwise the change is applied to what is then current; only changed modules are checked again.
 
     Raises:
-        EnvmgrError: whatever staging or `check` raises; `current` is then untouched, and the number stays taken.
+        EnvmgrError: any error of staging or `check`; `current` is then untouched, and the number stays taken.
     """
     prefix, policies = Prefix(site.prefix), ModulePolicies.from_site(site)
     digest = render_digest(templates_digest(templates), policies)
@@ -132,8 +134,9 @@ def _test(staged: Staged, passed: set[str], check: StagedCheck) -> None:
 
 
 def _finish(staged: Staged, known: Collection[int]) -> PublishedChange:
-    """Complete it and flip; if it cannot become current it is given up, so that it does not count as a kept
-    generation.
+    """Complete the generation and flip.
+
+    If it cannot become current it is abandoned, so that it does not count as a kept generation.
     """
     record = staged.complete()
     work, number, parent = staged.work, staged.number, staged.parent
@@ -227,7 +230,7 @@ def sign(
 def _until_first(
     go: Callable[[Collection[int]], tuple[int, int]], prefix: Prefix, runner: Runner, reporter: Reporter
 ) -> tuple[int, int]:
-    """Under the publish lock; from its start again where a run of another host made a flip meanwhile."""
+    """Run `go` under the publish lock, and start again if a run on another host made a flip meanwhile."""
     while True:
         with suppress(OvertakenError), publishing(prefix, runner, reporter) as known:
             return go(known)

@@ -46,7 +46,7 @@ def left_times(
                 left[number] = max(time, left.get(number, 0.0))
         told = row["to"]
     if told is not None:
-        left[told] = NEVER  # current, or left by a flip that is not told
+        left[told] = NEVER  # current, or left by a flip that is not recorded
     if current is not None:
         left[current] = NEVER
     for number, made in created.items():
@@ -69,9 +69,7 @@ def generations_in_use(numbers: Iterable[int], left: Mapping[int, float], found:
 
 
 def installs_in_use(paths: Collection[str], needs: Callable[[str], Iterable[str]], found: InUse) -> dict[str, str]:
-    """Return the installs that are, or may be, in use, with the reason; what one of them stands on (`needs`) is in use,
-    too.
-    """
+    """Return the installs that are, or may be, in use, with the reason, including those that they need (`needs`)."""
     if found.unknown:
         return dict.fromkeys(paths, in_few(found.unknown))
     reasons = {path: in_few(found.named[path]) for path in paths if path in found.named}
@@ -86,7 +84,7 @@ def installs_in_use(paths: Collection[str], needs: Callable[[str], Iterable[str]
 
 
 def in_few(reasons: Sequence[str]) -> str:
-    """The first reasons, and how many more there are."""
+    """Return the first reasons, and the number of further ones."""
     return "; ".join(shortened(reasons, _SHOWN))
 
 

@@ -52,7 +52,7 @@ class Change:
 
 
 def apply_change(old: Mapping[str, Any], change: Change) -> dict[str, PublishedSpec]:
-    """The raw specs of `current` (entry -> spec) with the change put on them, sorted by entry."""
+    """Return the raw specs of `current` (entry -> spec) with the change applied, sorted by entry."""
     kept = {k: published_spec(v) for k, v in old.items() if k not in change.add and k not in change.remove}
     added = {k: PublishedSpec(spec=m.spec, facts=m.facts) for k, m in change.add.items()}
     # A name has one default: the newest word counts.
@@ -71,7 +71,7 @@ def published_entries(
     policies: ModulePolicies,
     templates: Path,
 ) -> dict[str, PublishedEntry]:
-    """The record's rows for `merged`; what was not changed keeps the lock it was published with."""
+    """Return the record's rows for `merged`; unchanged entries keep the lock with which they were published."""
     digest = templates_digest(templates)
     families = find_families({name: member_of(item.spec) for name, item in merged.items()})
     entries = {}
@@ -91,7 +91,9 @@ def published_entries(
 def changed_entries(
     entries: Mapping[str, PublishedEntry], manifests: Mapping[str, str], record: GenerationRecord | None
 ) -> set[str]:
-    """Entries that are new, gone, or differ from the record in install or module, or in the manifest of an install."""
+    """Return entries that are new, gone, or differ from the record in install or module, or in the manifest of an
+    install.
+    """
     before = record.entries if record else {}
     known = record.manifests if record else {}
     changed = {name for name in {*entries, *before} if entries.get(name) != before.get(name)}
@@ -112,7 +114,7 @@ def check_dependencies(depends: Mapping[str, tuple[str, ...]]) -> None:
 
 
 def refuse_name_clash(merged: Mapping[str, PublishedSpec]) -> None:
-    """Two names that differ by case, or that set the same variables, cannot stand in one tree."""
+    """Refuse two names in one tree that differ by case, or that set the same variables."""
     owners: dict[str, str] = {}
     for item in merged.values():
         other = owners.setdefault(variable_name(item.spec.name), item.spec.name)
@@ -126,7 +128,9 @@ def refuse_name_clash(merged: Mapping[str, PublishedSpec]) -> None:
 
 
 def with_dependents(changed: set[str], merged: Mapping[str, PublishedSpec]) -> dict[str, ModuleSpec]:
-    """The changed entries and all that load one of them, in the order of `merged`: each has to be tested again."""
+    """Return the changed entries and all that load one of them, in the order of `merged`: all of them are tested
+    again.
+    """
     affected = set(changed)
     while more := {k for k, i in merged.items() if k not in affected and affected.intersection(i.spec.depends)}:
         affected |= more
@@ -167,7 +171,7 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """`rerender`: templates or policies changed, so every module of `current` is written anew."""
+    """The plan of a build. `rerender`: templates or policies changed, so every module of `current` is written again."""
 
     steps: tuple[PlanStep, ...]
     rerender: bool
@@ -191,7 +195,7 @@ class BuildPlan:
 
 
 def make_plan(candidates: Sequence[Candidate], current: GenerationRecord | None, render: str) -> BuildPlan:
-    """`render` is the digest of templates and policies as they are now."""
+    """Return the plan of a build. `render` is the digest of templates and policies as they are now."""
     steps = tuple(PlanStep(c, "build" if c.missing else "reuse", _publish(c, current)) for c in candidates)
     rerender = current is not None and bool(current.entries) and current.render != render
     return BuildPlan(steps, rerender, current.number if current else None)
@@ -211,7 +215,7 @@ def _publish(candidate: Candidate, current: GenerationRecord | None) -> Publish:
 def state_of(
     published: bool, outdated: bool, built: bool, locked: bool
 ) -> Literal["declared", "locked", "built", "published", "outdated"]:
-    """One word for how far an entry has come; `outdated` is published, but its recipe has moved on."""
+    """Return one word for the state of an entry; `outdated` is published, but its recipe has changed since."""
     if published:
         return "outdated" if outdated else "published"
     if built:

@@ -52,7 +52,7 @@ class PublishedEntry(FrozenModel):
 
 
 class GenerationRecord(FrozenModel):
-    """`generation.json`: written last, so a generation without it is not complete.
+    """The content of `generation.json`. It is written last, so a generation without it is not complete.
 
     `files` maps a path below the generation to the sha256 of its text, and has all but the record itself. `manifests`
     maps installs, by their paths relative to the prefix, to the sha256 of their manifests; it is empty in records of an
@@ -90,7 +90,7 @@ class PublishedSpec(FrozenModel):
 
 
 def current_number(prefix: Prefix) -> int | None:
-    """The number that `current` names; None before the first publish."""
+    """Return the number that `current` names; None before the first publish."""
     try:
         target = str(prefix.current.readlink())
     except FileNotFoundError:
@@ -119,7 +119,7 @@ def way_back(prefix: Prefix, number: int | None = None) -> str:
     """Return the commands, in order, that make `current` right: a rollback to generation `number`, or to the newest one
     whose record can be read and whose installs are there.
 
-    If there is none, they make installs again; if no record can be read, they begin anew.
+    If there is none, they make installs again; if no record can be read, they start over.
     """
     away = (
         ""
@@ -174,7 +174,7 @@ def can_go_back(prefix: Prefix) -> bool:
 
 
 def _left(prefix: Prefix) -> dict[int, GenerationRecord | None]:
-    """The generations to which something leads; None for what only a later envmgr can read."""
+    """Return the generations that something still names; None for those that only a later envmgr can read."""
     records, damaged = read_records(prefix)
     later = [number for number, error in damaged.items() if error.reference == "format-unknown"]
     return {**records, **dict.fromkeys(later)}
@@ -200,7 +200,7 @@ def read_record(prefix: Prefix, number: int) -> GenerationRecord:
 
 
 def parse_record(path: Path, content: bytes) -> GenerationRecord:
-    """`content` is what `path` holds. Raises EnvmgrError `generation-damaged`, `format-unknown`."""
+    """Parse `content`, read from `path`. Raises EnvmgrError `generation-damaged`, `format-unknown`."""
     try:
         data = json.loads(content)
         require_format(data.get("schema_version", FORMAT), FORMAT, path)
@@ -244,7 +244,7 @@ def read_specs(prefix: Prefix, number: int) -> dict[str, Any]:
 
 
 def parse_specs(path: Path, content: bytes) -> dict[str, Any]:
-    """`content` is what `path` holds. Raises EnvmgrError `generation-damaged`."""
+    """Parse `content`, read from `path`. Raises EnvmgrError `generation-damaged`."""
     try:
         data: dict[str, Any] = json.loads(content)
         _ = [{**raw["spec"], **raw["facts"]} for raw in data.values()]  # that they are there, and mappings
@@ -268,7 +268,9 @@ def published_spec(raw: Mapping[str, Any]) -> PublishedSpec:
 
 
 def with_own_pythons(specs: Mapping[str, PublishedSpec], prefix: Prefix) -> dict[str, PublishedSpec]:
-    """The same, with what an earlier envmgr did not record: whether the install itself has a Python, and its pip."""
+    """Return the entries with what an earlier envmgr did not record: whether the install itself has a Python, and its
+    pip.
+    """
     return {
         name: item
         if item.spec.own_python is not None and bool(item.spec.pip) == item.spec.python
@@ -295,7 +297,7 @@ def find_pip(install: Install, facts: InstallFacts) -> Pip | None:
 
 
 def generation_numbers(prefix: Prefix) -> list[int]:
-    """Every number ever taken (complete, under way or abandoned), ascending."""
+    """Return every number ever taken (complete, in progress or abandoned), ascending."""
     if not prefix.generations.is_dir():
         return []
     return sorted(int(p.name) for p in prefix.generations.iterdir() if re.fullmatch(r"[0-9]{4,}", p.name))
@@ -306,7 +308,9 @@ def complete_numbers(prefix: Prefix) -> list[int]:
 
 
 def read_records(prefix: Prefix) -> tuple[dict[int, GenerationRecord], dict[int, EnvmgrError]]:
-    """The records of all complete generations, and why others cannot be read: a damaged one harms only itself."""
+    """Return the records of all complete generations, and why others cannot be read: a damaged one affects only
+    itself.
+    """
     records: dict[int, GenerationRecord] = {}
     damaged: dict[int, EnvmgrError] = {}
     for number in complete_numbers(prefix):
@@ -318,14 +322,19 @@ def read_records(prefix: Prefix) -> tuple[dict[int, GenerationRecord], dict[int,
 
 
 def published_installs(prefix: Prefix) -> set[str]:
-    """Every install that a complete generation names, and what these run with, by path relative to the prefix."""
+    """Return every install that a complete generation names, and the installs that it runs with, by path relative to
+    the prefix.
+    """
     records, damaged = read_records(prefix)
     found = {path for record in records.values() for entry in record.entries.values() for path in entry.paths}
     return found.union(*(mentioned_installs(prefix, number) for number in damaged))
 
 
 def mentioned_installs(prefix: Prefix, number: int) -> set[str]:
-    """Every install that a file of a generation names, and what these run with: for one whose record cannot be read."""
+    """Return every install that a file of a generation names, and the installs that it runs with.
+
+    This is for a generation whose record cannot be read.
+    """
     found: set[str] = set()
     for path in prefix.generation(number).rglob("*"):
         with suppress(OSError):

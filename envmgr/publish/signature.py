@@ -26,7 +26,7 @@ from envmgr.system.run import Runner, clean_env
 from envmgr.system.untrusted_files import ANYWHERE, SIGNERS, read_file_text
 
 NAMESPACE = "envmgr-flip"
-"""What a signature is for: one of a git commit or of a file is none of a flip."""
+"""The purpose of a signature: one of a git commit or of a file is not valid for a flip."""
 
 _CHECKED = 20.0  # seconds
 _SIGNED = 180.0  # seconds, in which a hardware key is touched
@@ -36,8 +36,10 @@ State = Literal["signed", "unsigned", "expired", "wrong", "unchecked"]
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """The result of a check. `signed` by `who`; `expired`: by a key that was valid then and is not now; `wrong`: by
-    nobody who may; `unchecked`: it could not be looked at.
+    """The result of a check.
+
+    `signed` by `who`; `expired`: by a key that was valid then and is not now; `wrong`: by no allowed key; `unchecked`:
+    it could not be checked.
     """
 
     state: State
@@ -49,7 +51,7 @@ class Signer(Protocol):
     """The signer of flips."""
 
     def sign(self, content: bytes, reporter: Reporter) -> bytes:
-        """The signature of a flip's file. Raises EnvmgrError `not-signed`."""
+        """Return the signature of a flip's file. Raises EnvmgrError `not-signed`."""
 
     def judge(self, flip: Flip) -> Signed:
         """Return whether someone on the site's own list signed it."""
@@ -57,8 +59,8 @@ class Signer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class KeySigner:
-    """Signs as the user of this process, with the site's key; a public key stands for what an agent or a hardware key
-    holds.
+    """A signer for the user of this process, with the site's key; a public key represents one in an agent or a hardware
+    key.
     """
 
     signing: Signing
@@ -133,10 +135,10 @@ def check_signature(flip: Flip, signing: Signing, runner: Runner) -> Signed:
 
 
 def signers_text(signing: Signing) -> str:
-    """The site's list, as nodes get it.
+    """Return the site's list, as nodes get it.
 
     Raises:
-        InputError: `file-missing`, `file-unreadable`, `file-irregular`; `signers-empty` for a list that names nobody.
+        InputError: `file-missing`, `file-unreadable`, `file-irregular`; `signers-empty` for a list without names.
     """
     text = read_file_text(signing.allowed_signers, SIGNERS, tree=ANYWHERE)
     if not [*principals(text)]:
@@ -163,8 +165,9 @@ def principals(text: str) -> Iterator[str]:
 
 
 def _verify(flip: Flip, signing: Signing, name: str, runner: Runner, *options: str) -> tuple[bool, str]:
-    """Return whether the signature is `name`'s, and ssh-keygen's words if it is not. The content is what was read,
-    whatever lies there now.
+    """Return whether the signature is `name`'s, and ssh-keygen's message if it is not.
+
+    The content is what was read before, even if the file has changed.
     """
     argv = ["ssh-keygen", "-Y", "verify", "-n", NAMESPACE, "-I", name, "-f", str(signing.allowed_signers)]
     argv += ["-s", str(flip.signature_path), *(f"-O{option}" for option in options)]
@@ -219,7 +222,7 @@ class RootSigner:
 
 
 def start_root_signer(signing: Signing, runner: Runner) -> RootSigner:
-    """Forks: for a process that is root still, and has no threads. The other process ends with this one."""
+    """Fork a signer, from a process that is still root and has no threads. The signer ends with this process."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
     if os.fork() == 0:
         ours.close()

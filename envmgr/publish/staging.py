@@ -99,7 +99,8 @@ class Staged:
     done: bool = False
 
     def fits(self) -> bool:
-        """Return whether it may become current as it is: nobody came in between. Only under the publish lock.
+        """Return whether it may become current unchanged: no other publish came in between. Only under the publish
+        lock.
 
         Raises:
             EnvmgrError: `install-missing`; `repair-impossible` if it replaces all of what is not current any more.
@@ -207,7 +208,9 @@ def parent_record(prefix: Prefix, parent: int | None, change: Change) -> Generat
 
 
 def check_installs(prefix: Prefix, change: Change) -> None:
-    """Looked at under a lock that `gc` takes too: what was there when the publish was planned may be gone."""
+    """Require that every install still exists, under a lock that `gc` also takes: it may be gone since the plan was
+    made.
+    """
     for module in change.add.values():
         own = "/".join(Path(module.spec.root).parts[-3:])
         for path in (own, *module.facts.needs):
@@ -274,9 +277,7 @@ def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | None]]:
             raise
         finally:
             if not found.done:
-                with suppress(
-                    OSError
-                ):  # a lost mount: the error that is told is the first one; the next publish cleans up
+                with suppress(OSError):  # a lost mount: the first error is reported; the next publish cleans up
                     abandon(prefix, number, reason)
 
 
@@ -286,7 +287,7 @@ def abandon(prefix: Prefix, number: int, reason: str) -> None:
     """
     folder = prefix.generation(number)
     empty_below(prefix.root, folder, keep=ABANDONED, first=RECORD)  # a half of it must not count as complete
-    with suppress(EnvmgrError):  # a full disk: the empty folder alone keeps the number
+    with suppress(EnvmgrError):  # a full disk: the empty folder is enough to keep the number
         atomic_write(folder / ABANDONED, pretty_json({"time": utc_now(), "reason": reason}))
 
 
@@ -316,7 +317,7 @@ def _read_parent(work: StagingWork) -> tuple[int | None, GenerationRecord | None
 
 
 def _hold_number(row: ExitStack, work: StagingWork, paths: Iterable[str], above: int = 0) -> int:
-    """The next number that nobody stages, or ever did; its row is there as long as `row`."""
+    """Return the next number that is not in use and never was; its row exists as long as `row`."""
     # Of flips, too: folders may be lost.
     number = max(above, *generation_numbers(work.prefix), *once_current(work.prefix), 0)
     while True:

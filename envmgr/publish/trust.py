@@ -139,15 +139,17 @@ class Replay:
     right: int | None
 
     def error(self, what: str) -> EnvmgrError:
-        """`what` is not done."""
+        """Return the error. `what` says what is not done."""
         return _untrusted(self.number, self.fault, what, mend_of("replayed", right=self.right))
 
 
 def require_not_replayed(prefix: Prefix, signer: Signer | None, what: str = _MADE) -> None:
-    """No verb makes a replay right, or takes away what tells it. Without a `signer`, the site signs nothing.
+    """Require that no flip was replayed; no command may repair a replay or remove the evidence of it.
+
+    Without a `signer`, the site signs nothing.
 
     Raises:
-        EnvmgrError: `flip-untrusted`, where someone moved `current` back.
+        EnvmgrError: `flip-untrusted` if someone moved `current` back.
     """
     if signer is not None and (replay := find_replay(prefix, signer)) is not None:
         raise replay.error(what)
@@ -180,7 +182,7 @@ def signed_before(prefix: Prefix) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FlipLook:
-    """The flip in force, as it was found: its number, None where there is none; who signed it; what is wrong."""
+    """The flip in force, as it was found: its number, None if there is none; its signer; its fault."""
 
     sequence: int | None
     who: str
@@ -210,7 +212,9 @@ def look_at_current_flip(prefix: Prefix, signing: Signing, runner: Runner) -> tu
 
 
 def _read_all(prefix: Prefix) -> tuple[int | None, list[int], list[int], list[str], frozenset[int], int]:
-    """All that a look stands on. A flip that was written and withdrawn meanwhile leaves its number taken."""
+    """Return everything on which a look is based. A flip that was written and withdrawn meanwhile leaves its number
+    taken.
+    """
     return (
         known_current(prefix),
         sequences(prefix),
@@ -286,7 +290,9 @@ def _replays(prefix: Prefix, number: int, force: Flip | None, newest: Flip | Non
 
 
 def newest_signed(prefix: Prefix, signing: Signing, runner: Runner, *, after: int = 0) -> Flip | None:
-    """The flip with the highest number, above `after`, that someone signed who may, whether it is in force or not."""
+    """Return the flip with the highest number, above `after`, that an allowed key signed, whether it is in force or
+    not.
+    """
     return _newest(prefix, lambda flip: check_signature(flip, signing, runner), after)
 
 
@@ -311,7 +317,9 @@ def last_signed(prefix: Prefix, signer: Signer | None) -> int | None:
 
 
 def highest_signed(prefix: Prefix, signing: Signing, runner: Runner) -> int:
-    """The floor that node-setup leaves on nodes: no flip before it is taken. 0 where nothing was signed so far."""
+    """Return the floor that node-setup leaves on nodes, which accept no flip before it; 0 if nothing was signed so
+    far.
+    """
     newest = newest_signed(prefix, signing, runner)
     return max(seen_here(prefix), 0 if newest is None else newest.record.sequence)
 
@@ -332,7 +340,9 @@ def gaps(prefix: Prefix, judge: Callable[[Flip], State]) -> list[Gap]:
 
 
 def accepting(lost: Sequence[Gap]) -> str:
-    """The reason of a flip that says, signed, that these numbers are lost; of very many gaps the first."""
+    """Return the reason of a signed flip which says that these numbers are lost; with very many gaps only the first
+    ones.
+    """
     return f"{_ACCEPTS}{_shown(lost[:_MOST_GAPS])}" if lost else "sign"
 
 

@@ -37,7 +37,7 @@ from envmgr.wording import escaped
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`path` is relative to the prefix; `found` says in words what is wrong with it."""
+    """A fault of a generation. `path` is relative to the prefix; `found` describes the fault."""
 
     path: str
     found: str
@@ -45,7 +45,9 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class LookedAt:
-    """A generation that was looked at. `record` is None if it cannot be read; `unseen` is what nobody could compare."""
+    """A generation that was looked at. `record` is None if it cannot be read; `unseen` is what could not be
+    compared.
+    """
 
     number: int
     record: GenerationRecord | None
@@ -95,7 +97,7 @@ def verify_generation(prefix: Prefix, number: int, told: Mapping[int, str], owne
 
 
 def newest_whole(prefix: Prefix, told: Mapping[int, str], owners: Collection[int] | None) -> int | None:
-    """The newest generation to which a rollback leads: as it was published, with all its installs there."""
+    """Return the newest generation for a rollback: unchanged since its publish, with all its installs present."""
     for number in reversed(complete_numbers(prefix)):
         looked = verify_generation(prefix, number, told, owners)
         if looked.faults or looked.record is None:
@@ -183,7 +185,7 @@ def _path_faults(path: TreePath, named: Mapping[str, str], folders: Collection[s
     mode = 0o555 if path.kind == "dir" or path.path.startswith(f"{SHIMS}/") else 0o444
     if path.path == RECORD:
         if path.kind != "file":
-            return  # what cannot be read as a record was told
+            return  # a record that cannot be read is already reported
     elif not known:
         return  # nothing says what belongs here
     elif path.path in named or path.path in folders:
@@ -206,10 +208,10 @@ def _spec_faults(folder: Path, record: GenerationRecord) -> Iterator[str]:
     try:
         content = read_regular(path)
         if sha256_bytes(content) != record.files.get(SPECS):
-            return  # told
+            return  # already reported
         specs = parse_specs(path, content)
     except (OSError, EnvmgrError):
-        return  # told
+        return  # already reported
     for name in sorted({*specs, *record.entries}):
         if name not in specs or name not in record.entries:
             yield f"{name} is only in {'the record' if name in record.entries else 'it, and not in the record'}"

@@ -17,7 +17,9 @@ from envmgr.wording import and_more
 
 @dataclass(frozen=True, slots=True)
 class NodeOutcome(SmokeOutcome):
-    """The end of one test, alike on all `nodes` (folded). `seconds` is the slowest node's time, `fastest` the fastest's."""
+    """The end of one test, alike on all `nodes` (folded). `seconds` is the slowest node's time, `fastest` the
+    fastest's.
+    """
 
     nodes: str
     fastest: float
@@ -27,8 +29,8 @@ class NodeOutcome(SmokeOutcome):
 class Missing:
     """Nodes (folded) of which not everything is known.
 
-    `silent` and `unreachable` are as in `Reply`; `hung`: the prefix does not answer, or a test cannot be ended; `unfit`: no
-    test can be run there; `late`: not all tests were run.
+    `silent` and `unreachable` are as in `Reply`; `hung`: the prefix does not answer, or a test cannot be ended;
+    `unfit`: no test can be run there; `late`: not all tests were run.
     """
 
     nodes: str
@@ -127,7 +129,7 @@ def _name(job: NodeTest) -> str:
 
 
 def _how(job: NodeTest, facts: Facts, own: Facts) -> tuple[str, str] | None:
-    """Status and detail of one test; None where it was not run to its end."""
+    """Return status and detail of one test; None if it did not run to its end."""
     if skip := facts.get(f"{job.key}.skip"):
         return "skipped", SKIPS.get(skip, skip)
     status = facts.get(f"{job.key}.rc", "")
@@ -141,7 +143,9 @@ def _how(job: NodeTest, facts: Facts, own: Facts) -> tuple[str, str] | None:
 
 
 def _plain(job: NodeTest, output: str, own: Facts) -> str:
-    """Without what differs from node to node for no reason of the test: so that equal failures fold."""
+    """Return the output without parts that differ between nodes for no reason of the test, so that equal failures
+    fold.
+    """
     if scratch := own.get("scratch"):
         folder = f"{scratch}/{job.key}"
         output = output.replace(f"{folder}/test.sh", "test.sh").replace(f"{folder}/home", "$HOME")

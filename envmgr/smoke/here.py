@@ -42,7 +42,7 @@ SKIPS: Mapping[str, str] = {
     "slurm": "no Slurm on this node",
     "compiler": "no C++ compiler (g++) on this node",
 }
-# What a test leaves in its home -> what it lacked.
+# A file that a test leaves in its home -> what it lacked.
 MARKS: Mapping[str, str] = {NO_LAUNCHER: "mpi", NO_SLURM: "slurm", NO_COMPILER: "compiler"}
 
 
@@ -67,7 +67,7 @@ def run_smoke_tests(
             reporter.log(f"test {spec.entry} {test.name}: {outcomes[-1].status} {outcomes[-1].detail}")
         stage.update(len(tests))
     after = _stamps(Path(spec.root))
-    # Nothing there at all is a lost mount, which others tell.
+    # An empty root means a lost mount, which is reported elsewhere.
     if after and (changed := sorted(k for k, _ in before ^ after)):
         raise EnvmgrError(
             "test-changed-install",
@@ -79,7 +79,7 @@ def run_smoke_tests(
 
 
 def tests_of(spec: ModuleSpec) -> tuple[SmokeTest, ...]:
-    """The tests of an entry; one without tests still has to load, and its programs to start."""
+    """Return the tests of an entry. An entry without tests must still load, and its programs must start."""
     if spec.tests:
         return spec.tests
     return (SmokeTest(name="load", run=assign(root=spec.root, name=spec.name) + script_text(__file__, "load.sh")),)
@@ -88,7 +88,8 @@ def tests_of(spec: ModuleSpec) -> tuple[SmokeTest, ...]:
 def script_of(
     entry: str, test: SmokeTest, modules: Path, lmodrc: Path, lmod: Lmod, slurm_options: Sequence[str]
 ) -> str:
-    """Return the text for `bash --noprofile --norc`, in an empty home. A need that is missing leaves one of `MARKS` there.
+    """Return the text for `bash --noprofile --norc`, in an empty home. A need that is missing leaves one of `MARKS`
+    there.
 
     `slurm_options` are words for srun such as `--partition=gpu`, of which the last counts. Those that say where a job
     runs and on whose account reach the test's own `srun`, unless it starts a step of a job.
@@ -105,7 +106,7 @@ def script_of(
 
 
 def _call(need: str, *arguments: str) -> str:
-    """Return bash text that ends a test without what it needs, and leaves no function of ours."""
+    """Return bash text that ends a test without what it needs, and leaves no function of envmgr."""
     function = f"envmgr_needs_{need}"
     return f"{script_text(__file__, f'{need}.sh')}{function} {words(*arguments)}\nunset -f {function}\n"
 
@@ -116,7 +117,9 @@ def _job_variables(slurm_options: Sequence[str]) -> list[str]:
 
 
 def _slurm_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The job we are in, if we are, and Slurm's commands where the caller's PATH has them."""
+    """Return the variables of the Slurm job around this process, if any, and Slurm's commands if the caller's PATH has
+    them.
+    """
     found = {name: environ[name] for name in SLURM_VARIABLES if environ.get(name)}
     path = clean_env()["PATH"]
     if (srun := shutil.which("srun", path=environ.get("PATH"))) and str(Path(srun).parent) not in path.split(":"):
@@ -141,7 +144,7 @@ def gpu_here(root: Path = Path("/")) -> bool:
 
 
 def raise_for_failures(outcomes: Iterable[SmokeOutcome]) -> None:
-    """Raises EnvmgrError `smoke-test-failed` that shows each failed test and the end of its output."""
+    """Raise EnvmgrError `smoke-test-failed`, which shows each failed test and the end of its output."""
     failed = [o for o in outcomes if o.status == "failed"]
     if not failed:
         return
@@ -161,7 +164,7 @@ def raise_for_failures(outcomes: Iterable[SmokeOutcome]) -> None:
 
 
 def _shortened(text: str) -> list[str]:
-    """The beginning and the end of a long output, without empty lines: programs tell the cause in either."""
+    """Return the beginning and the end of a long output, without empty lines: programs report the cause in either."""
     lines = [line for line in text.splitlines() if line.strip()]
     return lines if len(lines) <= 20 else [*lines[:7], f"… {len(lines) - 19} lines …", *lines[-12:]]
 
@@ -199,7 +202,7 @@ def _run_one(
 
 
 def detail_of(output: str, end: str) -> str:
-    """A failed test's output and its end; nothing for a passed one, whose `end` is empty."""
+    """Return a failed test's output and its end; empty for a passed test, whose `end` is empty."""
     return f"{output.strip()}\n{end}".strip() if end else ""
 
 

@@ -62,7 +62,7 @@ def choose_account(site: Site, via: Way, named: str | None) -> RunAccount:
 
 
 def look_at_prefix(site: Site, runner: Runner) -> None:
-    """EnvmgrError `mount-lost` where this host's prefix hangs, before anything of ours hangs on it."""
+    """Raise EnvmgrError `mount-lost` if this host's prefix hangs, before any other process hangs on it."""
     if (
         look_here(_plan(site, "", part_seconds(site.transport.node_timeout)), runner, site.transport.deadline)["gate"]
         == "hung"
@@ -89,16 +89,17 @@ def run_on_nodes(
     deadline: float,
     count: int | None = None,
 ) -> tuple[tuple[str, ...], tuple[NodeOutcome, ...], tuple[Missing, ...]]:
-    """Every test of every entry on every node; one node's tests run one after the other. The nodes come back first.
+    """Run every test of every entry on every node, one node's tests one after the other. Return the nodes first.
 
-    With `count`, they are that many of `nodes`, which Slurm picks, in one job: tests of several nodes run there too, after the
-    others, once over all of them. Without it, or with too small a one, those are not run.
+    With `count`, this many of `nodes`, which Slurm chooses, run them in one job. Tests of several nodes also run there,
+    after the other tests, once over all of them. Without `count`, or with too small a one, such tests do not run.
 
-    A node has to end within `deadline`, seconds of wall-clock time, whatever its tests' own timeouts allow. Over Slurm a
-    node gets a step only when its prefix answered over ssh, unless the site has no ssh: a step stuck on it drains the node.
+    A node has to end within `deadline`, seconds of wall-clock time, whatever its tests' own timeouts allow. Over Slurm
+    a node gets a step only if its prefix answered over ssh, unless the site has no ssh: a step stuck on it drains the
+    node.
 
     Raises:
-        EnvmgrError: with `count`, what `allocated` raises; `too-few-nodes` where fewer are fit.
+        EnvmgrError: with `count`, what `allocated` raises; `too-few-nodes` if fewer are fit.
     """
     jobs = jobs_of(specs, modules, lmodrc, lmod, site.transport.slurm_options)
     alone = [job for job in jobs if job.test.nodes == 1]
@@ -236,5 +237,5 @@ class _NodeTester:
 
 
 def _plan(site: Site, user: str, seconds: int) -> ProbePlan:
-    """`seconds` are for the tests of one node together, when its prefix has answered."""
+    """Return the plan. `seconds` is the time for all tests of one node, from the answer of its prefix."""
     return ProbePlan(prefix=str(site.prefix), user=user, build_user=site.build_user or "", seconds=seconds)

@@ -1,7 +1,8 @@
-"""The script for a node: the smoke tests of all entries as one part of a probe, run once the node's prefix has answered.
+"""The script for a node: the smoke tests of all entries as one part of a probe, run once the node's prefix has
+answered.
 
-The node's shell never touches the prefix. Each test is a session of its own, which a signal reaches whole, and a watcher
-ends it when that shell is gone: the connection was cut, or the user pressed Ctrl-C.
+The node's shell never touches the prefix. Each test is a session of its own, which a signal reaches whole, and a
+watcher ends it when that shell is gone: the connection was cut, or the user pressed Ctrl-C.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _ALL_TAILS = 1 << 18  # bytes of all of them together
 
 @dataclass(frozen=True, slots=True)
 class NodeTest:
-    """One test of one entry; `key` is the beginning of what a node tells of it."""
+    """One test of one entry; `key` is the beginning of its facts from a node."""
 
     key: str
     entry: str
@@ -36,7 +37,7 @@ class NodeTest:
 def jobs_of(
     specs: Sequence[ModuleSpec], modules: Path, lmodrc: Path, lmod: Lmod, slurm_options: Sequence[str]
 ) -> list[NodeTest]:
-    """The tests of all entries, in order. `slurm_options` are as for `script_of`."""
+    """Return the tests of all entries, in order. `slurm_options` are as for `script_of`."""
     pairs = [(spec.entry, test) for spec in specs for test in tests_of(spec)]
     return [
         NodeTest(f"t{number}", entry, test, script_of(entry, test, modules, lmodrc, lmod, slurm_options))
@@ -45,12 +46,13 @@ def jobs_of(
 
 
 def seconds_of(jobs: Sequence[NodeTest]) -> float:
-    """The longest that a node can take, with what is around each test."""
+    """Return the longest time that a node can take, including the overhead around each test."""
     return sum(job.test.timeout + 5 for job in jobs)
 
 
 def node_script(jobs: Sequence[NodeTest], *, seconds: float, given: Mapping[str, str] | None = None) -> str:
-    """The part of a probe that runs `jobs`, one after the other, in `seconds` altogether; needs `$prefix` and `$user`.
+    """Return the part of a probe that runs `jobs`, one after the other, in `seconds` altogether; needs `$prefix` and
+    `$user`.
 
     `given` are variables, each one word, that tests which need Slurm have instead of the step's own.
     """
@@ -75,7 +77,7 @@ def node_script(jobs: Sequence[NodeTest], *, seconds: float, given: Mapping[str,
 
 
 def _one(job: NodeTest) -> str:
-    """Every line of the test begins with `|`, so that none ends a here-document."""
+    """Return the lines that run a test. Every line of the test begins with `|`, so that none ends a here-document."""
     text = "".join(f"|{line}\n" for line in job.script.replace("\0", "").split("\n"))
     needs = "+".join(job.test.needs) or "-"
     ticks = math.ceil(job.test.timeout * _TICKS)

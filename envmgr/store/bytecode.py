@@ -48,7 +48,7 @@ if not share:
 
 
 def standard_folders(staging: Path) -> list[Path]:
-    """Every folder `lib/python3.X`, with all that lies in it."""
+    """Return every folder `lib/python3.X`, with everything in it."""
     return sorted(p for p in (staging / "lib").glob("python3.*") if p.is_dir())
 
 
@@ -71,7 +71,7 @@ def compile_python(
         return
     names = (name for folder in folders for _, _, names in os.walk(folder) for name in names)
     emit("compiling", files=sum(name.endswith(".py") for name in names))
-    # Without -S, Python runs what `.pth` files and `sitecustomize` say, as whoever builds; -I would drop the hash seed.
+    # Without -S, Python runs code of `.pth` files and `sitecustomize` as the build's user; -I would drop the hash seed.
     argv: list[str | Path] = [python, "-s", "-S", "-B", "-m", "compileall", "-f", "-j", str(jobs)]
     argv += ["--invalidation-mode", "unchecked-hash", "-s", staging, "-p", final, *folders]
     said: list[str] = []

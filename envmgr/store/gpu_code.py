@@ -59,7 +59,7 @@ def _is_stub(codes: Counter[Code]) -> bool:
 
 
 def code_of(path: Path) -> Counter[Code]:
-    """Entries of each kind in one ELF file; machine code without `ptx`, code to be compiled with it."""
+    """Return the entries of each kind in one ELF file: machine code without `ptx`, code to be compiled with it."""
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
@@ -122,7 +122,7 @@ def _of_all(files: Sequence[Counter[Code]]) -> tuple[str, ...] | None:
             if sum(own) * 2 >= len(files) or all(c.major != major for c in found):
                 found.append(
                     Code(major, minor, _narrowest(machine, text))
-                )  # else most run on code for an earlier one, which is told
+                )  # else most run on code for an earlier one, which is reported
         elif all(runs(each, text, jit=True) for each in files):
             compiled.append((major, minor))
     if base := _ptx(files, archs, compiled):

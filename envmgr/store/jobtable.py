@@ -42,7 +42,7 @@ class BuildRow(Process):
 
 @contextmanager
 def recorded(install: Install, work: Path) -> Iterator[None]:
-    """The row of this build in the table, for as long as it takes. Under the install's lock only."""
+    """Yield the row of this build in the table, which exists as long as the block. Only under the install's lock."""
     with beating(row_path(install), _row_text(install, work)):
         yield
 
@@ -66,7 +66,7 @@ def _row_text(install: Install, work: Path) -> str:
 
 
 def left_row(install: Install) -> BuildRow | None:
-    """The row that an earlier build of the install left behind; None without one, or with one that cannot be read."""
+    """Return the row that an earlier build of the install left; None without one, or if it cannot be read."""
     return read_build_row(row_path(install))
 
 
@@ -103,9 +103,10 @@ def kept_row(install: Install, row: BuildRow) -> Path:
 
 
 def end_processes_in(folder: str) -> int:
-    """Kill what a dead build left running on this host: every process of ours that works below its private folder.
+    """Kill the processes that a dead build left on this host, and return their number.
 
-    Returns how many there were. EnvmgrError `orphans-stay` when one does not end.
+    These are the processes of this user that work below the build's private folder. Raises EnvmgrError `orphans-stay`
+    if one does not end.
     """
     mine: set[int] = set()
     ended: set[int] = set()
@@ -192,7 +193,10 @@ def held_installs(prefix: Prefix, *, renew: bool) -> set[str]:
 
 
 def remove_dead_holds(prefix: Prefix) -> None:
-    """Under the lock under which they are made: a name is used again. Where that is held, a later run does it."""
+    """Remove holds of dead runs, under the lock under which holds are made, because a name is used again.
+
+    If that lock is held, a later run removes them.
+    """
     for folder in (prefix.holds, prefix.jobs, prefix.locks):
         clear_temporaries(folder)
     if not any(prefix.holds.glob("*.json")):  # then nothing is written: no lock, and no mark of one
@@ -205,7 +209,7 @@ def remove_dead_holds(prefix: Prefix) -> None:
 
 
 def _lives(path: Path) -> bool:
-    """One that cannot be read, which its run may be about to write, lives by its pulse."""
+    """Return whether the run of a row lives; for a row that cannot be read, which may be half-written, by its pulse."""
     try:
         row = read_json(path, ROW)
         process = Process(str(row["host"]), str(row["boot"]), int(str(row["pid"])), int(str(row["ticks"])))

@@ -121,7 +121,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def parse_manifest(path: Path, content: bytes) -> Manifest:
-    """`content` is what `path` holds. Raises EnvmgrError `manifest-damaged`, `format-unknown`."""
+    """Parse `content`, read from `path`. Raises EnvmgrError `manifest-damaged`, `format-unknown`."""
     try:
         data = json.loads(content)
         require_format(data.get("schema", FORMAT), FORMAT, path)
@@ -233,12 +233,12 @@ def _difference(path: str, have: TreePath | None, want: TreePath | None, unread:
 
 
 def unmasked_tree(root: Path, *, workers: int = 4) -> tuple[TreePath, ...]:
-    """Every path of a tree, as a manifest has it."""
+    """Return every path of a tree, as a manifest has it."""
     return tuple(_unmasked(p) for p in scan_tree(root, workers=workers))
 
 
 def _unmasked(path: TreePath) -> TreePath:
-    """The mode as it would be without the site's umask: 0555 or 0444, plus any bit that should not be there."""
+    """Return the mode without the site's umask: 0555 or 0444, plus any bit that should not be set."""
     if path.kind == "link":
         return path
     read = 0o555 if path.mode & 0o100 else 0o444
@@ -247,7 +247,7 @@ def _unmasked(path: TreePath) -> TreePath:
 
 
 def _line(path: TreePath) -> str:
-    """Readable UTF-8; names that are not UTF-8 are JSON escapes, which come back as they were."""
+    """Return a line of readable UTF-8. Names that are not UTF-8 are JSON escapes, which are read back unchanged."""
     text = json.dumps(path.row(), ensure_ascii=False)
     return text if text.isprintable() else json.dumps(path.row())
 

@@ -1,4 +1,4 @@
-"""`<prefix>/var/audit/nodes.json`: what the last audits saw of the nodes, for the gate of a build."""
+"""The facts of nodes in `<prefix>/var/audit/nodes.json`, from the last audits, for the gate of a build."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class Seen(FrozenModel):
 
 
 class FleetFacts(FrozenModel):
-    """`<prefix>/var/audit/nodes.json`: `groups` of the site -> nodes, and every node that an audit has seen."""
+    """The content of `<prefix>/var/audit/nodes.json`: `groups` of the site -> nodes, and every node that an audit has
+    seen.
+    """
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     groups: dict[str, tuple[str, ...]] = {}
@@ -77,10 +79,10 @@ def save_node_facts(
     seconds: float = _SECONDS,
     check: Callable[[], None] = lambda: None,
 ) -> str:
-    """Write what an audit saw into the prefix, as the build user when we are root; returns why it could not be, or "".
+    """Write an audit's facts into the prefix, as the build user if this is root; return why that failed, or "".
 
-    Nodes that were not seen this time keep what was known, unless they are in no group any more. Never raises, and
-    ends within `seconds` (at most 20), whatever the prefix does; `check` is called in between and may raise.
+    Nodes that were not seen this time keep their known facts, unless they are in no group any more. This never raises,
+    and ends within `seconds` (at most 20), even if the prefix hangs; `check` is called in between and may raise.
     """
     become: tuple[str, ...] = ()
     if site.build_user is not None and os.geteuid() == 0:

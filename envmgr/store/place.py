@@ -72,7 +72,7 @@ def require_kinds(prefix: Prefix) -> None:
     )
     wanted = {**dict.fromkeys(folders, "folder"), prefix.history: "file", prefix.place: "file"}
     for path, kind in wanted.items():
-        with suppress(OSError):  # none, or one that leads nowhere now: told by who needs it
+        with suppress(OSError):  # missing, or a dead link: reported where it is needed
             is_folder = stat.S_ISDIR(path.stat().st_mode)
             if is_folder != (kind == "folder"):
                 raise EnvmgrError(

@@ -99,7 +99,8 @@ class Prefix:
         return Install(self, entry, digest)
 
     def install_at(self, path: str) -> Install:
-        """The install that a record names by its path relative to the prefix, `store/<name>/<version>-<digest8>`.
+        """Return the install that a record names by its path relative to the prefix,
+        `store/<name>/<version>-<digest8>`.
 
         Its digest is the 8 digits of its name.
         """
@@ -126,7 +127,7 @@ class Install:
 
     @property
     def of_older_layout(self) -> bool:
-        """Whether it has an older layout: then it stays in use until its lock changes."""
+        """Return whether it has an older layout. Then it stays in use until its lock changes."""
         return self.layout is not None and self.newest is not None and self.layout < self.newest
 
     @property
@@ -156,7 +157,7 @@ class Install:
         return self.prefix.locks / f"store-{self.entry.name}-{self.label}.lock"
 
     def exists(self) -> bool:
-        """An install exists only once its manifest is written."""
+        """Return whether the install exists, which it does only once its manifest is written."""
         return self.manifest.is_file() and self.path.is_dir()
 
     def has_python(self) -> bool:
@@ -238,7 +239,7 @@ def install_of(
 
 
 def recorded_digest(manifest: Path) -> str:
-    """The digest of a manifest without reading its (long) list of paths: it is written first.
+    """Return the digest of a manifest, which is written first, without reading its (long) list of paths.
 
     Raises EnvmgrError `manifest-damaged`.
     """

@@ -34,7 +34,9 @@ class StagedInstall:
         return self.install.staging
 
     def land(self) -> None:
-        """Mark its Pythons, make it read-only and rename it to its place: what lies there must run before the manifest is written."""
+        """Mark its Pythons, make it read-only and rename it to its place, where its programs must run before the
+        manifest is written.
+        """
         if self.marks:
             for mark in mark_pythons(self.folder):
                 self.promised.pop(mark, None)  # a package's own file
@@ -46,10 +48,10 @@ class StagedInstall:
 
 @contextmanager
 def staged_install(install: Install, site: Site, *, marks: bool = True) -> Iterator[StagedInstall]:
-    """Yield an install to be filled; it is landed at the end, where the body has not done so.
+    """Yield an install to be filled; it is landed at the end, unless the body has done so.
 
-    Whatever fails, neither staging nor a half install stays. `marks`: its Pythons get the mark that keeps pip off. The lock of the
-    install is held.
+    On any failure neither staging nor a partial install stays. `marks`: its Pythons get the mark that protects them
+    from pip. The lock of the install is held.
 
     Raises:
         EnvmgrError: `path-too-long`, and what `explain_os_error`, `clear` and `land` raise.
@@ -82,9 +84,11 @@ def clear(install: Install) -> None:
 
 
 def land(install: Install) -> None:
-    """Under its lock. A tree that it replaces goes away after the exchange: programs that run from it keep their files.
+    """Move the staged tree to its place. Only under the install's lock.
 
-    Raises EnvmgrError `repair-differs` where it is not the tree that it replaces; `lock-lost`.
+    A tree that it replaces is removed after the exchange: programs that run from it keep their files.
+
+    Raises EnvmgrError `repair-differs` if it differs from the tree that it replaces; `lock-lost`.
     """
     require_not_anothers(install.lock)
     if install.replaces is None:

@@ -32,7 +32,7 @@ class TreePath(NamedTuple):
     target: str = ""
 
     def row(self) -> list[str | int]:
-        """The canonical form: what the digest covers and the manifest stores."""
+        """Return the canonical form, which the digest covers and the manifest stores."""
         return [self.path, self.kind, f"{self.mode:04o}", self.size, self.sha256 or self.target]
 
 
@@ -51,9 +51,9 @@ class Look:
 
 
 def scan_tree(root: Path, *, hashed: bool = True, workers: int = 4) -> list[TreePath]:
-    """Every path under `root`, sorted by path; the root itself is left out.
+    """Return every path under `root`, sorted by path, without the root itself.
 
-    With `hashed=False` files carry no sha256.
+    With `hashed=False` files have no sha256.
 
     Raises EnvmgrError `install-special-file` for a socket, a device or a pipe.
     """
@@ -127,7 +127,7 @@ def _in_batches(
 
 
 def tree_digest(paths: Iterable[TreePath]) -> str:
-    """sha256 over the sorted rows; times and owners are left out (they differ between two equal builds)."""
+    """Return the sha256 of the sorted rows, without times and owners, which differ between two equal builds."""
     rows = sorted((p.row() for p in paths), key=lambda row: str(row[0]))
     return sha256_bytes(canonical_json({"schema": 1, "paths": rows}))
 
@@ -135,7 +135,7 @@ def tree_digest(paths: Iterable[TreePath]) -> str:
 def make_read_only(root: Path, *, group: int | None = None, mask: int = 0o022) -> None:
     """Normalise modes: folders and executables 0555, other files 0444, less the bits of `mask`; set the group if given.
 
-    One mode for all builds, whatever the umask or the package said: part of "same lock, same bytes".
+    The modes are the same for all builds, independent of the umask and the package: part of "same lock, same bytes".
     """
     change_tree(
         root,
@@ -145,7 +145,10 @@ def make_read_only(root: Path, *, group: int | None = None, mask: int = 0o022) -
 
 
 def _walk(root: str, prefix: str, unread: dict[str, str] | None) -> Iterator[tuple[str, os.stat_result]]:
-    """`unread` gets the folders that cannot be listed; where it is None that is raised."""
+    """Yield the paths below `root` with their status.
+
+    `unread` gets the folders that cannot be listed; with None, the error is raised.
+    """
     try:
         entries = os.scandir(f"{root}/{prefix}" if prefix else root)
     except OSError as error:

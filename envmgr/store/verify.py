@@ -60,7 +60,7 @@ def verify_install(
 
 
 def require_unchanged(install: Install, entry: object, reporter: Reporter) -> None:
-    """EnvmgrError `install-differs`; `entry` is what to build again."""
+    """Raise EnvmgrError `install-differs` if the install has changed; `entry` is what to build again."""
     _raise_for(install, entry, verify_install(install, reporter).wrong)
 
 
@@ -74,7 +74,7 @@ class Verified:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def made(self, path: str) -> None:
-        """An install whose manifest was made of its tree just now."""
+        """Record an install whose manifest was just made from its tree."""
         self._known[path] = Looked(())
 
     def require_needs(self, item: Item, entry: object, runner: Runner, reporter: Reporter) -> None:
@@ -114,7 +114,7 @@ def _owner_faults(install: Install, uid: int, owners: Collection[int] | None) ->
 
 
 def _extra_faults(install: Install, manifest: Manifest) -> list[str]:
-    """Files beside the tree decide, too, how later builds see the install."""
+    """Return the faults of files outside the tree, which also affect how later builds see the install."""
     lines = []
     for name, sha256 in sorted(manifest.extra.items()):
         try:

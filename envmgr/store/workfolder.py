@@ -38,9 +38,9 @@ _BEGIN = "envmgr-build-"
 
 
 def work_folder(site: Site, install: Install) -> Path:
-    """Return the folder to compile in: the same path each time, because paths of a build get into what is built.
+    """Return the folder to compile in: the same path each time, because paths of a build get into its results.
 
-    In the folder for temporary files anybody can take the name first, and would stop all builds: then it is below the
+    In the folder for temporary files any user can take the name first, and would stop all builds. It is then below the
     user's own cache.
     """
     name = f"{_BEGIN}{own_name().replace(' ', '-')}"
@@ -66,9 +66,9 @@ def build_folder(install: Install, folder: Path) -> Iterator[None]:
 
 @contextmanager
 def private_folder(folder: Path) -> Iterator[None]:
-    """An empty folder that no other user can write, removed at the end.
+    """Yield an empty folder that no other user can write, and remove it at the end.
 
-    EnvmgrError `build-folder` where another user made it, or where nothing can be compiled.
+    Raises EnvmgrError `build-folder` if another user made it, or if nothing can be compiled there.
     """
     if not is_plain_path(folder):
         raise EnvmgrError(
@@ -82,7 +82,7 @@ def private_folder(folder: Path) -> Iterator[None]:
             try:
                 _make_private(folder)
                 break
-            except FileNotFoundError:  # a build beside us ended, and removed the folder that we share
+            except FileNotFoundError:  # a parallel build ended, and removed the shared folder
                 if last:
                     raise
     try:
@@ -136,7 +136,7 @@ def _is_anothers(folder: Path) -> bool:
 
 
 def _is_ours(folder: Path) -> bool:
-    """A folder of this user's, and no link to one."""
+    """Return whether it is a folder of this user, and no link to one."""
     return folder.is_dir() and not folder.is_symlink() and folder.stat().st_uid == os.geteuid()
 
 
@@ -144,7 +144,7 @@ _KEEP = 30 * 86400.0  # seconds that a row of another host is kept
 
 
 def clear_dead_build(install: Install, runner: Runner, reporter: Reporter, *, own: Callable[[Install], None]) -> None:
-    """Before the install is built: whatever a build of it that died left. The caller holds the install's lock.
+    """Remove, before the install is built, what a dead build of it left. The caller holds the install's lock.
 
     `own` removes what only the backend knows of.
 
@@ -187,10 +187,9 @@ def clear_row(install: Install, row: BuildRow, reporter: Reporter, *, own: Calla
 
 
 def clear_kept_rows(prefix: Prefix, reporter: Reporter) -> None:
-    """Clear what dead builds of ours left on this host, though a run on another host has cleared the rest, and may have
-    built it since.
+    """Clear what dead builds of this user left on this host, even if a run on another host has cleared the rest.
 
-    A row of a host that stays away goes after thirty days.
+    That run may also have built it since. A row of a host that stays away is removed after thirty days.
     """
     for path in sorted(prefix.jobs.glob("*.left")):
         row = read_build_row(path)

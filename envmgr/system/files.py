@@ -23,13 +23,13 @@ _PIECE = 256 << 10  # bytes
 
 
 def canonical_json(value: Any) -> bytes:
-    """The one byte form of a JSON value: sorted keys, no spaces, UTF-8. Digests are taken over this."""
+    """Return the only byte form of a JSON value: sorted keys, no spaces, UTF-8. Digests are taken over this."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode(errors="surrogatepass")  # file names that are not UTF-8 hold surrogates
 
 
 def pretty_json(value: Any) -> str:
-    """The form for files that people diff: sorted keys, one space of indent, a final newline."""
+    """Return the form for files that people compare: sorted keys, one space of indent, a final newline."""
     return json.dumps(value, sort_keys=True, indent=1, ensure_ascii=False) + "\n"
 
 
@@ -73,7 +73,9 @@ def sha256_regular(path: str, size: int) -> str:
 
 
 def read_regular(path: str | Path) -> bytes:
-    """The content of a regular file; OSError for anything else: nothing is followed, and nothing waited for."""
+    """Return the content of a regular file. Raises OSError for anything else; links are not followed, and nothing
+    blocks.
+    """
     descriptor = os.open(os.fspath(path), _REGULAR)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -106,7 +108,7 @@ def atomic_write(path: Path, text: str | bytes, *, mode: int = 0o644) -> None:
 def _write_beside(path: Path, data: bytes, mode: int) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
     try:
-        with temporary.open("xb") as file:  # through no link that somebody put there
+        with temporary.open("xb") as file:  # not through a link that another user made
             with suppress(OSError):  # a file system without locks
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.write(data)
@@ -115,7 +117,7 @@ def _write_beside(path: Path, data: bytes, mode: int) -> None:
             os.fsync(file.fileno())
             temporary.replace(path)
     except BaseException:
-        with suppress(OSError):  # what went wrong first is what is told; the next write clears it
+        with suppress(OSError):  # the first error is reported; the next write removes the file
             temporary.unlink()
         raise
 
@@ -228,7 +230,7 @@ def remove_tree(path: Path) -> None:
 
 
 def group_id(name: str | None) -> int | None:
-    """The number of a group; EnvmgrError `unknown-group` where it does not exist. None for none."""
+    """Return the number of a group; None for none. Raises EnvmgrError `unknown-group` if it does not exist."""
     if name is None:
         return None
     import grp
@@ -255,7 +257,9 @@ def sync_file_system(folder: Path) -> None:
 
 
 def free_bytes(path: Path) -> int:
-    """Bytes an ordinary user may still write on the file system of `path` or its nearest existing parent."""
+    """Return the bytes that an ordinary user may still write on the file system of `path` or its nearest existing
+    parent.
+    """
     while not path.exists():
         path = path.parent
     return shutil.disk_usage(path).free

@@ -1,4 +1,4 @@
-"""Characters that nobody sees: the text that a person reviews and the text that a program reads must be the same.
+"""Invisible characters: the text that a person reviews and the text that a program reads must be the same.
 
 U+2028, U+0085, a form feed or a carriage return end a line for some programs and for no reviewer; bidi characters show
 a line in another order.
@@ -21,19 +21,19 @@ Place = tuple[int | str, ...]
 
 
 def hidden_in(line: str, also: str = "") -> int | None:
-    """The index of its first character that nobody sees and that is not in `also`."""
+    """Return the index of its first invisible character that is not in `also`."""
     if line.isprintable():
         return None
     return next((i for i, each in enumerate(line) if unicodedata.category(each) in _HIDDEN and each not in also), None)
 
 
 def name_of(character: str) -> str:
-    """`U+2028 LINE SEPARATOR`; controls have no name."""
+    """Return the name of a character, as `U+2028 LINE SEPARATOR`; controls have no name."""
     return f"U+{ord(character):04X} {unicodedata.name(character, 'control character')}"
 
 
 def require_visible(text: str, path: object, *, also: str) -> None:
-    """Raise InputError `text-invisible` with file, line and column, for a character that nobody sees and that is not in
+    """Raise InputError `text-invisible` with file, line and column, for an invisible character that is not in
     `also`.
     """
     if text.isprintable():

@@ -1,6 +1,4 @@
-"""Locks on files: they wait, they go with their process or its pulse, on whatever host, and no other user can open
-them.
-"""
+"""Locks on files: they wait, end with their process or its pulse, on any host, and no other user can open them."""
 
 from __future__ import annotations
 
@@ -40,7 +38,7 @@ class Held:
         return self.mark is None or _is_marked(self.path, self.mark)
 
     def require(self) -> None:
-        """Before what was made under it counts. Raises EnvmgrError `lock-lost`."""
+        """Require that the lock is still held, before what was made under it counts. Raises EnvmgrError `lock-lost`."""
         if not self.still():
             raise _lost(self.path)
 
@@ -85,7 +83,7 @@ def file_lock(
 
 @contextmanager
 def try_file_lock(path: Path) -> Iterator[bool]:
-    """Like `file_lock` without waiting for one who lives: yields whether the lock was had."""
+    """Take the lock like `file_lock`, without waiting for a live holder; yield whether it was taken."""
     descriptor = _open_lock(path)
     try:
         with ExitStack() as stack:
@@ -124,7 +122,7 @@ def mark_of(path: Path) -> Path:
 
 
 def _mark(stack: ExitStack, path: Path) -> Held | None:
-    """The lock, by its mark, which is there as long as `stack`; None where another run has its own there."""
+    """Return the lock with its mark, which exists as long as `stack`; None if another run has its own mark there."""
     if path.suffix != ".lock":
         return Held(path, None)
     text = canonical_json({**asdict(this_process()), "since": _now(), "number": time.monotonic_ns()}).decode()
@@ -191,8 +189,9 @@ def _take_away(mark: Path, row: Mapping[str, Any]) -> None:
 
 
 def _open_lock(path: Path) -> int:
-    """Open a lock file so that no other user can: whoever can read a file can lock it. Only its owner, and with a umask
-    that lets the group write, the group.
+    """Open a lock file so that other users cannot: a user who can read a file can lock it.
+
+    Only its owner can, and the group if the umask lets the group write.
     """
     with explain_os_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -239,7 +238,7 @@ def _holder(descriptor: int) -> dict[str, Any]:
 
 
 def _who(row: Mapping[str, Any]) -> tuple[object, ...]:
-    """Never equal where one does not tell."""
+    """Return the identity of a holder; one that is incomplete equals no other."""
     return (row["pid"], row["host"]) if row.get("pid") and row.get("host") else (object(),)
 
 

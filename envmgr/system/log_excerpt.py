@@ -45,7 +45,8 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def meaningful(output: str) -> list[str]:
-    """Return at most a dozen lines of a failed command's output: the cause, if it can be told from its consequences.
+    """Return at most a dozen lines of a failed command's output: the cause, if it can be distinguished from its
+    consequences.
 
     That is a configuration's verdict; else the first complaint of a compiler, with all that it says of that place; else
     the first of the last complaints. An output without any gives its last lines.

@@ -24,14 +24,15 @@ TakenRights = Literal["o-w", "go-w", "go-rwx"]
 
 
 def closing(rights: TakenRights, *paths: str) -> str:
-    """The command that takes rights away."""
+    """Return the command that removes rights."""
     return f"chmod {rights} {' '.join(map(word, paths))}"
 
 
 def opening(paths: Sequence[str], public: frozenset[str], *, group_only: bool = False) -> str:
-    """The command by which users can read and enter `paths` again; empty where not all of them are among `public`.
+    """Return the command by which users can read and enter `paths` again; empty if not all of them are among `public`.
 
-    `public` are exact paths: what else lies beside them is somebody's. `group_only`: the site keeps other users out.
+    `public` are exact paths: other files next to them belong to somebody else. `group_only`: the site excludes other
+    users.
     """
     if not paths or not public.issuperset(paths):
         return ""
@@ -46,15 +47,15 @@ def as_user(user: str, command: str) -> str:
 
 
 def owner_enters(user: str, path: str) -> str:
-    """The command by which a user's own folder lets its owner write and enter it."""
+    """Return the command by which a user's own folder lets its owner write and enter it."""
     return as_user(user, f"chmod u+rwx {word(path)}")
 
 
 def give_back(user: str, name: str, *, tree: bool = False) -> str:
-    """The command that gives `name`, which lies in the home of `user` itself, to them.
+    """Return the command that gives `name`, which lies in the home of `user` itself, to that user.
 
-    No folder on the way is the user's, and `-h` changes a link and not its target: so nothing else can be given away.
-    ValueError for a name that has a folder in it.
+    No folder on the way belongs to the user, and `-h` changes a link and not its target, so that nothing else can be
+    given away. Raises ValueError for a name that contains a folder.
     """
     if "/" in name or name in ("", ".", ".."):
         raise ValueError(name)
@@ -62,7 +63,9 @@ def give_back(user: str, name: str, *, tree: bool = False) -> str:
 
 
 def give_place(user: str, path: Path) -> str:
-    """The command that gives a folder to `user`, or what to look at where another user could put a link on the way."""
+    """Return the command that gives a folder to `user`, or a check to make if another user could put a link on the
+    way.
+    """
     try:
         with way_to(path) as way:
             others = way.fault or way.link
@@ -72,7 +75,9 @@ def give_place(user: str, path: Path) -> str:
 
 
 def ask_about_way(path: str) -> str:
-    """The hint for a path with a link or another user's folder on the way: a command could change something else."""
+    """Return the hint for a path with a link or another user's folder on the way: a command could change something
+    else.
+    """
     return (
         f"`namei -l {word(path)}`: a link or another user's folder is on the way; what it leads to is for "
         "its owner to change"
@@ -80,7 +85,7 @@ def ask_about_way(path: str) -> str:
 
 
 def ask_owner(paths: Sequence[str], *, whom: str, to: str = "read") -> str:
-    """The hint for files that are not envmgr's: nobody but their owner knows who may `to` them."""
+    """Return the hint for files that are not envmgr's: only their owner knows who may `to` them."""
     them = "it" if len(paths) == 1 else "them"
     return (
         f"`ls -ld {' '.join(map(word, paths))}`: who closed {them}, and is that meant? "
@@ -89,6 +94,6 @@ def ask_owner(paths: Sequence[str], *, whom: str, to: str = "read") -> str:
 
 
 def word(path: str) -> str:
-    """One word of a shell, in which `~user` stays a home."""
+    """Return one word of a shell, in which `~user` stays a home."""
     home, rest = match.groups() if (match := re.fullmatch(r"(~[A-Za-z0-9_.-]*/)(.*)", path)) else ("", path)
     return f"{home}{quote(rest)}" if rest else home

@@ -23,7 +23,9 @@ _COMMAS = ("find-links",)  # uv wants commas between several, where pip has blan
 
 
 def uv_settings(environ: Mapping[str, str], configured: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Variables for uv that say what `PIP_…` of `environ` and pip's `configured` files (option -> value) say."""
+    """Return variables for uv with the settings in `PIP_…` of `environ` and in pip's `configured` files (option ->
+    value).
+    """
     said = {**(configured or {})}
     said |= {
         key[4:].lower().replace("_", "-"): value for key, value in environ.items() if key.startswith("PIP_") and value

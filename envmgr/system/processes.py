@@ -40,7 +40,9 @@ def is_here(process: Process) -> bool:
 
 
 def host_mark() -> str:
-    """Eight letters and digits for this host, in names of what only this host can tell a dead run's."""
+    """Return eight letters and digits for this host, for names of files that only this host can recognise as a dead
+    run's.
+    """
     return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
 
 
@@ -62,7 +64,7 @@ def group_runs(group: int) -> bool:
 
 
 def all_processes() -> Iterator[int]:
-    """Their numbers; some may have ended since."""
+    """Return the numbers of all processes; some may have ended since."""
     return (int(entry.name) for entry in _PROC.iterdir() if entry.name.isdigit())
 
 
@@ -93,9 +95,9 @@ _PAUSE = 0.025  # seconds between looks at a child that has to end
 
 
 def in_memory(text: str = "") -> IO[bytes]:
-    """A file that lies nowhere, to be read from its beginning: the whole input of a child, however late it reads.
+    """Return a file in memory, to be read from its beginning: the complete input of a child, however late it reads.
 
-    Not a pipe, of which `Popen.communicate` writes no more once it has timed out. Tried on Python 3.11.
+    It is not a pipe, because `Popen.communicate` writes no more of one after a timeout. Tried on Python 3.11.
     """
     file = os.fdopen(os.memfd_create("envmgr"), "w+b")
     file.write(text.encode("utf-8", "surrogateescape"))
@@ -136,10 +138,10 @@ class Leaving:
 
 
 def end_child(process: subprocess.Popen[bytes], *, group: bool, grace: float = GRACE, wait: float = GRACE) -> None:
-    """SIGTERM, a short grace, SIGKILL, and a short wait: for the whole group when the child leads one.
+    """Send SIGTERM, wait a short grace, send SIGKILL and wait briefly; for the whole group if the child leads one.
 
-    The grace is the whole group's: a leader that ends at once must not take it from a child that has something to take
-    back, as srun its place in the queue.
+    The grace is for the whole group. A leader that ends at once must not take it from a child that has something to
+    take back, as srun its place in the queue.
     """
     now = time.monotonic()
     leaving = Leaving(process, term=now, kill=now + grace, group=group)

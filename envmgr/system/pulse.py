@@ -63,8 +63,9 @@ def says(path: Path, text: str) -> bool:
 
 
 def _written_anew(path: Path, text: str) -> bool:
-    """Write it whole, or not at all, by link(2), which the file server does for only one of several hosts: half a file,
-    which a kill leaves, would name nobody.
+    """Write a file completely, or not at all, by link(2), which the file server allows for only one of several hosts.
+
+    Half a file, which a kill leaves, would name no process.
     """
     with explain_os_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -155,7 +156,7 @@ def _touched(path: Path) -> float | None:
 
 
 def _now(folder: Path) -> float:
-    """The file system's clock, which may not be this host's."""
+    """Return the file system's clock, which may differ from this host's."""
     try:
         with tempfile.TemporaryFile(prefix=".now.", suffix=".0.0.tmp", dir=folder) as file:
             file.write(b"x")
@@ -166,9 +167,9 @@ def _now(folder: Path) -> float:
 
 
 def renew_listing(folder: Path) -> None:
-    """NFS may tell the names in a folder as they were up to a minute ago, until this host changes one: so it does.
+    """Change a folder, so that NFS lists its current names, which may otherwise be up to a minute old.
 
-    Removes what a killed run left of that, too.
+    Also removes what a killed run left of such a change.
     """
     with suppress(OSError):  # a full disk, where others write no rows either; none there; a user that may only look
         descriptor, _ = tempfile.mkstemp(prefix=".renew.", suffix=".0.0.tmp", dir=folder)

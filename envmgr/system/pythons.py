@@ -69,7 +69,7 @@ _READS_MARK = 23  # the first major version of pip
 
 
 def _owners(root: Path, folder: Path) -> Iterator[Path]:
-    """conda's record of the package that a standard library is of; none outside of a conda environment."""
+    """Yield conda's records of the package that a standard library belongs to; none outside of a conda environment."""
     library = str((folder / "os.py").relative_to(root))
     for record in sorted((root / "conda-meta").glob("*.json")):
         data = record.read_bytes()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def shipped(name: str) -> Path:
-    """The folder `modulefiles`, `recipes`, `easyconfigs` or `nodesetup` as installed."""
+    """Return the folder `modulefiles`, `recipes`, `easyconfigs` or `nodesetup` as installed."""
     package = Path(__file__).resolve().parents[1]
     in_wheel = package / "data" / name
     with suppress(PermissionError):  # reading it will say so

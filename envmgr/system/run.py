@@ -56,7 +56,9 @@ class Bounds:
 
 
 def clean_env(**extra: str) -> dict[str, str]:
-    """A small, predictable environment: nothing of the caller's shell leaks into a build, a probe or a smoke test."""
+    """Return a small, predictable environment: no variable of the caller's shell gets into a build, a probe or a smoke
+    test.
+    """
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "TZ": "UTC"}
     env |= {key: os.environ[key] for key in ("HOME", "USER", "LOGNAME", "TMPDIR") if key in os.environ}
     return env | extra
@@ -82,13 +84,14 @@ class Runner:
         bounds: Bounds | None = None,
         on_tick: Callable[[], None] = lambda: None,
     ) -> Completed:
-        """Run to the end and return the output as text. `timeout` is wall-clock seconds; `env` defaults to `clean_env()`.
+        """Run to the end and return the output as text. `timeout` is wall-clock seconds; `env` defaults to
+        `clean_env()`.
 
         `on_tick` is called every 0.1 s while it runs, and may raise.
 
-        With `new_group`, what the command leaves running ends with it, and all of it ends with us, even by kill -9.
-        `run_as` is for root only: the command starts as that user, with no group but theirs, under the guard as well.
-        `bounds` need `new_group`.
+        With `new_group`, processes that the command leaves running end with it, and all of them end with this process,
+        even by kill -9. `run_as` is for root only: the command starts as that user, with only that user's groups, also
+        under the guard. `bounds` need `new_group`.
 
         Raises:
             CommandError: the command is missing, ran out of time, wrote too much or (with `check`) exited non-zero.
@@ -129,11 +132,12 @@ class Runner:
         env: Mapping[str, str] | None = None,
         new_group: bool = True,
     ) -> Completed:
-        """Run a command that speaks in lines: `on_line` gets each stdout line, `on_tick` runs every 0.1 s and may raise.
+        """Run a command that speaks in lines: `on_line` gets each stdout line, `on_tick` runs every 0.1 s and may
+        raise.
 
-        `stdin` is written, and the pipe then stays open until the child ends, so that a child can notice our death. A last
-        line without a line break is left out: its writer died over it. The exit status is not judged here.
-        Raises Interrupted when `cancel` is set.
+        `stdin` is written, and the pipe then stays open until the child ends, so that a child can notice our death. A
+        last line without a line break is left out: its writer died over it. The exit status is not judged here. Raises
+        Interrupted when `cancel` is set.
         """
         args = tuple(str(a) for a in argv)
         start = time.monotonic()
@@ -218,7 +222,7 @@ class Runner:
                 raise CommandError(args, None, as_text(out), as_text(err), reason=f"no end after {timeout:g} s")
 
     def raise_if_cancelled(self) -> None:
-        """For loops that wait for something else than a command. Raises Interrupted."""
+        """Raise Interrupted if the runner was cancelled; for loops that wait for something other than a command."""
         if self.cancel.is_set():
             raise Interrupted
 
@@ -231,7 +235,9 @@ class Runner:
         run_as: Account | None,
         bounds: Bounds | None,
     ) -> tuple[subprocess.Popen[bytes], Callable[[], None]]:
-        """The command under run.guard.sh, and what ends its group when the command has ended."""
+        """Start the command under run.guard.sh; return it, and a function that ends its group after the command has
+        ended.
+        """
         if shutil.which(args[0], path=env.get("PATH", os.defpath)) is None:
             raise _missing(args[0], "no such program")
         reader, writer = os.pipe()
@@ -295,7 +301,7 @@ _GRACE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """`returncode` is None for a command that was left behind; `output` is what it had written by then."""
+    """A command that may be left behind. `returncode` is None if it was; `output` is what it had written by then."""
 
     returncode: int | None
     output: str

@@ -263,8 +263,8 @@ def _remove(name: str, folder: int) -> None:
 
 
 def open_doors(root: Path) -> None:
-    """Give every folder of a tree back to its owner's write, so that it can be removed. Removal reports what really
-    stands in the way.
+    """Let the owner write every folder of a tree, so that it can be removed. Removal reports what really prevents
+    it.
     """
     with suppress(OSError), _opened(root.name, _folder_of(root), close=True) as descriptor:
         _open_doors(descriptor)

@@ -15,7 +15,7 @@ from envmgr.system.shelltext import script_text
 from envmgr.system.users import Account
 
 PLACE = Path("/var/tmp")  # noqa: S108 - a folder that every host has: nothing is written to it
-"""Where a folder is seen that shall have one path on every host, for every user."""
+"""The path of a folder that must have the same path on every host, for every user."""
 
 # What an ordinary user needs is a user namespace. Its own number stays its own there where unshare knows how
 # (util-linux 2.36).
@@ -25,9 +25,9 @@ _OF_MOUNTS = ("unshare", "--user", "--map-current-user", "--keep-caps", "--mount
 
 
 def without_network(runner: Runner, account: Account | None = None) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """The words before a command of this user, or of root's child `account`, that keep it off every network.
+    """Return the words before a command of this user, or of root's child `account`, that keep it off every network.
 
-    None where that cannot be had; then what was tried, and what the system said.
+    None if this is not possible; the second value then lists what was tried, and what the system said.
     """
     said: list[str] = []
     for words in (_OF_ROOT, *_OF_USERS) if account is None and os.geteuid() == 0 else _OF_USERS:

@@ -29,7 +29,7 @@ def _is_comment(line: str) -> bool:
 
 
 UNTRACED_END = "command exec /bin/sh -c :\n"
-"""How a shell of a user ends that must leave no trace: no trap and no file of a logout runs, and no history is written."""
+"""The end of a user's shell that must leave no trace: no trap and no logout file runs, and no history is written."""
 
 
 def untraced() -> str:
@@ -40,7 +40,7 @@ def untraced() -> str:
 
 
 def assign(**values: str | int | Sequence[str]) -> str:
-    """Lines of sh that set variables; a sequence is an array, which only bash has."""
+    """Return lines of sh that set variables; a sequence becomes an array, which only bash has."""
     return "".join(
         f"{name}={quote(str(value)) if isinstance(value, (str, int)) else f'({words(*value)})'}\n"
         for name, value in values.items()
@@ -48,10 +48,10 @@ def assign(**values: str | int | Sequence[str]) -> str:
 
 
 def words(*texts: str) -> str:
-    """Each text as one word, for the arguments of a command."""
+    """Return each text as one word, for the arguments of a command."""
     return " ".join(map(quote, texts))
 
 
 def quote(text: str) -> str:
-    """`text` as one word of a POSIX shell; a NUL byte, which no shell can hold, is dropped."""
+    """Return `text` as one word of a POSIX shell, without NUL bytes, which no shell can hold."""
     return shlex.quote(text.replace("\0", ""))

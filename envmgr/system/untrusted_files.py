@@ -24,7 +24,7 @@ from envmgr.system.invisible import LINES, TABS, hidden_values, require_visible
 from envmgr.wording import one_line
 
 ANYWHERE = Path("/")
-"""The tree of a file that its reader was told to read by people, or that lies in another program's install: links may lead anywhere."""
+"""The tree of a file that a person named, or that lies in another program's install: links may lead anywhere."""
 
 _PIECE = 256 << 10  # bytes
 MOST_LOCKED = 500_000  # keys and values of a lock
@@ -72,7 +72,9 @@ SIGNERS = Kind("list of allowed signers", 1 << 20, TABS)
 
 
 def read_bytes(path: Path, kind: Kind, *, tree: Path | None = None) -> bytes:
-    """The file's content. A link is followed where it stays below `tree`; without one, the file itself must be no link.
+    """Return the file's content.
+
+    A link is followed only if it stays below `tree`; without `tree`, the file itself must not be a link.
 
     Raises:
         InputError: `file-irregular`, `file-too-large`; OSError as `open` does.
@@ -118,7 +120,7 @@ def read_file_text(path: Path, kind: Kind, *, tree: Path | None = None) -> str:
 
 
 def read_json(path: Path, kind: Kind, *, tree: Path | None = None, most: int | None = None) -> Any:
-    """Errors as `read_bytes` and `parse_json`; InputError `text-invisible`."""
+    """Read a JSON file. Errors as `read_bytes` and `parse_json`; InputError `text-invisible`."""
     data = read_bytes(path, kind, tree=tree)
     if kind.also is None:
         return parse_json(data, most=most)
@@ -129,7 +131,10 @@ def read_json(path: Path, kind: Kind, *, tree: Path | None = None, most: int | N
 
 
 def parse_json(data: bytes, *, most: int | None = None) -> Any:
-    """ValueError for what is no JSON, nested deeper than Python reads, or may have more than `most` values."""
+    """Parse JSON.
+
+    Raises ValueError for invalid JSON, for nesting deeper than Python reads, and for possibly more than `most` values.
+    """
     if most is not None and sum(data.count(mark) for mark in (b",", b":", b"[", b"{")) > most:
         raise ValueError(f"more than {most} keys and values")
     try:
@@ -139,7 +144,7 @@ def parse_json(data: bytes, *, most: int | None = None) -> Any:
 
 
 def _decoded(data: bytes, path: Path, kind: Kind) -> str:
-    """UTF-8. Raises UnicodeDecodeError, which is a ValueError; InputError `text-invisible`."""
+    """Decode UTF-8. Raises UnicodeDecodeError, which is a ValueError; InputError `text-invisible`."""
     text = data.decode()
     if kind.also is not None:
         require_visible(text, one_line(path), also=kind.also)
@@ -147,14 +152,14 @@ def _decoded(data: bytes, path: Path, kind: Kind) -> str:
 
 
 def require_visible_values(data: Any, path: Path, also: str) -> None:
-    """InputError `text-invisible`, for the first text of a JSON document that has such a character."""
+    """Raise InputError `text-invisible` for the first text of a JSON document that has such a character."""
     for place, reason in hidden_values(data, also):
         field = ".".join(one_line(part, 60) for part in place)
         raise InputError("text-invisible", f"{one_line(path)}: {field}: {reason}", hint="`envmgr lock` writes it again")
 
 
 def digest_of(path: Path, kind: Kind, *, tree: Path | None = None) -> str:
-    """The sha256 of its content. Errors as `read_bytes`."""
+    """Return the sha256 of the file's content. Errors as `read_bytes`."""
     digest, size = hashlib.sha256(), 0
     with open_untrusted(path, kind, tree=tree) as descriptor:
         while piece := os.read(descriptor, _PIECE):
@@ -175,7 +180,7 @@ def require_visible_patch(data: bytes, path: Path) -> None:
 
 
 def copy_file(path: Path, place: Path, kind: Kind, *, tree: Path | None = None) -> None:
-    """Its content, in a new file. Errors as `read_bytes`."""
+    """Copy the file's content to a new file. Errors as `read_bytes`."""
     with open_untrusted(path, kind, tree=tree) as descriptor, place.open("wb") as copy:
         size = 0
         while piece := os.read(descriptor, _PIECE):
@@ -185,7 +190,7 @@ def copy_file(path: Path, place: Path, kind: Kind, *, tree: Path | None = None) 
 
 
 def copy_files(folder: Path, place: Path, kind: Kind, *, tree: Path) -> None:
-    """The regular files of a folder, and of the folders in it that are no links, into `place`, which is new.
+    """Copy the regular files of a folder, and of folders in it that are no links, into the new folder `place`.
 
     Raises:
         InputError: `file-irregular` for anything else in it, `file-too-large`; OSError.
@@ -208,7 +213,7 @@ def copy_files(folder: Path, place: Path, kind: Kind, *, tree: Path) -> None:
 
 @contextmanager
 def open_untrusted(path: Path, kind: Kind, *, tree: Path | None) -> Iterator[int]:
-    """A descriptor to read from. Errors as `read_bytes`."""
+    """Open the file and return a descriptor for reading. Errors as `read_bytes`."""
     descriptor = _open(path, kind, tree)
     try:
         yield descriptor

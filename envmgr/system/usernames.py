@@ -18,7 +18,7 @@ def user_name(uid: int) -> str:
 
 
 def own_name() -> str:
-    """Return the name of the user as whom this process runs, whatever $USER says; `uid 1234` without a name."""
+    """Return the name of the user of this process, independent of $USER; `uid 1234` without a name."""
     return user_name(os.geteuid())
 
 

@@ -33,15 +33,15 @@ class Account:
     home: str
 
     def groups(self) -> tuple[int, ...]:
-        """All groups, as the machine knows them now."""
+        """Return all groups, as the machine knows them now."""
         return tuple(os.getgrouplist(self.name, self.gid))
 
     def of_a_child(self) -> dict[str, Any]:
-        """The arguments of `subprocess.Popen` for a process of this user."""
+        """Return the arguments of `subprocess.Popen` for a process of this user."""
         return {"user": self.uid, "group": self.gid, "extra_groups": self.groups()}
 
     def variables(self) -> dict[str, str]:
-        """The variables that a login sets only for the user."""
+        """Return the variables that a login sets only for the user."""
         return {"HOME": self.home, "USER": self.name, "LOGNAME": self.name}
 
 
@@ -62,7 +62,7 @@ def require_account(name: str) -> Account:
 
 
 def this_account() -> Account:
-    """The effective user of this process. InputError `unknown-user` for a number without a name."""
+    """Return the effective user of this process. Raises InputError `unknown-user` for a number without a name."""
     try:
         return _account(pwd.getpwuid(os.geteuid()))
     except KeyError:
@@ -183,10 +183,11 @@ def access_faults(
 
 
 def session_as(user: str | None, env: dict[str, str], *, find: Callable[[str], str]) -> tuple[str, ...]:
-    """The words before a command so that `user` runs it with the limits of a login; changes `env` to theirs.
+    """Return the words before a command with which `user` runs it with the limits of a login; set that user's variables
+    in `env`.
 
-    No words where this process need not become that user, or may not. `find` gives the path of a program.
-    Raises InputError `unknown-user`.
+    There are no words if this process need not become that user, or may not. `find` gives the path of a program. Raises
+    InputError `unknown-user`.
     """
     if user is None or os.geteuid() != 0:
         return ()
@@ -229,9 +230,9 @@ def _told(account: Account) -> Iterator[None]:
 
 
 def _prepare(account: Account, prefix: Path, reads: Sequence[Path]) -> None:
-    """Root looks around as that user, and makes the prefix theirs; it is root alone again after each.
+    """Check access as that user, and make the prefix theirs. The process is root again after each step.
 
-    The user makes it where they may. Elsewhere root does, in folders that nobody but root can change.
+    The user makes the prefix where they may. Elsewhere root does, in folders that only root can change.
     """
     with _effective(account):
         _require_access(account.name, reads)
@@ -241,13 +242,13 @@ def _prepare(account: Account, prefix: Path, reads: Sequence[Path]) -> None:
         with _effective(account), suppress(OSError):
             prefix.mkdir(parents=True)
             return
-        with _effective(account, uid=0):  # folders above it are of their group: reached whatever the umask
+        with _effective(account, uid=0):  # folders above belong to their group, and can be reached with any umask
             give_folder(prefix, account.uid, account.gid)
 
 
 @contextmanager
 def _effective(account: Account, uid: int | None = None) -> Iterator[None]:
-    """Root acts with the groups of `account`, and as that user or as `uid`; then as itself."""
+    """Let root act with the groups of `account`, as that user or as `uid`, and then as itself again."""
     groups, gid = os.getgroups(), os.getegid()
     try:
         os.initgroups(account.name, account.gid)
@@ -262,7 +263,7 @@ def _effective(account: Account, uid: int | None = None) -> Iterator[None]:
 
 
 def _require_access(user: str, reads: Sequence[Path]) -> None:
-    """The effective user must be able to run this envmgr, and read what the verb reads, before anything is made."""
+    """Require that the effective user can run this envmgr, and read what the command reads, before anything is made."""
     for fault in _access_faults(user, reads):
         raise fault
 

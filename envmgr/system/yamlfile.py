@@ -1,4 +1,4 @@
-"""YAML files checked against a model; a fault is told with file, line and field."""
+"""YAML files checked against a model; a fault is reported with file, line and field."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ Model = TypeVar("Model", bound=BaseModel)
 
 _MAX_DEPTH = 100  # nested collections; libyaml's own recursion ends in a segmentation fault
 _MAX_ALIASED = 10_000  # nodes that aliases stand for: "billion laughs" is a few lines that expand without end
-MOST_NODES = 20_000  # of a file that people write; the longest that was seen has some hundred
-_MOST_FAULTS = 20  # that are told of one file
+MOST_NODES = 20_000  # of a file that people write; the longest known has some hundred
+_MOST_FAULTS = 20  # faults that are reported for one file
 _CAN_BE_HUGE = re.compile(rf"(?:^|[\s\[{{,])&\S|^[ ?:-]{{{_MAX_DEPTH}}}", re.MULTILINE)
 _LONGEST_NUMBER = 500  # characters; `1:1:1…`, sixty for each, takes the square of its length
 _MERGE = "tag:yaml.org,2002:merge"
 
 
 class _UniqueKeys(_Loader):
-    """PyYAML keeps the last of two equal keys without a word; a recipe with two `tests:` is a mistake to tell."""
+    """A loader that reports equal keys. PyYAML silently keeps the last one, and two `tests:` in a recipe are a
+    mistake.
+    """
 
 
 def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -61,7 +63,10 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
 
 
 def _told(construct: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """A scalar that looks like a date or number and is none (2024-13-45) is a fault with a place, not a ValueError."""
+    """Return a constructor that reports a scalar which only looks like a date or number (2024-13-45) with its place.
+
+    PyYAML itself would raise a ValueError.
+    """
 
     def constructor(loader: Any, node: yaml.Node) -> Any:
         with suppress(ValueError, KeyError, AttributeError, OverflowError):
@@ -103,7 +108,7 @@ def parse_yaml(text: str, path: Path | str, *, most: int = MOST_NODES, reviewed:
 
 
 def _refuse_huge(text: str, most: int) -> None:
-    """Count nesting, keys and values, and what aliases stand for, without building anything; most files need no look.
+    """Count nesting, keys and values, and the nodes of aliases, without building anything; most files need no count.
 
     Raises MarkedYAMLError.
     """
@@ -216,9 +221,9 @@ def validate(
 
 
 def faults_with_lines(faults: Iterable[Fault], text: str, path: Path) -> list[str]:
-    """Each fault, its place in the document and its reason, as `file:line: field: reason`, in file order.
+    """Return each fault, its place in the document and its reason, as `file:line: field: reason`, in file order.
 
-    Of very many, the first, and how many more there are.
+    If there are very many, return the first ones and the number of further ones.
     """
     lines = _Lines(yaml.compose(text, Loader=_Loader))
     rows = []
@@ -242,7 +247,7 @@ _REASONS = {
 
 
 def reason_of(fault: Mapping[str, Any]) -> str:
-    """The reason of one pydantic fault, for people."""
+    """Return the reason of one pydantic fault, for people."""
     if fault["type"] == "too_long":
         return f"has {fault['ctx']['actual_length']} items: there are {fault['ctx']['max_length']} at most"
     return _REASONS.get(fault["type"]) or str(fault["msg"]).removeprefix("Value error, ")
@@ -256,7 +261,7 @@ class _Lines:
         self._keys: dict[int, dict[str, tuple[yaml.Node, yaml.Node]]] = {}
 
     def of(self, location: tuple[int | str, ...]) -> int:
-        """1-based line of the deepest node on the way to `location`: for a missing key, its parent's."""
+        """Return the 1-based line of the deepest node on the way to `location`: for a missing key, its parent's."""
         node = self._root
         line = (node.start_mark.line if node else 0) + 1
         for part in location:

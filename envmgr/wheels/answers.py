@@ -1,4 +1,6 @@
-"""Does a lock of wheels answer its question? By its platform, times, hashes and indexes; `closure` has its packages."""
+"""Checks that a lock of wheels answers its question, by platform, times, hashes and indexes; `closure` checks
+packages.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ def _wrong_time(each: LockedFile, date: str) -> str:
 
 
 def refuse_prereleases(wanted: Question, versions: Mapping[str, str]) -> None:
-    """Raise EnvmgrError `prerelease` for a version that resolves, but that nobody meant."""
+    """Raise EnvmgrError `prerelease` for a version that resolves, but was probably not intended."""
     for name, version in _unasked_prereleases(versions, wanted):
         raise EnvmgrError(
             "prerelease",
@@ -90,7 +92,7 @@ def _is_pre(version: str) -> bool:
 
 
 class RequiredHashes:
-    """The hashes that people wrote beside requirements: a lock names one of these files, whatever an index has today."""
+    """The hashes that people wrote next to requirements: a lock names one of these files, even if an index changed."""
 
     def __init__(self, wanted: Question, python: str) -> None:
         """Read the rows that count for the version `python`."""

@@ -1,4 +1,4 @@
-"""Fetches the wheels and sources of a lock into the prefix's cache.
+"""Fetching of a lock's wheels and sources into the prefix's cache.
 
 No lock names a host: the index says where a file lies.
 """

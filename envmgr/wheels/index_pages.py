@@ -1,4 +1,5 @@
-"""Which files of an index have a sha256? Its own pages say so: uv computes a missing one from the bytes that it gets.
+"""Files of an index that have a sha256, by the index's own pages. uv computes a missing sum from the bytes that it
+gets.
 
 Source: PEP 503 (`#sha256=…` of a link), PEP 691 (`hashes` of a file); credentials as uv takes them.
 """

@@ -1,6 +1,6 @@
-"""Requirements, as anybody may have written them: each is bounded, read by `packaging` and written again before use.
+"""Requirements from any source: each is bounded, read by `packaging` and written again before use.
 
-A row of a recipe, of a file beside it, of a wheel's METADATA or of a source's build system enters here. None of them
+A row of a recipe, of a file next to it, of a wheel's METADATA or of a source's build system enters here. None of them
 can name a place, an option or a second line; the result is one line of visible ASCII.
 """
 
@@ -31,7 +31,9 @@ _STRANGE = re.compile(r"[^A-Za-z0-9 \t._,;:<>=!~*+()\[\]\"'@/%&?^|-]")
 
 
 class HashedRow(FrozenModel):
-    """A requirement, and the sha256 sums that its author wrote beside it: if there are any, its file has one of them."""
+    """A requirement, and the sha256 sums that its author wrote beside it: if there are any, its file has one of
+    them.
+    """
 
     requirement: str
     sha256: tuple[str, ...] = ()
@@ -53,7 +55,9 @@ class Question(FrozenModel):
 
 
 def read_requirement(row: str) -> Requirement:
-    """Return one requirement that an index can answer. Raise ValueError for everything else, with reason and way out."""
+    """Return one requirement that an index can answer. Raise ValueError for everything else, with reason and way
+    out.
+    """
     from packaging.requirements import InvalidRequirement, Requirement
 
     shown = one_line(row, 60)

@@ -1,4 +1,4 @@
-"""From requirements to one wheel for each package: uv resolves, `packaging` chooses, and traps are refused."""
+"""Resolution of requirements to one wheel for each package: uv resolves, `packaging` chooses, and traps are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The site's settings of wheels, under `backends.wheels`; and the URLs by which locks name an index instead of a host."""
+"""The site's settings of wheels, under `backends.wheels`; and the URLs by which locks name an index instead of a
+host.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ DEFAULT_INDEXES: Mapping[str, Index] = {PUBLIC: Index(url="https://pypi.org/simp
 
 
 class WheelsSettings(FrozenModel):
-    """`backends.wheels` of the site."""
+    """The section `backends.wheels` of the site."""
 
     indexes: dict[str, Index] = {}
 

@@ -39,7 +39,9 @@ def target_tags(python: str, platform: str) -> list[Tag]:
 
 
 def glibc_of(wheels: Iterable[LockedWheel]) -> str | None:
-    """Return the oldest glibc that all wheels run on: the highest of the lowest tags of each. None if they need no glibc."""
+    """Return the oldest glibc that all wheels run on: the highest of the lowest tags of each. None if they need no
+    glibc.
+    """
     from packaging.utils import parse_wheel_filename
 
     old = {name: glibc for glibc, name in _OLD_NAMES.items()}

@@ -91,7 +91,7 @@ def as_bad_wheel(wheel: Path) -> Iterator[None]:
         yield
     except (OSError, MemoryError, BadWheel):
         raise
-    except Exception as error:  # noqa: BLE001 - KeyError, AssertionError, OverflowError, csv.Error, …
+    except Exception as error:  # noqa: BLE001 - KeyError, AssertionError, OverflowError, csv.Error and more
         raise BadWheel(f"{wheel.name} cannot be read: {type(error).__name__}: {error}".removesuffix(": ")) from None
 
 

@@ -27,7 +27,7 @@ _LIMIT = 1800.0  # seconds that a resolution may take
 # Many times what the largest resolutions that were seen need (186 packages: 0.4 GB). uv keeps whole pages in memory,
 # and wheels without metadata on disk.
 _BOUNDS = Bounds(memory=2 << 30, output=256 << 20)
-_MOST_OF_DISK = 0.9  # of what is free below the scratch folder when it begins
+_MOST_OF_DISK = 0.9  # share of the space that is free below the scratch folder at the start
 _GLIBCS = (17, 28, *range(31, 41))  # 2.17 …; of `uv pip compile --help`
 # Proxies, certificates and credentials pass; no index, and none of uv's own settings, which would override the site's.
 _PASSED = re.compile(
@@ -130,7 +130,7 @@ def compile_requirements(
 
 
 def _text(rows: Sequence[str]) -> str:
-    """Return the text of a requirements file. Each row is read and written again here, whoever read it before."""
+    """Return the text of a requirements file. Each row is read and written again here, even if it was read before."""
     try:
         return "".join(f"{checked(row)}\n" for row in rows)
     except ValueError as error:

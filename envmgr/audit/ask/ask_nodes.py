@@ -1,4 +1,4 @@
-"""Asks nodes: over ssh, again where a mount may not have shown the last publish yet, and by real batch jobs."""
+"""Questions to nodes: over ssh, again if a mount may not yet have shown the last publish, and by real batch jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LIMIT = 4 << 20  # bytes of one node's answer
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Asks and folds. `end` is when everything must be over, by time.monotonic()."""
+    """Asks nodes and folds their answers. `end` is the time at which everything must be over, by time.monotonic()."""
 
     site: Site
     runner: Runner
@@ -34,13 +34,16 @@ class Asker:
 
     @property
     def left(self) -> float:
-        """Seconds until the deadline."""
+        """Return the seconds until the deadline."""
         return self.end - time.monotonic()
 
     def ssh(
         self, nodes: Sequence[str], script: str, published: PublishedGeneration | None, *, label: str = "ssh"
     ) -> Fleet:
-        """Every node's answer; those that see an older generation are asked again once their mount must show the new one."""
+        """Return every node's answer.
+
+        Nodes that see an older generation are asked again once their mount must show the new one.
+        """
         folding = Folding(nodes)
         self._ask(nodes, script, folding, label)
         if published is not None:
@@ -55,7 +58,9 @@ class Asker:
         return folding.fleet()
 
     def _stale(self, fleet: Fleet, published: PublishedGeneration) -> tuple[float, tuple[str, ...]] | None:
-        """Seconds to wait, and for which nodes: only those that had not yet to see the publish when they were asked."""
+        """Return the seconds to wait, and the nodes: those that did not have to see the publish yet when they were
+        asked.
+        """
         waits, nodes = [0.0], []
         for group in fleet.groups:
             if not is_stale(group.facts, published.record.number):
@@ -99,7 +104,9 @@ class Asker:
         *,
         whole: bool,
     ) -> dict[str, Fleet]:
-        """Real jobs, one a node and kind of export, side by side. With `whole`, the first kind carries all `parts`."""
+        """Run real jobs, one for each node and kind of export, in parallel. With `whole`, the first kind carries all
+        `parts`.
+        """
         fit = where_nothing_hangs(nodes, clean)
         kinds: list[tuple[str, Literal["ALL", "NONE"]]] = [("slurm", "ALL"), ("slurm-none", "NONE")]
         chosen = [(w, e) for w, e in kinds if any(c.export == e for c in contexts) or (whole and e == "ALL")]
@@ -148,13 +155,15 @@ class Asker:
         self._send(nodes, script, plan, folding, export, self.left)
 
     def gpu_jobs(self, options: Mapping[str, tuple[str, ...]], script: str, plan: ProbePlan, folding: Folding) -> None:
-        """A job on each node, with these options of sbatch; all have ended when half of the time is over that is left."""
+        """Run a job on each node, with these options of sbatch. All have ended when half of the remaining time is
+        over.
+        """
         alike: dict[tuple[str, ...], list[str]] = {}
         for node, of_node in options.items():
             alike.setdefault(of_node, []).append(node)
         end = time.monotonic() + self.left / 2
 
-        def send(nodes: Sequence[str], words: tuple[str, ...]) -> None:  # those that wait for others have less time
+        def send(nodes: Sequence[str], words: tuple[str, ...]) -> None:  # waiting calls have less time
             self._send(nodes, script, plan, folding, "ALL", end - time.monotonic(), words)
 
         with self.reporter.stage("jobs with a GPU", total=len(options), unit="nodes"), ThreadPoolExecutor(4) as pool:
@@ -190,7 +199,10 @@ class Asker:
 
 
 def where_nothing_hangs(nodes: Sequence[str], clean: Fleet | None) -> frozenset[str]:
-    """Nodes that answered over ssh, with no mount that hangs: for jobs, and for shells once more. All where ssh was not asked."""
+    """Return nodes that answered over ssh and have no hanging mount: for jobs, and for further shells.
+
+    Return all nodes if ssh was not asked.
+    """
     if clean is None:
         return frozenset(nodes)
     return frozenset(clean.sound.only(lambda facts: "mount.hung" not in facts).nodes)
@@ -210,11 +222,11 @@ def why_not(node: str, clean: Fleet | None) -> str:
     return "no job was sent: its prefix does not answer, and a job stuck on it would drain the node"
 
 
-_MOST = 64  # nodes that are asked: of more, the others will have the same cause
+_MOST = 64  # nodes that are asked; further nodes will have the same cause
 
 
 def nodes_to_ask(ways: Mapping[str, Fleet]) -> tuple[str, ...]:
-    """Nodes that answered over ssh, and on which a job began and did not answer."""
+    """Return nodes that answered over ssh, and on which a job began and did not answer."""
     if "ssh" not in ways:
         return ()
     sound = frozenset(ways["ssh"].sound.nodes)
@@ -224,10 +236,10 @@ def nodes_to_ask(ways: Mapping[str, Fleet]) -> tuple[str, ...]:
 
 
 def log_part(seconds: float) -> ProbePart:
-    """Asks for what was written in the last `seconds`."""
+    """Return the part of the probe that asks for what slurmd logged in the last `seconds`."""
     return ProbePart("slurmd_log", {"node": assign(ago=int(seconds) + 2) + script_text(__file__, "slurmd_log.sh")})
 
 
 def read_logs(fleet: Fleet) -> dict[str, str]:
-    """node -> the first error of slurmd's; without nodes that told none."""
+    """Return node -> slurmd's first error; without nodes that reported none."""
     return {node: line for line, nodes in fleet.by_value("slurmd_log.error").items() if line for node in nodes}

@@ -21,13 +21,13 @@ from envmgr.system.shelltext import script_text
 from envmgr.system.untrusted_files import GENERATION, digest_of
 from envmgr.wording import did_you_mean
 
-SAMPLE = 8  # entries that are looked at closely when none are named; each costs a node about 0.1 s
+SAMPLE = 8  # entries that are looked at closely if none are named; each costs a node about 0.1 s
 
 _SECONDS = 20.0  # for reading some kilobytes of a prefix that has just answered
 
 
 def read_published(prefix: Prefix, runner: Runner, seconds: float) -> PublishedGeneration | None:
-    """The current generation; None where it cannot be read within `seconds`.
+    """Return the current generation; None if it cannot be read within `seconds`.
 
     Raises EnvmgrError `current-damaged`, `generation-damaged`.
     """
@@ -56,7 +56,8 @@ def read_published(prefix: Prefix, runner: Runner, seconds: float) -> PublishedG
 
 
 def choose_samples(names: Sequence[str], published: PublishedGeneration) -> tuple[str, ...]:
-    """The entries to look at closely: those named, `all`, or some: defaults first, then spread over the rest.
+    """Return the entries to look at closely: those named, `all`, or a sample: defaults first, then spread over the
+    rest.
 
     Raises InputError `not-published`.
     """
@@ -81,8 +82,8 @@ def choose_samples(names: Sequence[str], published: PublishedGeneration) -> tupl
 
 
 _INSTALLS_SECONDS = 20.0  # for reading manifests of a prefix that has just answered
-_LARGEST, _MOST = 8 << 20, 24  # bytes of a file that is hashed on nodes, and files of an entry
-_DRAWN = 60  # rows of a manifest of which those are taken
+_LARGEST, _MOST = 8 << 20, 24  # bytes of a file that is hashed on nodes, and files per entry
+_DRAWN = 60  # rows of a manifest from which these files are taken
 
 
 def expected_installs(
@@ -93,7 +94,9 @@ def expected_installs(
     runner: Runner,
     seconds: float,
 ) -> tuple[ExpectedInstall, ...]:
-    """Every published entry's, by the manifests that can be read within `seconds`; `sums` for those of `deep`."""
+    """Return every published entry's install, by the manifests that can be read within `seconds`; `sums` for those of
+    `deep`.
+    """
     asked = [f"{_manifest(entries[name])} {int(name in deep)} {_pattern(specs[name])}" for name in sorted(entries)]
     script = script_text(__file__, "installs.sh")
     done = run_detached(
@@ -120,13 +123,13 @@ def _by_manifest(output: str) -> dict[str, list[list[Any]]]:
         if line.startswith("@"):
             rows = found.setdefault(line[1:], [])
         elif line.startswith("["):
-            with suppress(ValueError):  # cut off where it was left behind, or damaged: `verify` tells that
+            with suppress(ValueError):  # cut off at the time limit, or damaged: `verify` reports that
                 rows.append(_row(json.loads(line.rstrip(","))))
     return found
 
 
 def _row(row: list[Any]) -> list[Any]:
-    """Path, kind, mode, size, sha256 or target. Raises ValueError for anything else."""
+    """Return path, kind, mode, size, sha256 or target. Raises ValueError for anything else."""
     if [type(value) for value in row] != [str, str, str, int, str]:
         raise ValueError("no row of a manifest")
     int(row[2], 8)
@@ -138,16 +141,14 @@ def _expected(name: str, spec: ModuleSpec, rows: Sequence[Sequence[Any]], *, dee
     file = program or next((str(row[0]) for row in rows if row[1] == "file"), "")
     sums = None
     if deep:
-        plain = [
-            row for row in rows if row[0].isprintable() and "\\" not in row[0]
-        ]  # sha256sum writes others in its own way
+        plain = [row for row in rows if row[0].isprintable() and "\\" not in row[0]]  # sha256sum escapes other names
         hashed = [row for row in plain if row[1] == "file" and 0 < row[3] <= _LARGEST]
         sums = {str(row[0]): str(row[4]) for row in hashed[-_MOST:]}
     return ExpectedInstall(name, spec.root, program, file, sums)
 
 
 def _first_program(spec: ModuleSpec, rows: Sequence[Sequence[Any]]) -> str:
-    """The Python of an entry that has one, else what is called as the entry is, else the first by name."""
+    """Return the Python of an entry that has one, else the program with the entry's name, else the first by name."""
     names = {str(row[0]): row[1] == "link" for row in rows if row[1] == "link" or int(row[2], 8) & 0o100}
     wanted = [*(["python"] if spec.python and spec.own_python is not False else []), spec.name, spec.name.lower()]
     for folder in _folders(spec):
@@ -161,7 +162,9 @@ def _first_program(spec: ModuleSpec, rows: Sequence[Sequence[Any]]) -> str:
 
 
 def _folders(spec: ModuleSpec) -> list[str]:
-    """The folders of the install that the module puts into PATH, the first one first; `.` is the install itself."""
+    """Return the folders of the install that the module puts into PATH, the first one first; `.` is the install
+    itself.
+    """
     found: list[str] = []
     for change in spec.environment:
         if change.name == "PATH" and change.kind in ("prepend", "append") and not change.at_load:
@@ -172,7 +175,7 @@ def _folders(spec: ModuleSpec) -> list[str]:
 
 
 def _pattern(spec: ModuleSpec) -> str:
-    """Rows of a manifest that may be programs, as an extended regular expression."""
+    """Return an extended regular expression for rows of a manifest that may be programs."""
     folders = [
         "" if folder == "." else re.sub(r"([][.(){}*+?^$|\\])", r"\\\1", folder) + "/" for folder in _folders(spec)
     ]

@@ -1,7 +1,7 @@
-"""Gathers evidence: one script joined from all checks, run on every node and in every context; equal answers folded.
+"""Collection of the evidence: one script, joined from all checks, runs on every node and in every context.
 
-Order matters where a prefix may hang: first ssh, where what hangs is left behind; then real batch jobs, and only on nodes
-whose prefix answered: a job stuck on a mount drains its node.
+Equal answers are folded. Order matters where a prefix may hang. First ssh is asked, where hanging processes are left
+behind. Then real batch jobs are sent, only to nodes whose prefix answered: a job stuck on a mount drains its node.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from envmgr.system.usernames import own_name
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """The evidence, and the way to ask once more: which lines of start-up files did what checks find."""
+    """The evidence, and a function that asks which lines of start-up files caused the findings."""
 
     evidence: Evidence
     trace: Trace
@@ -56,7 +56,9 @@ def gather(
     reporter: Reporter,
     baseline: Baseline | None = None,
 ) -> Gathered:
-    """Ask the nodes; `baseline` is that of the request. Ends within the site's deadline and a few seconds, whatever hangs where.
+    """Ask the nodes. `baseline` is that of the request.
+
+    The call ends within the site's deadline and a few seconds, even if something hangs.
 
     Raises:
         InputError: unknown nodes, contexts or entries; `unknown-node` for the reference.
@@ -99,7 +101,7 @@ def gather(
         controller = look_here(plan, runner, asker.left)
     evidence = gathering.evidence(plan, published, controller)
     if published is not None and newer_generations(evidence.mounts, published.record.number):
-        # our own mount may be the one that is late
+        # this host's own mount may be late
         asker.sleep(min(attribute_cache(controller, site.mount.attribute_cache), asker.left / 2))
         again = read_published(prefix, runner, asker.left)
         if again is not None and again.record.number != published.record.number:
@@ -109,7 +111,10 @@ def gather(
 
 
 def _stands_alone(controller: Facts, site: Site) -> bool:
-    """Nothing was ever published, as far as this host shows; a mount that the site says it has may just not be there."""
+    """Return whether this host shows that nothing was ever published.
+
+    It does not show that if the mount that the site names is missing here.
+    """
     right = site.mount.source
     return controller.get("never") == "yes" and (right is None or controller.get("mount.source") == right)
 
@@ -156,7 +161,7 @@ class _Gathering:
                 plan = replace(plan, loads=loading.result())
         else:
             if site.transport.via != "slurm":
-                # ssh is there: look, before a job is stuck on a mount and drains its node
+                # look over ssh first: a job stuck on a mount would drain its node
                 script = join_probes(parts, replace(plan, contexts=()), stages=("node",))
                 look = asker.ssh(self.nodes, script, None, label="looking first, over ssh")
             controller = {**controller, **look_here(plan, runner, asker.left, parts)}
@@ -198,7 +203,10 @@ class _Gathering:
         return read_logs(self.asker.ssh(nodes, script, None, label="slurmd's log"))
 
     def shown(self, evidence: Evidence) -> Evidence:
-        """The same, with what jobs that ask for a GPU are shown on nodes that hide theirs. Nothing is asked where none does."""
+        """Return the evidence with the answers of jobs that ask for a GPU, on nodes that hide theirs.
+
+        No node is asked if none hides its GPUs.
+        """
         telling = [
             ProbePart(check.part, check.gpu_probe(evidence.plan))
             for check in self.checks.values()
@@ -207,7 +215,7 @@ class _Gathering:
         return replace(evidence, gpu_jobs=ask_gpu_jobs(evidence, telling, self.asker)) if telling else evidence
 
     def trace(self, evidence: Evidence, questions: Sequence[TraceQuestion]) -> Traces:
-        """Ask which start-up files did what checks find in shells; no node is asked on which a mount hangs."""
+        """Ask which start-up files caused the findings in shells. Nodes with a hanging mount are not asked."""
         sound = where_nothing_hangs(self.nodes, evidence.fleet)
         asked = [question for question in questions if question.node in sound]
         if not asked or "ssh" not in self.ways or self.asker.left < GATE_SECONDS:
@@ -233,7 +241,7 @@ class _Gathering:
         return replace(plan, number=published.record.number, samples=samples, roots=roots, installs=installs)
 
     def _with_answers(self, evidence: Evidence) -> Evidence:
-        """Ask this host what checks want to know of it."""
+        """Ask this host the questions of the checks."""
         asker = self.asker
         controller = Controller(asker.runner, self.sets, jobs="slurm" in self.ways, end=asker.end)
         if self._want("slurm"):
@@ -246,7 +254,7 @@ class _Gathering:
         return replace(evidence, answers=answers)
 
     def _loads_here(self, plan: AuditPlan) -> Mapping[str, str]:
-        """What loading the sampled entries gives on this host."""
+        """Return the effects of loading the sampled entries on this host."""
         if self.lmod is None or plan.number is None:
             return {}
         folder, command = Prefix(plan.site.prefix).generation(plan.number), self.lmod.commands / "lmod"
@@ -254,7 +262,7 @@ class _Gathering:
         return expected_effects(command, modules, lmodrc, plan.samples, self.asker.runner, self.asker.left)
 
     def _look_around_here(self, script: str) -> Fleet | None:
-        """The shells of this host, where it is a login node that is not asked as a node anyway."""
+        """Return the answers of this host's shells, if it is a login node that is not asked as a node."""
         site, runner = self.asker.site, self.asker.runner
         name = socket.gethostname().partition(".")[0]
         if site.login_nodes is None or name in self.nodes or name not in self.sets.resolve(site.login_nodes):
@@ -272,7 +280,9 @@ class _Gathering:
         return frozenset() if expression is None else frozenset(self.sets.resolve(expression))
 
     def _groups(self) -> Mapping[str, tuple[str, ...]]:
-        """Nodes were named or found already: groups that cannot be read are a smaller loss than the audit."""
+        """Return the site's groups, or none if they cannot be read: nodes are known already, so that the audit can go
+        on.
+        """
         try:
             return self.sets.groups()
         except EnvmgrError as error:
@@ -281,7 +291,7 @@ class _Gathering:
 
 
 def _accounts(site: Site) -> tuple[str, tuple[ShellAccount, ...]]:
-    """The ordinary user, and whose shells can be looked at: without root on the nodes only the connecting user's."""
+    """Return the ordinary user, and the accounts to look at: without root on the nodes only the connecting user."""
     me = own_name()
     login = site.transport.user or me
     if login == "root" or site.transport.become:
@@ -289,18 +299,21 @@ def _accounts(site: Site) -> tuple[str, tuple[ShellAccount, ...]]:
     return login, ("user",)
 
 
-_SECONDS = 2.0  # it is asked before the nodes are
+_SECONDS = 2.0  # this is asked before the nodes
 _MOST = 200  # users; one command line holds their names
 
 
 def shells_of_jobs(runner: Runner, seconds: float) -> tuple[str, ...]:
-    """`bash`, `zsh`, …: empty where there is no Slurm here, or nobody who answers in time. Looked up on this host."""
+    """Return the shells of users with jobs (`bash`, `zsh`, …), looked up on this host.
+
+    Empty if there is no Slurm here, or no answer in time.
+    """
     limit = min(seconds, _SECONDS)
     if not slurm_here():
         return ()
     try:
         users = users_with_jobs(runner, timeout=limit)[:_MOST]
-        # status 2: it does not know some of them
+        # status 2: some users are unknown
         said = runner.run(["getent", "passwd", *users], timeout=limit, check=False).stdout if users else ""
     except EnvmgrError:
         return ()

@@ -1,4 +1,7 @@
-"""Jobs that ask for a GPU, on nodes whose GPUs were shown to nobody else: Slurm's device constraint shows a job those that it was given."""
+"""Jobs that ask for a GPU, on nodes that showed their GPUs to no other question.
+
+Slurm's device constraint shows a job only the GPUs that it was given.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,24 @@ from envmgr.system.users import find_account
 
 _LEAST = 2 * GATE_SECONDS  # seconds: with fewer left a job is not worth its start
 _NOT_SENT = "no job was sent: "
-_NO_START = "the job did not start"  # in a reply's reason: it waited, and was cancelled
+_NO_START = "the job did not start"  # in a reply's reason: the job waited, and was cancelled
 
 
 @dataclass(frozen=True, slots=True)
 class GpuAnswer:
-    """What came of the job on a node, in words. `shown`: it was shown a GPU; `none`: it was given one, and shown none."""
+    """The result of the job on a node, in words. `shown`: it was shown a GPU; `none`: it was given one, and shown
+    none.
+    """
 
     kind: Literal["shown", "none", "unknown"]
     text: str
 
 
 def ask_gpu_jobs(evidence: Evidence, parts: Sequence[ProbePart], asker: Asker) -> Fleet | None:
-    """What these parts of the probe tell in such jobs; whoever got none has a reply that says why. None where no node hides its GPUs."""
+    """Return the answers of such jobs to these parts of the probe; None if no node hides its GPUs.
+
+    A node without a job has a reply that says why.
+    """
     nodes = hiding(evidence)
     if not nodes:
         return None
@@ -51,7 +59,10 @@ def ask_gpu_jobs(evidence: Evidence, parts: Sequence[ProbePart], asker: Asker) -
 
 
 def why_no_jobs(evidence: Evidence, nodes: Sequence[str], left: float) -> dict[str, str]:
-    """node -> why it must get no such job, by what is known before Slurm is asked; `left` are seconds until the deadline."""
+    """Return node -> the reason why it must get no such job, as far as it is known before Slurm is asked.
+
+    `left` are seconds until the deadline.
+    """
     user = evidence.plan.user
     if not evidence.site.audit.gpu_jobs:
         return dict.fromkeys(nodes, "`audit.gpu_jobs` is false in site.yaml")
@@ -69,14 +80,14 @@ def why_no_jobs(evidence: Evidence, nodes: Sequence[str], left: float) -> dict[s
 
 
 def _hangs(facts: Facts) -> bool:
-    """A job that hangs on a mount drains its node."""
+    """Return whether a mount hangs, or may hang: a job that hangs on it drains its node."""
     return (
         facts.get("gate", "hung") == "hung" or facts.get("prefix.end", "").startswith("no end") or "mount.hung" in facts
     )
 
 
 def gpu_answers(evidence: Evidence) -> Mapping[str, GpuAnswer]:
-    """node -> what came of it, where a job with a GPU was wanted."""
+    """Return node -> the result, for nodes on which a job with a GPU was wanted."""
     fleet = evidence.gpu_jobs
     if fleet is None:
         return {}

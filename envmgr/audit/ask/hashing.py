@@ -1,7 +1,8 @@
-"""Folders as nodes see them through their own mount, compared with what they must hold: all names, types, modes and contents.
+"""Comparison of folders, as nodes see them through their own mount, with their expected names, types, modes and
+contents.
 
-A node is asked twice at most: for one sha256 of each folder's listing, then, where that differs, for the records that differ.
-Owners are not compared: a mount may tell others.
+A node is asked at most twice: for one sha256 of each folder's listing, then, if that differs, for the records that
+differ. Owners are not compared, because a mount may report other ones.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from envmgr.system.run import Runner
 from envmgr.system.shelltext import assign, script_text, words
 from envmgr.wording import escaped
 
-_AROUND = 8.0  # seconds that a node needs besides the reading
-_MOST = 40  # paths of a folder that a node tells
+_AROUND = 8.0  # seconds that a node needs in addition to reading
+_MOST = 40  # paths of a folder that a node reports
 _NOT_HASHED = "could not be hashed"
 
 
@@ -39,7 +40,7 @@ class HashedFolder:
     sha256: str = ""
 
     def listing(self) -> list[bytes]:
-        """The records that a node makes of it, sorted."""
+        """Return the records that a node makes of it, sorted."""
         if self.sha256:
             return [f"f {self.sha256}  .".encode(), f"m {self.mode:o} .".encode()]
         found = [f"d {self.mode:o} ."]
@@ -59,12 +60,12 @@ _TRY = sha256_bytes(
         for record in HashedFolder("", 0o755, [TreePath("file", "file", 0o644, 0, sha256_bytes(b"try\n"))]).listing()
     )
 )
-"""The sum of a listing that each node makes first, of a folder of its own."""
+"""The sum of a listing that each node makes first, for a folder of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFault:
-    """`folder` is empty for what concerns the node as a whole."""
+    """A fault on a node. `folder` is empty if the fault concerns the whole node."""
 
     node: str
     folder: str
@@ -73,7 +74,7 @@ class NodeFault:
 
 @dataclass(slots=True)
 class HashOnNodes:
-    """Asks nodes for the state of `places`; `seconds` are for all of it."""
+    """Asks nodes for the state of `places`. `seconds` is the time for all of them."""
 
     site: Site
     runner: Runner
@@ -81,7 +82,7 @@ class HashOnNodes:
     via: Way
     seconds: float
     currents: dict[str, str] = field(default_factory=dict)  # node -> what `current` names there
-    unseen: set[str] = field(default_factory=set)  # nodes that did not tell all: nothing is verified there
+    unseen: set[str] = field(default_factory=set)  # nodes with an incomplete answer, which are not verified
 
     def ask(self, nodes: Sequence[str], places: Sequence[HashedFolder]) -> list[NodeFault]:
         """What is wrong, on which node; a node that does not tell is wrong, too."""
@@ -121,7 +122,10 @@ class HashOnNodes:
         return NodeFault(node, "", f"could not look: {why}")
 
     def _found(self, node: str, facts: Facts, number: int) -> list[str]:
-        """What differs in a place whose sum does; what could not be told to its end is no difference, and nothing is verified there."""
+        """Return the differences in a place whose sum differs.
+
+        What could not be read to its end is no difference, and the node counts as not verified.
+        """
         found = list(_in_words(facts.get(f"verify.line.{number}", "").splitlines()))
         if any(each.endswith(f": {_NOT_HASHED}") for each in found):
             self.unseen.add(node)
@@ -201,8 +205,10 @@ def _as_lines(records: Sequence[bytes]) -> str:
 
 @dataclass(slots=True)
 class _Differences:
-    """Records by path, kind -> value, that only the node has, and that only we have. `closed` are the paths that it cannot read, `more` counts
-    paths that it did not tell; `cut`: it has not made all of its records.
+    """Records by path, kind -> value, that only the node has (`have`), and that only this host has (`want`).
+
+    `closed` are the paths that the node cannot read. `more` counts paths that it did not report. `cut`: it did not make
+    all records.
     """
 
     have: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -212,7 +218,7 @@ class _Differences:
     cut: bool = False
 
     def add(self, line: str) -> None:
-        """A record; of those that only we have a tab comes first."""
+        """Add a record. Records that only this host has begin with a tab."""
         record = re.sub(r"^(\t|\\t|\\x09)", "", line)  # a tab, as answers show it
         kind, _, rest = record.partition(" ")
         if kind == "!":
@@ -226,17 +232,17 @@ class _Differences:
             if kind == "l":
                 path, value = (
                     (value, path) if (value, path) != ("777", ".") else (".", "")
-                )  # a link in the place of the folder
+                )  # a link in place of the folder
             (self.have if record == line else self.want).setdefault(path.strip(), {})[kind] = value
 
 
 def _in_words(lines: Sequence[str]) -> Iterator[str]:
-    """What differs, path by path, of records that only the node has, and of those that only we have (after a tab)."""
+    """Yield the differences path by path, from records of the node and, after a tab, of this host only."""
     of = _Differences()
     for line in lines:
         of.add(line)
     if len(of.closed) > 1:
-        of.closed.discard(".")  # as the others are what of it cannot be read
+        of.closed.discard(".")  # the other paths say which parts of it cannot be read
     if of.cut:
         yield f".: {_NOT_HASHED}"
     for path in sorted({*of.have, *of.want, *of.closed}):
@@ -249,7 +255,10 @@ def _in_words(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _changed(path: str, of: _Differences) -> str:
-    """What of it differs; empty where nobody knows. A file of which only the hash is missing is there: its mode is the right one."""
+    """Return the differences of a path; empty if they are unknown.
+
+    If only the hash of a file is missing, the file exists and its mode is right.
+    """
     here, there = of.have.get(path, {}), of.want.get(path, {})
     if not there:
         return "not among what it must have"

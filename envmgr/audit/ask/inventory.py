@@ -1,8 +1,9 @@
-"""Which modules nodes have, and what made each: EasyBuild, Spack, conda, EESSI, or somebody by hand. Asked by `envmgr adopt`.
+"""The modules of nodes, and the tool that made each: EasyBuild, Spack, conda, EESSI, or none. `envmgr adopt` asks for
+them.
 
-It has the shape of a check, and finds nothing wrong: what nodes tell is read by `read_inventory`. What made a module is told by its file
-(EasyBuild and Spack write their names into it), else by what lies in the first folder that the file names: `easybuild/`, `conda-meta/`,
-`.spack/`.
+This has the form of a check and has no findings: `read_inventory` reads what nodes report. The tool is known from the
+module's file (EasyBuild and Spack write their names into it), else from the first folder that the file names:
+`easybuild/`, `conda-meta/`, `.spack/`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ MOST, _SECONDS = 5000, 30
 
 @dataclass(frozen=True, slots=True, order=True)
 class FoundModule:
-    """A module by its name for `module load`; `root` is the first folder that its file names, empty for none."""
+    """A module by its name for `module load`. `root` is the first folder that its file names, empty for none."""
 
     name: str
     folder: str

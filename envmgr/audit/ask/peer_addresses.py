@@ -1,4 +1,6 @@
-"""The addresses of the asked nodes' names on this host: each node is asked only for names that have another address there."""
+"""The addresses of the asked nodes' names on this host. Each node reports only names that have another address
+there.
+"""
 
 from __future__ import annotations
 
@@ -9,19 +11,21 @@ from envmgr.system.run import Runner, run_detached
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.shelltext import script_text
 
-_SECONDS = 10.0  # for all names together, here; as on nodes
+_SECONDS = 10.0  # for all names together, here as on nodes
 _MOST = 256  # names
 _ADDRESS = re.compile(r"[0-9.]+|.*:.*")
-NONE = "-"  # of a name that resolves to nothing
+NONE = "-"  # for a name that does not resolve
 
 
 def peers_text() -> str:
-    """The shell function `peers_of`."""
+    """Return the shell function `peers_of`."""
     return script_text(__file__, "sh")
 
 
 def drawn(names: Sequence[str], day: int) -> list[str]:
-    """Those that are asked for on a day: each of many nodes asks for all of them, and a name server has to answer."""
+    """Return the names to ask for on a day. Each of many nodes asks for all of them, and a name server has to
+    answer.
+    """
     if len(names) <= _MOST:
         return list(names)
     first = day * _MOST % len(names)
@@ -29,7 +33,10 @@ def drawn(names: Sequence[str], day: int) -> list[str]:
 
 
 def peers_here(nodes: Sequence[str], day: int, runner: Runner, seconds: float) -> dict[str, str]:
-    """name -> its addresses on this host, `NONE` where it has none or this host does not say in time. Without nodes that are addresses."""
+    """Return name -> its addresses on this host; without nodes that are given as addresses.
+
+    A name has `NONE` if it has no address, or if this host does not answer in time.
+    """
     names = drawn([node for node in nodes if not _ADDRESS.fullmatch(node)], day)
     if not names:
         return {}
@@ -45,7 +52,7 @@ def peers_here(nodes: Sequence[str], day: int, runner: Runner, seconds: float) -
 
 
 def read_peers(text: str) -> dict[str, str]:
-    """name -> addresses, of lines `NAME ADDRESS,…`; what follows is passed over."""
+    """Return name -> addresses from lines `NAME ADDRESS,…`; the rest of a line is ignored."""
     fields = (line.split() for line in text.splitlines())
     return {name: addresses for name, addresses, *_ in (f for f in fields if len(f) >= 2)}
 

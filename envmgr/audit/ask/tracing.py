@@ -1,6 +1,7 @@
-"""Who did it: the file and line of the start-up file that set a variable, by one traced shell for each group of nodes that differ.
+"""Traces of shells: the file and line of the start-up file that set a variable.
 
-Source: bash(1), PS4, BASH_XTRACEFD, INVOCATION; tried on bash 5.2, which takes no PS4 from the environment for root.
+One shell is traced for each group of nodes that differ. Source: bash(1), PS4, BASH_XTRACEFD, INVOCATION; tried on bash
+5.2, which takes no PS4 from the environment for root.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from envmgr.modules.nodesetup import HOME, PROFILE
 from envmgr.probe.model import Fleet, ProbePart, ShellAccount
 from envmgr.system.shelltext import UNTRACED_END, assign, quote, script_text, untraced
 
-MOST = 12  # nodes that are asked: each stands for all with the same answers
+MOST = 12  # nodes that are asked; each represents all with the same answers
 
 # A context of ssh -> how its shell is traced.
 _HOW = {
@@ -30,7 +31,7 @@ def nodes_to_trace(questions: Sequence[TraceQuestion]) -> tuple[str, ...]:
 
 
 def trace_part(questions: Sequence[TraceQuestion], users: Mapping[ShellAccount, str]) -> ProbePart:
-    """All questions in one script: it is the same for every node."""
+    """Return all questions in one script, which is the same for every node."""
     names = sorted({name for question in questions for name in question.names})
     shells = dict.fromkeys((traced_context(question.context), question.account) for question in questions)
     shells |= dict.fromkeys(

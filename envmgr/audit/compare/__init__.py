@@ -1,1 +1,1 @@
-"""Node against node, and a shell against the others of its node."""
+"""Comparisons of nodes with each other, and of a shell with the other shells of its node."""

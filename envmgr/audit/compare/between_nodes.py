@@ -1,8 +1,9 @@
-"""Node against node: who differs from its like, and where nobody can tell who is right.
+"""Comparison of nodes: which nodes differ from like nodes, and where it is unknown which node is right.
 
-Nodes are alike that are in the same groups of the site; login nodes are apart. Among at least three like nodes the value of
-more than half is right, and the others are accused. Two nodes that differ, halves, and groups that differ from each other accuse
-nobody: they differ. The audit's `--reference NODE` is right, whatever the others have.
+Nodes are alike if they are in the same groups of the site; login nodes are separate. Among at least three like nodes,
+the value of more than half is right, and the others are reported. Two differing nodes, equal halves, and groups that
+differ from each other accuse no node: they are reported as different. The audit's `--reference NODE` is right, whatever
+other nodes have.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from envmgr.probe.shell import context_key
 Values = Mapping[str, tuple[str, ...]]
 """value -> the nodes that have it."""
 
-_NAMED = 64  # nodes that are named by a finding about others
+_NAMED = 64  # nodes that a finding about other nodes names
 _SHOWN = 4  # values of nodes that differ
 QUORUM = 3  # like nodes that must have answered before one of them is accused
 
 
 @dataclass(frozen=True, slots=True)
 class Outlier:
-    """`nodes` have `value`, their like (`others`) have `right`."""
+    """A deviation: `nodes` have `value`, like nodes (`others`) have `right`."""
 
     value: str
     nodes: tuple[str, ...]
@@ -39,9 +40,10 @@ class Outlier:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Who is accused; and `differ`, the values between which nobody can choose, each with its nodes; empty where none are left.
+    """The outliers, and in `differ` the values of which none can be chosen as right, each with its nodes.
 
-    `by_kind`: each kind of hardware agrees in itself, and they differ from each other.
+    `differ` is empty if there are no such values. `by_kind` means that each kind of hardware agrees in itself, and they
+    differ from each other.
     """
 
     outliers: tuple[Outlier, ...] = ()
@@ -81,15 +83,16 @@ def compare(values: Values, evidence: Evidence) -> Comparison:
 
 
 def chosen(compared: Compared, values: Values, evidence: Evidence, *, sampled: bool = False) -> Comparison:
-    """Compare as `compare` does; with a baseline, each node is right that has what it had then, and a new one that has what most had.
+    """Compare as `compare` does, or with a baseline.
 
-    What was not asked for then, or was drawn (`sampled`), is compared between nodes. Yield `Noted` beside it.
+    With a baseline, a node is right if it has the value that it had then, and a new node if it has what most nodes had.
+    What was not asked for then, or was drawn (`sampled`), is compared between nodes. Callers also yield `Noted`.
     """
     return _compare_with(compared, values, evidence, sampled=sampled)
 
 
 def is_new(compared: Compared, evidence: Evidence) -> bool:
-    """Whether there is a baseline that asked for it and has it not."""
+    """Return whether there is a baseline that asked for it and lacks it."""
     baseline = evidence.baseline
     return (
         baseline is not None and baseline.asked.has(compared, evidence.plan.user) and baseline.right(compared) is None
@@ -113,7 +116,7 @@ def _compare_with(compared: Compared, values: Values, evidence: Evidence, *, sam
 
 
 def like(values: Values, evidence: Evidence) -> list[dict[str, list[str]]]:
-    """The values of each set of like nodes, the commonest first where `values` are so."""
+    """Return the values of each set of like nodes, the most common first if `values` are in that order."""
     member: dict[str, set[str]] = {}
     for name, nodes in (evidence.groups or evidence.kinds).items():
         for node in nodes:
@@ -140,11 +143,12 @@ def drift(
     expect: Callable[[str, str], str] | None = None,
     told: Callable[[Outlier], str] | None = None,
 ) -> Iterator[Row]:
-    """A finding for every value that is not right, and one for those between which nobody can choose.
+    """Yield a finding for every value that is not right, and one for those of which none can be chosen.
 
-    `say` puts a value into words, `expect(right, value)` what is right for nodes that have `value`; `told` what an outlier
-    has, where its words depend on what is right. `what` is compared `where`, if that is not all; it goes into a baseline, and is
-    compared with one, where it is asked in every audit (`kept`), or drawn (`sampled`).
+    `say` puts a value into words. `expect(right, value)` gives what is right for nodes that have `value`. `told` gives
+    what an outlier has, if its words depend on what is right. `what` is compared at `where`, if that is not everything
+    there. With `kept`, it is asked in every audit; it goes into a baseline and is compared with one. `sampled` means
+    that it is drawn.
     """
     key = Compared(evidence.check, where, what)
     if kept:
@@ -165,14 +169,14 @@ def drift(
 
 
 def as_on(nodes: Sequence[str]) -> str:
-    """`as on c[1-3]`, in words that are as short as they are quick to make: each of a thousand nodes may have its own finding."""
+    """Return `as on c[1-3]`, short and cheap to make: each of a thousand nodes may have its own finding."""
     if not nodes:
         return "as in the baseline"
     return f"as on {fold(nodes)}" if len(nodes) <= _NAMED else f"as on {len(nodes)} others"
 
 
 def alike(compared: Comparison) -> str:
-    """What is expected of nodes that differ."""
+    """Return the expected state of nodes that differ."""
     return _BY_KIND if compared.by_kind else _ALIKE
 
 
@@ -182,7 +186,7 @@ _BY_KIND = "the same everywhere, unless these kinds of hardware are meant to dif
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """On `nodes`, the list of `context` lacks `lacks` of what `usual` has there, and has `also` besides."""
+    """On `nodes`, the list of `context` lacks `lacks`, which `usual` has there, and also has `also`."""
 
     context: ShellContext
     account: ShellAccount
@@ -193,10 +197,10 @@ class Across:
 
 
 def across(evidence: Evidence, parts: Callable[[Facts, str], list[str] | None]) -> Iterator[Across]:
-    """Each context of an account against its login bash, or else against the first that was asked.
+    """Compare each context of an account with its login bash, or else with the first context that was asked.
 
-    `parts(facts, key)` is a list in a context, whose facts begin with `key`; None where it is not compared. Order is no difference.
-    Nodes that differ from other nodes in the list are passed over: that is told already.
+    `parts(facts, key)` is a list in a context, whose facts begin with `key`; None if it is not compared. Order makes no
+    difference. Nodes that differ from other nodes in the list are skipped, because that is already reported.
     """
     asked: dict[ShellAccount, list[tuple[ShellContext, dict[str, list[str]]]]] = {}
     for context, account, fleet in evidence.contexts():
@@ -224,7 +228,7 @@ def _by_node(
 
 
 def _told(lists: Mapping[str, list[str]], evidence: Evidence) -> frozenset[str]:
-    """Nodes that differ from other nodes in this already."""
+    """Return the nodes whose difference from other nodes in this is already reported."""
     values: dict[str, tuple[str, ...]] = {}
     for node, found in lists.items():
         values[":".join(found)] = (*values.get(":".join(found), ()), node)

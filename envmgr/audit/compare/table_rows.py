@@ -1,4 +1,4 @@
-"""The findings that a check's table says by itself: a fact that is one, and a fact that is compared between nodes."""
+"""The findings that follow from a check's table: facts that are findings, and facts that are compared between nodes."""
 
 from __future__ import annotations
 

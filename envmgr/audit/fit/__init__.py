@@ -1,1 +1,1 @@
-"""What nodes have, and what of the published they can run."""
+"""The hardware and software of nodes, and the published entries that they can run."""

@@ -13,7 +13,7 @@ from envmgr.catalog.settings import quoted, site_line
 
 
 def kinds_of(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
-    """kind, in words -> its nodes, of an audit that stands alone; empty for another one."""
+    """Return kind, in words -> its nodes, for an audit without a published generation; empty for another one."""
     if not evidence.alone:
         return {}
     kinds: dict[str, tuple[str, ...]] = {}
@@ -25,7 +25,10 @@ def kinds_of(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
 
 
 def groups_by_kind(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
-    """Those that can be compared in themselves, where there are several: of three nodes or more. Fewer of a kind go with the most."""
+    """Return the kinds that can be compared within themselves, if there are several: those with three nodes or more.
+
+    Nodes of smaller kinds are added to the largest one.
+    """
     kinds = kinds_of(evidence)
     large = {kind: nodes for kind, nodes in kinds.items() if len(nodes) >= QUORUM}
     if len(large) < 2:
@@ -35,7 +38,10 @@ def groups_by_kind(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
 
 
 def outside(evidence: Evidence) -> Iterator[Row]:
-    """Nothing where the site says nothing, and of GPUs whose capability is not known."""
+    """Yield a warning for GPUs that the site's codes do not cover.
+
+    There is none if the site lists no codes, or if the GPU's capability is unknown.
+    """
     for codes in (each for backend in all_backends() for each in backend.gpu_codes(evidence.site)):
         found: dict[tuple[str, str], list[str]] = {}
         for facts, nodes in observed(evidence).items():

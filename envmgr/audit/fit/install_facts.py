@@ -1,4 +1,6 @@
-"""Facts that nodes report of installs, for the checks of software and libraries and for the table of entries and nodes."""
+"""Facts that nodes report about installs, for the checks of software and libraries and for the table of entries and
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +10,22 @@ from envmgr.audit.plan import ExpectedInstall
 from envmgr.probe.model import Facts, number_in
 
 _KEY = "software.bad."
-_LEFT = ("124", "137")  # of timeout(1): it was told to end, or killed
-_LOAD = "200"  # of software.login.sh: the entry could not be loaded, which another check tells
+_LEFT = ("124", "137")  # from timeout(1): the program was terminated, or killed
+_LOAD = "200"  # from software.login.sh: the entry could not be loaded, which another check reports
 
 
 def bad_installs(facts: Facts) -> dict[str, str]:
-    """entry -> what the ordinary user cannot have of its install."""
+    """Return entry -> the fault of its install for the ordinary user."""
     return {key.removeprefix(_KEY): value for key, value in facts.items() if key.startswith(_KEY)}
 
 
 def is_seen(number: int, facts: Facts) -> bool:
-    """Whether the install with this number, in the plan's order, was looked at."""
+    """Return whether the install with this number, in the plan's order, was looked at."""
     return number < (number_in(facts, "software.seen") or 0)
 
 
 def covered_by(root: str, facts: Facts) -> str:
-    """Where another file system is mounted over the install or a part of it; empty where none is."""
+    """Return the mount point of another file system over the install or a part of it; empty if there is none."""
     for line in facts.get("mount.below", "").splitlines():
         point = line.partition(" ")[0]
         if f"{point}/".startswith(f"{root}/") or f"{root}/".startswith(f"{point}/"):
@@ -36,7 +38,7 @@ def installed_program(install: ExpectedInstall) -> str:
 
 
 def start_fault(status: str, said: str = "") -> str:
-    """Why a program did not start, by its status as shells tell it; empty where it did, whatever it thinks of `--version`."""
+    """Return why a program did not start, by its status in a shell; empty if it did, even if it rejects `--version`."""
     number = int(status) if status.isdecimal() else 0
     if status in _LEFT:
         return "no end of `--version`"
@@ -47,7 +49,7 @@ def start_fault(status: str, said: str = "") -> str:
 
 
 def program_fault(install: ExpectedInstall, facts: Facts) -> str | None:
-    """What is wrong with its program in a clean environment; empty where it starts, None where it was not tried."""
+    """Return the fault of its program in a clean environment; empty if it starts, None if it was not tried."""
     status = facts.get(f"software.status.{install.entry}")
     if status is None or status == _LOAD:
         return None
@@ -57,14 +59,14 @@ def program_fault(install: ExpectedInstall, facts: Facts) -> str | None:
     return start_fault(status, facts.get(f"software.said.{install.entry}", ""))
 
 
-# Come with NVIDIA's driver, never with an install. Source: NVIDIA, Linux driver's README, "Installed Components".
+# Libraries of NVIDIA's driver, never of an install. Source: NVIDIA, Linux driver's README, "Installed Components".
 _OF_THE_DRIVER = re.compile(
     r"lib(cuda|cudadebugger|nvcuvid|nvidia-[a-z0-9-]+|nvoptix|vdpau_nvidia|EGL_nvidia|GLX_nvidia|GLESv[0-9](_CM)?_nvidia)\.so(\..*)?"
 )
 
 
 def missing_libraries(entry: str, facts: Facts) -> dict[str, str]:
-    """library -> files of the entry that need it; without the driver's where there is no driver."""
+    """Return library -> files of the entry that need it; without the driver's libraries if there is no driver."""
     found: dict[str, list[str]] = {}
     for line in facts.get(f"libraries.missing.{entry}", "").splitlines():
         library, _, needed_by = line.partition(" ")

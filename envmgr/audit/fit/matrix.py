@@ -1,5 +1,7 @@
-"""What can run where: every published entry on every node, by what the nodes told of driver, GPUs, glibc, CPU, libraries, of its
-install and of the shells in which users load it.
+"""The matrix of published entries and nodes: which entry can run on which node.
+
+It is based on what nodes reported about driver, GPUs, glibc, CPU, libraries, the install, and the shells in which users
+load it.
 """
 
 from __future__ import annotations
@@ -16,15 +18,15 @@ from envmgr.nodes import fold
 from envmgr.probe.model import Facts, ShellContext
 from envmgr.probe.shell import NO_USER, context_key
 
-BY = "fitness"  # the check that asks for what the matrix is made of
+BY = "fitness"  # the check that asks for the facts of the matrix
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixRow:
     """One entry on nodes (folded) that are alike for it.
 
-    Where it does not fit, `reasons` say why; where it does, they say what it lacks there: `without GPU`. `fit` is None where
-    nothing speaks against it and `reasons` say what was not looked at.
+    If it does not fit, `reasons` say why; if it does, they say what it lacks there: `without GPU`. `fit` is None if no
+    fault is known and `reasons` say what was not looked at.
     """
 
     entry: str
@@ -34,7 +36,7 @@ class MatrixRow:
 
 
 def node_facts(facts: Facts) -> NodeFacts | None:
-    """What a node's answer says; None when it was not asked, or did not come so far."""
+    """Return the facts in a node's answer; None if it was not asked, or its answer ends before them."""
     if "fitness.arch" not in facts:
         return None
     os_id, _, os_version = facts.get("fitness.os", "").partition(" ")
@@ -53,18 +55,20 @@ def node_facts(facts: Facts) -> NodeFacts | None:
 
 
 def _told(text: str) -> str | None:
-    """`-`: there is none; `?`: it was not told."""
+    """Return the text; empty for `-` (there is none), None for `?` (not reported)."""
     return {"-": "", "?": None}.get(text, text)
 
 
 def _arch(vendor: str, text: str) -> str:
-    """What is no compute capability was not told."""
+    """Return the architecture; empty if an NVIDIA one is no compute capability, which means that it was not
+    reported.
+    """
     known = _told(text) or ""
     return known if vendor != "nvidia" or is_capability(known) else ""
 
 
 def read_gpus(text: str) -> tuple[Gpu, ...]:
-    """As nodesetup/gpus.sh tells them: a line `VENDOR ARCH DRIVER NAME` each."""
+    """Parse the output of nodesetup/gpus.sh: a line `VENDOR ARCH DRIVER NAME` for each GPU."""
     rows = [row for line in text.splitlines() if len(row := line.split(" ", 3)) == 4]
     found = [
         Gpu(vendor=vendor, arch=_arch(vendor, arch), driver=_told(driver), name=name)
@@ -79,7 +83,7 @@ def _sorted(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """What some nodes said: `facts` read from it are None where it holds none."""
+    """The answer of some nodes. `facts` is what was read from it, None if it holds none."""
 
     raw: Facts
     facts: NodeFacts | None
@@ -87,7 +91,7 @@ class _Answer:
 
 
 def _answers(evidence: Evidence) -> list[_Answer]:
-    """By the first way; GPUs that were hidden from it are those that another way was shown, a job for example."""
+    """Return the answers of the first way. GPUs that were hidden from it are taken from another way, such as a job."""
     shown = _shown_elsewhere(evidence)
     found = []
     for group in evidence.fleet.groups:
@@ -108,7 +112,7 @@ def _answers(evidence: Evidence) -> list[_Answer]:
 
 
 def _shown_elsewhere(evidence: Evidence) -> dict[str, tuple[tuple[Gpu, ...], str]]:
-    """node -> GPUs and CUDA version, as that of the other ways says that was shown the most GPUs."""
+    """Return node -> GPUs and CUDA version from the one of the other ways that was shown the most GPUs."""
     fleets = [*list(evidence.ways.values())[1:], *([evidence.gpu_jobs] if evidence.gpu_jobs is not None else [])]
     found: dict[str, tuple[tuple[Gpu, ...], str]] = {}
     for fleet in fleets:
@@ -121,7 +125,10 @@ def _shown_elsewhere(evidence: Evidence) -> dict[str, tuple[tuple[Gpu, ...], str
 
 
 def with_shown(listed: tuple[Gpu, ...], shown: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """GPUs that the driver lists, each with the capability of one of the same name that was shown; `shown` where none has its name."""
+    """Return the GPUs that the driver lists, each with the capability of a shown GPU of the same name.
+
+    If this gives fewer known capabilities than `shown` has, return `shown`.
+    """
     archs: dict[tuple[str, str], set[str]] = {}
     for gpu in shown:
         archs.setdefault((gpu.vendor, gpu.name), set()).add(gpu.arch)
@@ -141,7 +148,7 @@ def _hidden(gpu: Gpu) -> bool:
 
 
 def hiding(evidence: Evidence) -> tuple[str, ...]:
-    """Nodes whose driver has GPUs, none of which was shown to anybody that asked there."""
+    """Return the nodes whose driver has GPUs, none of which was shown to any of the questions."""
     found = set[str]()
     for told in _answers(evidence):
         nvidia = [gpu for gpu in (told.facts.gpus if told.facts is not None else ()) if gpu.vendor == "nvidia"]
@@ -151,12 +158,12 @@ def hiding(evidence: Evidence) -> tuple[str, ...]:
 
 
 def is_hidden(facts: Facts) -> bool:
-    """Whether who asked was shown no GPU, and for no fault: `nvidia-smi` talks to the driver, and lists none."""
+    """Return whether no GPU was shown, and this is not a fault: `nvidia-smi` reaches the driver, and lists no GPU."""
     return facts.get("fitness.smi", "").startswith("No devices")
 
 
 def observed(evidence: Evidence) -> dict[NodeFacts, tuple[str, ...]]:
-    """facts -> the nodes that have them, for `save_node_facts`."""
+    """Return facts -> the nodes that have them, for `save_node_facts`."""
     found: dict[NodeFacts, tuple[str, ...]] = {}
     for told in _answers(evidence):
         if told.facts is not None:
@@ -168,7 +175,7 @@ _Outcome = tuple[bool | None, tuple[str, ...]]
 
 
 def matrix(evidence: Evidence) -> tuple[MatrixRow, ...]:
-    """Every published entry on every node that was asked; nodes with the same outcome together, the most first."""
+    """Return every published entry on every asked node. Nodes with the same outcome are one row, the largest first."""
     told = _answers(evidence)
     bare = frozenset(evidence.mounts.nodes).difference(evidence.mounts.sound.nodes)
     missing = [reply.node for reply in evidence.fleet.missing]
@@ -193,7 +200,7 @@ _NO_PREFIX: _Outcome = (False, ("the prefix is not there",))
 
 
 def required(evidence: Evidence) -> list[tuple[str, NodeNeeds]]:
-    """Every published entry, and what it needs of a node."""
+    """Return every published entry, and its needs of a node."""
     published = evidence.published
     return [(entry, published.specs[entry].needs) for entry in sorted(published.specs)] if published else []
 
@@ -224,11 +231,11 @@ def _in_shells(outcome: _Outcome, lack: str | None) -> _Outcome:
     return (False, (lack,)) if lack and outcome[0] is not False else outcome
 
 
-_NO_FAULT = ("busy: ", "asleep: ", "no job was", "not asked: ", "Slurm does not know")  # of a node, as reasons begin
+_NO_FAULT = ("busy: ", "asleep: ", "no job was", "not asked: ", "Slurm does not know")  # beginnings of reasons
 
 
 def _without_jobs(evidence: Evidence) -> frozenset[str]:
-    """Nodes that answered first, and not in jobs besides, for a reason that is not in others' jobs or in this host."""
+    """Return nodes that answered first but not in other jobs, unless the reason is other people's jobs or this host."""
     besides = [fleet for fleet in evidence.ways.values() if fleet is not evidence.fleet]
     return frozenset(
         reply.node for fleet in besides for reply in fleet.missing if not reply.reason.startswith(_NO_FAULT)
@@ -236,7 +243,10 @@ def _without_jobs(evidence: Evidence) -> frozenset[str]:
 
 
 def _without_modules(evidence: Evidence) -> dict[str, str]:
-    """node -> which of its user's shells have no modules of ours; where `module` is missing no entry runs, whatever the node has."""
+    """Return node -> the shells of its user that lack the published modules.
+
+    Without `module` no entry runs, whatever the node has.
+    """
     found: dict[str, dict[str, list[str]]] = {}
     for context, account, fleet in evidence.contexts():
         if account != "user":
@@ -255,7 +265,7 @@ def _without_modules(evidence: Evidence) -> dict[str, str]:
 def _lack(facts: Facts, context: ShellContext, key: str, prefix: str) -> str:
     end = facts.get(f"{key}end", "")
     if end == "absent" or not any(fact.startswith(key) for fact in facts):
-        return ""  # no such shell there; or not asked
+        return ""  # there is no such shell, or it was not asked
     if end:
         return f"no shell ({end})" if end.startswith(NO_USER) else "a shell that cannot be probed"
     if context.shell != "wrap" and facts.get(f"{key}module", "yes") != "yes":

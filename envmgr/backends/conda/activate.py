@@ -1,4 +1,6 @@
-"""What `conda activate` would do, as data: the packages' scripts are run with and without values, and the runs compared."""
+"""The effects of `conda activate` as data: the packages' scripts are run with and without values, and the runs are
+compared.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ _CLOCK = re.compile(r"\bdate\b|\bEPOCH|\bSECONDS\b|%\(")
 
 
 def assigned_names(texts: Iterable[str]) -> frozenset[str]:
-    """Names that may be given a value or be unset; too many does little harm, one too few may hide an `unset`."""
+    """Return names that may be assigned or unset. A name too many does little harm; a missing one may hide an
+    `unset`.
+    """
     names: set[str] = set()
     for text in texts:
         names |= _plainly_assigned(text)
@@ -42,12 +46,14 @@ def assigned_names(texts: Iterable[str]) -> frozenset[str]:
 
 
 def mentioned_names(texts: Iterable[str]) -> frozenset[str]:
-    """Names whose value may be read."""
+    """Return names whose value may be read."""
     return frozenset(name for text in texts for name in _READ.findall(text))
 
 
 def work_names(texts: Iterable[str]) -> frozenset[str]:
-    """Names that are assigned but never exported: when unset in the end, scripts only clear away what is their own."""
+    """Return names that are assigned but never exported. If they are unset at the end, scripts only remove their own
+    variables.
+    """
     everything = "\n".join(texts)
     exported = {name for words in _EXPORTED.findall(everything) for name in _names(words)}
     return frozenset(_plainly_assigned(everything) - exported)
@@ -62,30 +68,32 @@ def _plainly_assigned(text: str) -> set[str]:
 
 
 def _names(words: str) -> set[str]:
-    """The names in `A B="x" -f C`: the values behind `=` are not told apart from names."""
+    """Return the names in `A B="x" -f C`. Values behind `=` are not distinguished from names."""
     return set(re.findall(rf"(?<![\w$}}{{/.-]){_NAME}(?![\w./-])", words, re.ASCII))
 
 
-_OF_EACH_RUN = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})  # which no script is needed for
+_OF_EACH_RUN = frozenset({"PWD", "OLDPWD", "SHLVL", "_"})  # they change without any script
 _SEPARATORS = ": ;,"
 _BOOKKEEPING = re.compile(
     r"_.*|.*(BACKUP|SAVED).*|OLD_.*|.*_OLD"
-)  # what scripts note for their deactivation: an unload needs none
+)  # notes of scripts for their deactivation; an unload does not need them
 
 
 def capture_activation(
     prefix: Path, runner: Runner, *, timeout: float = 60, log: Callable[[str], None] = lambda _: None
 ) -> tuple[EnvOp, ...]:
-    """What activating the environment at `prefix`, its final path, changes: in load order, () when nothing is run.
+    """Return what activating the environment at `prefix`, its final path, changes, in load order; () if there are no
+    steps.
 
     `timeout` is wall-clock seconds for one run of all scripts. `log` gets the scripts' output and what was left out.
-    Operations come by the script that first touched the variable, then by name; several on one variable keep together.
+    Operations are sorted by the script that first changed the variable, then by name; those on one variable stay
+    together.
 
     Raises:
         EnvmgrError: `activation-failed`, a script ends the shell, hangs, gives up or cannot be parsed;
             `activation-defines-function`, also for aliases; `activation-changes-shell`, directory, umask, processes;
             `activation-forbidden`, it changes a variable that no entry may touch;
-            `activation-unclear`, what it does cannot be said as operations on variables.
+            `activation-unclear`, its effect cannot be expressed as operations on variables.
         Interrupted: the runner was cancelled.
     """
     prefix = Path(os.path.abspath(prefix))  # noqa: PTH100 - resolve() would follow links, and users see the path as given
@@ -100,7 +108,7 @@ def capture_activation(
 
 
 def _compare(shell: Shell) -> _Capture:
-    """Run the scripts as often as it takes to tell their operations apart."""
+    """Run the scripts as often as needed to distinguish their operations."""
     texts = [step.text for step in shell.steps]
     plain = shell.trace("plain", {})
     _refuse_forbidden(shell, plain)
@@ -117,15 +125,15 @@ def _compare(shell: Shell) -> _Capture:
         guards = {name for name, solo in solos.items() if _guards_others(name, solo, plain)}
         if not guards:
             break
-        names -= guards  # "done already" flags, which a user's shell does not have: as if they were never set
+        names -= guards  # "already done" flags, which a user's shell does not have: treat them as never set
     if tells_time(texts):
-        shell.runner.cancel.wait(1.05)  # seconds: a clock that is read shows another second then
+        shell.runner.cancel.wait(1.05)  # seconds: a clock then shows another second
     again = shell.trace("again", preset)
     return _Capture(shell, plain, full, again, solos, preset, work_names(texts), mentioned_names(texts))
 
 
 def _guards_others(name: str, solo: Trace, plain: Trace) -> bool:
-    """Is it a private flag that, when set, keeps scripts from changing other variables?"""
+    """Return whether it is a private flag that, when set, keeps scripts from changing other variables."""
     others = plain.changed() - {name}
     return (
         _BOOKKEEPING.fullmatch(name) is not None
@@ -139,7 +147,9 @@ def _can_be_preset(name: str) -> bool:
 
 
 def forbidden_changes(trace: Trace) -> list[str]:
-    """The variables that a run changed and no module may; `export X="$X"` on nothing changes nothing that matters."""
+    """Return the changed variables that no module may change. An empty value for an unset variable (`export X="$X"`) is
+    no change.
+    """
     changed = trace.changed(own=True) - _OF_EACH_RUN
     return sorted(n for n in changed if fault_in_variable(n, as_list=True) and (trace.now(n) or trace.was(n)))
 
@@ -158,9 +168,10 @@ def _refuse_forbidden(shell: Shell, trace: Trace) -> None:
 class _Capture:
     """The runs to compare.
 
-    `plain` had nothing set; `full` had `preset`, a sentinel in every variable that scripts change; `again` the same with
-    another HOME, user and directory; `solos` had one variable set only, for those that `full` left as they were. `work`
-    names variables that scripts use for themselves and clear away, `mentioned` those whose values they may read.
+    `plain` had nothing set. `full` had `preset`, a sentinel in every variable that scripts change. `again` is the same
+    with another HOME, user and directory. `solos` had one variable set each, for those that `full` left unchanged.
+    `work` names variables that scripts use internally and remove again. `mentioned` names variables whose values
+    scripts may read.
     """
 
     shell: Shell
@@ -177,7 +188,7 @@ class _Capture:
         return tuple(op for name in sorted(names, key=lambda n: (self._step(n), n)) for op in self._derive(name))
 
     def _derive(self, name: str) -> Iterator[EnvOp]:
-        """The operations of one variable, by its value in `plain` (one) and in `full` (two)."""
+        """Yield the operations of one variable, by its value in `plain` (one) and in `full` (two)."""
         one, two, own = self.plain.now(name), self.full.now(name), self.full.was(name)
         if one is None and name in self.plain.shell_only:
             self.shell.log(f"left out {name}, which {self._label(name)} uses without exporting it")
@@ -207,7 +218,7 @@ class _Capture:
             self._unclear(name, "changes {name} in a way that depends on what is set before")
 
     def _is_bookkeeping(self, name: str, others: tuple[str, ...]) -> bool:
-        """A backup of a variable that scripts change, or a flag that says what they found."""
+        """Return whether it is a backup of a variable that scripts change, or a flag that records what they found."""
         one, two = self.plain.now(name), self.full.now(name)
         changed = self.plain.changed() | self.full.changed()
         noted = _BOOKKEEPING.fullmatch(name) is not None
@@ -220,7 +231,7 @@ class _Capture:
         return noted and differs
 
     def _default(self, name: str, one: str | None) -> Iterator[EnvOp]:
-        """`full` left the variable as it was: does that depend on itself alone?"""
+        """Yield a default for a variable that `full` left unchanged, if this depends on the variable itself only."""
         if not one:
             return  # `export X="$X"`: an empty value where there was none
         if name not in self.solos or self.solos[name].now(name) != sentinel(name):
@@ -229,7 +240,9 @@ class _Capture:
         yield EnvOp(kind="set-default", name=name, value=one)
 
     def _list(self, name: str, one: str | None, parts: list[str]) -> Iterator[EnvOp]:
-        """The user's value is inside: what stands before and after it. Without a value, a default may stand there."""
+        """Yield the elements before and after the user's value. If the variable has no value, a default may take its
+        place.
+        """
         if len(parts) != 2:
             self._unclear(name, "repeats the former value of {name}")
         head, tail = parts
@@ -238,7 +251,7 @@ class _Capture:
             self._unclear(name, "changes the text of {name} and not its elements")
         separator = used.pop() if used else ":"
         before, after = _elements(head, separator), _elements(tail, separator)
-        # PATH always has a value, which takes the place of a default here and is not one.
+        # PATH always has a value, which is used here like a default but is not one.
         default = _elements(one or "", separator)
         base = _elements(self.plain.was(name) or "", separator)
         end = len(default) - len(after)
@@ -260,9 +273,10 @@ class _Capture:
             yield EnvOp(kind="append", name=name, value=element, separator=separator)
 
     def refuse_outside_values(self, names: AbstractSet[str]) -> None:
-        """A last run with values in variables that scripts only read: none of these may end in `names`, which they set.
+        """Run once more with values in variables that scripts only read, and refuse any that end up in `names`, which
+        scripts set.
 
-        That a script takes another branch is no fault (`$ZSH_VERSION`, `$CONDA_BUILD`), nor that it fails then.
+        It is no fault if a script then takes another branch (`$ZSH_VERSION`, `$CONDA_BUILD`) or fails.
         """
         outside = {name: sentinel(name) for name in self.mentioned - set(self.preset) if _can_be_preset(name)}
         if not outside:

@@ -1,4 +1,6 @@
-"""Runs the packages' activation scripts in bash and looks at the shell after each: environment, functions, side effects."""
+"""Runs of the packages' activation scripts in bash, and the shell's state after each: environment, functions, side
+effects.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _SENTINEL = re.compile(r"sentinel-of-(\w+?)-end")
 _SCRIPTS = "etc/conda/activate.d"
 _VARIABLES = "etc/conda/env_vars.d"
 _STATE = "conda-meta/state"
-_NOT_SET = "***unset***"  # conda's way to say in its state that a variable was taken back: nothing is set then
+_NOT_SET = "***unset***"  # conda's mark for a variable that was removed: it is not set then
 _NO_SHELL_CODE = (
     "a modulefile sets variables only: build without this package, or with a version whose script does the same"
 )
@@ -28,9 +30,9 @@ _NO_SHELL_CODE = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that activation does: a script, or a file of variables. `label` is its path relative to the prefix.
+    """One step of activation: a script, or a file of variables. `label` is its path relative to the prefix.
 
-    `path` is what bash sources, `text` its content.
+    `path` is the file that bash sources, `text` its content.
     """
 
     label: str
@@ -40,7 +42,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One run: the environment before the first step and after each; `shell_only` are variables left without export."""
+    """One run: the environment before the first step and after each. `shell_only` are variables that were left without
+    export.
+    """
 
     before: Mapping[str, str]
     after: tuple[Mapping[str, str], ...]
@@ -53,12 +57,15 @@ class Trace:
         return self.after[-1].get(name)
 
     def changes(self, name: str) -> tuple[int, ...]:
-        """The steps (from 0) after which `name` had another value than before them."""
+        """Return the steps (from 0) that changed the value of `name`."""
         states = (self.before, *self.after)
         return tuple(i for i in range(len(self.after)) if states[i].get(name) != states[i + 1].get(name))
 
     def changed(self, *, own: bool = False) -> frozenset[str]:
-        """With `own`, bash's own variables too, which change by themselves, where they are exported."""
+        """Return the names of changed variables.
+
+        With `own`, exported variables of bash itself are included; they change by themselves.
+        """
         names = {name for state in (self.before, *self.after) for name in state}
         return frozenset(
             name
@@ -68,27 +75,28 @@ class Trace:
 
 
 def ignored(name: str) -> bool:
-    """Bash's own variables, which change by themselves."""
+    """Return whether it is one of bash's own variables, which change by themselves."""
     return _IGNORED.fullmatch(name) is not None
 
 
 def sentinel(name: str) -> str:
-    """A value that no script makes up: one word, no separator, and no other name's sentinel inside."""
+    """Return a value that no script uses: one word, no separator, and no other name's sentinel inside."""
     return f"sentinel-of-{name}-end"
 
 
 def sentinels_in(value: str) -> tuple[str, ...]:
-    """The names whose sentinels stand in `value`."""
+    """Return the names whose sentinels occur in `value`."""
     return tuple(_SENTINEL.findall(value))
 
 
 def find_steps(prefix: Path, folder: Path) -> tuple[Step, ...]:
-    """What `conda activate` would do for `prefix`, in its order: variables of packages, of `conda env config`, scripts.
+    """Return the steps of `conda activate` for `prefix`, in its order: variables of packages and of `conda env config`,
+    scripts.
 
-    The variables are rendered as scripts under `folder`, so that everything is run in one way.
+    The variables are rendered as scripts under `folder`, so that all steps run in the same way.
 
     Raises:
-        EnvmgrError: `activation-failed`, a file cannot be read or is not what it should be.
+        EnvmgrError: `activation-failed`, a file cannot be read or has the wrong content.
     """
     files = sorted((prefix / _VARIABLES).glob("*.json")) + [path for path in [prefix / _STATE] if path.is_file()]
     steps = []
@@ -117,7 +125,7 @@ def _read(path: Path, label: str) -> str:
 
 
 def _variables(label: str, text: str, *, key: str | None) -> dict[str, str]:
-    """The flat object in `text`, or under its `key`."""
+    """Return the flat object in `text`, or under its `key`."""
     try:
         value = json.loads(text)
         value = value.get(key, {}) if key else value
@@ -135,7 +143,9 @@ def _variables(label: str, text: str, *, key: str | None) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """How the steps are run; `folder` is private and temporary, `timeout` wall-clock seconds for all steps of one run."""
+    """The settings of a run. `folder` is private and temporary; `timeout` is wall-clock seconds for all steps of one
+    run.
+    """
 
     prefix: Path
     steps: tuple[Step, ...]
@@ -147,7 +157,8 @@ class Shell:
     def trace(self, run: str, preset: Mapping[str, str]) -> Trace:
         """Source all steps in a new bash. Runs with different names differ in HOME, user and working directory.
 
-        `preset` is set on top of what a user has just before the packages' scripts run; a PATH there is appended.
+        `preset` is added to the environment that a user has just before the packages' scripts run; a PATH in it is
+        appended.
 
         Raises:
             EnvmgrError: `activation-failed`, `activation-defines-function` or `activation-changes-shell`.
@@ -157,7 +168,7 @@ class Shell:
         home, work = at / "home", at / "work"
         for folder in (home, work, *(at / str(i) for i in range(len(self.steps)))):
             folder.mkdir(parents=True)
-        # LANG, TMPDIR and the like are left out: a script that sets one is then seen to do so.
+        # LANG, TMPDIR and the like are left out, so that a script that sets one is detected.
         base = {"HOME": str(home), "USER": f"user-{run}", "LOGNAME": f"user-{run}", "CONDA_SHLVL": "1"}
         base |= {"CONDA_PREFIX": str(self.prefix), "CONDA_DEFAULT_ENV": str(self.prefix)}
         path = f"{self.prefix}/bin:{clean_env()['PATH']}"
@@ -171,7 +182,7 @@ class Shell:
             reason = f"ended the shell (exit status {status})" if status >= 0 else f"died of signal {-status}"
         except CommandError:
             reason = f"did not end within {self.timeout:g} s"
-        log = (lambda _: None) if preset else self.log  # the plain run is told of, the others only repeat it
+        log = (lambda _: None) if preset else self.log  # the plain run is logged, the others only repeat it
         for i, step in enumerate(self.steps):
             self._check(step, at / str(i), work, reason, log=log)
         left = sorted(str(path.relative_to(home)) for path in home.rglob("*"))
@@ -193,7 +204,7 @@ class Shell:
             parsed = self.runner.run([_tool("bash"), "-n", step.path], env={}, check=False, timeout=self.timeout)
             if parsed.returncode:
                 raise EnvmgrError("activation-failed", f"{step.label} has a syntax error", context=output)
-            # Many scripts end in `[[ … ]] && export …`, and conda does not look at the status either.
+            # Many scripts end in `[[ … ]] && export …`, and conda also ignores the status.
             log(f"{step.label} ended with status {status}")
         for line in output:
             log(f"{step.label}: {line}")
@@ -221,12 +232,12 @@ class Shell:
 
 
 def _driver(steps: int) -> str:
-    """The script that runs so many steps: its text once for each, without a loop around it."""
+    """Return the script that runs this many steps: the step's text once for each, without a loop."""
     return script_text(__file__, "begin.sh") + script_text(__file__, "step.sh") * steps
 
 
 def _tool(name: str) -> str:
-    """The system's own program: one that a package brings need not be the user's shell."""
+    """Return the system's own program: one from a package may differ from the user's shell."""
     return shutil.which(name, path=clean_env()["PATH"]) or name
 
 

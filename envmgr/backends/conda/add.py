@@ -1,7 +1,7 @@
-"""The worker that adds wheels to linked conda packages: nothing that is there changes. Then it compiles all, in one pass.
+"""The worker that adds wheels to linked conda packages without changing them, and then compiles everything in one pass.
 
-A process of its own: rattler's threads would not outlive the forks of unpacking. How it is spoken to: downloads/child.py.
-Events: `total`, `linked`, `compiling`, `compile`, `compiled`, `promised`, `done`, `error`.
+It is a separate process, because rattler's threads would not survive the forks of unpacking. Its protocol is in
+downloads/child.py. Events: `total`, `linked`, `compiling`, `compile`, `compiled`, `promised`, `done`, `error`.
 """
 
 from __future__ import annotations
@@ -28,19 +28,22 @@ from envmgr.wheels.requirements import Question
 from envmgr.wheels.unpack import Promised, promised, unpack_all
 
 _UNPACKED = ".unpacked"
-"""Folder of a staging folder, in which the install's whole final path leads back to the staging folder."""
+"""Folder inside a staging folder. In it, the install's whole final path leads back to the staging folder."""
 
 
-class Taken(Exception):  # noqa: N818 - what is the matter
-    """A wheel has what conda's packages have. `details` has `what`, `wheel` and `package`."""
+class Taken(Exception):  # noqa: N818 - the name states the fault
+    """A wheel brings something that conda's packages bring. `details` has `what`, `wheel` and `package`."""
 
     def __init__(self, what: str, wheel: str, package: str) -> None:
         super().__init__(f"{what} is in {wheel} and in {package}")
         self.details = {"what": what, "wheel": wheel, "package": package}
 
 
-class Lacking(Exception):  # noqa: N818 - what is the matter
-    """Conda's packages do not bring what the lock took for granted. `details` has `what`, `package`, and the `lines` of what needs it."""
+class Lacking(Exception):  # noqa: N818 - the name states the fault
+    """Conda's packages do not bring what the lock assumes.
+
+    `details` has `what`, `package`, and the `lines` of what needs it.
+    """
 
     def __init__(self, what: str, package: str, lines: Sequence[str]) -> None:
         super().__init__(f"{package}: {what}")
@@ -48,7 +51,7 @@ class Lacking(Exception):  # noqa: N818 - what is the matter
 
 
 def add(request: Mapping[str, Any]) -> None:
-    """Into `staging`, with `final` baked in, for the Python `python` (a version).
+    """Add the wheels to `staging`, with `final` written into the files, for the Python `python` (a version).
 
     `question` is the recipe's; `assumed` maps a distribution to the conda package that should bring it.
 
@@ -64,7 +67,7 @@ def add(request: Mapping[str, Any]) -> None:
     refuse_lacking(wheels, there, request["assumed"], Question.model_validate(request["question"]), python)
     expected = promised(wheels, minor)
     refuse_taken_paths(expected, wheels, staging, minor)
-    for folder in expected.folders:  # by one process: those that unpack would race for them
+    for folder in expected.folders:  # by one process: the unpacking processes would race for them
         (staging / folder).mkdir(parents=True, exist_ok=True)
     emit("total", packages=len(wheels))
     root = staging / _UNPACKED
@@ -76,13 +79,13 @@ def add(request: Mapping[str, Any]) -> None:
     before = set(_conda_files(staging))
     for path in sorted(staging.glob("bin/*")):
         if str(path.relative_to(staging)) not in before and not path.is_symlink():
-            change(path, mode=0o755, kinds=(stat.S_ISREG,))  # a wheel need not say that its scripts are programs
+            change(path, mode=0o755, kinds=(stat.S_ISREG,))  # a wheel may not mark its scripts as programs
     compile_python(staging, str(final), jobs, emit)
     emit("promised", files=expected.files)
 
 
 def distributions(packages: Path) -> dict[str, tuple[str, str]]:
-    """Normalised name of each distribution in `site-packages` -> its version, and its folder or file.
+    """Map the normalised name of each distribution in `site-packages` to its version, and its folder or file.
 
     Source: packaging.python.org, "Recording installed projects"; setuptools' `.egg-info`, a folder or a file.
     """
@@ -120,7 +123,7 @@ def refuse_taken_paths(expected: Promised, wheels: Sequence[Path], staging: Path
 
 
 def _is_no_folder(staging: Path, folder: str) -> bool:
-    """Whether it, or one above it, is a file."""
+    """Return whether the path, or one above it, is a file."""
     ways = [staging.joinpath(*Path(folder).parts[:n]) for n in range(1, len(Path(folder).parts) + 1)]
     return any(os.path.lexists(way) and not way.is_dir() for way in ways)
 
@@ -132,7 +135,7 @@ def refuse_lacking(
     wanted: Question,
     python: str,
 ) -> None:
-    """What the recipe and the files of its wheels need is there, and every distribution that the lock took for granted."""
+    """Require what the recipe and the files of its wheels need, and every distribution that the lock assumes."""
     parts = {head.name: Distribution(head.version, head.requires) for head in map(metadata_in, wheels)}
     present = {name: version for name, (version, _) in there.items()}
     lines = [fault.text for fault in closure_faults(wanted, parts, python, present=present)]
@@ -157,7 +160,10 @@ def _conda_files(staging: Path) -> Iterator[str]:
 
 
 def _owner(staging: Path, place: str) -> str:
-    """`name version build` of the conda package that has this path, or one below it; from a slash on, anywhere."""
+    """Return `name version build` of the conda package that has this path, or one below it.
+
+    A path that begins with a slash is found anywhere.
+    """
     for record in _records(staging):
         paths = [f"/{path}/" for path in record.get("files") or ()]
         if any(path.startswith(f"/{place}/") or (place.startswith("/") and f"{place}/" in path) for path in paths):
@@ -166,5 +172,5 @@ def _owner(staging: Path, place: str) -> str:
 
 
 if __name__ == "__main__":
-    os.umask(0o022)  # what is executable is told by the wheel; the site's own mask comes with `make_read_only`
+    os.umask(0o022)  # the wheel decides which files are executable; `make_read_only` applies the site's own mask
     serve(add)

@@ -1,5 +1,7 @@
-"""Whether a conda lock answers its recipe, by rattler's own MatchSpec: every spec has its package, no need is open, and nothing is there that
-nothing needs. By the records of the lock; a build looks into the files (spec_parts.py).
+"""Checks that a conda lock answers its recipe, by rattler's own MatchSpec.
+
+Every spec needs its package, no need may be open, and every package must be needed. These checks use the records of the
+lock; a build looks into the files (spec_parts.py).
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from envmgr.catalog.lock_rules import UNANSWERED, LockFault, unanswered, unneede
 
 
 def faults_of(lock: CondaLock, wanted: CondaInput) -> Iterator[LockFault]:
-    """Of its packages, and of its wheels."""
+    """Yield the faults of the lock's packages and wheels."""
     yield from _of_another_platform(lock, wanted)
     packages = {package.name.lower(): package for package in lock.packages}
     matcher = _Matcher(packages, wanted.all_virtual_packages())
@@ -50,7 +52,7 @@ def _shown(package: LockedPackage) -> str:
 
 
 class _Matcher:
-    """The packages of a lock, and the virtual ones of its recipe, as rattler has them."""
+    """The packages of a lock and the virtual packages of its recipe, as rattler's records."""
 
     def __init__(self, packages: Mapping[str, LockedPackage], virtual: Mapping[str, str]) -> None:
         import rattler  # costs 0.2 s
@@ -66,7 +68,10 @@ class _Matcher:
         return unanswered(spec, there)
 
     def unmet(self, package: LockedPackage) -> Iterator[LockFault]:
-        """What it needs, or limits, in versions; names and builds are judged by judging.py. A row that cannot be read says nothing."""
+        """Yield the package's needs and limits that no version here meets. A row that cannot be read is skipped.
+
+        Names and builds are checked in judging.py.
+        """
         for row in (*package.depends, *package.constrains):
             name, there = read_row(row).name, self._shown(read_row(row).name)
             if name.startswith("__") and not there and row in package.depends and name != "__conda":
@@ -83,7 +88,7 @@ class _Matcher:
         return f"{name} {self._virtual[name]}" if name in self._virtual else ""
 
     def _matches(self, row: str, name: str) -> bool | None:
-        """None for a row that rattler cannot read."""
+        """Return whether the record of `name` matches the row; None for a row that rattler cannot read."""
         try:
             return bool(self._rattler.MatchSpec(row, strict=False).matches(self._record(name)))
         except Exception:  # noqa: BLE001 - rattler has an error of its own for each part of a row

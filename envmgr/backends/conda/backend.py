@@ -43,7 +43,10 @@ _ANACONDAS = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedCondaLock(LoadedLock):
-    """The packages of one environment, which is one install. `folder` is the recipe's; `accepts` its reason for other needs of files."""
+    """The packages of one environment, which is one install.
+
+    `folder` is the recipe's; `accepts` is its reason for accepting files whose needs differ.
+    """
 
     content: CondaLock
     wanted: CondaInput
@@ -89,7 +92,9 @@ class LoadedCondaLock(LoadedLock):
 
 
 class CondaBackend(Backend):
-    """conda environments. Packages are fetched where they are installed, or beforehand for hosts that may have no network."""
+    """The backend for conda environments. Packages are fetched during the install, or before it for hosts without
+    network.
+    """
 
     name = "conda"
     stages = True
@@ -195,13 +200,15 @@ def _facts(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts:
 
 
 def _bytes(files: Sequence[LockedPackage | LockedWheel]) -> int | None:
-    """Of all of them; None where the lock does not tell."""
+    """Return the total size of the files; None if the lock lacks one."""
     sizes = [each.size for each in files if each.size]
     return sum(sizes) if len(sizes) == len(files) else None
 
 
 def _require_one_meaning(wanted: CondaInput, places: Mapping[str, str]) -> None:
-    """InputError `bad-channel` for a place of what is a channel and an index of the recipe."""
+    """Raise InputError `bad-channel` if a place is given for a name that is both a channel and an index of the
+    recipe.
+    """
     if wanted.pip and (both := sorted(places.keys() & set(wanted.channels) & set(wanted.indexes))):
         raise InputError(
             "bad-channel",
@@ -212,7 +219,9 @@ def _require_one_meaning(wanted: CondaInput, places: Mapping[str, str]) -> None:
 
 
 def _licences(recipe: Recipe, site: Site) -> tuple[str, ...]:
-    """Anaconda's own channels come under its terms of service, wherever they are mirrored. Source: anaconda.com/legal."""
+    """Return the licences for Anaconda's own channels, whose terms of service apply to mirrors as well. Source:
+    anaconda.com/legal.
+    """
     named = [str(c) for c in recipe.input.get("channels", ())]
     known = channels_of(site)
     urls = [known[c].url if c in known else c for c in named]
@@ -220,9 +229,9 @@ def _licences(recipe: Recipe, site: Site) -> tuple[str, ...]:
 
 
 def _is_extension(package: LockedPackage, recipe: Recipe) -> bool:
-    """Whether a user may look for the package by name: one that the recipe names, or a Python package. Not the 60 libraries below.
+    """Return whether a user may look for the package by name: one that the recipe names, or a Python package.
 
-    Libraries that a recipe names are pins (`libblas * *_mkl`); users do not look for them.
+    Libraries that a recipe names are pins (`libblas * *_mkl`); users do not look for them, nor for the libraries below.
     """
     asked = {str(spec).split()[0] for spec in recipe.input.get("specs", ())}
     needs = {d.split()[0] for d in package.depends}

@@ -1,4 +1,4 @@
-"""The rattler worker as this process starts it, and the errors that its failures become."""
+"""The calls of the rattler worker, and the errors for its failures."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from envmgr.system.run import Runner
 from envmgr.wheels.failures import wheel_failure
 from envmgr.wording import size_text
 
-_NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing and not be told
+_NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing without a report
 _MIRROR = (
     "on a machine without network, give the channel a mirror in site.yaml: "
     "backends.conda.channels.<name>.mirrors takes URLs and folders"
@@ -36,7 +36,7 @@ _WITHOUT_NETWORK = {"no-network": _WAYS, "download-stalled": f"try again later; 
 _AGAIN = (
     "what was fetched is kept: run the same command again, or use another mirror (channels.<name>.mirrors in site.yaml)"
 )
-# Kind of the last place's fault -> reference and hint.
+# The kind of the last place's fault -> reference and hint.
 _DOWNLOADS = {
     "unreachable": ("no-network", _MIRROR),
     "not-found": (
@@ -62,7 +62,7 @@ _DOWNLOADS = {
 
 
 def failure_for(entry: str, site: Site) -> Failure:
-    """`failure`, which also says how this entry's packages come to a site that reaches none of its channels."""
+    """Return `failure` with a hint on how this entry's packages reach a site that has no access to their channels."""
 
     def explain(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
         if event["kind"] == "FilesDiffer":
@@ -84,7 +84,10 @@ def failure_for(entry: str, site: Site) -> Failure:
 
 
 def _other_ways(url: str, entry: str, site: Site) -> Iterator[str]:
-    """Lines on a mirror, and on a carried cache. `url` is a package's own, as the lock has it: its channel is two levels above."""
+    """Yield lines on a mirror and on a carried cache.
+
+    `url` is a package's own, as the lock has it: its channel is two levels above.
+    """
     channel = url.rsplit("/", 2)[0]
     name = next((n for n, c in channels_of(site).items() if c.url == channel), channel.rpartition("/")[2])
     where = str(site.source) if site.source else "a site.yaml (`envmgr init site` writes one)"
@@ -105,18 +108,18 @@ def _other_ways(url: str, entry: str, site: Site) -> Iterator[str]:
 
 
 def _from_elsewhere(entry: str, site: Site) -> list[str]:
-    """Entries of the same name that no channel gives."""
+    """Return the entries of the same name that do not come from a channel."""
     name = parse_entry(entry).name
     found = []
     for other in open_catalog(site).entries():
-        with suppress(EnvmgrError):  # what is wrong with its recipe is told where that is checked
+        with suppress(EnvmgrError):  # faults of its recipe are reported where it is checked
             if other.entry.name == name and str(other.entry) != entry and other.recipe().backend != "conda":
                 found.append(str(other.entry))
     return found
 
 
 def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
-    """The house form of what rattler said. Its own reasons stay in the context: they are good."""
+    """Return rattler's error as an EnvmgrError. Rattler's own reasons stay in the context: they are good."""
     message = str(event["message"])
     lines = [line.removeprefix("Caused by: ").rstrip() for line in message.splitlines() if line.strip()]
     url_match = re.search(r"(https?|file)://[^\s)'\"]+", message)
@@ -183,8 +186,10 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
 
 
 def _full_now(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError | None:
-    """`disk-full` where an install failed on a full disk: rattler and Python may leave a cut file and go on, and a later step
-    then fails with an error that does not mention the disk.
+    """Return `disk-full` if an install failed and the disk is full; else None.
+
+    Rattler and Python may leave a cut file and continue. A later step then fails with an error that does not mention
+    the disk.
     """
     if "staging" not in request or (free := free_bytes(Path(request["staging"]))) >= _NEARLY_FULL:
         return None
@@ -193,7 +198,7 @@ def _full_now(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrErr
 
 
 def failure_of_added(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
-    """Of the worker that adds wheels, add.py."""
+    """Return the error for a failure of the worker that adds wheels, add.py."""
     kind = event["kind"]
     if kind == "FilesDiffer":
         from envmgr.wheels.metadata import files_differ

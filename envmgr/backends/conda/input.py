@@ -1,4 +1,4 @@
-"""What a conda recipe says, and what may solve it."""
+"""The `input` of a conda recipe, and the solvers for it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from envmgr.wheels.requirements import Question, checked_all
 from envmgr.wheels.settings import PUBLIC
 from envmgr.wording import masked, one_line
 
-# What a solve sees of a machine, unless the recipe says otherwise: Rocky 8 or newer. Never the locking host's own.
+# The virtual packages of a solve, unless the recipe sets others: Rocky 8 or newer. Never those of the locking host.
 DEFAULT_VIRTUAL_PACKAGES = {"__unix": "0", "__linux": "4.18", "__glibc": "2.28"}
 SOLVERS = ("rattler", "conda-lock")
-_MACHINES = {"linux-64": "x86_64", "linux-aarch64": "aarch64"}  # those that uv has a platform for
+_MACHINES = {"linux-64": "x86_64", "linux-aarch64": "aarch64"}  # the platforms that uv supports
 OLDEST_GLIBC = 17  # 2.17, the oldest for which uv resolves
 _OF_WHEELS = frozenset({"pip", "indexes", "exclude_newer"})
 
 
 _LONGEST = 300  # characters of a spec
-# No channel, URL, file, hash or condition: a lock says where a package comes from, and its hash.
+# No channel, URL, file, hash or condition: the lock records each package's source and hash.
 _SPEC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*[A-Za-z0-9 ._,|<>=!~*+^$()-]*")
 _FILES = (".conda", ".tar.bz2")
 
@@ -34,8 +34,8 @@ _Any = TypeVar("_Any")
 class CondaInput(FrozenModel):
     """A conda recipe's `input`. Virtual packages are `name: version [build]` and add to the defaults.
 
-    `pip` are requirements, as pip has them, for wheels that are added to what `specs` bring; `indexes` (names of the site's) and
-    `exclude_newer` are for them alone.
+    `pip` are requirements, in pip's syntax, for wheels that are added to what `specs` bring. `indexes` (names of the
+    site's indexes) and `exclude_newer` apply only to these wheels.
     """
 
     channels: tuple[str, ...] = Field(min_length=1)
@@ -79,7 +79,7 @@ class CondaInput(FrozenModel):
     @field_validator("pip")
     @classmethod
     def _rows(cls, values: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        if values and {"virtual_packages", "platform"} <= info.data.keys():  # they are well
+        if values and {"virtual_packages", "platform"} <= info.data.keys():  # they are valid
             wheel_platform(info.data["platform"], info.data["virtual_packages"])
         return checked_all(values)
 
@@ -91,7 +91,7 @@ class CondaInput(FrozenModel):
         return value
 
     def question(self) -> Question:
-        """What the indexes are asked, where there is `pip`."""
+        """Return the question for the indexes, if the input has `pip`."""
         date = self.exclude_newer
         return Question(
             requirements=self.pip,
@@ -105,15 +105,21 @@ class CondaInput(FrozenModel):
         return dict(sorted(merged.items()))
 
     def digest(self) -> str:
-        """What the lock answers; the defaults are in it, so that a change of them makes locks stale. What is for wheels counts
-        only where there are any: without them it is as it was before there could be.
+        """Return the digest of the input that the lock answers. It includes the defaults: a change of them makes locks
+        stale.
+
+        Fields for wheels count only if there is `pip`. Without `pip` the digest is the same as before these fields
+        existed.
         """
         said = self.model_dump(mode="json", exclude=None if self.pip else set(_OF_WHEELS))
         return recipe_digest("conda", {**said, "virtual_packages": self.all_virtual_packages()})
 
 
 def wheel_platform(platform: str, virtual_packages: Mapping[str, str]) -> str:
-    """What wheels must run on, in uv's words: as the virtual packages say, never as the host is. ValueError: no wheels are for it."""
+    """Return uv's name of the platform on which wheels must run, from the virtual packages and never from the host.
+
+    Raises ValueError if there are no wheels for it.
+    """
     if platform not in _MACHINES:
         raise ValueError(f"there are no wheels for {platform}; there are for {', '.join(_MACHINES)}")
     glibc = re.match(r"2\.([0-9]{1,3})(?![0-9])", (DEFAULT_VIRTUAL_PACKAGES | dict(virtual_packages))["__glibc"])

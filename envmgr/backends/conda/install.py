@@ -1,4 +1,7 @@
-"""From a conda lock to an install: download, check, link into a sibling, compile, mark, make read-only, rename, capture activation."""
+"""Installation of a conda lock.
+
+Steps: download, check, link into a sibling folder, compile, mark, make read-only, rename, capture activation.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +38,10 @@ def install_lock(
     *,
     jobs: int,
 ) -> tuple[InstallFacts, dict[str, str]]:
-    """Make `install.path` from the lock, read-only. Returns its facts, and path -> sha256 as the packages promise it.
+    """Make `install.path` from the lock, read-only. Return its facts, and path -> sha256 as the packages promise it.
 
-    The files are asked whether they need what the lock says; `accepts` are names of packages that the recipe leaves out of that.
-
-    On any failure neither staging nor a half install stays; what was downloaded stays in the cache, checked.
+    The needs in the files are compared with the lock's; `accepts` are names of packages that the recipe excludes from
+    this check. On any failure neither staging nor a partial install stays; downloads stay in the cache, checked.
     """
     has_python = PYTHON in lock.versions and (install.layout or 0) >= MARKED
     with staged_install(install, site, marks=has_python) as staged:
@@ -61,7 +63,7 @@ def install_lock(
 
 
 def download_places(package: LockedPackage, channels: Collection[Channel]) -> list[str]:
-    """Where a package may be had, in the order to try: the mirrors of its channel as the site names them, then its own URL."""
+    """Return the places of a package in the order to try: the site's mirrors of its channel, then its own URL."""
     mirrors = next((c.mirrors for c in channels if c.url == package.channel), ())
     return [*(f"{mirror}/{package.subdir}/{package.file_name}" for mirror in mirrors), package.url]
 
@@ -69,7 +71,7 @@ def download_places(package: LockedPackage, channels: Collection[Channel]) -> li
 def fetch_archives(
     lock: CondaLock, label: str, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool
 ) -> Fetched:
-    """Bring the packages into the prefix's cache, those in mirror folders too; `label` is the entry."""
+    """Bring the packages into the prefix's cache, also those in mirror folders; `label` is the entry."""
     channels = channels_of(site).values()
     downloads = [Download(p.file_name, p.sha256, tuple(download_places(p, channels)), p.size) for p in lock.packages]
     cache = package_cache(Prefix(site.prefix))
@@ -89,21 +91,21 @@ def fetch_archives(
 def _fetch_wheels(
     added: AddedWheels, wanted: CondaInput, install: Install, site: Site, runner: Runner, reporter: Reporter
 ) -> None:
-    """Fetch the wheels, and require that their files need what the lock says that they need."""
+    """Fetch the wheels, and require that their files have the needs that the lock has."""
     from envmgr.wheels.fetch import fetch_wheels  # slow to load, and most locks have no wheels
     from envmgr.wheels.metadata import require_files_answer
 
     fetch_wheels(added, str(install.entry), site, runner, reporter, given={})
     cache = wheel_cache(install.prefix)
     files = {name: cache / wheel.sha256 / wheel.file for name, wheel in added.by_name.items()}
-    # what conda's packages bring is seen when they are linked: add.py
+    # conda's distributions are checked when they are linked: add.py
     require_files_answer(wanted.question(), added.parts, files, added.python, install.entry, elsewhere=True)
 
 
 def _request(
     lock: CondaLock, wanted: CondaInput, accepts: Collection[str], install: Install, site: Site, jobs: int
 ) -> dict[str, object]:
-    """See worker.py."""
+    """Return the request for worker.py."""
     channels = channels_of(site).values()
     return {
         "op": "install",
@@ -127,7 +129,9 @@ def _request(
 def _add_wheels(
     added: AddedWheels, wanted: CondaInput, install: Install, runner: Runner, reporter: Reporter, *, jobs: int
 ) -> dict[str, str]:
-    """Into the staging folder, in which conda's packages are. Returns path -> sha256 as the wheels promise it."""
+    """Add the wheels to the staging folder, which has conda's packages. Return path -> sha256 as the wheels
+    promise it.
+    """
     cache = wheel_cache(install.prefix)
     request = {
         "wheels": [str(cache / wheel.sha256 / wheel.file) for wheel in added.wheels],

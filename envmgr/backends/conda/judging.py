@@ -1,4 +1,6 @@
-"""What of a conda lock can contradict: CUDA majors, the variant of BLAS, OpenMP, and what packages need of each other."""
+"""Checks for contradictions in a conda lock: CUDA majors, BLAS variant, OpenMP, and what packages need of each
+other.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from envmgr.catalog.lock_rules import EDITED, LockFacts, LockFault
 from envmgr.wheels.cuda import cuda_majors, cuda_of_wheels
 from envmgr.wheels.target import glibc_of
 
-# Whose version is CUDA's own. Not cuda-compat, which may be newer than the rest, and not Python's cuda-core,
+# Packages whose version is CUDA's own. Not cuda-compat, which may be newer than the rest, and not Python's cuda-core,
 # cuda-pathfinder.
 _VERSIONED = re.compile(
     r"cuda|cudatoolkit(-dev)?|pytorch-cuda|lib(cublas|npp|nvjpeg|nvjitlink)(-dev|-static)?"
@@ -22,12 +24,11 @@ _VERSIONED = re.compile(
     r"|command-line-tools|visual-tools|profiler-api|nvml|driver|gdb|sanitizer-api|demo-suite|minimal-build)([-_][a-z0-9_-]+)?"
 )
 _NAMED = re.compile(r".+-cu(?:da)?(1\d)(?:\.?\dx?|x)?")  # magma-cuda121, dgl-cuda11.3
-_LOCAL = re.compile(r"[.+]cu(?:da)?(1\d)\d(?:\D|$)")  # of a version: 2.1.0.cu118
+_LOCAL = re.compile(r"[.+]cu(?:da)?(1\d)\d(?:\D|$)")  # the local part of a version: 2.1.0.cu118
 _BUILD = re.compile(r"cu(?:da)?_?(\d+)(\.\d+)?")
 _ASKED = ("cuda-version", "cudatoolkit", "pytorch-cuda", "cuda-cudart", "libcublas")
 _CUDAS = re.compile(r"cuda-|cudatoolkit|pytorch-cuda|lib(cu(blas|dnn|fft|rand|solver|sparse|file)|npp|nvj)|cudnn|nccl")
-# Of NVIDIA's own channel, which lets newer ones come to an older CUDA, with a newer cuda-version: they are the same to
-# both.
+# Packages that NVIDIA's own channel combines with an older CUDA, with a newer cuda-version: they work with both.
 _BESIDE = ("libcurand", "libcurand-dev", "libcufile", "libcufile-dev", "cuda-opencl", "cuda-opencl-dev")
 _TOOLKITS = ("pytorch-cuda", "cudatoolkit", "cuda-cudart", "cuda-version")
 _MAJORS = range(8, 30)
@@ -36,14 +37,21 @@ Majors = Mapping[str, list[str]]
 
 
 def conda_majors(packages: Iterable[LockedPackage], named: Collection[str] = ()) -> dict[str, list[str]]:
-    """CUDA major -> `name version` of the packages that are for that one and no other. `named` are those that the recipe asks for."""
+    """Return CUDA major -> `name version` of the packages that are for this major only.
+
+    `named` are the packages that the recipe asks for.
+    """
     there = list(packages)
     strong, weak = _kinds(there, named)
     return strong or weak
 
 
 def _kinds(packages: list[LockedPackage], named: Collection[str]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """What decides, and what only does where nothing else tells: build strings of packages that need no CUDA, libraries beside it."""
+    """Return the majors by strong evidence, and by weak evidence, which counts only where there is no strong evidence.
+
+    Weak evidence is the build string of a package that needs no CUDA package, and libraries that may be newer than
+    CUDA.
+    """
     strong: dict[str, list[str]] = {}
     weak: dict[str, list[str]] = {}
     beside = beside_cuda(packages, named)
@@ -58,7 +66,9 @@ def _kinds(packages: list[LockedPackage], named: Collection[str]) -> tuple[dict[
 
 
 def cuda_version(packages: Iterable[LockedPackage], named: Collection[str] = ()) -> str | None:
-    """The version of the toolkit: of `cuda-version`, unless only libraries beside it brought that."""
+    """Return the toolkit's version, from `cuda-version` unless only libraries that may be newer than CUDA brought
+    it.
+    """
     there = list(packages)
     beside = beside_cuda(there, named)
     versions = {package.name: package.version for package in there if package.name not in beside}
@@ -67,7 +77,10 @@ def cuda_version(packages: Iterable[LockedPackage], named: Collection[str] = ())
 
 
 def beside_cuda(packages: Collection[LockedPackage], named: Collection[str]) -> frozenset[str]:
-    """The libraries that may be newer, with `cuda-version` where only they ask for it and another toolkit is there."""
+    """Return the libraries that may be newer than CUDA.
+
+    `cuda-version` is included if only they ask for it and another toolkit package is present.
+    """
     toolkit = {package.name for package in packages} & set(_TOOLKITS[:-1])
     asking = {p.name for p in packages if any(read_row(row).name == "cuda-version" for row in p.depends)}
     only = toolkit and asking and asking <= set(_BESIDE) and "cuda-version" not in named
@@ -100,14 +113,16 @@ def _known(majors: set[str]) -> set[str]:
 
 
 def _major_of(digits: str, *, whole: bool) -> str:
-    """`118` is CUDA 11.8, `12` is CUDA 12, `92` is CUDA 9.2; `whole`: a minor follows after a dot."""
+    """Return the major in the digits: `118` is CUDA 11.8, `12` is CUDA 12, `92` is CUDA 9.2. `whole`: a minor follows
+    after a dot.
+    """
     if whole or (len(digits) == 2 and digits[0] == "1"):
         return digits
     return digits[0] if len(digits) == 2 else digits[:2]
 
 
 def asked(rows: Iterable[str]) -> Iterator[tuple[str, set[int]]]:
-    """Of each row that asks for a CUDA package and leaves not all majors open: the name, and the majors that would do."""
+    """Yield the name and the possible majors for each row that asks for a CUDA package and limits its majors."""
     for row in rows:
         read = read_row(row)
         if read.name in _ASKED and read.version and read.version != "*":
@@ -117,7 +132,7 @@ def asked(rows: Iterable[str]) -> Iterator[tuple[str, set[int]]]:
 
 
 def _allows(version: str, major: int) -> bool:
-    """Whether some version of this major fits `>=11.8,<12`, `11.*`, `>=12,<13.0a0|>=13`."""
+    """Return whether some version of this major fits `>=11.8,<12`, `11.*`, `>=12,<13.0a0|>=13`."""
     return any(
         all(_fits(term, major) for term in each.split(",")) for each in re.sub(r"[()\s]", "", version).split("|")
     )
@@ -126,7 +141,7 @@ def _allows(version: str, major: int) -> bool:
 def _fits(term: str, major: int) -> bool:
     match = re.fullmatch(r"(>=|<=|==|~=|!=|>|<|=)?(\d+)((?:\.[\da-z*]+)*)\*?", term)
     if match is None:
-        return True  # nothing that is known is said of the major
+        return True  # an unknown term does not limit the major
     sign, number, rest = match[1] or "=", int(match[2]), match[3]
     if sign in (">=", ">"):
         return major >= number
@@ -139,7 +154,7 @@ _BLAS = ("libblas", "libcblas", "liblapack", "liblapacke")
 _VARIANT = re.compile(r"(?:^|[_-])(mkl|openblas|netlib|blis|accelerate|newaccelerate|nvpl|aocl)(?:$|[_-])")
 _OPENMP = "_openmp_mutex"
 _FEW = 6
-# Packages of conda's channels that bring some of them -> which, among others.
+# Packages of conda's channels that bring programs of the system -> the programs, among others.
 BRINGERS: Mapping[str, str] = {
     "bash": "bash",
     "busybox": "sh, su",
@@ -163,7 +178,9 @@ BRINGERS: Mapping[str, str] = {
 
 
 def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts:
-    """`edited` is why its text is not as it was written; empty when it is."""
+    """Return the facts of a lock. `edited` is the reason why its text differs from what was written; empty if it does
+    not.
+    """
     packages = {package.name: package for package in lock.packages}
     own = conda_majors(lock.packages, _named(wanted))
     majors = {major: list(names) for major, names in own.items()}
@@ -182,7 +199,7 @@ def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts
 
 
 def notes_of(lock: CondaLock, wanted: CondaInput) -> tuple[str, ...]:
-    """What is no fault, and probably not meant."""
+    """Return notes on what is no fault, but probably not intended."""
     if "__cuda" in wanted.virtual_packages and cuda_of(lock, wanted) is None:
         told = wanted.virtual_packages["__cuda"]
         said = (
@@ -193,7 +210,7 @@ def notes_of(lock: CondaLock, wanted: CondaInput) -> tuple[str, ...]:
 
 
 def cuda_of(lock: CondaLock, wanted: CondaInput) -> str | None:
-    """The CUDA version that the environment is made for, as `12.1`; empty where only a major is told; None without CUDA."""
+    """Return the CUDA version of the environment, as `12.1`; empty if only a major is known; None without CUDA."""
     named = _named(wanted)
     own = short_cuda(cuda_version(lock.packages, named)) or ("" if conda_majors(lock.packages, named) else None)
     return own or (None if lock.added is None else cuda_of_wheels(lock.added.versions)) or own
@@ -206,7 +223,9 @@ def _named(wanted: CondaInput) -> frozenset[str]:
 def _beyond(
     packages: Mapping[str, LockedPackage], majors: Mapping[str, Sequence[str]], beside: Collection[str]
 ) -> Iterator[LockFault]:
-    """Packages that leave several majors open, and not the one that is there; or that limit another package which is there."""
+    """Yield faults of packages that allow several majors but not the present one, or that limit another present
+    package.
+    """
     if len(majors) != 1:
         return
     (own,) = majors
@@ -224,7 +243,10 @@ def _beyond(
 
 
 def _virtual(lock: CondaLock, majors: Mapping[str, Sequence[str]], wanted: CondaInput) -> Iterator[LockFault]:
-    """CUDA packages, and a recipe that says of no driver, or of one for an older major: nothing was chosen for the nodes' own."""
+    """Yield a fault if there are CUDA packages and the recipe names no driver, or one for an older major.
+
+    Nothing was chosen for the nodes' own driver then.
+    """
     if not majors:
         return
     told = short_cuda(cuda_version(lock.packages, _named(wanted))) or max(majors, key=int)
@@ -255,7 +277,7 @@ def _variants(packages: Mapping[str, LockedPackage]) -> Iterator[LockFault]:
 
 
 def _hiding(packages: Collection[str]) -> Iterator[LockFault]:
-    """By their names, those that are known for it; a build sees the programs themselves."""
+    """Yield the packages whose names are known to hide programs of the system. A build sees the programs themselves."""
     for name in sorted(BRINGERS.keys() & set(packages)):
         yield LockFault(
             HIDDEN, f"{name} brings {BRINGERS[name]}, and hides those of the system", f"leave {name} out of `specs`"
@@ -263,7 +285,7 @@ def _hiding(packages: Collection[str]) -> Iterator[LockFault]:
 
 
 def _unmet(packages: Mapping[str, LockedPackage]) -> Iterator[LockFault]:
-    """By names and build strings. Versions are the solver's."""
+    """Yield unmet needs by names and build strings. Versions are checked by the solver."""
     for package in packages.values():
         for row in package.depends:
             name = read_row(row).name

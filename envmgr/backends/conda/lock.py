@@ -1,4 +1,4 @@
-"""The lock as data: what a recipe resolved to, exactly. Files that hold it are read and written by lockfile.py."""
+"""The lock as data: the exact packages that a recipe resolved to. lockfile.py reads and writes its files."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from envmgr.wheels.cuda import cuda_of_wheels
 from envmgr.wheels.locked import Distribution, LockedWheel, WheelSet, describe_wheels
 from envmgr.wording import one_line
 
-# A conda package is three to four times as large unpacked (measured over the stand-ins and torch's wheels).
+# A conda package is three to four times as large unpacked (measured with the stand-ins and torch's wheels).
 UNPACKED = 4
 _LONGEST_WORD, _LONGEST_ROW = 200, 4_000  # characters
-# Packages whose version is the CUDA version an environment was made for, most telling first.
+# Packages whose version is the CUDA version of an environment, the most reliable first.
 CUDA_PACKAGES = ("cuda-version", "cudatoolkit", "pytorch-cuda", "cuda-cudart")
 
 
@@ -25,7 +25,9 @@ def _require_texts(values: Iterable[object], longest: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LockedPackage:
-    """One conda package. `size` is bytes and `timestamp` milliseconds since the epoch where the channel tells them."""
+    """One conda package. `size` is in bytes and `timestamp` in milliseconds since the epoch, where the channel gives
+    them.
+    """
 
     name: str
     version: str
@@ -45,7 +47,7 @@ class LockedPackage:
     track_features: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises TypeError for what no record has: the fields come from files of others."""
+        """Raise TypeError for values that no record can have: the fields come from other tools' files."""
         _require_texts((self.name, self.version, self.build, self.subdir), _LONGEST_WORD)
         _require_texts((self.url, *self.depends, *self.constrains), _LONGEST_ROW)
 
@@ -55,26 +57,26 @@ class LockedPackage:
 
     @property
     def channel(self) -> str:
-        """The channel's URL: two levels above the file."""
+        """Return the channel's URL, two levels above the file."""
         return self.url.rsplit("/", 2)[0]
 
     def to_json(self) -> dict[str, Any]:
-        """Without the empty fields, so that a new optional field changes no old sidecar."""
+        """Return the fields that are not empty, so that a new optional field changes no old sidecar."""
         return {key: value for key, value in asdict(self).items() if value not in (None, ())}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> LockedPackage:
-        """Raises TypeError for unknown or missing fields."""
+        """Make a package from its JSON. Raises TypeError for unknown or missing fields."""
         lists = {key: tuple(data[key]) for key in ("depends", "constrains", "track_features") if key in data}
         return cls(**{**data, **lists})
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelSource:
-    """Where a channel's records came from at lock time.
+    """The place from which a channel's records came at lock time.
 
-    `kind` is `channel`, `mirror` or `snapshot`; `repodata` maps subdir -> sha256 of its repodata.json where that is a fact of
-    the input (a folder); `note` is the site's word on the snapshot. No path or host of the machine is kept.
+    `kind` is `channel`, `mirror` or `snapshot`. `repodata` maps subdir -> sha256 of its repodata.json, if the input (a
+    folder) fixes it. `note` is the site's note on the snapshot. Paths and hosts of the machine are not kept.
     """
 
     name: str
@@ -87,8 +89,8 @@ class ChannelSource:
 class AddedWheels(WheelSet):
     """The wheels that are added to conda's packages.
 
-    `assumed` maps each distribution that they need, and that conda's packages are taken to bring, to `name version` of the
-    package. A lock that others wrote does not tell it.
+    `assumed` maps each distribution that the wheels need, and that conda's packages are assumed to bring, to `name
+    version` of the package. A lock that another tool wrote lacks it.
     """
 
     assumed: Mapping[str, str] = {}
@@ -101,7 +103,7 @@ class AddedWheels(WheelSet):
 
     @property
     def parts(self) -> dict[str, Distribution]:
-        """What the lock says that each needs."""
+        """Return what each wheel needs, according to the lock."""
         return {name: Distribution(each.version, each.requires) for name, each in self.by_name.items()}
 
 
@@ -122,7 +124,7 @@ class CondaLock:
         return {p.name: p.version for p in self.packages}
 
     def identity(self) -> object:
-        """What of the lock decides an install's bytes: content hashes, and the names and URLs that conda-meta records."""
+        """Return what decides an install's bytes: content hashes, and the names and URLs that conda-meta records."""
         keys = ("name", "version", "build", "subdir", "url", "sha256")
         packages = [{key: str(getattr(p, key)) for key in keys} for p in self.packages]
         if self.added is None or not self.added.wheels:  # conda's packages are all that `pip` asks for
@@ -130,21 +132,24 @@ class CondaLock:
         return {"packages": packages, "wheels": self.added.identity()}
 
     def describe(self) -> dict[str, str]:
-        """name -> `version build`, of a wheel `version tags`; a wheel with the name of a conda package is `name (pip)`."""
+        """Return name -> `version build`, or `version tags` for a wheel.
+
+        A wheel with the name of a conda package is listed as `name (pip)`.
+        """
         found = describe(self.packages)
         wheels = {} if self.added is None else describe_wheels(self.added.wheels)
         return found | {f"{name} (pip)" if name in found else name: text for name, text in wheels.items()}
 
     def cuda(self) -> str | None:
-        """The CUDA version that it was made for, by conda's packages, else by the wheels."""
+        """Return the CUDA version of the environment, from conda's packages, else from the wheels."""
         return cuda_of(self.versions) or (None if self.added is None else cuda_of_wheels(self.added.versions))
 
 
 def cuda_of(packages: Mapping[str, str]) -> str | None:
-    """The CUDA version of an environment, from its packages (name -> version); None without CUDA."""
+    """Return the CUDA version of an environment, from its packages (name -> version); None without CUDA."""
     return next((packages[name] for name in CUDA_PACKAGES if name in packages), None)
 
 
 def describe(packages: Iterable[LockedPackage]) -> dict[str, str]:
-    """name -> `version build`, as diffs, generations and plans show a package."""
+    """Return name -> `version build`, as diffs, generations and plans show a package."""
     return {p.name: f"{p.version} {p.build}" for p in packages}

@@ -1,7 +1,8 @@
-"""conda-lock.yml (v1) and its sidecar: the text of a lock. Source: conda-lock 4, `lockfile/v1/models.py`.
+"""The text of a lock: conda-lock.yml (v1) and its sidecar. Source: conda-lock 4, `lockfile/v1/models.py`.
 
-The YAML file is the lock, for us and for conda-lock, micromamba and pixi. Its format loses `constrains`, build strings of
-dependencies, sizes and `noarch`; the sidecar keeps the full records, and is used only while it belongs to the same YAML.
+The YAML file is the lock, for envmgr and for conda-lock, micromamba and pixi. Its format loses `constrains`, build
+strings of dependencies, sizes and `noarch`. The sidecar keeps the full records; it is used only while it belongs to the
+same YAML.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ _SITE_PACKAGES = re.compile(r"lib/python3\.\d+t?/site-packages")
 
 
 def require_agreement(document: Any, own: Mapping[str, Any], sidecar: Path, lock: str) -> None:
-    """`document` is the lock as it was read, `own` what the sidecar would write into it. InputError `lock-invalid` for the first difference."""
+    """Raise InputError `lock-invalid` for the first difference between a lock and its sidecar.
+
+    `document` is the lock as it was read; `own` is what the sidecar would write into it.
+    """
     found, wanted = _packages(document), _packages(own)
     if len(found) != len(wanted):
         raise _differs(f"{sidecar} has {len(wanted)} packages, {lock} has {len(found)}", ())
@@ -45,7 +49,7 @@ def require_agreement(document: Any, own: Mapping[str, Any], sidecar: Path, lock
 
 
 def require_possible(packages: Sequence[LockedPackage], platform: str, sidecar: Path) -> None:
-    """What the lock cannot say, and the installer goes by. InputError `lock-invalid`."""
+    """Check the sidecar's fields that the lock lacks and the installer uses. Raises InputError `lock-invalid`."""
     for each in packages:
         if each.subdir not in (platform, "noarch"):
             raise _differs(f"{sidecar}: {each.name} is for {each.subdir}, the lock for {platform}", ())
@@ -57,9 +61,11 @@ def require_possible(packages: Sequence[LockedPackage], platform: str, sidecar: 
 
 
 def require_same_wheels(here: AddedWheels | None, there: AddedWheels | None, sidecar: Path, lock: str) -> None:
-    """Their files and indexes, which the lock has as one URL, and their Python. InputError `lock-invalid`."""
+    """Require the same Python, wheel files and indexes, which the lock holds as one URL. Raises InputError
+    `lock-invalid`.
+    """
     if here is None or there is None:
-        return  # of a lock without them, and told already where only one has them
+        return  # a difference in this was already reported
     if here.python != there.python:
         raise _differs(f"{sidecar} has wheels for Python {here.python}, {lock} for {there.python}", ())
     for ours, theirs in zip(here.wheels, there.wheels, strict=True):
@@ -69,14 +75,16 @@ def require_same_wheels(here: AddedWheels | None, there: AddedWheels | None, sid
 
 
 def require_own_channels(packages: Sequence[LockedPackage], allowed: Collection[str], lock: Path) -> None:
-    """Each from a place in `allowed`, URLs without a slash at their ends. InputError `lock-foreign`."""
+    """Require that each package comes from a place in `allowed`: URLs without a trailing slash. Raises InputError
+    `lock-foreign`.
+    """
     for each in packages:
         if each.channel not in allowed:
             raise foreign_lock(lock, each.name, each.url, allowed)
 
 
 def _packages(document: Any) -> list[Any]:
-    """Sorted as they are written: conda's by name, then wheels."""
+    """Return the packages in the order of the file: conda's by name, then wheels."""
     rows = document.get("package") if isinstance(document, dict) else None
     if not isinstance(rows, list):
         return []
@@ -84,7 +92,7 @@ def _packages(document: Any) -> list[Any]:
 
 
 def _flat(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Its fields; those of `hash` by their own names."""
+    """Return the item's fields; those of `hash` by their own names."""
     flat = {key: value for key, value in item.items() if key != "hash"}
     hashes = item.get("hash")
     return {**flat, **(hashes if isinstance(hashes, dict) else {"hash": hashes})}
@@ -99,7 +107,7 @@ SIDECAR_NAME = "conda-lock.records.json"
 
 
 def lock_texts(lock: CondaLock) -> dict[str, str]:
-    """File name -> text, in the order of writing: the lock itself last, because the sidecar names its sha256.
+    """Return file name -> text, in the order of writing: the lock itself last, because the sidecar names its sha256.
 
     The same lock gives the same bytes.
     """
@@ -123,7 +131,7 @@ def lock_texts(lock: CondaLock) -> dict[str, str]:
 
 
 def read_lock(folder: Path) -> tuple[CondaLock, str]:
-    """The lock beside a recipe, and the sha256 of its text.
+    """Return the lock next to a recipe, and the sha256 of its text.
 
     Raises:
         EnvmgrError: `lock-missing`; InputError: `lock-invalid`, `lock-unhashed` with file, line and package.
@@ -144,7 +152,10 @@ def read_lock(folder: Path) -> tuple[CondaLock, str]:
 
 
 def edited_by_hand(folder: Path) -> str:
-    """Why a lock is not as `envmgr lock` wrote it: its sidecar belongs to another text. Empty when all is well."""
+    """Return the reason why a lock differs from what `envmgr lock` wrote; empty if it does not.
+
+    It differs if its sidecar belongs to another text.
+    """
     sidecar = folder / SIDECAR_NAME
     try:
         recorded = lock_json(sidecar).get("lock_sha256")
@@ -156,7 +167,7 @@ def edited_by_hand(folder: Path) -> str:
 
 
 def _document(lock: CondaLock) -> dict[str, Any]:
-    """What conda-lock.yml says of it."""
+    """Return the content of conda-lock.yml for the lock."""
     custom = {"envmgr_recipe_digest": lock.recipe_digest}
     for channel in lock.channels:
         if channel.kind == "snapshot":
@@ -211,9 +222,10 @@ def _sorted(lock: CondaLock) -> list[LockedPackage]:
 
 
 def _dependencies(depends: Iterable[str]) -> dict[str, str]:
-    """`["python >=3.9", "python <4", "mpi 1.0 mpich"]` -> `{"mpi": "1.0 mpich", "python": ">=3.9,<4"}`, sorted by name.
+    """Return the dependencies by name, sorted.
 
-    The format has one value a name. Where a name comes twice, both versions hold, and the last build string is kept.
+    `["python >=3.9", "python <4", "mpi 1.0 mpich"]` gives `{"mpi": "1.0 mpich", "python": ">=3.9,<4"}`. The format has
+    one value per name. If a name comes twice, both versions apply, and the last build string is kept.
     """
     versions: dict[str, list[str]] = {}
     builds: dict[str, str] = {}
@@ -233,7 +245,7 @@ def _dependencies(depends: Iterable[str]) -> dict[str, str]:
 
 
 def _parts(depend: str) -> tuple[str, str, str]:
-    """Name, version and build string of a repodata dependency; `numpy>=1.2` and `numpy >=1.2, <3` occur too."""
+    """Return name, version and build string of a repodata dependency; `numpy>=1.2` and `numpy >=1.2, <3` also occur."""
     depend = " ".join(depend.split())  # a long row of spaces takes the square of its length below
     match = re.match(r"\s*([A-Za-z0-9_.-]+)(.*)", depend, re.DOTALL)
     name, rest = (match[1], match[2].strip()) if match else (depend.strip(), "")
@@ -243,7 +255,7 @@ def _parts(depend: str) -> tuple[str, str, str]:
 
 
 def _from_sidecar(path: Path, lock_sha256: str) -> CondaLock | None:
-    """The full records; None when there is no sidecar, or it belongs to another text of the lock."""
+    """Return the full records; None if there is no sidecar, or if it belongs to another text of the lock."""
     try:
         data = lock_json(path)
     except FileNotFoundError:
@@ -357,7 +369,7 @@ def _get(data: Mapping[str, Any], key: str, kind: type[Any], where: str) -> Any:
 
 
 def _require_hashes(lock: CondaLock, path: Path, text: str) -> None:
-    """Invariant 5: a record without sha256 would be linked unchecked."""
+    """Require a sha256 for every package (invariant 5); a record without one would be linked unchecked."""
     for package in lock.packages:
         if not re.fullmatch(r"[0-9a-f]{64}", package.sha256):
             line = next((n for n, row in enumerate(text.split("\n"), 1) if row.strip() == f"url: {package.url}"), 1)

@@ -1,4 +1,4 @@
-"""What channels offer for names and specs: a part of the rattler worker, asked where a solve fails."""
+"""The channels' offers for names and specs: a part of the rattler worker, used when a solve fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from envmgr.downloads.child import emit
 
 _BUILDS = 12
-# What users call a package -> what conda's channels call it.
+# Users' name of a package -> its name in conda's channels.
 _CALLED = {
     "sklearn": "scikit-learn",
     "skimage": "scikit-image",
@@ -29,8 +29,10 @@ _CALLED = {
 
 
 async def offer(request: dict[str, Any]) -> None:
-    """Emits `solved` with `versions`: name -> [version, builds] pairs, the newest first; `near`: name that is not there -> like names;
-    `unmatched`: the specs that no record fits; `bare`: the channels that have nothing for the platform.
+    """Emit `solved` with `versions`, `near`, `unmatched` and `bare`.
+
+    `versions` maps name -> [version, builds] pairs, newest first. `near` maps a missing name -> similar names.
+    `unmatched` are the specs that no record fits. `bare` are the channels that have nothing for the platform.
     """
     import rattler
     import rattler.exceptions
@@ -53,7 +55,7 @@ async def offer(request: dict[str, Any]) -> None:
             rows[-1][1].append(build)
     unmatched = []
     for spec in request["specs"]:
-        with suppress(Exception):  # one that cannot be read is told elsewhere
+        with suppress(Exception):  # a spec that cannot be read is reported elsewhere
             match = rattler.MatchSpec(spec, strict=False)
             if not any(
                 match.matches(record) for record in records if record.name.normalized == str(match.name.normalized)
@@ -72,7 +74,7 @@ async def offer(request: dict[str, Any]) -> None:
 
 
 async def _answering(gateway: Any, rattler: Any, channel: dict[str, Any], platforms: list[str]) -> str:
-    """The first of its places that answers; the last one where none does."""
+    """Return the first of the channel's places that answers; the last one if none does."""
     place = ""
     for place in channel["places"]:
         try:
@@ -84,7 +86,9 @@ async def _answering(gateway: Any, rattler: Any, channel: dict[str, Any], platfo
 
 
 def like(wanted: str, known: list[str]) -> list[str]:
-    """Up to three names: what it is called here, what has something before or behind it, and what looks very much like it."""
+    """Return up to three names: the package's name here, names with a prefix or suffix, and names that look very
+    similar.
+    """
     from difflib import get_close_matches
 
     own = wanted.lower()

@@ -1,6 +1,7 @@
-"""`pip:` beside `specs:`: wheels that are added to what conda's packages bring. What those bring is a constraint, never replaced.
+"""Wheels of `pip:` that are added to the packages of `specs:`. Conda's packages are a constraint and are never
+replaced.
 
-Before an install a package's distributions are known by its name alone; the build goes by those that it finds (add.py).
+Before an install, a package's distributions are known only by its name. The build uses those that it finds (add.py).
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def item_of(wheel: LockedWheel, platform: str, added: AddedWheels) -> dict[str, 
 
 
 def _dependencies(rows: Iterable[str], added: AddedWheels) -> dict[str, str]:
-    """Name -> versions, `*` for any; without those that are for extras and for other platforms."""
+    """Return name -> versions, `*` for any; without rows for extras and for other platforms."""
     found: dict[str, str] = {}
     for row in rows:
         try:
@@ -60,7 +61,9 @@ def _dependencies(rows: Iterable[str], added: AddedWheels) -> dict[str, str]:
 def read_items(
     items: Sequence[tuple[str, Mapping[str, Any]]], path: Path, text: str, packages: Iterable[LockedPackage]
 ) -> AddedWheels:
-    """What (place in the file, item) tell; they may be of another tool's lock, whose URLs are the files' own places.
+    """Return the wheels of the items, each given as (place in the file, item).
+
+    They may come from another tool's lock, whose URLs are the places of the files themselves.
 
     Raises:
         InputError: `lock-invalid`, `lock-unhashed`.
@@ -81,7 +84,7 @@ def read_items(
 
 
 def _platform(platform: str, wheels: Iterable[LockedWheel], path: Path) -> str:
-    """One on which all of them run: it only decides what an index is asked for."""
+    """Return a platform on which all of the wheels run. It only decides what an index is asked for."""
     needed = glibc_of(wheels)
     try:
         least = wheel_platform(platform, {})
@@ -124,9 +127,8 @@ def _wheel_of(item: Mapping[str, Any], where: str, path: Path, text: str) -> Loc
     return LockedWheel(name=canonicalize_name(name), version=version, file=file, sha256=sha256, index=index, url=url)
 
 
-_OURS = "conda"  # the local part of the versions that uv is told for what conda brings: they are in its reasons
-# Packages whose distribution has another name. Source: conda-forge's recipes, and the names that their files dist-info
-# have.
+_OURS = "conda"  # local part of the versions that uv gets for conda's distributions: it marks them in uv's reasons
+# Packages whose distribution has another name. Source: conda-forge's recipes and their packages' dist-info names.
 _NAMES = {
     "brotli-python": "brotli",
     "cupy-core": "cupy",
@@ -143,14 +145,14 @@ _NAMES = {
     "pytorch": "torch",
     "tensorflow-base": "tensorflow",
 }
-# Those that stand for others, or for none.
+# Packages that bring no distribution of their own.
 _WITHOUT = frozenset({"python", "python_abi", "pytorch-cpu", "pytorch-gpu", "pytorch-cuda", "pytorch-mutex", "opencv"})
 
 
 def add_wheels(
     lock: CondaLock, wanted: CondaInput, site: Site, runner: Runner, reporter: Reporter, places: Mapping[str, str]
 ) -> tuple[CondaLock, list[str]]:
-    """The lock with the wheels that the recipe asks for, and notes for the user.
+    """Return the lock with the wheels that the recipe asks for, and notes for the user.
 
     Raises:
         EnvmgrError: `pip-without-python`, and those of `wheels.resolve.resolve_beside`.
@@ -186,7 +188,7 @@ def add_wheels(
 
 
 def require_python(packages: Iterable[LockedPackage]) -> str:
-    """The version of the Python among them that wheels are unpacked for. EnvmgrError `pip-without-python`."""
+    """Return the version of the Python for which wheels are unpacked. Raises EnvmgrError `pip-without-python`."""
     found = next((p for p in packages if p.name == PYTHON), None)
     if found is None or re.search(r"pypy|graalpy|_cp\d+t$", found.build):
         raise EnvmgrError(
@@ -200,9 +202,10 @@ def require_python(packages: Iterable[LockedPackage]) -> str:
 
 
 def distributions(packages: Iterable[LockedPackage]) -> dict[str, tuple[str, str]]:
-    """Normalised name of a distribution -> name and version of the conda package that brings it, as far as names tell.
+    """Map normalised distribution name -> name and version of the conda package that brings it, judged by package
+    names.
 
-    One that does not depend on Python brings none; one whose version is none for pip is left out.
+    A package that does not depend on Python brings none. A package whose version pip cannot read is left out.
     """
     found: dict[str, tuple[str, str]] = {}
     for package in packages:
@@ -215,14 +218,16 @@ def distributions(packages: Iterable[LockedPackage]) -> dict[str, tuple[str, str
             continue
         own = package.name not in _NAMES
         name = canonicalize_name(_NAMES.get(package.name, package.name))
-        if own and name in found:  # `matplotlib` is a name for `matplotlib-base` and more
+        if own and name in found:  # `matplotlib` consists of `matplotlib-base` and more
             continue
         found[name] = (package.name, package.version)
     return found
 
 
 def brought_by(lock: CondaLock) -> dict[str, str]:
-    """Normalised name -> version of the distributions that conda's packages bring, by their names, or as the lock takes for granted."""
+    """Map normalised name -> version of the distributions that conda's packages bring, by their names or by the lock's
+    assumptions.
+    """
     assumed = {} if lock.added is None else lock.added.assumed
     found = {name: text.rpartition(" ")[2] for name, text in assumed.items()}
     return found | {name: version for name, (_, version) in distributions(lock.packages).items()}
@@ -234,7 +239,7 @@ def _marked(version: str) -> str:
 
 
 def _extras(question: Question, rows: Iterable[str]) -> set[tuple[str, str]]:
-    """(name, extra) of each extra that is asked for, by the recipe or a wheel."""
+    """Return (name, extra) of each extra that the recipe or a wheel asks for."""
     extras: set[tuple[str, str]] = set()
     for row in (*question.requirements, *rows):
         try:

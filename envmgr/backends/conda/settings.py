@@ -1,4 +1,4 @@
-"""What the site says of conda, under `backends.conda`."""
+"""The site's settings for conda, under `backends.conda`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from envmgr.wording import masked
 
 
 class Channel(FrozenModel):
-    """A conda channel: its canonical URL, which locks record, and mirrors (URL or folder) that are tried first, in order.
+    """A conda channel: its canonical URL, which locks record, and mirrors (URL or folder), which are tried first, in
+    order.
 
-    A folder that holds only `repodata.json` is a snapshot: it serves locking, and downloads go to the next place. `note`
-    says what a snapshot is; it is written into locks made from it.
+    A folder that holds only `repodata.json` is a snapshot: it is used for locking, and downloads use the next place.
+    `note` describes a snapshot; it is written into locks made from it.
     """
 
     url: str
@@ -44,21 +45,24 @@ DEFAULT_CHANNELS: Mapping[str, Channel] = {
 
 
 class CondaSettings(FrozenModel):
-    """`backends.conda` of the site."""
+    """The section `backends.conda` of the site."""
 
     channels: dict[str, Channel] = {}
     program: Path | None = Field(default=None, description="conda, mamba or micromamba, for --solver conda-lock")
 
 
 def channels_of(site: Site) -> dict[str, Channel]:
-    """The channels by name, those of every site among them; mirrors are URLs."""
+    """Return the channels by name, including the default ones; mirrors are URLs."""
     own = backend_settings(site, "conda", CondaSettings).channels
     found = {n: c.model_copy(update={"mirrors": site.absolute_mirrors(c.mirrors)}) for n, c in own.items()}
     return {**DEFAULT_CHANNELS, **found}
 
 
 def places_of(names: Iterable[str], site: Site) -> set[str]:
-    """Where packages of these channels may come from, as locks write it: the URLs that they have here and everywhere, and their mirrors."""
+    """Return the places from which packages of these channels may come, as locks write them.
+
+    These are their URLs here, their default URLs, and their mirrors.
+    """
     known = channels_of(site)
     found: set[str] = set()
     for name in names:

@@ -1,4 +1,4 @@
-"""From a conda recipe to a lock: by rattler in its worker, or by conda-lock with the site's conda."""
+"""Solving of a conda recipe to a lock, by rattler in its worker or by conda-lock with the site's conda."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from envmgr.system.files import pretty_json
 from envmgr.system.run import Bounds, Runner, clean_env
 from envmgr.system.scratch import scratch_folder
 
-_BOUNDS = Bounds(memory=8 << 30)  # of conda-lock, and of the conda that it starts
+_BOUNDS = Bounds(memory=8 << 30)  # for conda-lock and the conda that it starts
 
 
 def solve(
@@ -71,7 +71,7 @@ def solve(
 
 
 def package_of(record: Mapping[str, Any]) -> LockedPackage:
-    """A repodata record as a locked package; InputError when the channel gives no sha256."""
+    """Return a repodata record as a locked package. Raises InputError if the channel gives no sha256."""
     if not record.get("sha256"):
         raise InputError(
             "channel-unhashed",
@@ -100,7 +100,7 @@ def package_of(record: Mapping[str, Any]) -> LockedPackage:
 
 
 def channel_places(channel: Channel) -> list[str]:
-    """Where to read a channel, best first."""
+    """Return the places of a channel, best first."""
     return [*channel.mirrors, channel.url]
 
 
@@ -125,7 +125,10 @@ def _channel_request(name: str, site: Site, places: Mapping[str, str]) -> dict[s
 
 
 def _source(name: str, site: Site, solved: Mapping[str, Any], packages: Iterable[LockedPackage]) -> ChannelSource:
-    """Where a channel was read; for a snapshot, the digests of its repodata, and the site's note when it names this place."""
+    """Return the place from which a channel was read.
+
+    For a snapshot, this includes the digests of its repodata, and the site's note if the site names this place.
+    """
     channel = channels_of(site).get(name) or Channel(url=name)
     place = str(solved["places"][name]).rstrip("/")
     if place == channel.url:
@@ -137,7 +140,7 @@ def _source(name: str, site: Site, solved: Mapping[str, Any], packages: Iterable
 
 
 def _is_snapshot(place: str, packages: Sequence[LockedPackage]) -> bool:
-    """Whether a folder lists packages that it does not have: the chosen ones, or all when none was chosen."""
+    """Return whether a folder lacks packages that it lists: the chosen ones, or all if none was chosen."""
     folder = Path(unquote(urlsplit(place).path))
     if packages:
         return not all((folder / p.subdir / p.file_name).is_file() for p in packages)
@@ -169,7 +172,7 @@ def _conda_lock_urls(
 
 
 def _conda_lock_failure(error: CommandError, conda: Path) -> EnvmgrError:
-    """What conda said, without conda-lock's traceback around it."""
+    """Return conda's own error, without conda-lock's traceback around it."""
     said = error.stderr.partition("Could not lock the environment for platform ")[2].partition("\n    Command:")[0]
     lines = [line for line in said.splitlines()[1:] if line.strip()]
     if not lines:
@@ -183,7 +186,10 @@ def _conda_lock_failure(error: CommandError, conda: Path) -> EnvmgrError:
 
 
 def _conda_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What conda needs of the caller's shell: proxies, certificates, its own settings. Never a loaded environment's paths."""
+    """Return the variables of the caller's shell that conda needs: proxies, certificates and its own settings.
+
+    Paths of a loaded environment are never included.
+    """
     kept = re.compile(
         r"(?i)(https?|all|no)_proxy|(SSL_CERT|REQUESTS_CA|CURL_CA)_.*|CONDARC|(CONDA|MAMBA)_(SSL|PROXY|ROOT)_.*"
     )
@@ -191,7 +197,7 @@ def _conda_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def find_conda(site: Site) -> Path:
-    """The site's conda, mamba or micromamba, or one on PATH; conda-lock would download one if we did not look.
+    """Return the site's conda, mamba or micromamba, or one on PATH; otherwise conda-lock would download one.
 
     Raises EnvmgrError `solver-missing`.
     """
@@ -209,7 +215,7 @@ def find_conda(site: Site) -> Path:
 
 
 def find_conda_lock() -> Path:
-    """The `conda-lock` that was installed with us, or the one on PATH."""
+    """Return the `conda-lock` that was installed with envmgr, or the one on PATH."""
     beside = Path(sys.executable).parent / "conda-lock"
     found = beside if beside.exists() else shutil.which("conda-lock")
     if not found:

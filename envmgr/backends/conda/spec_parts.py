@@ -1,7 +1,8 @@
-"""What packages ask for, as repodata and recipes write it: a name, a version, a build string. Versions are not compared here.
+"""The needs of packages, as repodata and recipes write them: a name, a version, a build string. Versions are not
+compared here.
 
-A build asks the files for the same: the `index.json` of each, downloaded and hashed, before any is unpacked. Names are
-compared and no versions: channels patch those in their listing, and rightly so.
+A build checks the files in the same way: the `index.json` of each one, downloaded and hashed, before any is unpacked.
+It compares names and no versions, because channels rightly patch versions in their listing.
 
 The workers read this module: it imports neither pydantic nor anything else that takes long to load.
 """
@@ -20,12 +21,15 @@ from envmgr.catalog.lock_rules import closure_of
 _ROW = re.compile(r"\s*(?:\S+::)?([A-Za-z0-9_][A-Za-z0-9_.-]*)([^;]*)")
 _BRACKET = re.compile(r"\[(.*)\]\s*$")
 ALWAYS = {"python": ("pip",)}
-"""What a package may bring that no record says: conda gives every Python a pip. Source: conda, `add_pip_as_python_dependency`."""
+"""Needs that no record lists: conda gives every Python a pip. Source: conda, `add_pip_as_python_dependency`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`version` and `build` are empty where nothing is said of them; `name`, too, of what holds only sometimes (`mkl; if …`)."""
+    """One row of needs. `version` and `build` are empty if the row does not limit them.
+
+    `name` is also empty if the row holds only conditionally (`mkl; if …`).
+    """
 
     name: str
     version: str = ""
@@ -33,7 +37,7 @@ class Row:
 
 
 def read_row(text: str) -> Row:
-    """`mkl 2023.*`, `mkl>=2023,<2024`, `_openmp_mutex * *_llvm`, `mkl=2023=h1_0`, `mkl[build='*_llvm']`."""
+    """Parse `mkl 2023.*`, `mkl>=2023,<2024`, `_openmp_mutex * *_llvm`, `mkl=2023=h1_0`, `mkl[build='*_llvm']`."""
     match = _ROW.fullmatch(text)
     if match is None:
         return Row("")
@@ -51,17 +55,17 @@ def read_row(text: str) -> Row:
 
 
 def is_build(found: str, wanted: str) -> bool:
-    """As conda compares: `*` is any text, and what stands between `^` and `$` a regular expression."""
+    """Compare build strings as conda does: `*` is any text, and `^…$` is a regular expression."""
     if wanted.startswith("^") and wanted.endswith("$"):
         try:
             return re.fullmatch(wanted[1:-1], found) is not None
         except re.error:
-            return True  # what cannot be read contradicts nothing
+            return True  # an unreadable build string contradicts nothing
     return any(fnmatchcase(found, each) for each in wanted.split("|"))
 
 
 def needed_names(specs: Collection[str], depends: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """The names that the recipe asks for, and those that packages (name -> rows) need then."""
+    """Return the names that the recipe asks for, and those that packages (name -> rows) then need."""
 
     def needs(name: str) -> list[str]:
         return [found for found in (*map(_name, depends.get(name, ())), *ALWAYS.get(name, ())) if found]
@@ -74,8 +78,8 @@ def _name(row: str) -> str:
     return read_row(row).name
 
 
-class FilesDiffer(Exception):  # noqa: N818 - what is the matter
-    """The files need others than the lock has. `details` has `lines`."""
+class FilesDiffer(Exception):  # noqa: N818 - the name states the fault
+    """The files have other needs than the lock. `details` has `lines`."""
 
     def __init__(self, lines: Collection[str]) -> None:
         super().__init__("; ".join(lines))
@@ -83,8 +87,10 @@ class FilesDiffer(Exception):  # noqa: N818 - what is the matter
 
 
 def require_answer(archives: Mapping[str, Path], request: Mapping[str, Any]) -> None:
-    """`archives` maps each package to its file; `request` has its `records`, the recipe's `specs` and `virtual` packages, and the names that
-    it `accepts`. Raises FilesDiffer.
+    """Require that the package files have the needs that the lock has. Raises FilesDiffer.
+
+    `archives` maps each package to its file. `request` has its `records`, the recipe's `specs` and `virtual` packages,
+    and the names that it `accepts`.
     """
     import rattler
 

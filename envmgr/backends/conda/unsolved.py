@@ -1,4 +1,4 @@
-"""Why specs cannot be solved, in words that help: the versions there are, names that look like it, and the line that mends it."""
+"""Explanations of why specs cannot be solved: available versions, similar names, and the line that fixes the recipe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from envmgr.report import Reporter
 from envmgr.system.run import Runner
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
-# As rattler, libmamba and conda's own solver say that there is none.
+# Messages of rattler, libmamba and conda's own solver for a missing package.
 _LACKING = (
     re.compile(rf"No candidates were found for ({_NAME})(?: ([^\n]*?))?\.?$"),
     re.compile(rf"[─ ]({_NAME})(?: ([^\n]*?))?, for which no candidates were found"),
@@ -34,8 +34,10 @@ _FEW, _NAMES = 8, 6
 
 @dataclass(frozen=True, slots=True)
 class Offers:
-    """`versions`: name -> pairs of a version and its builds, the newest first. `near`: a name that no channel has -> names like it.
-    `bare` are channels that have nothing for the platform.
+    """The channels' offers.
+
+    `versions` maps name -> pairs of a version and its builds, newest first. `near` maps a name that no channel has ->
+    similar names. `bare` are channels that have nothing for the platform.
     """
 
     versions: Mapping[str, Sequence[tuple[str, Sequence[str]]]] = field(default_factory=dict)
@@ -44,7 +46,10 @@ class Offers:
 
 
 def explain_unsolvable(error: EnvmgrError, request: Mapping[str, Any], runner: Runner, reporter: Reporter) -> None:
-    """Add to `error` what the channels have of what it mentions, and a hint that fits. Where they cannot be asked, that is said."""
+    """Add to `error` what the channels have of the packages that it mentions, and a hint that fits.
+
+    If the channels cannot be asked, the context says so.
+    """
     specs = {read_row(spec).name: spec for spec in request["specs"]}
     lacking = _lacking(error.context)
     names = [name for name in _mentioned(error.context, lacking, specs) if not name.startswith("__")]
@@ -55,7 +60,7 @@ def explain_unsolvable(error: EnvmgrError, request: Mapping[str, Any], runner: R
         error.context = (*error.context, f"what the channels have could not be asked: {failed.message}")
         return
     offers = Offers(told["versions"], told["near"], told["bare"])
-    for spec in told["unmatched"]:  # a solver tells the first of them
+    for spec in told["unmatched"]:  # a solver reports only the first of them
         row = read_row(spec)
         lacking.setdefault(row.name, f"{row.version} {row.build}".strip())
     error.context = (*error.context, *_told([*dict.fromkeys([*names, *lacking])], lacking, offers, request))
@@ -63,7 +68,7 @@ def explain_unsolvable(error: EnvmgrError, request: Mapping[str, Any], runner: R
 
 
 def _lacking(lines: Sequence[str]) -> dict[str, str]:
-    """Name -> what was asked of it, of what no channel and no virtual package gives."""
+    """Return name -> requested version, for what no channel and no virtual package gives."""
     found: dict[str, str] = {}
     for line in lines:
         for pattern in _LACKING:
@@ -95,7 +100,7 @@ def _told(names: Sequence[str], lacking: Mapping[str, str], offers: Offers, requ
 
 
 def _builds(name: str, asked: str, there: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
-    """The builds of the version that was asked for, where the build is what is lacking."""
+    """Return the builds of the requested version, if it is the build that is missing."""
     version, _, build = asked.removeprefix("==").partition(" ")
     if not build:
         return []
@@ -154,7 +159,10 @@ def _virtual(name: str, asked: str, offers: Offers, request: Mapping[str, Any]) 
 
 
 def _least(asked: str) -> str:
-    """A version that `>=12.4,<13`, `12.*`, `1.* *haswell`, `<12` allow, with the build; empty where any does, or none is known."""
+    """Return a version, with its build, that `>=12.4,<13`, `12.*`, `1.* *haswell` or `<12` allows.
+
+    Empty if any version is allowed, or none is known.
+    """
     low = re.match(r"(?:>=|==|=|~=)?(\d+(?:\.\d+)*)", asked) or re.search(r">=(\d+(?:\.\d+)*)", asked)
     if low is None:
         high = re.match(r"<(\d+)(?:\.0+)*(?:a\d*)?$", asked.split(",", maxsplit=1)[0])
@@ -165,7 +173,7 @@ def _least(asked: str) -> str:
 
 
 def _cuda(specs: Sequence[str], offers: Offers) -> str:
-    """The CUDA version that the recipe names, else the newest that the channels know."""
+    """Return the CUDA version that the recipe names, else the newest that the channels know."""
     rows = [read_row(spec) for spec in specs]
     for row in rows:
         if row.name in ("cuda-version", "cudatoolkit", "pytorch-cuda") and (

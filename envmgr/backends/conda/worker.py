@@ -1,7 +1,7 @@
-"""The rattler worker: solves, and installs what it downloads. How it is spoken to: downloads/child.py.
+"""The rattler worker, which solves, and installs what it downloads. Its protocol is in downloads/child.py.
 
-Events: `solved`, `download`, `downloaded`, `cached`, `retry`, `total`, `linked`, `compiling`, `compile`,
-`compiled`, `done`, `error`.
+Events: `solved`, `download`, `downloaded`, `cached`, `retry`, `total`, `linked`, `compiling`, `compile`, `compiled`,
+`done`, `error`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from envmgr.store.bytecode import compile_python
 from envmgr.wording import size_text
 
 _LINKED_FROM = ".unpacked"
-"""Folder of a staging folder: what is linked from."""
-_LEAST_RATE = 1024  # bytes a second, over as long as nothing may come at all
-_MOST_READ = 4 << 30  # bytes of repodata, unpacked; the largest channels have a tenth of that
-_MOST_OF_DISK = 0.9  # of what is free below the scratch folder when it begins
-_MEMORY = 8 << 30  # bytes of data of a solve
+"""Folder inside a staging folder, from which files are linked."""
+_LEAST_RATE = 1024  # bytes per second, averaged over the stall timeout
+_MOST_READ = 4 << 30  # bytes of unpacked repodata; the largest channels have a tenth of that
+_MOST_OF_DISK = 0.9  # share of the space that is free below the scratch folder at the start
+_MEMORY = 8 << 30  # bytes of data in a solve
 _BUSY = 0.1  # share of one core from which a solve counts as computing
 
 
 class InstallEvents:
-    """rattler's reporter: how many packages there are, and each one that is linked. The other hooks have to be there."""
+    """A reporter for rattler: it emits the number of packages, and each one that is linked. The other hooks must
+    exist.
+    """
 
     def __init__(self) -> None:
         self._links: list[str] = []
@@ -112,15 +114,15 @@ class NetworkError(Exception):
 
 
 def bound_solve(cache: Path, timeout: float) -> None:
-    """Bound what a solve takes of memory, and of the disk for the repodata that rattler keeps in `cache`.
+    """Limit the memory of a solve, and the disk space for the repodata that rattler keeps in `cache`.
 
-    And end the worker, with an event, when a solve neither reads nor computes for `timeout` seconds, or reads so little meanwhile that
-    it would go on for hours: rattler would wait on.
+    End the worker, with an event, when a solve neither reads nor computes for `timeout` seconds, or reads so little
+    that it would take hours. Rattler itself would wait.
     """
     pause = min(1.0, timeout / 4)
     free = shutil.disk_usage(cache).free
     least = free * (1 - _MOST_OF_DISK)
-    # Of one file: a fast server fills a small disk between two looks. Two may come at once.
+    # The limit per file: a fast server fills a small disk between two checks. Two files may come at once.
     for kind, most in (
         (resource.RLIMIT_DATA, _MEMORY),
         (resource.RLIMIT_FSIZE, min(_MOST_READ, int(free - least) // 2)),
@@ -130,11 +132,11 @@ def bound_solve(cache: Path, timeout: float) -> None:
 
     def watch() -> None:
         cpu, size, moved = time.process_time(), 0, time.monotonic()
-        began, before = moved, 0  # of a stretch in which only little came
+        began, before = moved, 0  # start of a period in which little came
         while True:
             time.sleep(pause)
             now = time.monotonic()
-            with suppress(OSError):  # a file that went while it was looked at
+            with suppress(OSError):  # a file was removed during the check
                 read = sum(p.stat().st_size for p in cache.rglob("*") if p.is_file())
                 used = time.process_time() - cpu
                 computes = used > _BUSY * pause  # this thread itself uses far less
@@ -159,10 +161,10 @@ def bound_solve(cache: Path, timeout: float) -> None:
 
 
 def match_spec(rattler: Any, text: str) -> Any:
-    """Read one spec; rattler's own error does not say which of them it means."""
+    """Read one spec, and name it in the error, which rattler does not."""
     try:
         return rattler.MatchSpec(text, strict=False)
-    except Exception as error:  # noqa: BLE001 - it goes on, with the spec in its text
+    except Exception as error:  # noqa: BLE001 - it is raised again, with the spec in its text
         raise type(error)(f"`{text}`: {error}") from None
 
 
@@ -174,7 +176,10 @@ def virtual(rattler: Any, name: str, text: str) -> Any:
 
 
 def canonical(url: str, request: dict[str, Any]) -> str:
-    """A record's URL as locks write it, wherever its repodata was read. The longest place wins: one may lie in another."""
+    """Return a record's URL as locks write it, wherever its repodata was read.
+
+    The longest matching place is used, because one place may lie in another.
+    """
     fits = [
         (place.rstrip("/"), str(channel["url"]).rstrip("/"))
         for channel in request["channels"]
@@ -186,7 +191,7 @@ def canonical(url: str, request: dict[str, Any]) -> str:
 
 
 def snapshot_digests(place: str, platforms: list[str]) -> dict[str, str]:
-    """subdir -> sha256 of repodata.json, for a folder; empty for a place on the network."""
+    """Return subdir -> sha256 of repodata.json for a folder; empty for a place on the network."""
     parts = urlsplit(place)
     if parts.scheme != "file":
         return {}
@@ -195,10 +200,11 @@ def snapshot_digests(place: str, platforms: list[str]) -> dict[str, str]:
 
 
 async def install(request: dict[str, Any]) -> None:
-    """Fetch and check the archives of `records`, unpack and link them into `staging` with `final` baked in.
+    """Fetch and check the archives of `records`, unpack and link them into `staging`, with `final` written into the
+    files.
 
-    Unpacked packages lie inside the staging folder, in _LINKED_FROM, and go before a user sees it: linking costs nothing, and
-    no two installs share a file.
+    Unpacked packages lie inside the staging folder, in _LINKED_FROM, and are removed before a user sees it. Linking
+    therefore costs nothing, and no two installs share a file.
     """
     from envmgr.backends.conda.layout import normalise_meta
     from envmgr.backends.conda.spec_parts import require_answer
@@ -206,7 +212,7 @@ async def install(request: dict[str, Any]) -> None:
     from envmgr.downloads.space import require_download_space
 
     cancel_on_sigterm()
-    importing = asyncio.create_task(asyncio.to_thread(importlib.import_module, "rattler"))  # beside the downloads
+    importing = asyncio.create_task(asyncio.to_thread(importlib.import_module, "rattler"))  # during the downloads
     await require_download_space(
         request["records"], Path(request["cache"]), keep_free=request["min_free"], unpacked=request["unpacked"]
     )
@@ -257,10 +263,10 @@ def to_record(rattler: Any, data: dict[str, Any], place: str) -> Any:
 
 
 def compile_beside_removal(staging: Path, final: str, jobs: int) -> None:
-    """Remove the unpacked packages, which waits for the disk, beside byte-compilation, which needs the processor.
+    """Remove the unpacked packages (disk-bound) while compiling to byte code (processor-bound).
 
     Raises:
-        ChildProcessError: see `compile_python`, which had all the room that there is.
+        ChildProcessError: see `compile_python`; compilation had all the free space.
         OSError: something could not be removed.
     """
     unpacked = staging / _LINKED_FROM
@@ -269,7 +275,7 @@ def compile_beside_removal(staging: Path, final: str, jobs: int) -> None:
         removal = pool.submit(shutil.rmtree, unpacked)
         try:
             compile_python(staging, final, jobs, emit)
-        except ChildProcessError:  # the disk may have been full with what was being removed
+        except ChildProcessError:  # the disk may have been full of what was being removed
             removal.result()
             if not makes_room:
                 raise
@@ -289,7 +295,7 @@ def work(request: dict[str, Any]) -> None:
     else:
         asyncio.run(install(request))
         staging = Path(request["staging"])
-        if request.get("more"):  # wheels follow, and are compiled with all else: add.py
+        if request.get("more"):  # wheels follow, and are compiled with everything else: add.py
             shutil.rmtree(staging / _LINKED_FROM)
         else:
             compile_beside_removal(staging, request["final"], request["jobs"])

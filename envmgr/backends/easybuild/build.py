@@ -175,7 +175,7 @@ def _made_at(tree: Path, folder: Path, runner: Runner, reporter: Reporter) -> tu
 
 
 def _let_read(folder: Path) -> None:
-    """Let every user read the folder whatever the umask: modules are for all who reach them."""
+    """Let every user read the folder, independent of the umask: modules are for all users who reach them."""
     if folder.stat().st_mode & 0o555 != 0o555:
         with suppress(PermissionError):  # another member owns it
             change(folder, add=0o555)

@@ -185,7 +185,7 @@ def _recorded_sum(home: Path) -> str:
 
 
 def is_complete(home: Path) -> bool:
-    """Return whether it is whole. Its Python is a link to the system's, which an upgrade may take away."""
+    """Return whether it is complete. Its Python is a link to the system's, which an upgrade may remove."""
     python = home / "bin" / "python"
     return bool(_recorded_sum(home)) and python.is_file() and os.access(python, os.X_OK)
 

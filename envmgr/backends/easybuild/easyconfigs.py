@@ -55,7 +55,7 @@ def sum_of(path: Path, site: Site) -> str:
 def changed_since(item: LockedItem, site: Site) -> str:
     """Return how an easyconfig, or a file that goes with it, differs from what was locked; empty if it does not.
 
-    What comes with EasyBuild is compared with the lock when it is built: it does not change by itself.
+    Files that come with EasyBuild are compared with the lock when they are built: they do not change by themselves.
     Raises InputError `text-invisible` for an easyconfig of the site that nobody can have reviewed.
     """
     path = local_easyconfig(item, site)

@@ -1,4 +1,4 @@
-"""What our hooks in EasyBuild tell while it builds: the step it is at, for the bar and the log."""
+"""The events that envmgr's hooks in EasyBuild report during a build: the current step, for the bar and the log."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ STEPS = (
 
 
 class Events:
-    """Follows the file that the hooks write. `done` counts steps, `detail` is what it is at, `step` the last that began,
-    `log` where EasyBuild's log is while it runs, `failed` its word on a failure.
+    """Follows the file that the hooks write.
+
+    `done` counts steps, `detail` is the current activity, and `step` the last step that began. `log` is the place of
+    EasyBuild's log while it runs, `failed` its message on a failure.
     """
 
     def __init__(self, path: Path) -> None:
@@ -41,7 +43,7 @@ class Events:
         self._offset = 0
 
     def read(self) -> Iterator[str]:
-        """What is new, as readable lines."""
+        """Yield new events as readable lines."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._offset)

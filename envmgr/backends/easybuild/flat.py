@@ -208,7 +208,9 @@ def _statements(text: str) -> Iterator[str]:
 
 
 def _has_ended(statement: str) -> bool:
-    """Return whether it is whole: help stands in long brackets, others end with a quote or number and a bracket."""
+    """Return whether the statement is complete: help is in long brackets, others end with a quote or number and a
+    bracket.
+    """
     return statement.endswith("]])") if statement.startswith("help([[") else _END.search(statement) is not None
 
 

@@ -111,7 +111,7 @@ class EasyBuild:
         return self.places.home / "easybuild" / "easyconfigs"
 
     def argv(self, program: str | Path, *arguments: str | Path) -> list[str | Path]:
-        """Return the command that runs a module of EasyBuild, or a file of ours, with nothing else to import."""
+        """Return the command that runs a module of EasyBuild, or a file of envmgr, with nothing else to import."""
         return [self.python, "-S", "-s", "-P", INSIDE / "start.py", self.places.packages, program, *arguments]
 
     def require(self, framework: str, easyblocks: str) -> None:

@@ -1,4 +1,4 @@
-"""The store items that a lock stands for, and the places of EasyBuild's own files of them."""
+"""The store items of a lock, and the places of EasyBuild's own files of them."""
 
 from __future__ import annotations
 

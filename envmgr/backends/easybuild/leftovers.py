@@ -19,12 +19,12 @@ from envmgr.system.safe_paths import remove_below
 
 
 def clear_leftovers(install: Install, runner: Runner, reporter: Reporter) -> None:
-    """Clear what a build that died left: its processes here, its half install, its module, EasyBuild's lock.
+    """Clear what a dead build left: its processes here, its incomplete install, its module, EasyBuild's lock.
 
     The caller holds the install's lock.
 
     Raises:
-        EnvmgrError: see `clear_dead_build`; `easybuild-locked`, for a lock that no build of ours left.
+        EnvmgrError: see `clear_dead_build`; `easybuild-locked`, for a lock that no build of envmgr left.
     """
     clear_dead_build(install, runner, reporter, own=lambda each: remove_below(each.prefix.root, lock_of(each)))
     if (lock := lock_of(install)).exists():

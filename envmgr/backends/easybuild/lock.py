@@ -1,4 +1,4 @@
-"""`easybuild-lock.yml`: what an easyconfig resolved to, exactly. Data, its text, and what the text must say."""
+"""The lock of an easyconfig, `easybuild-lock.yml`: its data, its text, and the rules for the text."""
 
 from __future__ import annotations
 

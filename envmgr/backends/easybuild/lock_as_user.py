@@ -45,10 +45,12 @@ class LockAnswer(FrozenModel):
 def make_lock_as(
     account: Account, entry: Entry, wanted: EasyBuildInput, site: Site, runner: Runner, reporter: Reporter
 ) -> tuple[EasyBuildLock, tuple[str, ...]]:
-    """As `locking.make_lock`, in a process of that user. EasyBuild is the prefix's, made by that user if need be.
+    """Make a lock like `make_lock.make_lock`, in a process of that user.
+
+    EasyBuild is the prefix's; that user makes it if needed.
 
     Raises:
-        EnvmgrError: as there; `easybuild-failed` for an answer that is none.
+        EnvmgrError: those of `make_lock`; `easybuild-failed` for an invalid answer.
     """
     request = LockRequest(entry=str(entry), wanted=wanted, site=site)
     env = clean_env(

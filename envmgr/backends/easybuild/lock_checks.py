@@ -1,4 +1,4 @@
-"""Questions about a lock: does it still answer its recipe, and which CUDA and which licences does it bring."""
+"""Checks of a lock: whether it still answers its recipe, and which CUDA and licences it brings."""
 
 from __future__ import annotations
 

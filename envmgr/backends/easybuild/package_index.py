@@ -119,5 +119,5 @@ def _look(files: Sequence[EasyBuildFile], place: IndexPlace, runner: Runner) -> 
 
 
 def _sources(packages: Sequence[str]) -> list[str]:
-    """Return uv's options for the source of these, wheels of others, and nothing that they need."""
+    """Return uv's options for the source of these, wheels of other packages, and nothing that they need."""
     return ["--no-deps", "--only-binary", ":all:", *(word for name in packages for word in ("--no-binary", name))]

@@ -1,8 +1,8 @@
-"""Build an install again: EasyBuild sees an empty place at its path, in a private mount namespace; nobody else sees it.
+"""Rebuilding of an install in its place: EasyBuild sees an empty folder there, in a private mount namespace.
 
-EasyBuild can only build where the install will lie, and a damaged one lies there, from which programs may run. What it
-makes lands in the install's staging folder and in the build's private one. When it is whole, it is exchanged for what
-lies there.
+EasyBuild can only build at the install's final path, where a damaged install lies from which programs may run. Its
+output goes to the install's staging folder and to the build's private one. When it is complete, it is exchanged for the
+damaged install. Other processes do not see the empty folder.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _AS_LOCKED = ["name", "version", "depends", "build_depends", "eulas", "os_packag
 
 
 def resolve_easyconfig(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runner: Runner) -> EasyBuildLock:
-    """Return the lock of an easyconfig and all that it stands on, without EasyBuild's own files.
+    """Return the lock of an easyconfig and everything that it depends on, without EasyBuild's own files.
 
     Raises:
         InputError: `unknown-easyconfig`, `easyconfig-invalid`, `easyconfig-misplaced`, `source-unhashed`,

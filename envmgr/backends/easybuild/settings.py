@@ -50,7 +50,10 @@ def _cuda(values: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _amd(values: tuple[str, ...]) -> tuple[str, ...]:
-    """Source: EasyBuild 5.4.1, `--amdgcn-capabilities`; LLVM, "User Guide for AMDGPU Backend", processors."""
+    """Check the architectures of AMD's GPUs, and sort them, each once.
+
+    Source: EasyBuild 5.4.1, `--amdgcn-capabilities`; LLVM, "User Guide for AMDGPU Backend", processors.
+    """
     for each in values:
         if not re.fullmatch(r"gfx[0-9]+([a-z]?|(-[0-9])?-generic)", each):
             raise ValueError(f"`{each}` is not an architecture of AMD's GPUs such as gfx90a, gfx1100 or gfx11-generic")
@@ -62,10 +65,10 @@ AmdCapabilities = Annotated[tuple[str, ...], BeforeValidator(_texts(EXAMPLES[AMD
 
 
 class EasyBuildInput(FrozenModel):
-    """`input` of a recipe: the easyconfig's file name, and the configuration that matters.
+    """The `input` of a recipe: the easyconfig's file name, and the configuration that matters.
 
-    `unhashed` names sources for which the easyconfig has no sha256, each with the reason why that is accepted.
-    The capabilities are those of the GPUs to compile for; where they are empty, the site's count.
+    `unhashed` names sources for which the easyconfig has no sha256, each with the reason why that is accepted. The
+    capabilities are those of the GPUs to compile for; if they are empty, the site's are used.
     """
 
     easyconfig: str
@@ -115,7 +118,7 @@ class EasyBuildInput(FrozenModel):
 
 
 class EasyBuildSettings(FrozenModel):
-    """`backends.easybuild` of the site."""
+    """The section `backends.easybuild` of the site."""
 
     easyconfigs: tuple[Path, ...] = Field(
         default=(),

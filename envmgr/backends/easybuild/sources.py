@@ -28,7 +28,7 @@ def source_files(item: LockedItem) -> list[SourceFile]:
 
 
 def collect_all(items: Sequence[LockedItem], bench: Workbench) -> None:
-    """Bring every source of the items into the cache; what is there costs a look only.
+    """Bring every source of the items into the cache; an existing one is only checked.
 
     Raises:
         EnvmgrError: `source-missing` and `source-differs` for all of them, with what easyconfigs say on how to get

@@ -1,4 +1,4 @@
-"""Nothing runs that another user could have written: easyconfigs are programs."""
+"""Checks that no code runs that another user could have written: easyconfigs are programs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def require_own_easyconfigs(site: Site) -> None:
 
 
 def _fix_for(path: Path) -> str:
-    """Return what to do. `chown` and `chmod` of a link would change what it leads to, which may be anybody's."""
+    """Return the fix. `chown` and `chmod` of a link would change its target, which may belong to any user."""
     if path.resolve() != path.absolute():
         return ask_about_way(str(path))
     return f"look at it, then `chown` it, or `{closing('go-w', str(path))}`"

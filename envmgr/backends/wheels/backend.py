@@ -190,7 +190,7 @@ class WheelsBackend(Backend):
 
 
 def _facts(lock: WheelsLock, base: Base, wanted: WheelsQuestion | None) -> LockFacts:
-    """Return the facts, with the CUDA of the entry that it stands on: one process loads both.
+    """Return the facts, with the CUDA of the entry below it: one process loads both.
 
     If `wanted` is given, they have the faults of a lock that does not answer it.
     """

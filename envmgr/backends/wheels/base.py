@@ -1,6 +1,4 @@
-"""The Python that an install stands on, an entry of the catalog or the operating system's own; and the prefix made over
-it.
-"""
+"""The Python below an install, from an entry of the catalog or the operating system, and the prefix made over it."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ _OWN = frozenset({"site-packages", "EXTERNALLY-MANAGED"})
 
 
 class NoPython(Exception):  # noqa: N818 - the name of what is wrong
-    """There is no Python of that version to stand on."""
+    """There is no Python of that version to build on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +50,8 @@ def load_base(text: str, of: Entry, site: Site) -> Base:
     """Return the base that a recipe names by `text`.
 
     Raises:
-        EnvmgrError: `base-without-python`, and as the entry's lock, with the name of the entry `of` that stands on it.
+        EnvmgrError: `base-without-python`, and as the entry's lock, with the name of the entry `of` that is built on
+            it.
     """
     if text.partition("/")[0] == SYSTEM:
         return Base(text.partition("/")[2] or _system_version(), None)

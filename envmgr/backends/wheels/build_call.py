@@ -1,6 +1,6 @@
-"""Calls the process that builds a source, as its user and without a network; and explains its failures.
+"""Calls of the process that builds a source, as its user and without a network; and explanations of its failures.
 
-The package's own code runs beside that process, as the same user: its answer and its log may come from a stranger.
+The package's own code runs next to that process, as the same user: its answer and its log are not trusted.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class SourceBuild:
     def placed(self, work: Path, wheels: Sequence[Path] = ()) -> tuple[str, ...]:
         """Return the words by which a build sees `work` at PLACE, which is the same for every user and host.
 
-        There are none if it would not see there what it needs.
+        There are no words if the build would lack something at that place.
         """
         needed = [self.sdist, *self.patches, *wheels, self.programs, Path(sys.executable), Path(sys.prefix), _PACKAGES]
         needed += [] if self.base is None else [self.base]

@@ -34,7 +34,7 @@ _Answer = dict[str, Any]
 
 
 class Refused(Exception):  # noqa: N818 - the name of what happened
-    """`kind` is what went wrong: `archive`, `patch`, `build` or `differs`; `lines` are details."""
+    """A build was refused. `kind` is the fault: `archive`, `patch`, `build` or `differs`; `lines` are details."""
 
     def __init__(self, kind: str, message: str, lines: Sequence[str] = ()) -> None:
         super().__init__(message)

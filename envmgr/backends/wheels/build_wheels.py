@@ -1,7 +1,7 @@
-"""From locked sources to wheels: each is built twice, in a private folder, and both builds must give the same file.
+"""Building of wheels from locked sources: each twice, in a private folder, and both builds must give the same file.
 
-A source is built with what it asks for, and nothing else. Its lock is not believed: the source, which is hashed, and
-the METADATA of the wheels are asked, and no wheel is unpacked before it is known to be asked for.
+A source is built only with what it asks for. Its lock is not trusted: the hashed source and the METADATA of the wheels
+are asked, and no wheel is unpacked before it is known that the source asks for it.
 """
 
 from __future__ import annotations

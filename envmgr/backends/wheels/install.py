@@ -1,4 +1,6 @@
-"""From a lock to an install: fetch, unpack into a sibling, make the interpreter, compile, mark, make read-only, rename."""
+"""Installation of a wheels lock: fetch, unpack into a sibling, make the interpreter, compile, mark, make read-only,
+rename.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +37,11 @@ def install_lock(
     *,
     jobs: int,
 ) -> tuple[InstallFacts, dict[str, str], tuple[Mapping[str, str], ...]]:
-    """Make the item's install, read-only. Returns its facts, path -> sha256 as the wheels promise it, and what the record has
-    of wheels that were built. `recipe` is the recipe's folder.
+    """Make the item's install, read-only.
 
-    On any failure neither staging nor a half install stays, and a partial one is never gone on with; what was downloaded stays in
-    the cache, checked.
+    Return its facts, path -> sha256 as the wheels promise it, and the record of wheels that were built. `recipe` is the
+    recipe's folder. On any failure neither staging nor a partial install stays, and a partial one is never continued.
+    Downloads stay in the cache, checked.
     """
     install = item.install
     below = item.needs[0] if item.needs else None

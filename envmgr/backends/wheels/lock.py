@@ -62,9 +62,9 @@ class WheelsLock(WheelSet):
 
 
 def recipe_faults(lock: WheelsLock, wanted: WheelsQuestion, python: str) -> Iterator[LockFault]:
-    """Yield where the lock does not answer its recipe, by what the lock says. A build looks into the files.
+    """Yield the faults of a lock that does not answer its recipe, by the lock's text. A build looks into the files.
 
-    `python` is the version of the Python that it stands on, whatever the lock says.
+    `python` is the version of the Python below it, even if the lock names another.
     """
     yield from closure_faults(wanted, lock.parts, python)
     yield from faults_of_files(lock, wanted)

@@ -1,7 +1,7 @@
-"""From a recipe to its lock: first the packages that are built from source, then the wheels beside them.
+"""Locking of a wheels recipe: first the packages that are built from source, then the other wheels.
 
-Of a source, its authors' code runs for that (hooks of PEP 517), as for a build: as the build user, without a network,
-over the entry's Python if that is built, else over one of this host with the same minor version.
+For a source this runs its authors' code (hooks of PEP 517), as a build does: as the build user, without a network, over
+the entry's Python if that is built, else over one of this host with the same minor version.
 """
 
 from __future__ import annotations
@@ -103,7 +103,10 @@ def _lock_sources(wanted: WheelsQuestion, base: Base, recipe: Path, resolution: 
 
 @dataclass(frozen=True, slots=True)
 class _Locker:
-    """`installed` is the install of the Python, or None; then `programs` is a folder of this host that has it."""
+    """The locking of one recipe.
+
+    `installed` is the install of the Python, or None; then `programs` is a folder of this host that has it.
+    """
 
     wanted: WheelsQuestion
     recipe: Path

@@ -23,7 +23,9 @@ _UNPACKED = ".unpacked"
 
 
 def install(request: Mapping[str, Any]) -> None:
-    """Install the files `wheels` into `staging`, with `final` baked in, over the Python `minor` of `base` (None: `programs`)."""
+    """Install the files `wheels` into `staging`, with `final` baked in, over the Python `minor` of `base` (None:
+    `programs`).
+    """
     staging, final, minor = Path(request["staging"]), Path(request["final"]), str(request["minor"])
     wheels = [Path(path) for path in request["wheels"]]
     expected = promised(wheels, minor)
@@ -48,5 +50,5 @@ def install(request: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    os.umask(0o022)  # what is executable is told by the wheel; the site's own mask comes with `make_read_only`
+    os.umask(0o022)  # the wheel decides which files are executable; `make_read_only` applies the site's own mask
     serve(install)

@@ -1,5 +1,6 @@
-"""Builds as Slurm jobs: one per missing item, chained, followed from here, left and found again. The counterpart of
-`make_all`.
+"""Builds as Slurm jobs: one per missing item, chained, followed from here, or left and found again later.
+
+This is the counterpart of `make_all`.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ class BuildRequest(FrozenModel):
     """The request of a job. `item` is `store/<name>/<version>-<digest8>`; `site` has no path that only the submitter
     sees.
 
-    `uses` are all installs that the lock stands for, kept from `gc` as long as the request is there; `made` are those
-    that jobs of the same command make. Paths as `item`.
+    `uses` are all installs of the lock, kept from `gc` as long as the request exists; `made` are those that jobs of the
+    same command make. Paths as `item`.
     """
 
     schema_version: Literal[1] = 1
@@ -101,11 +101,11 @@ class JobFolder:
         return self.path / "request.json"
 
     def output(self, job: str) -> Path:
-        """Return the file of the job's output; `%j` stands for its number in Slurm's own words."""
+        """Return the file of the job's output; Slurm replaces `%j` by its number."""
         return self.install.prefix.logs / "slurm" / f"{self.name}-{job}.log"
 
     def write(self, work: Work, recipe_folder: Path, site: Site, envmgr: str, made: Collection[str] = ()) -> None:
-        """The request and all that it speaks of; what an earlier job left there goes first."""
+        """Write the request and everything that it refers to; remove first what an earlier job left there."""
         with explain_os_error(self.path):
             remove_below(self.install.prefix.root, self.path)
             (self.path / "lock").mkdir(mode=0o700, parents=True)

@@ -1,4 +1,4 @@
-"""Following jobs to their ends: their output, Slurm's account of them, and the fate of those that stand on a failed
+"""Following of jobs to their ends: their output, Slurm's report on them, and the fate of jobs that depend on a failed
 one.
 """
 
@@ -32,9 +32,9 @@ _TAIL = 6  # lines
 
 
 def follow(queued: Sequence[QueuedBuild], site: Site, runner: Runner, reporter: Reporter) -> Outcome:
-    """Wait until every job has ended. A failure ends what stands on it and nothing else.
+    """Wait until every job has ended. A failure ends only what depends on it.
 
-    While Slurm does not answer, it is waited for; what jobs say is read all the same.
+    While Slurm does not answer, this waits for it and still reads the jobs' output.
 
     Raises:
         Interrupted: by a signal; the jobs go on.
@@ -139,7 +139,7 @@ class _Watch:
             self._fail(label, build, self._lost(build))
 
     def _is_over(self, build: QueuedBuild) -> bool:
-        """Ended, or unknown to a Slurm that answers."""
+        """Return whether the job has ended, or is unknown to a Slurm that answers."""
         return self._looked and (build.seen is None or build.seen.ended)
 
     def _finish(self, label: str, build: QueuedBuild, answer: BuildAnswer | None) -> None:
@@ -166,14 +166,14 @@ class _Watch:
         self._reporter.say(f"{build.shown}: failed: {error.message}")
 
     def _leave(self, label: str, build: QueuedBuild) -> None:
-        """Slurm would cancel it too, at some time."""
+        """Cancel the job of a build that can no longer start; Slurm would also cancel it later."""
         del self.waiting[label]
         self.left.append(label)
         if not build.job or end_jobs([build.job], self._site):
             build.folder.remove()
 
     def _lost(self, build: QueuedBuild) -> EnvmgrError:
-        """The error of a job that ended without a word: what Slurm knows, and the last that the job said."""
+        """Return the error of a job that ended without a report: what Slurm knows, and the job's last output."""
         facts = job_facts(build.job, self._site, self._runner)
         state = facts.get("JobState", build.seen.state if build.seen else "")
         why = facts.get("Reason", build.seen.why if build.seen else "")
@@ -194,7 +194,9 @@ class _Watch:
         )
 
     def _detail(self) -> str:
-        """The jobs that the build waits for: those that run, with their last lines, and why the others do not."""
+        """Return the jobs that the build waits for: running ones with their last lines, and why the other ones do not
+        run.
+        """
         if self._silent:
             return "Slurm does not answer"
         running = [t for t in self.waiting.values() if t.seen is not None and t.seen.state in ("RUNNING", "COMPLETING")]
@@ -236,7 +238,7 @@ def _hint(state: str, why: str, facts: Mapping[str, str]) -> str:
 
 
 def _tail(path: Path, lines: int) -> list[str]:
-    """The last lines that a job said, with their ends only; nothing where there is no such file."""
+    """Return the last lines of a job's output, with their ends only; empty if there is no such file."""
     with suppress(OSError), path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 4096))
         text = file.read().decode("utf-8", "replace")

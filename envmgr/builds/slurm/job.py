@@ -29,7 +29,7 @@ _SEEN = 90.0  # seconds until what another node has built is seen here: longer t
 
 @dataclass(frozen=True, slots=True)
 class BuildJobResult(Result):
-    """`seconds` is wall-clock; `built` is False for an install that was there."""
+    """The result of a build job. `seconds` is wall-clock; `built` is False for an install that already existed."""
 
     schema: ClassVar[str] = "envmgr.build-item/1"
     item: str
@@ -39,13 +39,13 @@ class BuildJobResult(Result):
 
 
 def run_build_job(path: Path, runner: Runner, reporter: Reporter) -> BuildJobResult:
-    """Build what the request at `path` asks for, and write the answer beside it: also for an error, which is raised
-    too.
+    """Build what the request at `path` asks for, and write the answer next to it, also for an error, which is also
+    raised.
 
     A job that Slurm ends writes no answer: Slurm knows what ended it.
 
     Raises:
-        EnvmgrError: `job-request`, `target-differs`, `need-missing`, `install-differs`, whatever the build raises.
+        EnvmgrError: `job-request`, `target-differs`, `need-missing`, `install-differs`, any error of the build.
     """
     start = time.monotonic()
     request = read_request(path)

@@ -106,7 +106,7 @@ class Submitter:
                         continue
                     below = [by_label[label] for label in sorted(build.needs)]
                     if any(t.before or not t.job for t in below):
-                        build.job = ""  # what it stands on has failed: that is told first
+                        build.job = ""  # an install below it has failed: that is reported first
                         continue
                     if build.job:  # it waits for a job that is gone
                         end_jobs([build.job], self.site)
@@ -178,7 +178,8 @@ class Submitter:
 
 
 def sweep(site: Site, runner: Runner) -> None:
-    """Remove folders of jobs that no build needs: reported failures and lost jobs a day later, and jobs whose install is there.
+    """Remove folders of jobs that no build needs: reported failures and lost jobs a day later, and jobs whose install
+    is there.
 
     Folders of jobs that a living build follows stay, and those of jobs that Slurm still has, or may have.
     """
@@ -239,9 +240,10 @@ def _state(seen: JobSeen | None) -> str:
 
 
 def _under_way(folder: JobFolder, seen: Mapping[str, JobSeen]) -> tuple[str, bool]:
-    """The number of the item's job, and whether it has ended with a failure that no build has reported; empty for none.
+    """Return the number of the item's job, and whether it ended with a failure that no build has reported; empty for
+    none.
 
-    A job is known by its name too: the row is written after Slurm has taken it.
+    A job is also known by its name, because the row is written only after Slurm has accepted it.
     """
     row, answer = folder.row(), folder.answer()
     alive = [n for n, job in seen.items() if job.name == folder.job_name and not job.ended]
@@ -252,7 +254,7 @@ def _under_way(folder: JobFolder, seen: Mapping[str, JobSeen]) -> tuple[str, boo
     if answer is not None and answer.job == row.job and answer.error is not None:
         return row.job, True
     last = seen.get(row.job)
-    # One that was cancelled was meant to be; one that Slurm has forgotten has nothing to tell.
+    # A cancelled job was cancelled on purpose; a job that Slurm has forgotten has nothing to report.
     if last is not None and last.ended and not last.state.startswith(("CANCELLED", "COMPLETED", "REVOKED")):
         return row.job, True
     return "", False

@@ -48,7 +48,7 @@ def result_text(result: AuditResult) -> str:
 
 
 def error_text(error: EnvmgrError, *, now: float) -> str:  # noqa: ARG001 - the file's own time says it
-    """The audit that did not happen, as the one failure."""
+    """Return the text for an audit that could not run, with its error as the only failure."""
     hint = f"; hint: {error.hint}" if error.hint else ""
     return _document([f"{error.head}{''.join(f'; {line}' for line in error.context)}{hint}"])
 
@@ -67,7 +67,7 @@ def _document(failures: list[str], **fields: Any) -> str:
         "published_generation": None,
         "published_entries": 0,
     }
-    lines = [escaped(" ".join(failure.split())) for failure in failures]  # one line each: they are told verbatim
+    lines = [escaped(" ".join(failure.split())) for failure in failures]  # one line each: they are printed verbatim
     found = {**nothing, **fields, "ok": not lines, "failures": lines}
     return json.dumps(found, indent=2, sort_keys=True) + "\n"
 

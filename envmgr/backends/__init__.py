@@ -94,9 +94,7 @@ class OwnFolder:
 
 @dataclass(frozen=True, slots=True)
 class GpuCodes:
-    """The GPU targets of one vendor (`nvidia`, `amd`) for which the site compiles software, as the site's `field` lists
-    them.
-    """
+    """The GPUs of one vendor (`nvidia`, `amd`) for which the site compiles software, as its `field` lists them."""
 
     field: str
     vendor: str
@@ -257,9 +255,7 @@ class Backend(ABC):
         return []
 
     def remarks(self, recipe: Recipe, site: Site) -> list[str]:  # noqa: ARG002 - most backends have none
-        """Return what a reviewer of a faultless `input` should look at, each as `field: remark`; no network, no
-        effects.
-        """
+        """Return what a reviewer of a faultless `input` should look at, each as `field: remark`. No network."""
         return []
 
     @abstractmethod
@@ -270,9 +266,7 @@ class Backend(ABC):
 
     @abstractmethod
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedLock:
-        """Read the lock next to the recipe. Raises EnvmgrError `lock-missing`, `lock-stale`, InputError
-        `lock-invalid`.
-        """
+        """Read the lock next to the recipe. Raises `lock-missing`, `lock-stale` or `lock-invalid`."""
 
     @abstractmethod
     def read_packages(self, folder: Path) -> Mapping[str, str]:
@@ -287,9 +281,7 @@ class Backend(ABC):
         return ()
 
     def gpu_codes(self, site: Site) -> Sequence[GpuCodes]:  # noqa: ARG002 - most backends compile nothing
-        """Return the GPUs for which the backend compiles, as the site lists them; no row for what the site leaves
-        open.
-        """
+        """Return the GPUs for which the backend compiles; no row for what the site leaves open."""
         return ()
 
     def reads(self, site: Site) -> Sequence[Path]:  # noqa: ARG002 - most backends have none
@@ -297,15 +289,11 @@ class Backend(ABC):
         return ()
 
     def beside(self, recipe: Recipe, site: Site) -> Mapping[Path, Path]:  # noqa: ARG002 - most recipes stand for themselves
-        """Map each file that ships with envmgr and belongs to a shipped recipe to the place where a copy of the recipe
-        keeps its own.
-        """
+        """Map each file of a shipped recipe to the place where a copy of the recipe keeps its own."""
         return {}
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:  # noqa: ARG002 - most backends have none
-        """Return its own folders below the prefix, outermost first. They are created under the site's policies before
-        their first use.
-        """
+        """Return its own folders below the prefix, outermost first; they are made under the site's policies."""
         return ()
 
     def clear_dead_build(self, install: Install) -> None:  # noqa: B027 - most need nothing
@@ -315,9 +303,7 @@ class Backend(ABC):
         """
 
     def may_replace(self, install: Install, runner: Runner) -> None:  # noqa: B027 - most that stage can do so anywhere
-        """Raise EnvmgrError `repair-impossible` if an existing install cannot be made again here; only for a backend
-        that stages.
-        """
+        """Raise EnvmgrError `repair-impossible` if an existing install cannot be made again here (if it `stages`)."""
 
     def clean(self, prefix: Prefix, reporter: Reporter) -> None:  # noqa: B027 - most need nothing
         """Remove from its own folders what killed runs left. Files of a lock that is held stay."""
@@ -336,9 +322,7 @@ class Backend(ABC):
 
 
 def read_input(entry: Entry, recipe: Recipe, model: type[Model]) -> Model:
-    """Return the recipe's `input` as its backend's own model. Raises InputError `recipe-invalid`, with each fault's
-    field.
-    """
+    """Return the recipe's `input` as its backend's own model. Raises InputError `recipe-invalid`."""
     from pydantic import ValidationError
 
     try:
@@ -402,9 +386,7 @@ def require_settings(site: Site) -> None:
 
 
 def old_keys() -> dict[str, tuple[str, str]]:
-    """Map each field that was once at the top of the site file to its backend and its name as a setting of that
-    backend.
-    """
+    """Map each field that was once at the top of the site file to its backend and the setting's name."""
     return {key: (each.name, name) for each in all_backends() for key, name in each.old_keys.items()}
 
 

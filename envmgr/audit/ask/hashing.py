@@ -85,7 +85,7 @@ class HashOnNodes:
     unseen: set[str] = field(default_factory=set)  # nodes with an incomplete answer, which are not verified
 
     def ask(self, nodes: Sequence[str], places: Sequence[HashedFolder]) -> list[NodeFault]:
-        """What is wrong, on which node; a node that does not tell is wrong, too."""
+        """Return the faults with their nodes; a node that does not answer is also a fault."""
         sums = [sha256_bytes(b"".join(record + b"\0" for record in place.listing())) for place in places]
         faults: list[NodeFault] = []
         differing: dict[str, list[int]] = {}

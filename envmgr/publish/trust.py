@@ -146,8 +146,6 @@ class Replay:
 def require_not_replayed(prefix: Prefix, signer: Signer | None, what: str = _MADE) -> None:
     """Require that no flip was replayed; no command may repair a replay or remove the evidence of it.
 
-    Without a `signer`, the site signs nothing.
-
     Raises:
         EnvmgrError: `flip-untrusted` if someone moved `current` back.
     """
@@ -212,9 +210,7 @@ def look_at_current_flip(prefix: Prefix, signing: Signing, runner: Runner) -> tu
 
 
 def _read_all(prefix: Prefix) -> tuple[int | None, list[int], list[int], list[str], frozenset[int], int]:
-    """Return everything on which a look is based. A flip that was written and withdrawn meanwhile leaves its number
-    taken.
-    """
+    """Return everything on which a look is based. A flip that was withdrawn meanwhile leaves its number taken."""
     return (
         known_current(prefix),
         sequences(prefix),
@@ -290,9 +286,7 @@ def _replays(prefix: Prefix, number: int, force: Flip | None, newest: Flip | Non
 
 
 def newest_signed(prefix: Prefix, signing: Signing, runner: Runner, *, after: int = 0) -> Flip | None:
-    """Return the flip with the highest number, above `after`, that an allowed key signed, whether it is in force or
-    not.
-    """
+    """Return the flip with the highest number above `after` that an allowed key signed, in force or not."""
     return _newest(prefix, lambda flip: check_signature(flip, signing, runner), after)
 
 
@@ -317,9 +311,7 @@ def last_signed(prefix: Prefix, signer: Signer | None) -> int | None:
 
 
 def highest_signed(prefix: Prefix, signing: Signing, runner: Runner) -> int:
-    """Return the floor that node-setup leaves on nodes, which accept no flip before it; 0 if nothing was signed so
-    far.
-    """
+    """Return the floor that node-setup leaves on nodes: they accept no flip before it; 0 if nothing was signed."""
     newest = newest_signed(prefix, signing, runner)
     return max(seen_here(prefix), 0 if newest is None else newest.record.sequence)
 
@@ -340,9 +332,7 @@ def gaps(prefix: Prefix, judge: Callable[[Flip], State]) -> list[Gap]:
 
 
 def accepting(lost: Sequence[Gap]) -> str:
-    """Return the reason of a signed flip which says that these numbers are lost; with very many gaps only the first
-    ones.
-    """
+    """Return the reason of a signed flip that says that these numbers are lost; of very many, the first ones."""
     return f"{_ACCEPTS}{_shown(lost[:_MOST_GAPS])}" if lost else "sign"
 
 

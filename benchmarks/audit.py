@@ -25,7 +25,8 @@ from typing import Any
 
 from benchmarks.measure import Amount, Claim, NotMeasured, Ratio, Took, alternate
 from envmgr.catalog.site_file import Transport
-from envmgr.nodes import expand, ssh
+from envmgr.nodes import ssh
+from envmgr.nodes.sets import expand
 from envmgr.system.files import remove_tree
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.config import NETWORK

@@ -23,7 +23,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from envmgr.errors import InputError
-from envmgr.nodes import expand, fold, read_folded
+from envmgr.nodes.sets import expand, fold, read_folded
 from envmgr.system.models import FrozenModel
 from envmgr.system.untrusted_files import ANYWHERE, BASELINE, read_file_text
 from envmgr.system.yamlfile import dump_yaml, parse_yaml

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from envmgr.modules.nodesetup import CSH_PROFILE, HOME, PROFILE
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import ShellAccount, ShellContext
 
 _OURS = (f"{HOME}/", PROFILE, CSH_PROFILE)

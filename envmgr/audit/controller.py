@@ -6,7 +6,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from envmgr.nodes import UNCONFIGURED, NodeSets, slurm_here, states_or_reason
+from envmgr.nodes.sets import NodeSets
+from envmgr.nodes.slurm import UNCONFIGURED, slurm_here, states_or_reason
 from envmgr.system.run import Runner
 
 

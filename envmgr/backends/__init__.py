@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # a backend's worker also lies in this package, and starts wi
     from envmgr.catalog.site import Site
     from envmgr.catalog.target import Target
     from envmgr.downloads import Fetched, Given
-    from envmgr.nodes import JobOptions
+    from envmgr.nodes.jobs import JobOptions
     from envmgr.report import Reporter
     from envmgr.store.manifest import InstallFacts
     from envmgr.store.prefix import Install, Item, Prefix

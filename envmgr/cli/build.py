@@ -133,7 +133,7 @@ def build(
     if via == "slurm" and jobs is not None:
         raise InputError("bad-job-option", "--jobs is for builds on this host", hint="--cpus is what each job gets")
     if via == "slurm":
-        from envmgr.nodes import JobOptions
+        from envmgr.nodes.jobs import JobOptions
 
         options = JobOptions(partition, account, cpus, time)
     result = build_entries(

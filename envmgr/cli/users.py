@@ -51,7 +51,7 @@ def job(
     from envmgr.cli.report_file import refuse_missing_folder
     from envmgr.cli.text.nodes import show_job
     from envmgr.commands.job import write_job
-    from envmgr.nodes import JobOptions
+    from envmgr.nodes.jobs import JobOptions
 
     if output is not None:
         refuse_missing_folder(output)

@@ -11,20 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from envmgr.audit import AuditRequest, Via
 from envmgr.audit.ask import inventory
 from envmgr.audit.ask.gather import gather
 from envmgr.audit.ask.inventory import FoundModule, read_inventory
 from envmgr.audit.checks import get_check
 from envmgr.audit.fit.matrix import observed
 from envmgr.audit.model import Check, Evidence
+from envmgr.audit.plan import AuditRequest, Via
 from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.site_file import SiteFile
 from envmgr.commands import Context
 from envmgr.commands.audit import with_user
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.nodes import fold, slurm_here
 from envmgr.nodes.access import ask_slurm
+from envmgr.nodes.sets import fold
+from envmgr.nodes.slurm import slurm_here
 from envmgr.report import Result
 from envmgr.system.files import atomic_write
 from envmgr.system.yamlfile import dump_yaml

@@ -9,20 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from envmgr.audit import AuditRequest, judge
 from envmgr.audit.ask.gather import gather
 from envmgr.audit.baseline import baseline_text, read_baseline
 from envmgr.audit.checks import all_checks, get_check
 from envmgr.audit.fit.matrix import BY, MatrixRow, matrix, observed
-from envmgr.audit.judge import AuditJudged, how_asked
+from envmgr.audit.judge import AuditJudged, how_asked, judge
 from envmgr.audit.model import Check, Evidence, standing_alone
+from envmgr.audit.plan import AuditRequest
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import Audit
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
 from envmgr.modules.lmod import Lmod, find_lmod
-from envmgr.nodes import fold, slurm_here
+from envmgr.nodes.sets import fold
+from envmgr.nodes.slurm import slurm_here
 from envmgr.probe.model import Fleet
 from envmgr.probe.shell import context_key
 from envmgr.report import Result

@@ -19,7 +19,7 @@ from envmgr.report import Result
 from envmgr.smoke import SmokeOutcome
 
 if TYPE_CHECKING:  # a build that is no Slurm job does not need it
-    from envmgr.nodes import JobOptions
+    from envmgr.nodes.jobs import JobOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from envmgr.store.verify import Verified
 
 if TYPE_CHECKING:
     from envmgr.builds.slurm import Submitter
-    from envmgr.nodes import JobOptions
+    from envmgr.nodes.jobs import JobOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from envmgr.catalog.target import CPU_ORDER
 from envmgr.catalog.versions import numbers
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 from envmgr.store.node_facts import FleetFacts, facts_file, read_node_facts
 
 Mode = Literal["off", "warn", "refuse"]

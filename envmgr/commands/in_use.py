@@ -16,7 +16,11 @@ from pathlib import Path
 
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError
-from envmgr.nodes import NodeSets, Reply, ask_nodes, fold, queued_jobs, slurm_here, slurm_names, states_or_reason
+from envmgr.nodes.envelope import Reply
+from envmgr.nodes.fanout import ask_nodes
+from envmgr.nodes.jobs import queued_jobs
+from envmgr.nodes.sets import NodeSets, fold
+from envmgr.nodes.slurm import slurm_here, slurm_names, states_or_reason
 from envmgr.probe.uses import Uses, read_uses, uses_script
 from envmgr.publish.keeping import InUse
 from envmgr.system.run import run_detached

@@ -14,7 +14,9 @@ from envmgr.commands import Context, published_record, require_published
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import GENERATION_VARIABLE
-from envmgr.nodes import JobOptions, fold, mpi_plugins, slurm_here, slurm_names, states_or_reason
+from envmgr.nodes.jobs import JobOptions
+from envmgr.nodes.sets import fold
+from envmgr.nodes.slurm import mpi_plugins, slurm_here, slurm_names, states_or_reason
 from envmgr.publish.record import GenerationRecord, published_spec, read_specs
 from envmgr.report import Result
 from envmgr.store.node_facts import read_node_facts

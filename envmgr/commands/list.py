@@ -15,7 +15,7 @@ from envmgr.catalog.target import read_target
 from envmgr.commands import Context
 from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_entry
 from envmgr.errors import EnvmgrError
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 from envmgr.publish.plan import state_of
 from envmgr.publish.record import GenerationRecord, read_current
 from envmgr.report import Result

@@ -18,7 +18,7 @@ from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
 
 if TYPE_CHECKING:
-    from envmgr.nodes import Reply
+    from envmgr.nodes.envelope import Reply
 
 HERE = "this machine"
 
@@ -156,7 +156,8 @@ def _ask(
     ctx: Context, script: str, expression: str | None, via: Literal["ssh", "slurm"] | None
 ) -> tuple[dict[str, str], list[_Failure]]:
     """Return the answer of each node to the script, and the nodes without an answer."""
-    from envmgr.nodes import ask_nodes, resolve_nodes
+    from envmgr.nodes.fanout import ask_nodes
+    from envmgr.nodes.sets import resolve_nodes
 
     names = resolve_nodes(expression, ctx.site, ctx.runner)
     answers: dict[str, str] = {}
@@ -230,7 +231,7 @@ def _fold_failures(failures: Iterable[_Failure]) -> tuple[NodeFailure, ...]:
 def _fold(nodes: Sequence[str]) -> str:
     if list(nodes) == [HERE]:
         return HERE
-    from envmgr.nodes import fold
+    from envmgr.nodes.sets import fold
 
     return fold(nodes)
 

@@ -27,7 +27,7 @@ from envmgr.store.verify import require_unchanged
 from envmgr.system.resources import shipped
 
 if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
-    from envmgr.nodes import JobOptions
+    from envmgr.nodes.jobs import JobOptions
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from envmgr.commands import Context, choose_published
 from envmgr.errors import InputError
-from envmgr.nodes import fold, resolve_nodes
+from envmgr.nodes.sets import fold, resolve_nodes
 from envmgr.probe.model import Way
 from envmgr.publish.record import published_spec, read_specs
 from envmgr.report import Result

@@ -12,7 +12,7 @@ from envmgr.commands import Context
 from envmgr.commands.verify import PrefixLook, VerifyNodes, VerifyResult, VerifyWhat, look
 from envmgr.finding import Finding
 from envmgr.modules.pip_shim import FOLDER as SHIMS
-from envmgr.nodes import fold, resolve_nodes
+from envmgr.nodes.sets import fold, resolve_nodes
 from envmgr.publish.flips import known_current
 from envmgr.publish.record import RECORD, GenerationRecord
 from envmgr.store.manifest import read_manifest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from envmgr.nodes import Reply
+from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import Facts, Fleet, Group
 from envmgr.probe.shell import read_lines, split_answer
 from envmgr.wording import escaped

@@ -8,7 +8,7 @@ from typing import Literal
 
 from envmgr.catalog.names import nearest
 from envmgr.errors import InputError
-from envmgr.nodes import Reply
+from envmgr.nodes.envelope import Reply
 from envmgr.wording import did_you_mean
 
 Way = Literal["ssh", "slurm"]

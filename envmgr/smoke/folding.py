@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from envmgr.nodes import Reply, fold
+from envmgr.nodes.envelope import Reply
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts
 from envmgr.probe.shell import read_answer
 from envmgr.smoke import SmokeOutcome

@@ -13,7 +13,11 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
-from envmgr.nodes import Allocation, Reply, allocated, ask_nodes, ask_slurm, fold
+from envmgr.nodes.access import ask_slurm
+from envmgr.nodes.allocation import Allocation, allocated
+from envmgr.nodes.envelope import Reply
+from envmgr.nodes.fanout import ask_nodes
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import ProbePart, ProbePlan, Way
 from envmgr.probe.prefix import look_here
 from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds

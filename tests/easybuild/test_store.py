@@ -20,7 +20,7 @@ from envmgr.builds.slurm import requested_installs, sweep
 from envmgr.builds.slurm.folder import BuildAnswer, write_answer
 from envmgr.catalog.site import load_site
 from envmgr.errors import EnvmgrError, ErrorData
-from envmgr.nodes import JobSeen
+from envmgr.nodes.jobs import JobSeen
 from envmgr.report import SilentReporter
 from envmgr.store.jobtable import holding
 from envmgr.store.prefix import Install, Item, Prefix

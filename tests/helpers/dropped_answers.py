@@ -12,10 +12,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from envmgr.audit import AuditRequest, judge
 from envmgr.audit.ask.gather import gather
 from envmgr.audit.checks import all_checks
+from envmgr.audit.judge import judge
 from envmgr.audit.model import Evidence
+from envmgr.audit.plan import AuditRequest
 from envmgr.catalog.site import load_site
 from envmgr.modules.lmod import find_lmod
 from envmgr.probe.model import Facts, Fleet, Group

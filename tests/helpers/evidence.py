@@ -23,7 +23,7 @@ from envmgr.catalog.site import Site, _resolve
 from envmgr.catalog.site_file import SiteFile
 from envmgr.finding import Finding
 from envmgr.modules.spec import ModuleSpec
-from envmgr.nodes import Reply
+from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import Fleet, Group
 from envmgr.probe.shell import join_probes, part_seconds
 from envmgr.publish.record import GenerationRecord

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from envmgr.nodes import expand
+from envmgr.nodes.sets import expand
 from tests.helpers.cluster import Cluster
 from tests.helpers.drifts import OnNodes
 from tests.helpers.places import ROOT

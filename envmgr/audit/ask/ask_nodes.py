@@ -11,7 +11,7 @@ from typing import Literal
 
 from envmgr.audit.plan import PublishedGeneration
 from envmgr.catalog.site import Site
-from envmgr.nodes import Reply
+from envmgr.nodes.envelope import Reply
 from envmgr.probe.answers import Folding
 from envmgr.probe.model import Fleet, ProbePart, ProbePlan, ShellContext
 from envmgr.probe.prefix import attribute_cache, is_stale
@@ -79,7 +79,7 @@ class Asker:
             time.sleep(min(0.1, left))
 
     def _ask(self, nodes: Sequence[str], script: str, folding: Folding, label: str) -> None:
-        from envmgr.nodes import ask_nodes
+        from envmgr.nodes.fanout import ask_nodes
 
         with self.reporter.stage(label, total=len(nodes), unit="nodes") as stage:
             ask_nodes(
@@ -181,7 +181,7 @@ class Asker:
         seconds: float,
         options: Sequence[str] = (),
     ) -> None:
-        from envmgr.nodes import batch_on_nodes
+        from envmgr.nodes.batch import batch_on_nodes
 
         batch_on_nodes(
             nodes,

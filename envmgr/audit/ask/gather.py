@@ -28,7 +28,9 @@ from envmgr.audit.shell.shared_shell import expected_effects
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
-from envmgr.nodes import NodeSets, Reply, fold, slurm_here, users_with_jobs
+from envmgr.nodes.envelope import Reply
+from envmgr.nodes.sets import NodeSets, fold
+from envmgr.nodes.slurm import slurm_here, users_with_jobs
 from envmgr.probe.answers import Folding
 from envmgr.probe.model import Facts, Fleet, ProbePart, ShellAccount, ShellContext, Way, choose_contexts
 from envmgr.probe.prefix import attribute_cache, look_here, newer_generations

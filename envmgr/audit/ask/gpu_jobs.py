@@ -14,7 +14,8 @@ from typing import Literal
 from envmgr.audit.ask.ask_nodes import Asker, why_not
 from envmgr.audit.fit.matrix import hiding, is_hidden, read_gpus
 from envmgr.audit.model import Evidence
-from envmgr.nodes import Reply, gpu_request, jobs_with_gpu
+from envmgr.nodes.access import gpu_request, jobs_with_gpu
+from envmgr.nodes.envelope import Reply
 from envmgr.probe.answers import Folding
 from envmgr.probe.model import Facts, Fleet, ProbePart
 from envmgr.probe.shell import GATE_SECONDS, join_probes

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from envmgr.catalog.site import Site
-from envmgr.nodes import Reply, ask_nodes
+from envmgr.nodes.envelope import Reply
+from envmgr.nodes.fanout import ask_nodes
 from envmgr.probe.model import Facts, ProbePart, ProbePlan, Way
 from envmgr.probe.shell import GATE_SECONDS, join_probes, read_answer
 from envmgr.report import Reporter

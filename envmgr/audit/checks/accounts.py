@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from envmgr.audit.compare.between_nodes import compare, drift
 from envmgr.audit.model import Check, Evidence, Found, Row, scripts
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 
 _SAME_NUMBERS = "one directory service for all nodes, or the same lines in /etc/passwd"
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envmgr.audit.model import Check, Evidence, Found, Row, scripts
-from envmgr.nodes import Reply, fold
+from envmgr.nodes.envelope import Reply
+from envmgr.nodes.sets import fold
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:

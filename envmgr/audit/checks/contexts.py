@@ -43,7 +43,7 @@ from envmgr.audit.shell.start_hints import (
 from envmgr.audit.wording import short
 from envmgr.finding import Severity
 from envmgr.modules.nodesetup import SLURM_LINE
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
 from envmgr.system.shelltext import assign, script_text

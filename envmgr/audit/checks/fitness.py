@@ -39,7 +39,8 @@ from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, level_flags,
 from envmgr.catalog.gpu_codes import same_effect
 from envmgr.catalog.gpu_verdict import Verdict
 from envmgr.catalog.target import CPU_ORDER
-from envmgr.nodes import fold, gpu_request
+from envmgr.nodes.access import gpu_request
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, Group, ProbeStage
 from envmgr.system.resources import shipped
 from envmgr.system.shelltext import assign, script_text

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import ProbeStage
 from envmgr.probe.prefix import generation_number, newer_generations
 from envmgr.system.shelltext import assign, script_text

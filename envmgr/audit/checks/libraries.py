@@ -21,7 +21,7 @@ from envmgr.audit.fit.install_facts import missing_libraries
 from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import short
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import ProbeStage
 from envmgr.system.shelltext import assign, script_text, words
 

@@ -22,7 +22,7 @@ from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.exported_variables import set_at_login
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.wording import fields_of, short
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 

@@ -27,7 +27,7 @@ from envmgr.audit.wording import fields_of
 from envmgr.catalog.site import Site
 from envmgr.finding import Severity
 from envmgr.modules.nodesetup import open_hint
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, Group, ProbeStage, number_in
 from envmgr.probe.shell import GATE_SECONDS
 from envmgr.system.modes import as_user, ask_about_way, closing

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from envmgr.audit.controller import Controller
 from envmgr.audit.model import Check, Evidence, Row, scripts
 from envmgr.errors import CommandError
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 from envmgr.system.run import Runner, clean_env
 
 _SECONDS, _IN_ALL = 5.0, 20.0  # for one credential, and for all

@@ -19,7 +19,9 @@ from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.finding import Severity
-from envmgr.nodes import Reply, asleep, fold, slurm_names
+from envmgr.nodes.envelope import Reply
+from envmgr.nodes.sets import fold
+from envmgr.nodes.slurm import asleep, slurm_names
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.probe.shell import NO_USER, NO_USER_HINT
 

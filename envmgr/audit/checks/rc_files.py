@@ -20,7 +20,7 @@ from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.exported_variables import set_at_login
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 

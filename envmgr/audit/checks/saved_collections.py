@@ -18,7 +18,7 @@ from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import short
 from envmgr.modules.nodesetup import HOOK, hook_digest, hook_names
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
 from envmgr.system.modes import as_user

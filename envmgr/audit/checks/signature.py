@@ -24,7 +24,7 @@ from envmgr.audit.plan import AuditPlan
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Severity
 from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_STAMP, SIGNERS
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.publish.signature import signers_text
 from envmgr.publish.trust import FlipFault, FlipLook, look_at_current_flip, mend_of, severity_of

@@ -26,7 +26,8 @@ from envmgr.audit.wording import other_parts, short
 from envmgr.errors import EnvmgrError
 from envmgr.finding import Severity
 from envmgr.modules.nodesetup import SLURM_LINE, open_hint
-from envmgr.nodes import fold, in_words, node_hosts, slurm_names
+from envmgr.nodes.sets import fold
+from envmgr.nodes.slurm import in_words, node_hosts, slurm_names
 
 # Source: sinfo(1), NODE STATE CODES. The flags: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"

@@ -19,7 +19,7 @@ from envmgr.audit.compare.between_nodes import Outlier, as_on, compare, drift, l
 from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import fields_of, short
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 

@@ -14,7 +14,7 @@ from envmgr.audit.model import Evidence
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, cpu_level, judge_gpu, unfit
 from envmgr.catalog.gpu_codes import Gpu, is_capability
 from envmgr.catalog.gpu_verdict import Verdict
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, ShellContext
 from envmgr.probe.shell import NO_USER, context_key
 

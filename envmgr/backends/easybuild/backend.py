@@ -52,7 +52,7 @@ from envmgr.system.run import Runner
 from envmgr.system.safe_paths import remove_below
 
 if TYPE_CHECKING:  # only a build as a Slurm job needs it
-    from envmgr.nodes import JobOptions
+    from envmgr.nodes.jobs import JobOptions
 
 _UNFILED = (
     "the lock does not name EasyBuild's files: a private one comes from the package index; "

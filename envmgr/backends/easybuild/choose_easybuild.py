@@ -19,7 +19,7 @@ from envmgr.backends.easybuild.trust import only_ours
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.modules.lmod import find_lmod
-from envmgr.nodes import JobOptions, ask_a_node
+from envmgr.nodes.jobs import JobOptions, ask_a_node
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import atomic_write, explain_os_error, pretty_json, remove_tree
 from envmgr.system.locks import file_lock

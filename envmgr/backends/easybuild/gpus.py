@@ -22,7 +22,7 @@ from envmgr.catalog.gpu_codes import covers, parse_code
 from envmgr.catalog.settings import SiteFact, quoted, site_line
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 from envmgr.store.node_facts import read_node_facts
 from envmgr.store.prefix import Prefix
 from envmgr.wording import shortened

@@ -22,7 +22,7 @@ from envmgr.catalog.site import Site
 from envmgr.catalog.target import Target
 from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError
-from envmgr.nodes import JobOptions
+from envmgr.nodes.jobs import JobOptions
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner

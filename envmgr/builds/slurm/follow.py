@@ -16,7 +16,7 @@ from envmgr.builds.slurm.folder import BuildAnswer
 from envmgr.builds.slurm.submit import QueuedBuild, detached
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.nodes import end_jobs, job_facts, see_jobs
+from envmgr.nodes.jobs import end_jobs, job_facts, see_jobs
 from envmgr.report import Reporter, Stage
 from envmgr.store.manifest import read_manifest
 from envmgr.system.run import Runner

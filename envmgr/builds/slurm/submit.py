@@ -17,7 +17,7 @@ from envmgr.builds.schedule import Work
 from envmgr.builds.slurm.folder import JobFolder, JobRow, read_job_row
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.nodes import JobOptions, JobSeen, end_jobs, see_jobs, send_job
+from envmgr.nodes.jobs import JobOptions, JobSeen, end_jobs, see_jobs, send_job
 from envmgr.report import Reporter
 from envmgr.store.jobtable import held_installs
 from envmgr.store.prefix import Install, Prefix

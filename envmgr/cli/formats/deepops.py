@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from envmgr.cli.text.audit import place, why_no_comparison
-from envmgr.nodes import expand
+from envmgr.nodes.sets import expand
 from envmgr.wording import escaped
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from envmgr.cli.text.audit import place, why_no_comparison
-from envmgr.nodes import expand, fold
+from envmgr.nodes.sets import expand, fold
 
 if TYPE_CHECKING:
     from envmgr.commands.audit import AuditResult

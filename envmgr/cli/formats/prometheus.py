@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, get_args
 
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.finding import Finding, Severity
-from envmgr.nodes import expand
+from envmgr.nodes.sets import expand
 
 if TYPE_CHECKING:
     from envmgr.commands.audit import AuditResult

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from envmgr.cli.render import out, table
-from envmgr.nodes import expand
+from envmgr.nodes.sets import expand
 from envmgr.wording import counted
 
 if TYPE_CHECKING:

@@ -20,7 +20,9 @@ from envmgr.catalog.recipe import Requires, SmokeTest
 from envmgr.commands import Context, choose_published
 from envmgr.errors import InputError
 from envmgr.modules.spec import ModuleSpec
-from envmgr.nodes import NodeSets, SlurmNodes, access_options, ask_slurm, fold, slurm_names
+from envmgr.nodes.access import SlurmNodes, access_options, ask_slurm
+from envmgr.nodes.sets import NodeSets, fold
+from envmgr.nodes.slurm import slurm_names
 from envmgr.publish.record import published_spec, read_specs
 from envmgr.report import Result
 from envmgr.store.node_facts import read_node_facts

@@ -15,7 +15,7 @@ from envmgr.audit.checks import get_check
 from envmgr.audit.model import Evidence
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.modules.lmod import Lmod
-from envmgr.nodes import Reply
+from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import Fleet, Group, ShellAccount, ShellContext
 from envmgr.probe.shell import read_answer
 from tests.helpers.cluster import Cluster

@@ -532,7 +532,8 @@ def test_interrupted_before_the_first_node_asks_nobody(cluster: Cluster) -> None
 
 def test_node_sets_by_slurm(cluster: Cluster) -> None:
     code = """
-from envmgr.nodes import node_states, resolve_nodes, slurm_here
+from envmgr.nodes.sets import resolve_nodes
+from envmgr.nodes.slurm import node_states, slurm_here
 from envmgr.system.run import Runner
 from envmgr.catalog.site import (load_site)
 site = load_site(None, {"HOME": "/root"})

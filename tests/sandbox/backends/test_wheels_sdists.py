@@ -21,7 +21,7 @@ from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.site import load_site
 from envmgr.catalog.target import read_target
-from envmgr.nodes import JobOptions
+from envmgr.nodes.jobs import JobOptions
 from envmgr.report import SilentReporter
 from envmgr.system.files import remove_tree
 from envmgr.system.run import Runner

@@ -17,7 +17,7 @@ from envmgr.catalog.site import load_site
 from envmgr.commands import Context
 from envmgr.commands.node_setup import FileOutcome, NodeFailure, set_up_nodes
 from envmgr.modules.nodesetup import node_files
-from envmgr.nodes import Reply
+from envmgr.nodes.envelope import Reply
 from envmgr.report import SilentReporter
 from envmgr.system.run import Runner
 from tests.helpers.sandbox import Sandbox

@@ -18,7 +18,7 @@ from envmgr.audit.judge import findings_of, how_asked, judge, rows_of
 from envmgr.audit.model import Check, Evidence
 from envmgr.audit.table import ENGINE
 from envmgr.catalog.recipe import Requires
-from envmgr.nodes import expand
+from envmgr.nodes.sets import expand
 from envmgr.probe.model import CONTEXTS, ShellAccount
 from tests.helpers.evidence import evidence
 

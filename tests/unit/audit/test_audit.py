@@ -19,7 +19,7 @@ from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site_file import SlurmSettings
 from envmgr.errors import InputError
 from envmgr.finding import Finding
-from envmgr.nodes import Reply
+from envmgr.nodes.envelope import Reply
 from envmgr.probe.answers import Folding
 from envmgr.probe.model import CONTEXTS, ShellContext, choose_contexts
 from envmgr.probe.prefix import attribute_cache, is_stale

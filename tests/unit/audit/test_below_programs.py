@@ -23,7 +23,7 @@ from envmgr.audit.checks import (
 from envmgr.audit.judge import judge
 from envmgr.audit.model import Check
 from envmgr.audit.plan import ExpectedInstall
-from envmgr.nodes import Reply
+from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import Group
 from tests.helpers.context_shell import context_facts
 from tests.helpers.evidence import audit_plan, evidence, site, told

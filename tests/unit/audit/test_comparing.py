@@ -14,7 +14,7 @@ from envmgr.audit.compare.between_nodes import Comparison, Outlier, compare
 from envmgr.audit.model import Evidence
 from envmgr.audit.plan import AuditRequest
 from envmgr.catalog.recipe import Requires
-from envmgr.nodes import expand
+from envmgr.nodes.sets import expand
 from envmgr.probe.model import CONTEXTS
 from tests.helpers.evidence import drifts, evidence, found, told
 

@@ -14,7 +14,7 @@ from envmgr.audit.fit.matrix import MatrixRow, hiding, matrix, observed, with_sh
 from envmgr.audit.model import Evidence
 from envmgr.catalog.gpu_codes import Gpu
 from envmgr.catalog.recipe import Requires
-from envmgr.nodes import Reply
+from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import Fleet, Group
 from tests.helpers.evidence import evidence, told
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from envmgr.audit.checks import accounts, clock, mount, munge, slurm, space
 from envmgr.audit.controller import Controller
-from envmgr.nodes import NodeSets, Reply
+from envmgr.nodes.envelope import Reply
+from envmgr.nodes.sets import NodeSets
 from envmgr.probe.shell import read_answer
 from envmgr.system.run import Runner
 from tests.helpers.evidence import audit_plan, evidence, probe_script, site, told

@@ -20,8 +20,8 @@ from envmgr.cli.text.audit import _summary
 from envmgr.commands.audit import AuditResult, WayAnswers, _can_send_jobs
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.finding import Finding
-from envmgr.nodes import Reply
 from envmgr.nodes.batch import _program
+from envmgr.nodes.envelope import Reply
 from envmgr.nodes.slurm import is_busy, slurm_names, states_or_reason, why_no_step
 from envmgr.probe.model import Fleet, Group
 from envmgr.probe.shell import join_probes, read_answer

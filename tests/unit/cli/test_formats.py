@@ -18,7 +18,7 @@ from envmgr.cli.render import to_data
 from envmgr.commands.audit import AuditResult, ExplainResult, WayAnswers
 from envmgr.errors import Bug, EnvmgrError, Interrupted
 from envmgr.finding import Finding
-from envmgr.nodes import fold
+from envmgr.nodes.sets import fold
 from tests.helpers.exposition import WELL, of, parse, text, write_report
 from tests.helpers.waiting import DEADLINE, wait_for
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.errors import EnvmgrError
-from envmgr.nodes import SlurmNodes, access_options, ask_slurm
+from envmgr.nodes.access import SlurmNodes, access_options, ask_slurm
 from envmgr.system.run import Runner
 
 C = tuple(f"c{i}" for i in range(1, 9))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envmgr.nodes import JobOptions
+from envmgr.nodes.jobs import JobOptions
 
 
 @pytest.mark.parametrize("time", ["90", "90:00", "1:30:00", "2-12", "2-12:30", "2-12:30:15", "UNLIMITED"])

@@ -8,7 +8,7 @@ import pytest
 
 from envmgr.catalog.site import Site, load_site
 from envmgr.errors import EnvmgrError
-from envmgr.nodes import QueuedJob, queued_jobs
+from envmgr.nodes.jobs import QueuedJob, queued_jobs
 from envmgr.system.run import Runner
 
 SITE: Site = load_site(None, {"XDG_DATA_HOME": "/nowhere"})

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from envmgr.catalog.site import Site, load_site
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.nodes import NodeSets, fold, resolve_nodes
+from envmgr.nodes.sets import NodeSets, fold, resolve_nodes
 from envmgr.system.run import Runner
 
 GROUPS = {"gpu": {"nodes": "c[1-4]"}, "cpu": {"nodes": "n[09-11]"}, "both": {"nodes": "@gpu,@cpu"}}
@@ -130,7 +130,7 @@ def test_resolve_nodes_does_not_read_this_machines_clustershell_files(site: Site
     code = """
 import sys
 from pathlib import Path
-from envmgr.nodes import fold, resolve_nodes
+from envmgr.nodes.sets import fold, resolve_nodes
 from envmgr.system.run import Runner
 from envmgr.catalog.site import (load_site)
 print(*resolve_nodes("@gpu", load_site(Path(sys.argv[1]), {}), Runner()))

@@ -19,7 +19,7 @@ from envmgr.catalog.site import load_site
 from envmgr.commands import Context
 from envmgr.commands.generations import sign_current
 from envmgr.commands.verify import VerifyWhat, verify_entries
-from envmgr.nodes import NodeSets
+from envmgr.nodes.sets import NodeSets
 from envmgr.publish import trust
 from envmgr.publish.flipfile import sequences, withdraw
 from envmgr.publish.flips import settle

@@ -10,7 +10,7 @@ import pytest
 from envmgr.backends import old_keys
 from envmgr.catalog.recipe import SmokeTest
 from envmgr.catalog.site import load_site
-from envmgr.nodes import Reply
+from envmgr.nodes.envelope import Reply
 from envmgr.smoke.folding import Missing, OutcomeFolding
 from envmgr.smoke.nodes import RunAccount, choose_account
 from envmgr.smoke.script import NodeTest

@@ -1,5 +1,5 @@
-"""The output of a verb: its progress to the user and to a log, and at the end its result. The room `cli` decides how
-both look.
+"""The output of a verb: findings, its progress to the user and to a log, and at the end its result. The room `cli`
+decides how they look.
 """
 
 from __future__ import annotations
@@ -11,10 +11,32 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, ClassVar, Protocol
+from typing import IO, ClassVar, Literal, Protocol
 
 from envmgr.wording import for_terminal
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong. `where` is a file, an entry or a field; `nodes` is a folded node set, empty for this
+    machine.
+
+    `between` are nodes that differ from each other where nobody can tell which one is right: none of them is accused,
+    and `nodes` is empty.
+    """
+
+    check: str
+    severity: Severity
+    where: str
+    found: str
+    expected: str = ""
+    hint: str = ""
+    nodes: str = ""
+    between: str = ""
 
 
 class Result(Protocol):

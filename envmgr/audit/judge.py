@@ -10,10 +10,10 @@ from envmgr.audit.causes import Trace, Traced, TraceQuestion, Traces
 from envmgr.audit.compare.table_rows import rows_of_table
 from envmgr.audit.model import Check, Evidence, Found, Noted, Row
 from envmgr.audit.wording import joined, short
-from envmgr.finding import Finding
 from envmgr.nodes.sets import expand, fold
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.probe.shell import context_key, looked_key
+from envmgr.report import Finding
 
 
 @dataclass(frozen=True, slots=True)

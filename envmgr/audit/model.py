@@ -14,11 +14,11 @@ from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Table, Words, fill, read_table
 from envmgr.catalog.site import Site
-from envmgr.finding import Severity
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, Group, ProbePart, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.prefix import mount_facts
 from envmgr.probe.shell import context_key, looked_key
+from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
 
 _Answer = TypeVar("_Answer")

@@ -27,7 +27,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from envmgr.audit.wording import short
-from envmgr.finding import Severity
+from envmgr.report import Severity
 from envmgr.system.models import FrozenModel
 from envmgr.system.shelltext import quote
 from envmgr.system.yamlfile import parse_yaml

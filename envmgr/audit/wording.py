@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from envmgr.finding import Finding
+from envmgr.report import Finding
 from envmgr.wording import and_more
 
 _MOST = 8  # entries that one finding names

@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import re
 import shutil
-
-from envmgr.system.run import Runner, clean_env
+from collections.abc import Sequence
 
 _PARSERS = (("bash", "--noprofile", "--norc", "-n"), ("sh", "-n"), ("zsh", "-f", "-n"))
 _PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -42,9 +41,7 @@ def fault_in_posix(text: str) -> str:
         return "no shell is here that could read it: bash or sh is needed"
     for argv in parsers:
         for whole in (f"{text}\n", f"f() {{\n{text}\n}}\n"):
-            done = Runner().run([*argv], stdin=whole, env=clean_env(LC_ALL="C.UTF-8"), timeout=_TIMEOUT, check=False)
-            if done.returncode or done.stderr.strip():
-                said = " ".join(done.stderr.split())[:200]
+            if (said := _fault_of_parser(argv, whole, LC_ALL="C.UTF-8")) is not None:
                 return f"is not whole commands in {argv[0].rpartition('/')[2]}{f': {said}' if said else ''}"
     return ""
 
@@ -67,6 +64,14 @@ def fault_in_tcsh(text: str) -> str:
     """
     if (tcsh := shutil.which("tcsh", path=_PATH)) is None:
         return ""
-    done = Runner().run([tcsh, "-f", "-n"], stdin=f"{text}\n", env=clean_env(), timeout=_TIMEOUT, check=False)
+    said = _fault_of_parser([tcsh, "-f", "-n"], f"{text}\n")
+    return "" if said is None else f"is not whole commands in tcsh: {said}"
+
+
+def _fault_of_parser(argv: Sequence[str], text: str, **env: str) -> str | None:
+    """Return what a shell that only parses `text` says against it; None if it says nothing and ends well."""
+    from envmgr.system.run import Runner, clean_env  # most recipes have no shell text
+
+    done = Runner().run(argv, stdin=text, env=clean_env(**env), timeout=_TIMEOUT, check=False)
     said = " ".join(done.stderr.split())[:200]
-    return f"is not whole commands in tcsh: {said}" if done.returncode or said else ""
+    return said if done.returncode or said else None

@@ -49,7 +49,7 @@ def test(
     On nodes an ordinary user runs them. The exit code is 1 when a test failed, and 3 when the result of a node is not
     known. Tests that need several nodes run with -N.
     """
-    from envmgr.cli.text.checks import show_node_tests, show_tests
+    from envmgr.cli.text.nodes import show_node_tests, show_tests
     from envmgr.commands.test import run_tests, run_tests_on_nodes
 
     here = nodes is None and via is None and count is None
@@ -92,7 +92,7 @@ def verify(
     It compares `current`, generations with their records, and installs with their manifests: content, modes, owners,
     missing and additional files. Each difference is a finding.
     """
-    from envmgr.cli.text.checks import show_verify
+    from envmgr.cli.text.nodes import show_verify
     from envmgr.commands.verify import VerifyNodes, VerifyWhat, verify_entries
 
     if dry_run and not repair:
@@ -166,7 +166,7 @@ def audit(
     """
     from envmgr.audit.plan import AuditRequest
     from envmgr.cli.report_file import refuse_missing_folder
-    from envmgr.cli.text.audit import show_audit, show_explain
+    from envmgr.cli.text.nodes import show_audit, show_explain
     from envmgr.commands.audit import audit_nodes, explain_check
 
     for option, file in (("--output", report), ("--save-baseline", save_baseline)):

@@ -28,7 +28,7 @@ def remove(
     entries: Entries, dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table
 ) -> VerbAnswer:
     """Publish a generation without these entries."""
-    from envmgr.cli.text.generations import show_remove
+    from envmgr.cli.text.catalog import show_remove
     from envmgr.commands.generations import remove_entries
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
@@ -41,7 +41,7 @@ def history(site: SiteOption = None, fmt: FormatOption = Format.table) -> VerbAn
 
     `*` marks the current one. Rollbacks follow.
     """
-    from envmgr.cli.text.generations import show_history
+    from envmgr.cli.text.catalog import show_history
     from envmgr.commands.generations import read_history
 
     ctx = open_context(site, fmt, anywhere=True)
@@ -58,7 +58,7 @@ def rollback_verb(
     fmt: FormatOption = Format.table,
 ) -> VerbAnswer:
     """Make an earlier generation current."""
-    from envmgr.cli.text.generations import show_rollback
+    from envmgr.cli.text.catalog import show_rollback
     from envmgr.commands.generations import roll_back
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
@@ -81,7 +81,7 @@ def sign_verb(
 
     Use it where signing began after the generation was published, or where its signature is no longer good.
     """
-    from envmgr.cli.text.generations import show_sign
+    from envmgr.cli.text.catalog import show_sign
     from envmgr.commands.generations import sign_current
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
@@ -99,7 +99,7 @@ def diff(
 
     It compares entries, packages and versions; by default the current generation with its parent.
     """
-    from envmgr.cli.text.generations import show_diff
+    from envmgr.cli.text.catalog import show_diff
     from envmgr.commands.generations import diff_generations
 
     ctx = open_context(site, fmt, anywhere=True)
@@ -118,7 +118,7 @@ def gc(
     The site's `policies` say which generations are old. An install is unused when no remaining generation names it.
     What a process of this host or of a node, or a Slurm job, uses or may use is kept, and reported.
     """
-    from envmgr.cli.text.generations import show_gc
+    from envmgr.cli.text.catalog import show_gc
     from envmgr.commands.gc import collect_garbage
 
     ctx = open_context(site, fmt)

@@ -20,13 +20,12 @@ from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import Audit
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.finding import Finding
 from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import slurm_here
 from envmgr.probe.model import Fleet
 from envmgr.probe.shell import context_key
-from envmgr.report import Result
+from envmgr.report import Finding, Result
 from envmgr.store.node_facts import save_node_facts
 from envmgr.system.files import atomic_write
 from envmgr.system.usernames import own_name

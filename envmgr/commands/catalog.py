@@ -19,10 +19,9 @@ from envmgr.catalog.target import CPU_ORDER, Target, read_target
 from envmgr.commands import Context
 from envmgr.commands.lock_faults import entry_faults, judge_all, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.finding import Finding, Severity
 from envmgr.modules.families import Clash, Member, find_clashes
 from envmgr.publish.compose import judge_recipe
-from envmgr.report import Result
+from envmgr.report import Finding, Result, Severity
 from envmgr.system.files import atomic_write, explain_os_error
 from envmgr.system.scratch import clear_dead_scratch, copy_folder
 from envmgr.system.untrusted_files import ANYWHERE, LOCK, SOFTWARE, copy_files, read_bytes

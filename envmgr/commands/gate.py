@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, unfit, without_gpu
-from envmgr.catalog.gpu_verdict import Verdict
+from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, judge_gpu, unfit, without_gpu
 from envmgr.catalog.target import CPU_ORDER
 from envmgr.catalog.versions import numbers
 from envmgr.commands import Context

@@ -1,14 +1,13 @@
-"""`envmgr job`: a script for sbatch that is right for this site and an entry."""
+"""`envmgr job`: a script for sbatch that is right for this site and an entry, and how the entry's programs are launched."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from envmgr.catalog.fitness import unfit
-from envmgr.catalog.launch import Launch, Program, launch_of
 from envmgr.catalog.names import variable_name
 from envmgr.commands import Context, published_record, require_published
 from envmgr.errors import EnvmgrError, InputError
@@ -22,6 +21,48 @@ from envmgr.report import Result
 from envmgr.store.node_facts import read_node_facts
 from envmgr.system.files import atomic_write
 from envmgr.system.shelltext import words
+
+Program = Literal["torchrun", "mpi", "python", "program"]
+
+# The process-manager interface of an MPI, by its package's name in any ecosystem: what `srun --mpi=` must be. Source:
+# Slurm, "MPI Users Guide"; Open MPI from 4.0 has PMIx, MPICH and those made of it have PMI-2.
+_INTERFACES: Mapping[str, str] = {
+    "openmpi": "pmix",
+    "mpich": "pmi2",
+    "mvapich": "pmi2",
+    "mvapich2": "pmi2",
+    "impi": "pmi2",
+    "impi_rt": "pmi2",
+    "intel-mpi": "pmi2",
+    "psmpi": "pmi2",
+}
+_TORCH = frozenset({"torch", "pytorch"})
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The program and its MPI. `mpi` is the word behind `srun --mpi=`; empty if this Slurm cannot start the entry's
+    MPI, and `mpirun` must.
+    """
+
+    program: Program
+    mpi: str
+
+
+def launch_of(packages: Iterable[str], *, python: bool, plugins: Collection[str] | None = None) -> Launch:
+    """Return how the entry's programs are launched.
+
+    `packages` are the names of everything that is loaded; `plugins` are Slurm's for MPI, None if unknown. torchrun
+    starts processes by itself, and a program without MPI does not use Slurm's plugins: both get `none`.
+    """
+    names = {name.lower() for name in packages}
+    wanted = next((interface for name, interface in _INTERFACES.items() if name in names), "")
+    if names & _TORCH:
+        return Launch("torchrun", "none")
+    if not wanted:
+        return Launch("python" if python else "program", "none")
+    return Launch("mpi", wanted if plugins is None or wanted in plugins else "")
+
 
 _ASK = 10.0  # seconds that sinfo may take
 # Of what the site gives its own jobs, what is true of a user's, too; an account is not.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.commands import Context, published_record, require_published
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.finding import Finding
 from envmgr.publish.flips import known_current, last_current, lost_lines, told_records
 from envmgr.publish.record import ABANDONED, RECORD, SPECS, complete_numbers, read_record, way_back
 from envmgr.publish.trust import FlipLook, look_at_current_flip, mend_of, severity_of
@@ -21,7 +20,7 @@ from envmgr.publish.verify import (
     published_numbers,
     verify_generation,
 )
-from envmgr.report import Result
+from envmgr.report import Finding, Result
 from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.store.verify import Looked, verify_install

@@ -10,11 +10,11 @@ from pathlib import Path
 from envmgr.audit.ask.hashing import HashedFolder, HashOnNodes, NodeFault
 from envmgr.commands import Context
 from envmgr.commands.verify import PrefixLook, VerifyNodes, VerifyResult, VerifyWhat, look
-from envmgr.finding import Finding
 from envmgr.modules.pip_shim import FOLDER as SHIMS
 from envmgr.nodes.sets import fold, resolve_nodes
 from envmgr.publish.flips import known_current
 from envmgr.publish.record import RECORD, GenerationRecord
+from envmgr.report import Finding
 from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install
 from envmgr.store.tree import TreePath

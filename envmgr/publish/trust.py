@@ -14,7 +14,6 @@ from typing import Literal
 
 from envmgr.catalog.site_file import Signing
 from envmgr.errors import EnvmgrError
-from envmgr.finding import Severity
 from envmgr.modules.nodesetup import FLIP_STAMP
 from envmgr.publish.flipfile import (
     Flip,
@@ -31,7 +30,7 @@ from envmgr.publish.flips import came, known_current, seen_here, told_records, w
 from envmgr.publish.record import RECORD, SPECS, complete_numbers
 from envmgr.publish.signature import Signed, Signer, State, check_signature
 from envmgr.publish.verify import verify_generation
-from envmgr.report import Reporter
+from envmgr.report import Reporter, Severity
 from envmgr.store.prefix import Prefix
 from envmgr.system.pulse import renew_listing
 from envmgr.system.run import Runner

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from envmgr.finding import Severity
+from envmgr.report import Severity
 
 _SAYS = {
     "nfs": ("nolock", "local_lock=all", "local_lock=flock"),

@@ -21,12 +21,12 @@ from envmgr.audit.table import Declared, Table, UndeclaredFactError
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site, _resolve
 from envmgr.catalog.site_file import SiteFile
-from envmgr.finding import Finding
 from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import Fleet, Group
 from envmgr.probe.shell import join_probes, part_seconds
 from envmgr.publish.record import GenerationRecord
+from envmgr.report import Finding
 from tests.helpers.cluster import Cluster
 
 SHA = "0" * 64

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.cli import VerbAnswer, answer_with, report_file
-from envmgr.cli.text.audit import show_audit, show_explain
+from envmgr.cli.text.nodes import show_audit, show_explain
 from envmgr.commands.audit import AuditResult, ExplainResult, WayAnswers
 from envmgr.errors import EnvmgrError
 

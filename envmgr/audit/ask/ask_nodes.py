@@ -12,10 +12,9 @@ from typing import Literal
 from envmgr.audit.plan import PublishedGeneration
 from envmgr.catalog.site import Site
 from envmgr.nodes.envelope import Reply
-from envmgr.probe.answers import Folding
 from envmgr.probe.model import Fleet, ProbePart, ProbePlan, ShellContext
 from envmgr.probe.prefix import attribute_cache, is_stale
-from envmgr.probe.shell import join_probes
+from envmgr.probe.shell import Folding, join_probes
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import assign, script_text

@@ -31,10 +31,9 @@ from envmgr.modules.lmod import Lmod
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.sets import NodeSets, fold
 from envmgr.nodes.slurm import slurm_here, users_with_jobs
-from envmgr.probe.answers import Folding
 from envmgr.probe.model import Facts, Fleet, ProbePart, ShellAccount, ShellContext, Way, choose_contexts
 from envmgr.probe.prefix import attribute_cache, look_here, newer_generations
-from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
+from envmgr.probe.shell import GATE_SECONDS, Folding, join_probes, part_seconds
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner, run_detached

@@ -16,9 +16,8 @@ from envmgr.audit.fit.matrix import hiding, is_hidden, read_gpus
 from envmgr.audit.model import Evidence
 from envmgr.nodes.access import gpu_request, jobs_with_gpu
 from envmgr.nodes.envelope import Reply
-from envmgr.probe.answers import Folding
 from envmgr.probe.model import Facts, Fleet, ProbePart
-from envmgr.probe.shell import GATE_SECONDS, join_probes
+from envmgr.probe.shell import GATE_SECONDS, Folding, join_probes
 from envmgr.system.users import find_account
 
 _LEAST = 2 * GATE_SECONDS  # seconds: with fewer left a job is not worth its start

@@ -21,8 +21,8 @@ from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.wording import short
-from envmgr.finding import Severity
 from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.report import Severity
 from envmgr.system.shelltext import script_text
 
 _NO = ("no", "false", "")  # the values that versions of Lmod use

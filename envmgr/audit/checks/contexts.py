@@ -41,11 +41,11 @@ from envmgr.audit.shell.start_hints import (
     without_terminal,
 )
 from envmgr.audit.wording import short
-from envmgr.finding import Severity
 from envmgr.modules.nodesetup import SLURM_LINE
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
+from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
 
 _LINKER = re.compile(r"error loading module|undefined symbol|symbol lookup|cannot open shared object")

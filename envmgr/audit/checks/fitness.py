@@ -35,9 +35,8 @@ from envmgr.audit.fit.matrix import hiding, is_hidden, observed, required
 from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.catalog.cuda_drivers import FLOORS, toolkit_driver
-from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, level_flags, unfit, without_gpu
+from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, judge_gpu, level_flags, unfit, without_gpu
 from envmgr.catalog.gpu_codes import same_effect
-from envmgr.catalog.gpu_verdict import Verdict
 from envmgr.catalog.target import CPU_ORDER
 from envmgr.nodes.access import gpu_request
 from envmgr.nodes.sets import fold

@@ -25,11 +25,11 @@ from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import fields_of
 from envmgr.catalog.site import Site
-from envmgr.finding import Severity
 from envmgr.modules.nodesetup import open_hint
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, Group, ProbeStage, number_in
 from envmgr.probe.shell import GATE_SECONDS
+from envmgr.report import Severity
 from envmgr.system.modes import as_user, ask_about_way, closing
 from envmgr.system.mounts import LOCKS_HINT, local_locks
 from envmgr.system.shelltext import quote, script_text

@@ -26,8 +26,8 @@ from envmgr.audit.compare.between_nodes import Values, drift, like
 from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import short
-from envmgr.finding import Severity
 from envmgr.probe.model import Facts, ProbeStage
+from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
 
 _SHOWN = 3  # so many names, with their addresses, are in a node's finding

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
-from envmgr.finding import Severity
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import asleep, slurm_names
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.probe.shell import NO_USER, NO_USER_HINT
+from envmgr.report import Severity
 
 _STAGES = {"node": "looking at the node", "prefix": "reading the prefix", "login": "asking Lmod in a login shell"}
 _NAMES = {"ssh": "ssh", "slurm": "Slurm (inherited environment)", "slurm-none": "Slurm (--export=NONE)"}

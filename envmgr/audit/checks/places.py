@@ -29,8 +29,8 @@ from statistics import median
 
 from envmgr.audit.compare.between_nodes import QUORUM, as_on, compare
 from envmgr.audit.model import AskedShell, Check, Evidence, Row, scripts
-from envmgr.finding import Severity
 from envmgr.probe.model import Fleet, number_in
+from envmgr.report import Severity
 from envmgr.system.modes import as_user, ask_about_way, give_back, owner_enters, word
 from envmgr.wording import size_text
 

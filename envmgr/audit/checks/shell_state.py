@@ -22,9 +22,9 @@ from statistics import median
 
 from envmgr.audit.compare.between_nodes import QUORUM
 from envmgr.audit.model import AskedShell, Check, Evidence, Row, scripts
-from envmgr.finding import Severity
 from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import number_in
+from envmgr.report import Severity
 from envmgr.system.modes import as_user, give_back
 from envmgr.system.shelltext import quote
 

@@ -22,12 +22,12 @@ from envmgr.audit.controller import Controller
 from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.errors import EnvmgrError
-from envmgr.finding import Severity
 from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_STAMP, SIGNERS
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.publish.signature import signers_text
 from envmgr.publish.trust import FlipFault, FlipLook, look_at_current_flip, mend_of, severity_of
+from envmgr.report import Severity
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import read_regular, sha256_bytes
 from envmgr.system.modes import closing

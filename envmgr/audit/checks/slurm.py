@@ -24,10 +24,10 @@ from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.model import Check, Evidence, Found, Row, scripts
 from envmgr.audit.wording import other_parts, short
 from envmgr.errors import EnvmgrError
-from envmgr.finding import Severity
 from envmgr.modules.nodesetup import SLURM_LINE, open_hint
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import in_words, node_hosts, slurm_names
+from envmgr.report import Severity
 
 # Source: sinfo(1), NODE STATE CODES. The flags: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"

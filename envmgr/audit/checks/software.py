@@ -27,10 +27,10 @@ from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan, ExpectedInstall
 from envmgr.audit.wording import short
 from envmgr.catalog.site import Site
-from envmgr.finding import Severity
 from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext, number_in
 from envmgr.probe.shell import context_key
+from envmgr.report import Severity
 from envmgr.system.shelltext import assign, quote, script_text, words
 
 START_SECONDS = 5

@@ -24,9 +24,9 @@ from dataclasses import replace
 from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.finding import Severity
 from envmgr.probe.model import ProbeStage
 from envmgr.probe.shell import context_key
+from envmgr.report import Severity
 from envmgr.system.modes import as_user, ask_about_way, closing, word
 from envmgr.system.shelltext import assign, script_text
 

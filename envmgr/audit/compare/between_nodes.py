@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import Traced
 from envmgr.audit.model import Evidence, Found, Noted, Row
-from envmgr.finding import Severity
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
+from envmgr.report import Severity
 
 Values = Mapping[str, tuple[str, ...]]
 """value -> the nodes that have it."""

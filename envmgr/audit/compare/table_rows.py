@@ -11,8 +11,8 @@ from envmgr.audit.compare.between_nodes import Outlier, Values, as_on, compare, 
 from envmgr.audit.model import AskedShell, Evidence, Found, Row, worded
 from envmgr.audit.table import Fact, Words, fill
 from envmgr.audit.wording import fields_of
-from envmgr.finding import Severity
 from envmgr.probe.model import Fleet
+from envmgr.report import Severity
 
 
 def rows_of_table(evidence: Evidence) -> Iterator[Row]:

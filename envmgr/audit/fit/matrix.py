@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 from envmgr.audit.fit.install_facts import bad_installs, is_seen, missing_libraries, start_fault
 from envmgr.audit.model import Evidence
-from envmgr.catalog.fitness import NodeFacts, NodeNeeds, cpu_level, judge_gpu, unfit
+from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, cpu_level, judge_gpu, unfit
 from envmgr.catalog.gpu_codes import Gpu, is_capability
-from envmgr.catalog.gpu_verdict import Verdict
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, ShellContext
 from envmgr.probe.shell import NO_USER, context_key

@@ -9,9 +9,9 @@ from envmgr.audit.causes import Traced, set_by, set_on
 from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.model import Evidence, Found, Row
 from envmgr.audit.wording import short
-from envmgr.finding import Severity
 from envmgr.probe.model import Fleet, ShellAccount, ShellContext
 from envmgr.probe.shell import context_key
+from envmgr.report import Severity
 
 _OPTIONS = ("SBATCH_", "SRUN_", "SALLOC_")
 # Variables that programs of modules and Slurm's commands read: another value on one node gives another result there.

@@ -15,7 +15,7 @@ from typing import Literal, TypeVar
 from pydantic import ValidationError
 
 from envmgr.builds.schedule import Work
-from envmgr.catalog.listing import RECIPE_NAME
+from envmgr.catalog.entries import RECIPE_NAME
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site

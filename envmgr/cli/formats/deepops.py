@@ -15,14 +15,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from envmgr.cli.text.audit import place, why_no_comparison
+from envmgr.cli.text.nodes import place, why_no_comparison
 from envmgr.nodes.sets import expand
 from envmgr.wording import escaped
 
 if TYPE_CHECKING:
     from envmgr.commands.audit import AuditResult
     from envmgr.errors import EnvmgrError
-    from envmgr.finding import Finding
+    from envmgr.report import Finding
 
 _STATES = ("unreachable", "silent", "answered")  # the worst first: a node that was asked in two ways has one
 

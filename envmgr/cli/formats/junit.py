@@ -14,13 +14,13 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from envmgr.cli.text.audit import place, why_no_comparison
+from envmgr.cli.text.nodes import place, why_no_comparison
 from envmgr.nodes.sets import expand, fold
 
 if TYPE_CHECKING:
     from envmgr.commands.audit import AuditResult
     from envmgr.errors import EnvmgrError
-    from envmgr.finding import Finding
+    from envmgr.report import Finding
 
 # What XML 1.0 has no way to write. Source: XML 1.0, 2.2 Characters.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

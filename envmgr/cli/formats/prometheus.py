@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, get_args
 
 from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.finding import Finding, Severity
 from envmgr.nodes.sets import expand
+from envmgr.report import Finding, Severity
 
 if TYPE_CHECKING:
     from envmgr.commands.audit import AuditResult

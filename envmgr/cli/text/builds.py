@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from envmgr.cli.render import out, table
-from envmgr.cli.text.checks import show_outcomes
+from envmgr.cli.text.nodes import show_outcomes
 from envmgr.wording import counted, size_text
 
 if TYPE_CHECKING:

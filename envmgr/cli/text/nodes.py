@@ -1,19 +1,27 @@
-"""Node set-up, shell lines, job scripts, exports and proposed sites as text."""
+"""Audits, tests, node set-up, shell lines, job scripts, exports and proposed sites as text."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from envmgr.cli.render import out, table
+from envmgr.nodes.sets import expand
 from envmgr.wording import counted
 
 if TYPE_CHECKING:
     from envmgr.commands.adopt import AdoptResult
+    from envmgr.commands.audit import AuditResult, ExplainResult
     from envmgr.commands.export import ExportResult
     from envmgr.commands.job import JobResult
     from envmgr.commands.node_setup import NodeSetupResult
     from envmgr.commands.shell_init import ShellInitResult
+    from envmgr.commands.test import NodeTestResult, TestResult
+    from envmgr.commands.verify import VerifyResult
+    from envmgr.report import Finding
+    from envmgr.smoke import SmokeOutcome
 
 
 def show_node_setup(result: NodeSetupResult) -> None:
@@ -72,3 +80,147 @@ def show_adopt(result: AdoptResult) -> None:
     more = "; there are more: the look was cut off after its time" if result.cut else ""
     silent = f"; no answer from {result.silent}" if result.silent else ""
     out(f"{counted(len(result.modules), 'modules')} on {result.nodes}{more}{silent}; nothing was changed there")
+
+
+def show_audit(result: AuditResult) -> None:
+    """Print findings as blocks, worst first; then one line that sums up."""
+    generation = f"generation {result.generation}" if result.generation is not None else "no generation"
+    what = "modules of this cluster" if result.alone else f"{generation}, {counted(len(result.entries), 'entries')}"
+    ways = " and ".join(sorted({"Slurm" if a.way.startswith("slurm") else a.way for a in result.asked}, reverse=True))
+    out(f"{what}; {result.nodes} by {ways} in {result.seconds:.1f} s")
+    if result.contexts:
+        out(f"contexts: {', '.join(result.contexts)} ({', '.join(result.accounts)})")
+    for finding in result.findings:
+        out()
+        _finding(finding)
+    if result.matrix:
+        out()
+        table(
+            [[row.entry, _RUNS[row.fit], row.nodes, ", ".join(row.reasons)] for row in result.matrix],
+            header=["entry", "runs", "nodes", "why"],
+        )
+    out()
+    out(_summary(result))
+
+
+_RUNS = {True: "yes", False: "no", None: "not known"}
+
+
+def show_explain(result: ExplainResult) -> None:
+    out(result.text)
+
+
+def place(finding: Finding) -> str:
+    """Return the nodes of which it is true."""
+    return finding.nodes or (f"{finding.between} differ" if finding.between else "here")
+
+
+def why_no_comparison(result: AuditResult) -> str:
+    """Return what an audit lacked that could compare nothing (exit code 3)."""
+    if result.generation is None and not result.alone:
+        return "this host cannot read the published generation"
+    return "no node answered"
+
+
+def _finding(finding: Finding) -> None:
+    out(f"{finding.severity}[{finding.check}] {place(finding)}: {finding.where}")
+    rows = [("  found", finding.found), ("  expected", finding.expected), ("  hint", finding.hint)]
+    table([row for row in rows if row[1]])
+
+
+_PROOF = {"contexts", "resolution", "loading"}
+_ALONE = {"contexts", "resolution", "modulefiles", "site-modules"}
+
+
+def _summary(result: AuditResult) -> str:
+    """Return one line; it claims agreement only where that was looked at, everywhere."""
+    count = Counter(f.severity for f in result.findings)
+    words = [counted(count[s], f"{s}s") for s in ("error", "warning", "note") if count[s]]
+    if count["error"] or count["warning"] or (result.generation is None and not result.alone):
+        return f"{', '.join(words)}; `envmgr audit --explain CHECK` says what a check does"
+    notes = f" ({', '.join(words)})" if words else ""
+    if not set(result.checks) >= (_ALONE if result.alone else _PROOF):
+        return f"no findings by {', '.join(result.checks)}{notes}"
+    everywhere = set.intersection(*(set(expand(asked.answered)) for asked in result.asked))
+    if not everywhere:
+        return f"no node answered in every way{notes}"
+    if result.alone:
+        return _alone(result, len(everywhere), notes)
+    generation = f"generation {result.generation}{notes}"
+    if len(everywhere) < result.count:  # the others are busy, or asleep
+        answered = f"{len(everywhere)} of {result.count} nodes answered in every way"
+        return f"{answered}, and resolve the same modules: {generation}"
+    if result.count == 1:
+        return f"{result.nodes} resolves the published modules: {generation}"
+    return f"all {result.count} nodes resolve the same modules: {generation}"
+
+
+def _alone(result: AuditResult, everywhere: int, notes: str) -> str:
+    if result.count == 1:
+        return f"{result.nodes}: no findings, and no other node to compare it with{notes}"
+    if everywhere < result.count:
+        return f"{everywhere} of {result.count} nodes answered in every way, and have the same modules{notes}"
+    return f"all {result.count} nodes have the same modules{notes}"
+
+
+_MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "not tried", "not-run": "not run"}
+_REASONED = ("skipped", "not-run")  # whose detail is why
+
+
+def show_tests(result: TestResult) -> None:
+    show_outcomes(result.tests)
+    out(f"generation {result.generation}")
+
+
+def show_node_tests(result: NodeTestResult) -> None:
+    for test in result.tests:
+        fastest, slowest = f"{test.fastest:.1f}", f"{test.seconds:.1f}"
+        known = test.detail if test.status in _REASONED else f"{fastest}{f'-{slowest}' * (slowest != fastest)} s"
+        status = _MARKS[test.status] if test.status in _REASONED else test.status
+        out(f"{test.entry} {test.test}: {status}{f' on {test.nodes}' if test.nodes else ''} ({known})")
+        if test.status == "failed":
+            for line in test.detail.splitlines()[-12:]:
+                out(f"  {line}")
+    for missing in result.missing:
+        out(f"{missing.status}: {missing.nodes}: {missing.reason}")
+    way = "Slurm" if result.via == "slurm" else result.via
+    out(f"generation {result.generation}, on {counted(result.count, 'nodes')} by {way}, as {result.user}")
+
+
+def show_outcomes(tests: Iterable[SmokeOutcome]) -> None:
+    for test in tests:
+        how = f"({test.detail})" if test.status in _REASONED else f"in {test.seconds:.1f} s"
+        out(f"test {test.entry} `{test.test}`: {_MARKS[test.status]} {how}")
+        if test.status == "failed":
+            for line in test.detail.splitlines()[-12:]:
+                out(f"  {line}")
+
+
+def show_verify(result: VerifyResult) -> None:
+    for finding in result.findings:
+        on = f"{finding.nodes}: " if finding.nodes else ""
+        out(f"{finding.severity}[{finding.check}]: {on}{finding.where}: {finding.found}")
+    for hint in dict.fromkeys(f.hint for f in result.findings if f.hint):
+        out(f"hint: {hint}")
+    for line in result.not_looked_at:
+        out(f"not looked at: {line}")
+    for path, places in result.made_at.items():
+        where = ", ".join(places)
+        out(f"not reproducible: {path}: built in {where}: elsewhere, or by another user, its files may differ")
+    for line in result.repaired:
+        out(f"{'would make' if result.dry_run else 'made'} again: {line}")
+    if result.generation is not None:
+        out(f"generation {result.generation} is current")
+    if result.flip:
+        out(result.flip)
+    on = f", on {result.nodes}" if result.nodes else ", on no node" if result.not_verified else ""
+    wrong = {f.where.split("/")[1] for f in result.findings if f.check == "generation"}
+    out(f"{counted(len(result.generations), 'generations')} verified{on}, {_differ(len(wrong), 'record')}")
+    bad = {f.where for f in result.findings if f.check == "install"}
+    out(f"{counted(len(result.checked), 'installs')} verified{on}, {_differ(len(bad), 'manifest')}")
+    if result.not_verified:
+        out(f"not verified: {result.not_verified}")
+
+
+def _differ(count: int, of: str) -> str:
+    return f"{count} {'differs from its' if count == 1 else 'differ from their'} {of}"

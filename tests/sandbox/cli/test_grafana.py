@@ -15,7 +15,7 @@ from envmgr.audit.fit.matrix import MatrixRow
 from envmgr.cli.formats.prometheus import _HELP
 from envmgr.commands.audit import AuditResult, WayAnswers
 from envmgr.errors import EnvmgrError
-from envmgr.finding import Finding
+from envmgr.report import Finding
 from tests.helpers.exposition import WELL, Series, parse, text
 from tests.helpers.places import ROOT
 from tests.helpers.programs import program, run

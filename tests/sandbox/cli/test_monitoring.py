@@ -25,7 +25,7 @@ import yaml
 
 from envmgr.cli.formats.prometheus import _HELP
 from envmgr.commands.audit import AuditResult, WayAnswers
-from envmgr.finding import Finding
+from envmgr.report import Finding
 from tests.helpers.exposition import answer_text, write_report
 from tests.helpers.places import ROOT
 from tests.helpers.programs import program, run

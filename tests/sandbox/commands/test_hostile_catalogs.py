@@ -64,7 +64,7 @@ def _child(folder: Path, user: int, said: Path, most: int, *words: str) -> int: 
     os.environ["ENVMGR_SITE"] = str(folder / "site.yaml")
     import envmgr.catalog.site as site_module
 
-    listing = importlib.import_module("envmgr.catalog.listing")
+    listing = importlib.import_module("envmgr.catalog.entries")
     listing.MOST_RECIPES = most  # type: ignore[attr-defined]
     site_module.shipped = lambda name: folder / "shipped"  # type: ignore[assignment] # noqa: ARG005
     with Path(os.devnull).open("w") as sys.stdout:

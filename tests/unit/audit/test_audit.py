@@ -18,13 +18,12 @@ from envmgr.audit.wording import elements, joined
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site_file import SlurmSettings
 from envmgr.errors import InputError
-from envmgr.finding import Finding
 from envmgr.nodes.envelope import Reply
-from envmgr.probe.answers import Folding
 from envmgr.probe.model import CONTEXTS, ShellContext, choose_contexts
 from envmgr.probe.prefix import attribute_cache, is_stale
-from envmgr.probe.shell import read_answer
+from envmgr.probe.shell import Folding, read_answer
 from envmgr.publish.record import PublishedEntry
+from envmgr.report import Finding
 from envmgr.wording import escaped
 from tests.helpers.evidence import SHA, audit_plan, probe_script, published, site, told
 from tests.helpers.evidence import evidence as hand_made

@@ -32,11 +32,10 @@ from envmgr.audit.checks import (
 from envmgr.audit.model import Check
 from envmgr.audit.shell.start_hints import terminal_findings
 from envmgr.catalog.recipe import Requires
-from envmgr.finding import Finding
 from envmgr.modules.nodesetup import HOME, open_hint, public_paths
 from envmgr.probe import shell as probe
 from envmgr.publish.signature import KeySigner
-from envmgr.report import SilentReporter
+from envmgr.report import Finding, SilentReporter
 from envmgr.system.modes import closing, give_back, give_place, opening
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import assign, script_text

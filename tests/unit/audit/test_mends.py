@@ -16,15 +16,15 @@ from envmgr.audit.checks import munge, nodes, slurm
 from envmgr.audit.fit.matrix import MatrixRow, matrix
 from envmgr.audit.model import Evidence
 from envmgr.catalog.recipe import Requires
-from envmgr.cli.text.audit import _summary
+from envmgr.cli.text.nodes import _summary
 from envmgr.commands.audit import AuditResult, WayAnswers, _can_send_jobs
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.finding import Finding
 from envmgr.nodes.batch import _program
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.slurm import is_busy, slurm_names, states_or_reason, why_no_step
 from envmgr.probe.model import Fleet, Group
 from envmgr.probe.shell import join_probes, read_answer
+from envmgr.report import Finding
 from envmgr.system.run import Runner
 from tests.helpers.evidence import audit_plan, evidence, site, told
 from tests.helpers.exposition import answer_text

@@ -10,8 +10,8 @@ import random
 
 import pytest
 
+from envmgr.catalog.fitness import Verdict, verdict_on
 from envmgr.catalog.gpu_codes import Gpu, GpuFacts, GpuNeeds, parse_code
-from envmgr.catalog.gpu_verdict import Verdict, verdict_on
 from tests.helpers.gpu_lua import lua_verdicts
 from tests.helpers.gpu_oracle import Row, read_oracle
 

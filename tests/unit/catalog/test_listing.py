@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.catalog import listing
-from envmgr.catalog.listing import list_catalog
+from envmgr.catalog import entries
+from envmgr.catalog.entries import list_catalog
 from envmgr.errors import InputError
 
 
@@ -46,7 +46,7 @@ def test_names_that_cannot_be_are_told_without_control_characters(tmp_path: Path
 
 
 def test_a_catalog_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MOST_RECIPES", 3)
+    monkeypatch.setattr(entries, "MOST_RECIPES", 3)
     for number in range(3):
         recipe(tmp_path / f"a/{number}")
     assert len(list_catalog(tmp_path).folders) == 3
@@ -57,7 +57,7 @@ def test_a_catalog_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_folder_of_very_many_names_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "_MOST_FOLDERS", 20)
+    monkeypatch.setattr(entries, "_MOST_FOLDERS", 20)
     for place in ("a/{}", "{}"):
         for number in range(30):
             (tmp_path / place / place.format(number)).mkdir(parents=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from envmgr.commands.audit import AuditResult, WayAnswers
 from envmgr.errors import Bug, EnvmgrError
-from envmgr.finding import Finding
+from envmgr.report import Finding
 from tests.helpers.exposition import WELL, text
 
 MOUNT = Finding("mount", "error", "/sw", "not mounted", "mounted from fs1:/export", "`mount /sw`", "c[2-3]")

@@ -30,9 +30,8 @@ from envmgr.cli.render import print_error, print_json, table, to_data
 from envmgr.commands.shell_init import ShellInitResult
 from envmgr.commands.verify import VerifyResult
 from envmgr.errors import CommandError, EnvmgrError, InputError, Interrupted
-from envmgr.finding import Finding
 from envmgr.publish.record import PublishedEntry
-from envmgr.report import Result
+from envmgr.report import Finding, Result
 from tests.helpers.places import ROOT
 from tests.helpers.waiting import DEADLINE
 

@@ -13,9 +13,8 @@ import pytest
 from envmgr.catalog.site import Site, load_site
 from envmgr.commands import Context
 from envmgr.commands import in_use as module
-from envmgr.commands.in_use import ask_in_use
+from envmgr.commands.in_use import Uses, ask_in_use
 from envmgr.nodes.envelope import Reply, Status
-from envmgr.probe.uses import Uses
 from envmgr.report import SilentReporter
 from envmgr.system.run import Detached, Runner
 

@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from envmgr.catalog.launch import Launch
-from envmgr.commands.job import JobShape, job_text
+from envmgr.commands.job import JobShape, Launch, job_text
 from envmgr.modules.spec import ModuleSpec
 from tools.check_scripts import program
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.probe.uses import Uses, read_uses, uses_script
+from envmgr.commands.in_use import Uses, read_uses, uses_script
 from envmgr.system.run import run_detached
 from tests.helpers.standing import MAPPED, OPENED, standing
 from tests.helpers.waiting import DEADLINE

@@ -16,6 +16,7 @@ from envmgr.nodes.sets import fold
 from envmgr.probe.model import ShellAccount, ShellContext
 
 _OURS = (f"{HOME}/", PROFILE, CSH_PROFILE)
+_PARTS = 8  # so many parts of a list are traced at most
 _PINNED, _THERE, _LIST = ":pinned", ":there", ":list"
 
 
@@ -51,6 +52,11 @@ def part_of(name: str, part: str) -> str:
     `part`.
     """
     return f"{name}~{part}" if part and not re.search(r"[\s=|*?\[]", part) else name
+
+
+def parts_of(name: str, parts: Sequence[str]) -> tuple[str, ...]:
+    """Return the names for the question of what brings the first of `parts` into the list `name`."""
+    return tuple(part_of(name, part) for part in parts[:_PARTS])
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,48 +120,44 @@ def set_by(
     nodes: Sequence[str],
     context: ShellContext,
     account: ShellAccount,
-    names: str | Sequence[str],
+    names: Sequence[str],
     known: str,
     unknown: str,
     *,
-    foreign: bool = False,
+    foreign: bool,
 ) -> Traced:
     """Return the hint `FILE:LINE` + `known`, or `unknown` if no trace shows a line for one of `names`.
 
     With `foreign`, lines of node-setup's files do not count.
     """
-    asked = (names,) if isinstance(names, str) else tuple(names)
 
     def words(traces: Traces) -> str:
-        places = (traces.place(nodes, context, account, name) for name in asked)
+        places = (traces.place(nodes, context, account, name) for name in names)
         place = next((place for place in places if place and not (foreign and is_ours(place))), "")
         return f"{place}{known}" if place else unknown
 
-    return Traced((TraceQuestion(nodes[0], context, account, asked),), words)
+    return Traced((TraceQuestion(nodes[0], context, account, tuple(names)),), words)
 
 
 def set_on(
     values: Mapping[str, Sequence[str]],
-    context: ShellContext | None,
+    context: ShellContext,
     account: ShellAccount,
     name: str,
     unknown: str,
-    before: str = "",
-) -> Traced | str:
+    before: str,
+) -> Traced:
     """Return the hint `FILE:LINE sets it on NODES; …` for the nodes of each value, or `unknown` if no trace shows a
     line.
 
     `before` comes first.
     """
-    if context is None:
-        return f"{before}{unknown}"
-    shell = context
 
     def words(traces: Traces) -> str:
-        places = ((traces.place(nodes, shell, account, name), nodes) for nodes in values.values())
+        places = ((traces.place(nodes, context, account, name), nodes) for nodes in values.values())
         return before + ("; ".join(places_in_words(places)) or unknown)
 
-    return Traced(tuple(TraceQuestion(nodes[0], shell, account, (name,)) for nodes in values.values()), words)
+    return Traced(tuple(TraceQuestion(nodes[0], context, account, (name,)) for nodes in values.values()), words)
 
 
 def traced_context(context: ShellContext) -> str:

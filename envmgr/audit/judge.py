@@ -12,7 +12,7 @@ from envmgr.audit.model import Check, Evidence, Found, Noted, Row
 from envmgr.audit.wording import joined, short
 from envmgr.nodes.sets import expand, fold
 from envmgr.probe.model import Fleet, ProbeStage
-from envmgr.probe.shell import context_key, looked_key
+from envmgr.probe.shell import looked_key
 from envmgr.report import Finding
 
 
@@ -121,17 +121,14 @@ def _not_here(evidence: Evidence) -> Iterable[Finding]:
     yield Finding("generation", "error", prefix, found, expected, hint)
 
 
-_SAMPLED = ("site-modules", "hierarchy")  # they look at a sample, as far as there is time
-
-
 def _gone(evidence: Evidence, notebook: Notebook, checks: Mapping[str, Check]) -> Iterable[Finding]:
     """Yield a warning for each thing that the baseline has and that nodes no longer have, so that it could not be
-    compared.
+    compared. Checks that draw a sample draw other things each time.
     """
     if evidence.baseline is None:
         return
     for compared, value, nodes in evidence.baseline.gone(notebook, how_asked(evidence, checks)):
-        if value and compared.check not in _SAMPLED:
+        if value and not checks[compared.check].table.sampled:
             what = f"{compared.what} is gone" if compared.what else "it is gone"
             yield Finding(
                 compared.check,
@@ -146,7 +143,7 @@ def _gone(evidence: Evidence, notebook: Notebook, checks: Mapping[str, Check]) -
 
 def how_asked(evidence: Evidence, checks: Mapping[str, Check]) -> HowAsked:
     """Return the scope of this audit, for a baseline."""
-    shells = sorted({evidence.shell(context, account) for context, account, _ in evidence.contexts()})
+    shells = sorted({shell.where for shell in evidence.each_shell()})
     nodes = fold(evidence.fleet.nodes)
     of_user = tuple(sorted(name for name, check in checks.items() if "login" in check.probe(evidence.plan)))
     return HowAsked(
@@ -172,10 +169,10 @@ def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[
 def _places(evidence: Evidence, stage: ProbeStage) -> Iterable[tuple[str, str, Fleet]]:
     """Yield each place where a stage ran to its end: the place, the beginning of its facts, and the answers."""
     if stage == "context":
-        for context, account, fleet in evidence.contexts():
-            key = context_key(context, account)
-            ended = fleet.only(lambda facts, key=key: f"{key}end" not in facts)  # type: ignore[misc]
-            yield evidence.shell(context, account), key, ended
+        for shell in evidence.each_shell():
+            key = shell.key
+            ended = shell.fleet.only(lambda facts, key=key: f"{key}end" not in facts)  # type: ignore[misc]
+            yield shell.where, key, ended
         return
     fleet = {"node": evidence.fleet, "prefix": evidence.fleet.sound, "login": evidence.shells}[stage]
     yield stage, "", fleet.only(lambda facts: f"{stage}.end" not in facts and "probe" not in facts)

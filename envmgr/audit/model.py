@@ -86,14 +86,17 @@ class Evidence:
         nodes: Iterable[str] = (),
         shell: AskedShell | None = None,
         severity: Severity | None = None,
+        *,
+        hint: str | Traced = "",
+        between: Iterable[str] = (),
         **values: object,
     ) -> Found:
         """Return a row of the check's table as a finding. `values`, `user`, `prefix` and `nodes` fill in its words.
 
-        `severity` replaces the row's own.
+        `severity` and `hint` replace the row's own. `between` are nodes that differ from each other.
         """
         found = worded(self.table.rows[row], self, nodes, shell, values)
-        return replace(found, severity=severity or found.severity)
+        return replace(found, severity=severity or found.severity, hint=hint or found.hint, between=between)
 
     @property
     def fleet(self) -> Fleet:
@@ -107,15 +110,11 @@ class Evidence:
         """Return the answers on how each node mounts the prefix, from before any step that could hang."""
         return self.look or self.fleet
 
-    def contexts(self) -> Iterator[tuple[ShellContext, ShellAccount, Fleet]]:
+    def each_shell(self) -> Iterator[AskedShell]:
         """Yield every requested context and account, with the answers of nodes whose prefix answers."""
         for context, account, way in self.asked:
-            yield context, account, self.shells if way == "ssh" else self.ways[way].sound
-
-    def each_shell(self) -> Iterator[AskedShell]:
-        """Yield every requested shell, as `contexts`."""
-        for context, account, fleet in self.contexts():
-            yield AskedShell(context, account, fleet, self.account(account))
+            fleet = self.shells if way == "ssh" else self.ways[way].sound
+            yield AskedShell(context, account, fleet, self.plan.user if account == "user" else "root")
 
     def answer(self, kind: type[_Answer]) -> _Answer | None:
         """Return the answer to the check's own question to this host; None if it was not asked."""
@@ -131,23 +130,10 @@ class Evidence:
         """Return the answers of nodes on which the check's looks outside of shells ran to their end."""
         return self.fleet.only(lambda facts: looked_key(part, "node") in facts)
 
-    def login_shell(self) -> ShellContext | None:
-        """Return the ordinary user's login bash over ssh; None if it was not requested."""
-        return next(
-            (
-                context
-                for context, account, way in self.asked
-                if (context.name, account, way) == ("bash-login", "user", "ssh")
-            ),
-            None,
-        )
-
-    def account(self, account: ShellAccount) -> str:
-        return self.plan.user if account == "user" else "root"
-
-    def shell(self, context: ShellContext, account: ShellAccount) -> str:
-        """Return the place of a finding about a shell: `bash-login (alice)`."""
-        return f"{context.name} ({self.account(account)})"
+    def login_shell(self) -> AskedShell | None:
+        """Return the ordinary user's login bash; None if it was not requested."""
+        shells = self.each_shell()
+        return next((each for each in shells if (each.context.name, each.account) == ("bash-login", "user")), None)
 
     @property
     def shells(self) -> Fleet:
@@ -204,6 +190,14 @@ class AskedShell:
         """Return the place of a finding about it: `bash-login (alice)`."""
         return f"{self.context.name} ({self.user})"
 
+    def only(self, wanted: Callable[[Facts], bool]) -> AskedShell:
+        """Return it with the answers of which `wanted(facts)` is true."""
+        return replace(self, fleet=self.fleet.only(wanted))
+
+    def having(self, fact: str) -> AskedShell:
+        """Return it with the answers that have a fact."""
+        return self.only(lambda facts: f"{self.key}{fact}" in facts)
+
     def by_value(self, fact: str, *, default: str | None = None) -> dict[str, tuple[str, ...]]:
         return self.fleet.by_value(f"{self.key}{fact}", default=default)
 
@@ -213,23 +207,23 @@ class AskedShell:
     def names(self, beginning: str) -> list[str]:
         return self.fleet.names(f"{self.key}{beginning}")
 
-    def set_by(self, nodes: Iterable[str], names: Sequence[str], known: str, unknown: str, **more: bool) -> Traced:
-        """Return a hint that names the line which sets `names` in this shell."""
-        return set_by(tuple(nodes), self.context, self.account, names, known, unknown, **more)
-
 
 def worded(
     row: Words, evidence: Evidence, nodes: Iterable[str], shell: AskedShell | None, values: Mapping[str, object]
 ) -> Found:
-    """Return a finding in the words of a table's row. If it names no place, its place is the shell."""
+    """Return a finding in the words of a table's row. If it names no place, its place is the shell.
+
+    If it has a cause and there is no shell to trace, its hint is `unplaced`.
+    """
     nodes = tuple(nodes)
     user = shell.user if shell is not None else evidence.plan.user
     given = {"user": user, "prefix": evidence.site.prefix, "nodes": fold(nodes), **values}
     hint: str | Traced = ""
-    if row.cause and shell is not None:
-        names, unplaced = fill(row.cause, given).split(), fill(row.unplaced, given)
-        known = fill(row.hint, {**given, "place": ""})
-        hint = shell.set_by(nodes, names, known, unplaced, foreign=row.foreign) if names else unplaced
+    if row.cause:
+        names, hint = fill(row.cause, given).split(), fill(row.unplaced, given)
+        if names and shell is not None:
+            known = fill(row.hint, {**given, "place": ""})
+            hint = set_by(nodes, shell.context, shell.account, names, known, hint, foreign=row.foreign)
     else:
         hint = fill(row.hint, given)
     place = fill(row.where, given) or (shell.where if shell is not None else "")

@@ -42,7 +42,7 @@ class Words(FrozenModel):
     own files do not count.
 
     `drift`, instead, is the severity of values that differ between nodes. `say` puts a value into words, `empty` is for
-    an empty one, and `what` names what is compared at `where`.
+    an empty one, and `what` names what is compared at `where`. `expected` replaces the right value in words.
     """
 
     error: str = ""
@@ -102,6 +102,7 @@ class Table(FrozenModel):
     """All facts and rows of one check, whose name with underscores is `part`.
 
     `shares` names tables of `audit/shell/` whose facts and rows it has, too; `CHECK` in their keys is the check's own part.
+    A `sampled` check draws what it looks at: a baseline may have other things.
     """
 
     part: str = ""
@@ -111,6 +112,7 @@ class Table(FrozenModel):
     login: Facts = Field(default_factory=dict)
     reads: tuple[str, ...] = ()
     shares: tuple[str, ...] = ()
+    sampled: bool = False
     rows: Mapping[str, Words] = Field(default_factory=dict)
 
     @property
@@ -213,6 +215,7 @@ _CONVERTED: Mapping[str, Callable[[str], str]] = {
     "w": lambda text: ", ".join(text.split()),  # words
     "l": lambda text: short(", ".join(text.splitlines())),  # lines
     "h": lambda text: short(" ".join(text.split())),  # a program's output, on one line
+    "c": short,  # cut, where it is long
     "e": lambda text: text.rpartition(": ")[2],  # the end of an error: the system's own message
 }
 

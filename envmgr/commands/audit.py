@@ -24,7 +24,6 @@ from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import slurm_here
 from envmgr.probe.model import Fleet
-from envmgr.probe.shell import context_key
 from envmgr.report import Finding, Result
 from envmgr.store.node_facts import save_node_facts
 from envmgr.system.files import atomic_write
@@ -126,10 +125,10 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
 
 def _answered(evidence: Evidence) -> Iterator[str]:
     """Yield the contexts that at least one node has; a context that no node has was not looked at."""
-    for context, account, fleet in evidence.contexts():
-        ends = fleet.by_value(f"{context_key(context, account)}end", default="")
-        if not fleet.nodes or set(ends) != {"absent"}:
-            yield context.name
+    for shell in evidence.each_shell():
+        ends = shell.by_value("end", default="")
+        if not shell.fleet.nodes or set(ends) != {"absent"}:
+            yield shell.context.name
 
 
 def _can_send_jobs(site: Site) -> None:

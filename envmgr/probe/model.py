@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from envmgr.catalog.names import nearest
 from envmgr.errors import InputError
@@ -76,6 +76,7 @@ class ProbePart:
 
 
 Facts = Mapping[str, str]
+_Value = TypeVar("_Value", bound=Hashable)
 
 
 def number_in(facts: Facts, key: str) -> int | None:
@@ -137,6 +138,14 @@ class Fleet:
             for line in lines.splitlines():
                 found.setdefault(line, []).extend(nodes)
         return {line: tuple(nodes) for line, nodes in found.items()}
+
+    def by_each(self, values: Callable[[Facts], Iterable[_Value]]) -> dict[_Value, tuple[str, ...]]:
+        """Return each of the values that a group's facts give -> the nodes that have it."""
+        found: dict[_Value, list[str]] = {}
+        for group in self.groups:
+            for value in values(group.facts):
+                found.setdefault(value, []).extend(group.nodes)
+        return {value: tuple(nodes) for value, nodes in found.items()}
 
     def by(self, value: Callable[[Facts], str | None]) -> dict[str, tuple[str, ...]]:
         found: dict[str, list[str]] = {}

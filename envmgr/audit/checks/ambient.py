@@ -21,36 +21,114 @@ trace of one such shell shows it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.causes import Traced, part_of, set_by, set_on
-from envmgr.audit.compare.between_nodes import Across, across, drift
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.compare.between_nodes import across
+from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.model import AskedShell, Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.exported_variables import HARM, HARM_EXPORTED, exported, inherited_by_jobs, options_of_slurm
-from envmgr.audit.wording import elements, other_parts, short
+from envmgr.audit.wording import elements
 from envmgr.modules.nodesetup import PROGRAM
-from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
-from envmgr.probe.shell import context_key
+from envmgr.probe.model import Facts, ProbeStage
+from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
 
-_PARTS = 8  # so many parts of a list are traced at most
+# Reported where they are exported: others matter only to the shell (CDPATH at a prompt), or always exist (SHELLOPTS).
+# Source: bash(1), "Shell Variables"; POSIX.1-2017, `cd` and `sh`; the manuals of GNU coreutils, grep, tar and gzip;
+# perlrun(1).
+_HARM_EXPORTED: Mapping[str, tuple[Severity, str]] = {
+    "CDPATH": (
+        "warning",
+        "`cd NAME` in each script may go to a folder of it, and prints that: `$(cd NAME && pwd)` is two lines",
+    ),
+    "POSIXLY_CORRECT": (
+        "warning",
+        "programs take no options after operands, and each bash is in posix mode and reads no start-up file but ENV",
+    ),
+    "SHELLOPTS": (
+        "warning",
+        "each bash below has these options, and what one script sets (`set -e`) goes on in all that it starts",
+    ),
+    "BASHOPTS": (
+        "warning",
+        "each bash below has these options, and what one script sets (`shopt -s`) goes on in all that it starts",
+    ),
+    "TAR_OPTIONS": ("warning", "each tar takes it for options"),
+    "GREP_OPTIONS": ("note", "a grep before 3.6 takes it for options in each script, or warns on stderr"),
+    "GZIP": ("note", "each gzip takes it for options, and warns on stderr"),
+    "GIT_DIR": ("warning", "each git works on that repository, wherever it is started"),
+    "PERL5OPT": ("warning", "each Perl takes it for options"),
+    "RUBYOPT": ("warning", "each Ruby takes it for options"),
+    "LD_DEBUG": ("warning", "each program writes what the linker does"),
+    "PYTHONINSPECT": ("warning", "each Python waits at a prompt when its script has ended"),
+    "PYTHONOPTIMIZE": ("note", "each Python leaves assertions out"),
+    "PYTHONSAFEPATH": ("note", "a Python script does not find modules that lie beside it"),
+    **dict.fromkeys(
+        ("LUA_PATH", "LUA_PATH_5_3", "LUA_PATH_5_4", "LUA_CPATH", "LUA_CPATH_5_3", "LUA_CPATH_5_4"),
+        ("note", "Lua's programs look there for libraries; so does an Lmod that has no path of its own"),
+    ),
+}
+
+# Variable -> its severity wherever it is set, and the reason.
+_HARM: Mapping[str, tuple[Severity, str]] = {
+    "PYTHONHOME": ("error", "each Python of a module looks for its own library there"),
+    "PYTHONPATH": ("warning", "each Python of a module imports from there first"),
+    "PYTHONUSERBASE": ("note", "pip of a module installs there"),
+    "PYTHONSTARTUP": ("note", "each interactive Python runs it"),
+    "LD_PRELOAD": ("note", "each program of a module loads it"),
+    "LD_AUDIT": ("note", "each program of a module loads it"),
+    **dict.fromkeys(
+        ("LUA_INIT", "LUA_INIT_5_1", "LUA_INIT_5_2", "LUA_INIT_5_3", "LUA_INIT_5_4"),
+        ("error", "the Lua that runs Lmod runs that first, in each `module`"),
+    ),
+    "SLURM_JOB_ID": ("warning", "it is no job's, or another job's: srun asks for that one, and fails"),
+    "CUDA_VISIBLE_DEVICES": ("note", "programs of modules see these GPUs alone"),
+    "PIP_TARGET": ("note", "pip of a module installs there"),
+    "PIP_PREFIX": ("note", "pip of a module installs there"),
+    "PIP_USER": ("warning", "pip refuses to install into virtual environments"),
+    "LMOD_EXACT_MATCH": ("note", "`module load NAME` without a version does not find its default"),
+    "LMOD_DISABLE_SAME_NAME_AUTOSWAP": (
+        "note",
+        "a second version of a loaded module is refused, and does not replace the first",
+    ),
+    "PERL5LIB": ("note", "each Perl takes its libraries from there first"),
+    "R_LIBS": ("note", "each R takes its libraries from there first"),
+    "CONDA_EXE": ("note", "conda's hook is in this shell: `conda activate` puts its Python before a module's"),
+    "LD_LIBRARY_PATH": ("note", "programs of modules look there for libraries before the system's"),
+    "CONDA_PREFIX": (
+        "warning",
+        "a conda environment is active: its programs come before the system's, and mix with a module's",
+    ),
+    "VIRTUAL_ENV": ("warning", "a virtual environment is active: its Python comes first"),
+    **_HARM_EXPORTED,
+}
+
 _MOST = 40  # so many names of programs are looked up at most
 _SYSTEM = ("/usr/", "/bin", "/sbin", "/snap/")
 _ALWAYS = ("pip", "python", "python3")
-_LOCALE = ("LC_ALL", "LANG", "LC_CTYPE")
 
 _SHOWN = {"loaded": "LOADEDMODULES"}
-_COMPARED = (*HARM, "BASH_ENV", "PATH", "loaded")
-# Not compared by `exported`: the variables above, those of other checks, and those that sessions, jobs and Lmod set.
+_COMPARED = (*_HARM, "BASH_ENV", "PATH", "loaded")
+# Not compared by `_exported`: the variables above, those of other checks, and those that sessions, jobs and Lmod set.
 _PASSED = (
     "^(PWD|OLDPWD|SHLVL|HOSTNAME|HOST|TERM|SSH_.*|XDG_.*|DBUS_.*|SLURM.*|PMI.*|PMIX.*|KRB5CCNAME|LS_COLORS|MODULEPATH|MANPATH|LMOD_.*"
     "|LOADEDMODULES|SHELL|LM_LICENSE_FILE_.*|TARG_.*|SRUN_DEBUG|ENVMGR_.*|MODULESHOME|ROCR_.*|GPU_DEVICE_ORDINAL|"
 )
 
-
-def _passed() -> str:
-    return _PASSED + "|".join(name for name in _COMPARED) + ")="
+_OPTIONS = ("SBATCH_", "SRUN_", "SALLOC_")
+# Variables that programs of modules and Slurm's commands read: another value on one node gives another result there.
+_MEANS = re.compile(
+    r"proxy$|LICEN[CS]E|^(?!XDG_|SSH_)[A-Z0-9_]+_(HOME|ROOT|DIR|PATH)$|"
+    r"^(SSL_|REQUESTS_CA|CURL_CA|CC$|CXX$|FC$|F77$|F90$|MPICC|LANG|LC_|TZ$|OMP_|MKL_|OPENBLAS|NCCL_|UCX_|OMPI_|OPAL_|PRTE_|PSM|PMIX|MPICH|MV2_|"
+    r"I_MPI|FI_|HWLOC_|CUDA|NVIDIA|HIP_|ROC|TORCH|TF_|HF_|XLA_|PIP_|CONDA|MAMBA|PYTHON|PYENV|SPACK|EASYBUILD|EESSI_|LD_|SBATCH_|SRUN_|SALLOC_|TMP|TEMP|"
+    r"APPTAINER|SINGULARITY|MALLOC_|GLIBC_|KMP_|GOMP_|NUMBA|JAX_|HDF5_|R_LIBS|PERL|JULIA_|JAVA_|CLASSPATH$|TCLLIBPATH$|CPATH$|SETVARS_)",
+    re.IGNORECASE,
+)
+# Of these, the variables that Slurm, its prologs and logins set for each job.
+_OF_SLURM = re.compile(
+    r"^(SBATCH_|SRUN_|SALLOC_|TMP|TEMP|CUDA_VISIBLE|ROCR?_|PMI|LANG|LC_|TZ|OMP_PROC_BIND|OMP_PLACES)"
+)
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -62,175 +140,151 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
         "context": assign(
             ambient_names=" ".join(names[:_MOST]),
             ambient_without=PROGRAM,
-            ambient_passed=_passed(),
+            ambient_passed=_PASSED + "|".join(_COMPARED) + ")=",
             ambient_variables=" ".join(
-                name for name in _COMPARED if name not in ("PATH", "loaded", "SLURM_JOB_ID", *HARM_EXPORTED)
+                name for name in _COMPARED if name not in ("PATH", "loaded", "SLURM_JOB_ID", *_HARM_EXPORTED)
             ),
-            ambient_harmful=" ".join(HARM_EXPORTED),
+            ambient_harmful=" ".join(_HARM_EXPORTED),
         )
         + script_text(__file__, "context.sh")
     }
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:
-    yield from _all(evidence)
-    yield from _in_other_contexts(evidence)
-    yield from _loaded_by_own_files(evidence)
-    yield from inherited_by_jobs(evidence)
-
-
-def _all(evidence: Evidence) -> Iterator[Row]:
-    for context, account, fleet in evidence.contexts():
-        key = f"{context_key(context, account)}ambient."
-        evidence.shell(context, account)
-        asked = fleet.only(lambda facts, key=key: f"{key}PATH" in facts)  # type: ignore[misc]
+    for shell in evidence.each_shell():
+        asked = shell.having("ambient.PATH")
         for name in _COMPARED:
-            yield from _variable(name, context, account, asked, evidence)
-        yield from _shadows(context, account, asked, evidence)
-        yield from options_of_slurm(context, account, asked, evidence)
-        yield from _not_there(context, account, asked, evidence)
-        yield from exported(context, account, asked, evidence)
+            yield from _variable(name, asked, evidence)
+        yield from _functions(asked, evidence)
+        yield from _options_of_slurm(asked, evidence)
+        yield from _exported(asked, evidence)
+    for name in ("loaded", "PATH"):
+        yield from _in_other_shells(name, evidence)
+    yield from _loaded_by_own_files(evidence)
+    yield from _inherited_by_jobs(evidence)
 
 
-def _variable(
-    name: str, context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence
-) -> Iterator[Row]:
-    key, where = f"{context_key(context, account)}ambient.", evidence.shell(context, account)
-    values = fleet.by_value(f"{key}{name}", default="")
+def _variable(name: str, shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+    values = shell.by_value(f"ambient.{name}", default="")
     shown = _SHOWN.get(name, name)
-    if name in HARM:
-        severity, why = HARM[name]
+    if name in _HARM:
+        severity, why = _HARM[name]
         for value, nodes in values.items():
             if value:
-                unknown = f"which start-up file sets {shown}? take it away there"
-                hint = set_by(nodes, context, account, shown, " sets it: take it away there", unknown)
-                yield Found(severity, where, f"{shown} is {short(value)}", f"not set: {why}", hint, nodes)
+                yield evidence.say("harmful", nodes, shell, severity, name=shown, value=value, why=why)
         if severity != "note":
             return  # reported for each node that has it
-    yield from drift(
-        where,
-        values,
-        evidence,
-        what=shown,
-        hint=set_on(values, context, account, shown, f"compare start-up files: which one sets {shown}?"),
-        say=lambda value: f"{shown} is {short(value) or 'not set'}",
-    )
+    yield from compared("variable", values, evidence, shell, name=shown)
 
 
-_LISTS = ("loaded", "PATH")
+def _functions(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+    for name in shell.names("ambient.function."):
+        for said, nodes in shell.by_value(f"ambient.function.{name}").items():
+            line, _, file = said.partition(" ")
+            row = "exported_function" if file in ("", "environment") else "function"
+            yield evidence.say(row, nodes, shell, name=name, file=file, line=line)
 
 
-def _between_contexts(name: str, evidence: Evidence) -> Iterator[Across]:
-    """Return the differences between contexts in the loaded modules, or in PATH without the system's folders."""
-    passed = (
-        () if name == "loaded" else (*_SYSTEM, f"{evidence.site.prefix}/")
-    )  # the loaded modules are compared by their names
+def _in_other_shells(name: str, evidence: Evidence) -> Iterator[Row]:
+    """Yield the differences between shells in the loaded modules, or in PATH without the system's folders."""
+    passed = () if name == "loaded" else (*_SYSTEM, f"{evidence.site.prefix}/")  # modules are compared by their names
 
-    def parts(facts: Facts, key: str) -> list[str] | None:
-        found = facts.get(f"{key}ambient.{name}")
+    def parts(facts: Facts, shell: AskedShell) -> list[str] | None:
+        found = facts.get(f"{shell.key}ambient.{name}")
         return None if found is None else [part for part in elements(found) if not part.startswith(passed)]
 
-    return across(evidence, parts)
-
-
-def _in_other_contexts(evidence: Evidence) -> Iterator[Row]:
-    for name in _LISTS:
-        shown = _SHOWN.get(name, name)
-        for found in _between_contexts(name, evidence):
-            parts, context = (found.lacks, found.usual) if found.lacks else (found.also, found.context)
-            names = [part_of(shown, part) for part in parts[:_PARTS]]
-            mend = "; users of both kinds of shell get different programs"
-            yield Found(
-                "note",
-                evidence.shell(found.context, found.account),
-                f"{shown} {short(other_parts(found.also, found.lacks))}",
-                f"as in {found.usual.name}",
-                set_by(
-                    found.nodes,
-                    context,
-                    found.account,
-                    names,
-                    f" adds it in {context.name}{mend}",
-                    f"which start-up file of {context.name} adds it?{mend}",
-                ),
-                found.nodes,
-            )
-
-
-def _not_there(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """Yield a warning for each locale or time zone that a shell sets and the node lacks."""
-    key, where = f"{context_key(context, account)}ambient.", evidence.shell(context, account)
-
-    def line(names: tuple[str, ...], nodes: tuple[str, ...], mend: str) -> Traced:
-        return set_by(nodes, context, account, names, f" sets it: {mend}", mend, foreign=True)
-
-    for said, nodes in fleet.by_value(f"{key}locale").items():
-        yield Found(
-            "warning",
-            where,
-            short(said),
-            "a locale that the node has",
-            line(
-                _LOCALE,
-                nodes,
-                "`locale -a` lists the node's: generate that one (`locale-gen`, glibc-langpack-*), or set LANG=C.UTF-8",
-            ),
-            nodes,
+    shown = _SHOWN.get(name, name)
+    for each in across(evidence, parts):
+        yield evidence.say(
+            "in_other_shells",
+            each.nodes,
+            each.traced,
+            name=shown,
+            where=each.shell.where,
+            how=each.how,
+            usual=each.usual.context.name,
+            traced=each.traced.context.name,
+            names=each.names(shown),
         )
-    for zone, nodes in fleet.by_value(f"{key}zone").items():
-        yield Found(
-            "warning",
-            where,
-            f"TZ is {short(zone)}, which the node does not know: programs take UTC",
-            "a time zone of /usr/share/zoneinfo",
-            line(("TZ",), nodes, "take it away there, or install tzdata where that lacks"),
-            nodes,
-        )
-
-
-def _own_loads(evidence: Evidence) -> Iterator[tuple[ShellContext, ShellAccount, list[str], tuple[str, ...]]]:
-    """Yield published entries that the user's own start-up files load: root's shells of the same kind lack them."""
-    published = evidence.published.specs if evidence.published else {}
-    roots = {context.name: fleet for context, account, fleet in evidence.contexts() if account == "root"}
-    for context, account, fleet in evidence.contexts():
-        if account == "root" or context.name not in roots:
-            continue
-        of_root = roots[context.name].by_value(f"{context_key(context, 'root')}ambient.loaded")
-        for loaded, nodes in fleet.by_value(f"{context_key(context, account)}ambient.loaded").items():
-            at_root = {name for value, of in of_root.items() if set(of) & set(nodes) for name in elements(value)}
-            if own := [name for name in elements(loaded) if name in published and name not in at_root]:
-                yield context, account, own, nodes
 
 
 def _loaded_by_own_files(evidence: Evidence) -> Iterator[Row]:
-    for context, account, own, nodes in _own_loads(evidence):
-        known = " does it, in every shell and job: in a job script, or a collection (`module save`), it is where it is needed"
-        yield Found(
-            "warning",
-            evidence.shell(context, account),
-            f"{', '.join(own)} is loaded before anybody loads a module",
-            "shells that begin without",
-            set_by(nodes, context, account, "LOADEDMODULES", known, f"a start-up file of the user{known}"),
-            nodes,
-        )
+    """Yield published entries that the user's own start-up files load: root's shells of the same kind lack them."""
+    published = evidence.published.specs if evidence.published else {}
+    roots = {shell.context.name: shell for shell in evidence.each_shell() if shell.account == "root"}
+    for shell in evidence.each_shell():
+        if shell.account == "root" or shell.context.name not in roots:
+            continue
+        of_root = roots[shell.context.name].by_value("ambient.loaded")
+        for loaded, nodes in shell.by_value("ambient.loaded").items():
+            at_root = {name for value, of in of_root.items() if set(of) & set(nodes) for name in elements(value)}
+            if own := [name for name in elements(loaded) if name in published and name not in at_root]:
+                yield evidence.say("loaded_already", nodes, shell, entries=", ".join(own))
 
 
-def _shadows(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    key, where = f"{context_key(context, account)}ambient.", evidence.shell(context, account)
-    for kind in ("function", "alias"):
-        begins = f"{key}{kind}."
-        for name in fleet.names(begins):
-            for said, nodes in fleet.by_value(f"{begins}{name}").items():
-                line, _, file = said.partition(" ")
-                found = f"`{name}` is {'a function' if kind == 'function' else f'an alias: {short(said)}'}"
-                known = " defines it: take it away there"
-                hint: str | Traced = f"{file}:{line}{known}"
-                if kind == "alias":
-                    unknown = f"`grep -rn 'alias {name}' /etc/profile.d /etc/bash.bashrc /etc/bashrc ~` names the file"
-                    hint = set_by(nodes, context, account, name, known, unknown)
-                elif file in ("", "environment"):
-                    hint = f"it was exported (`export -f {name}`) by a shell before this one"
-                yield Found("error", where, found, "the program that modules put into PATH", hint, nodes)
+def _is_kept(name: str) -> bool:
+    """Return True for a variable that goes into a baseline: one that programs read.
+
+    Slurm and logins set the others again each time.
+    """
+    return bool(_MEANS.search(name)) and not _OF_SLURM.search(name)
+
+
+def _options_of_slurm(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+    """Yield SBATCH_PARTITION and the like, which sbatch and srun take for options.
+
+    Only login shells are looked at, because users submit jobs from them.
+    """
+    if shell.context.name != "bash-login":
+        return
+
+    def options(facts: Facts) -> list[tuple[str, str]]:
+        return [each for each in _variables(facts, shell).items() if each[0].startswith(_OPTIONS)]
+
+    for (name, value), nodes in shell.fleet.by_each(options).items():
+        yield evidence.say("option_of_slurm", nodes, shell, name=name, value=value)
+
+
+def _exported(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+    """Yield the exported variables that differ between nodes, except those with another value on each node."""
+    groups = [(_variables(group.facts, shell), group.nodes) for group in shell.fleet.groups]
+    count = len(shell.fleet.nodes)
+    for name in sorted({name for variables, _ in groups for name in variables}):
+        values: dict[str, tuple[str, ...]] = {}
+        for variables, nodes in groups:
+            value = variables.get(name, "")
+            values[value] = (*values.get(value, ()), *nodes)
+        if (len(values) == 1 and _is_kept(name)) or 1 < len(values) < count or count == len(groups) == len(values) == 2:
+            severity: Severity = "warning" if _MEANS.search(name) else "note"
+            kept = _is_kept(name)
+            yield from compared("variable", values, evidence, shell, kept=kept, severity=severity, name=name)
+
+
+def _inherited_by_jobs(evidence: Evidence) -> Iterator[Row]:
+    """Yield variables that jobs inherit from the submitting shell, if the node's own login bash lacks that value.
+
+    Only variables that programs read count.
+    """
+    if (login := evidence.login_shell()) is None:
+        return
+    own: dict[str, dict[str, str]] = {}
+    for group in login.fleet.groups:
+        own |= dict.fromkeys(group.nodes, _variables(group.facts, login))
+    for shell in evidence.each_shell():
+        told: dict[tuple[str, str], list[str]] = {}
+        for group in shell.fleet.groups if shell.context.export == "ALL" else ():
+            for name, value in _variables(group.facts, shell).items():
+                if _is_kept(name):
+                    of_jobs = [node for node in group.nodes if node in own and own[node].get(name) != value]
+                    told.setdefault((name, value), []).extend(of_jobs)
+        for (name, value), nodes in told.items():
+            if nodes:
+                yield evidence.say("inherited", nodes, shell, name=name, value=value)
+
+
+def _variables(facts: Facts, shell: AskedShell) -> dict[str, str]:
+    lines = facts.get(f"{shell.key}ambient.exported", "").splitlines()
+    return dict(line.partition("=")[::2] for line in lines)
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"installs", "modules"}), joins=True)

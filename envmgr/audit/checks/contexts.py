@@ -26,25 +26,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from envmgr.audit.causes import Traced, TraceQuestion, Traces, set_by
+from envmgr.audit.causes import Traced, TraceQuestion, Traces
 from envmgr.audit.compare.between_nodes import as_on, compare
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.model import AskedShell, Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.modulepath import beside_generation, generations_in_path, in_other_contexts
+from envmgr.audit.shell.modulepath import beside_generation, generations_in_path, in_other_shells, module_commands
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.audit.shell.start_hints import (
-    module_commands,
-    posix_hint,
-    start_hint,
-    terminal,
-    terminal_findings,
-    without_terminal,
-)
 from envmgr.audit.wording import short
 from envmgr.modules.nodesetup import SLURM_LINE
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
-from envmgr.probe.shell import context_key
+from envmgr.probe.model import Facts, ProbeStage, ShellContext
+from envmgr.probe.shell import NO_USER, NO_USER_HINT
 from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
 
@@ -57,80 +49,97 @@ _UNKNOWN_SHELLS = frozenset({"fish", "ksh", "ksh93", "mksh", "pwsh", "xonsh", "n
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     first = plan.samples[0] if plan.samples else ""
     text = assign(first=first) + shared("lmod_config") + script_text(__file__, "context.sh")
-    return {"context": text, "node": terminal()}
+    return {"context": text, "node": script_text(__file__, "node.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:
-    yield from _all(evidence)
-    yield from terminal_findings(evidence)
-    if "ssh" in evidence.ways and "root" not in evidence.plan.accounts:
-        yield _finding(
-            "note",
-            "root",
-            f"not looked at: the audit logs in as {evidence.plan.user}",
-            "root's shells, too",
-            "`transport: {user: root}`, or `become: sudo -n`, in site.yaml",
-            evidence.ways["ssh"].nodes,
-        )
-    if unknown := sorted(_UNKNOWN_SHELLS.intersection(evidence.plan.shells)):
-        yield _finding(
-            "note",
-            "login shells",
-            f"not looked at: users with jobs have {', '.join(unknown)}",
-            "bash, zsh, csh or tcsh",
-            "what such a shell makes of modules: `module avail` in one, by hand",
-            (),
-        )
-
-
-def _all(evidence: Evidence) -> Iterator[Row]:
-    for context, account, fleet in evidence.contexts():
-        key = context_key(context, account)
-        where = evidence.shell(context, account)
-        follows = without_terminal(evidence) if context.shell == "bash-interactive" else frozenset()
-        for end, ended in fleet.by_value(f"{key}end").items():
-            if end != "absent" and (nodes := tuple(node for node in ended if node not in follows)):
-                hint = start_hint(nodes, context, account, end)
-                yield _finding("error", where, f"cannot be probed: {end}", "a shell that starts", hint, nodes)
-        yield from _absent(context, account, where, fleet, evidence)
-        silent = fleet.only(lambda facts, key=key: not {f"{key}end", f"{key}modulepath"} & facts.keys())  # type: ignore[misc]
-        if silent.nodes:
-            yield _finding("error", where, "cannot be probed: it said nothing", "a shell that starts", "", silent.nodes)
-        probed = fleet.only(lambda facts, key=key: f"{key}modulepath" in facts)  # type: ignore[misc]
-        if not evidence.alone:
-            yield from _module_command(context, account, where, probed, evidence)
-        yield from _path(context, account, where, probed, evidence)
-        yield from _told(key, where, probed, evidence)
-        yield from _generations(context, account, where, probed, evidence)
-        yield from beside_generation(context, account, where, probed, evidence)
+    no_terminal = frozenset(node for nodes in evidence.fleet.by_value("terminal").values() for node in nodes)
+    for shell in evidence.each_shell():
+        yield from _of_shell(shell, no_terminal, evidence)
     if evidence.alone:
         yield from module_commands(evidence)
-    yield from in_other_contexts(evidence)
-    yield from _noise(evidence)
+    yield from in_other_shells(evidence)
+    yield from _prints(evidence)
+    yield from _terminals(evidence)
+    if "ssh" in evidence.ways and "root" not in evidence.plan.accounts:
+        yield evidence.say("not_root", evidence.ways["ssh"].nodes)
+    if unknown := sorted(_UNKNOWN_SHELLS.intersection(evidence.plan.shells)):
+        yield evidence.say("unknown_shells", shells=", ".join(unknown))
 
 
-def _absent(
-    context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
-) -> Iterator[Row]:
+def _of_shell(shell: AskedShell, no_terminal: frozenset[str], evidence: Evidence) -> Iterator[Row]:
+    yield from _ended(shell, no_terminal, evidence)
+    yield from _not_there(shell, evidence)
+    silent = shell.only(lambda facts: not {f"{shell.key}end", f"{shell.key}modulepath"} & facts.keys())
+    if silent.fleet.nodes:
+        yield evidence.say("silent", silent.fleet.nodes, shell)
+    probed = shell.having("modulepath")
+    if not evidence.alone:
+        yield from _module_command(probed, evidence)
+    yield from _path(probed, evidence)
+    yield from _told(probed, evidence)
+    yield from _generations(probed, evidence)
+    yield from beside_generation(probed, evidence)
+
+
+# The answer of the shell text, without a number at its end -> the row.
+_TERMINALS = {"unmounted": "not_mounted", "link": "closed_by_mount", "device": "closed_device", "full": "all_in_use"}
+
+
+def _terminals(evidence: Evidence) -> Iterator[Row]:
+    for said, nodes in evidence.fleet.by_value("terminal").items():
+        cause, _, number = said.partition(" ")
+        yield evidence.say(_TERMINALS.get(cause, "no_terminal"), nodes, said=number or said)
+
+
+def _ended(shell: AskedShell, no_terminal: frozenset[str], evidence: Evidence) -> Iterator[Row]:
+    """Yield shells that ended before they were probed. Without a terminal, it follows that a shell there does not start."""
+    follows = no_terminal if shell.context.shell == "bash-interactive" else frozenset[str]()
+    for end, ended in shell.by_value("end").items():
+        if end != "absent" and (nodes := tuple(node for node in ended if node not in follows)):
+            no_user = end.startswith(NO_USER)
+            fix = NO_USER_HINT if no_user else _try(shell.context)
+            yield evidence.say("ended", nodes, shell, end=end, traced="" if no_user else ":end", fix=fix)
+
+
+def _try(context: ShellContext) -> str:
+    commands = {
+        "bash-login": "bash -l",
+        "bash": "bash -c true",
+        "csh": "csh -c true",
+        "sh": "sh -c true",
+        "wrap": "sh -c true",
+        "zsh": "zsh -lc true",
+        "bash-interactive": "bash -i",
+    }
+    if context.step:
+        command = "srun --pty bash -i" if context.shell == "bash-interactive" else "srun bash -c true"
+        return f"try `{command}` in a job of that user on the node"
+    return f"try `{commands[context.shell]}` as that user on the node"
+
+
+def _not_there(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
     """Yield a shell that a node lacks and similar nodes have: scripts for that shell do not start there.
 
     A shell that no node has is not required.
     """
-    if context.shell == "zsh" and "zsh" not in evidence.plan.shells:
+    program = shell.context.shell
+    if program == "zsh" and "zsh" not in evidence.plan.shells:
         return  # not started where no account of the node has it
-    key = context_key(context, account)
-    there = fleet.by(lambda facts: "no" if facts.get(f"{key}end") == "absent" else "yes")
+    there = shell.fleet.by(lambda facts: "no" if facts.get(f"{shell.key}end") == "absent" else "yes")
     for of in compare(there, evidence).outliers:
         if of.value == "no":
-            hint = f"install {'tcsh' if context.shell == 'csh' else context.shell} there, {as_on(of.others)}"
-            yield _finding(
-                "warning", where, f"{context.shell} is not there", "the shells that its like have", hint, of.nodes
-            )
+            package = "tcsh" if program == "csh" else program
+            others = as_on(of.others)
+            yield evidence.say("not_there", of.nodes, shell, program=program, package=package, as_on=others)
 
 
-def _mend(nodes: tuple[str, ...], context: ShellContext, account: ShellAccount, name: str, after: str = "") -> Traced:
+def _mend(nodes: tuple[str, ...], shell: AskedShell, name: str, after: str = "") -> Traced:
     """Return the hint that fixes a shell: take away the line that undoes node-setup there, or else run node-setup."""
-    again = _node_setup(nodes, context)
+    context, account = shell.context, shell.account
+    again = f"`envmgr node-setup --apply --nodes {fold(nodes)}`"
+    if context.export == "NONE" or (context.step and context.shell == "bash"):
+        again = f"`{SLURM_LINE}` in slurm.conf of the node, then `scontrol reconfigure`; {again}"
 
     def words(traces: Traces) -> str:
         if place := traces.culprit(nodes, context, account, name):
@@ -142,210 +151,144 @@ def _mend(nodes: tuple[str, ...], context: ShellContext, account: ShellAccount, 
     return Traced((TraceQuestion(nodes[0], context, account, ("LMOD_RC", "MODULEPATH", ":left")),), words)
 
 
-def _node_setup(nodes: tuple[str, ...], context: ShellContext) -> str:
-    if context.export == "NONE" or (context.step and context.shell == "bash"):
-        return f"`{SLURM_LINE}` in slurm.conf of the node, then `scontrol reconfigure`; `envmgr node-setup --apply --nodes {fold(nodes)}`"
-    return f"`envmgr node-setup --apply --nodes {fold(nodes)}`"
-
-
-def _module_command(
-    context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
-) -> Iterator[Row]:
-    key = context_key(context, account)
-    hint: str | Traced
-    without = fleet.only(lambda facts: facts.get(f"{key}module") == "no")
-    for mode, nodes in without.by_value(f"{key}posix", default="").items():
-        if context.shell == "wrap":  # it reads no file that could define it: see `bare`
+def _module_command(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+    without = shell.only(lambda facts: facts.get(f"{shell.key}module") == "no")
+    for mode, nodes in without.by_value("posix", default="").items():
+        if shell.context.shell == "wrap":  # it reads no file that could define it: see `bare`
             continue
-        hint = (
-            posix_hint(nodes, context, account)
-            if mode
-            else _mend(nodes, context, account, "module", "; is Lmod installed there?")
-        )
-        yield _finding("error", where, "no `module` command", "Lmod's `module`", hint, nodes)
-    other = fleet.by_value(f"{key}module").get("another program's")
-    if other:
-        hint = "is Environment Modules installed there? `type module` on the node; take its file in /etc/profile.d away"
-        yield _finding("error", where, "`module` is another program's", "Lmod's `module`", hint, other)
-    published = evidence.published
-    if published is None:
+        if mode:
+            yield evidence.say("no_module_posix", nodes, shell)
+        else:
+            hint = _mend(nodes, shell, "module", "; is Lmod installed there?")
+            yield evidence.say("no_module", nodes, shell, hint=hint)
+    if other := shell.by_value("module").get("another program's"):
+        yield evidence.say("another_module", other, shell)
+    if evidence.published is None:
         return
-    usable = fleet.only(
-        lambda facts: facts.get(f"{key}module") == "yes" and bool(generations_in_path(facts, key, evidence))
+    usable = shell.only(
+        lambda facts: facts.get(f"{shell.key}module") == "yes" and bool(generations_in_path(facts, shell, evidence))
     )
+    yield from _not_loaded(usable, evidence)
+    for named, wrong in usable.fleet.by(lambda facts: _other_rc(facts, shell, evidence)).items():
+        yield evidence.say("other_rc", wrong, shell, hint=_mend(wrong, shell, "LMOD_RC"), named=named)
+    if long := usable.by_value("avail_extensions").get("yes"):
+        yield evidence.say("lists_extensions", long, shell)
+
+
+def _not_loaded(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+    """Yield nodes on which the first entry is not loaded, if the check `loading` does not report that."""
     entry = evidence.plan.samples[0] if evidence.plan.samples else ""
-    for said, nodes in usable.by_value(f"{key}loads").items():
-        if said != "yes" and not any(
-            f"loading.failed.{entry}" in g.facts for g in usable.groups if set(g.nodes) & set(nodes)
-        ):
-            found = f"`module load {entry}` does not load it: {short(' '.join(said.split())) or 'and says nothing'}"
-            hint = "in that shell, by hand: `module --debug load`"
-            if _LINKER.search(said):
-                hint = _linked(nodes, context, account)
-            yield _finding("error", where, found, "the module", hint, nodes)
-    for found, wrong in usable.by(lambda facts: _wrong_rc(facts, key, evidence)).items():
-        hint = _mend(wrong, context, account, "LMOD_RC")
-        yield _finding("warning", where, found, "LMOD_RC names the cache of the same generation", hint, wrong)
-    if long := usable.by_value(f"{key}avail_extensions").get("yes"):
-        found = "`module avail` also lists each package of each entry: LMOD_AVAIL_EXTENSIONS is not set"
-        hint = f"`envmgr node-setup --apply --nodes {fold(long)}`"
-        yield _finding(
-            "note", where, found, "LMOD_AVAIL_EXTENSIONS=no, or a value of the user's or the site's own", hint, long
-        )
+    reported = shell.fleet.only(lambda facts: f"loading.failed.{entry}" in facts).nodes
+    for said, nodes in shell.by_value("loads").items():
+        if said != "yes" and not set(nodes) & set(reported):
+            words = short(" ".join(said.split())) or "and says nothing"
+            hint = _linked(nodes, shell) if _LINKER.search(said) else ""
+            yield evidence.say("not_loaded", nodes, shell, hint=hint, entry=entry, said=words)
 
 
-def _linked(nodes: tuple[str, ...], context: ShellContext, account: ShellAccount) -> Traced:
+def _linked(nodes: tuple[str, ...], shell: AskedShell) -> Traced:
     """Return the hint for a module that the linker cannot load: the variable that misleads it, and its line."""
 
     def words(traces: Traces) -> str:
         for name in _LINKED:
-            if place := traces.place(nodes, context, account, name):
+            if place := traces.place(nodes, shell.context, shell.account, name):
                 return f"{place} sets {name}: take that line away"
         return "LD_LIBRARY_PATH, LUA_PATH or LUA_CPATH of that shell? `echo` them there"
 
-    return Traced((TraceQuestion(nodes[0], context, account, _LINKED),), words)
+    return Traced((TraceQuestion(nodes[0], shell.context, shell.account, _LINKED),), words)
 
 
-def _path(context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _other_rc(facts: Facts, shell: AskedShell, evidence: Evidence) -> str | None:
+    """Return LMOD_RC if it does not name the cache of the generation in MODULEPATH."""
+    numbers = generations_in_path(facts, shell, evidence)
+    wanted = {f"{evidence.site.prefix}/generations/{number}/lmodrc.lua" for number in numbers}
+    named = facts.get(f"{shell.key}lmod_rc", "")
+    return None if wanted & set(named.split(":")) else named or "not set"
+
+
+def _path(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
     """Yield each PATH in which the system's programs are not found, before or after an entry is loaded."""
-    key = context_key(context, account)
-    for said, nodes in fleet.by_value(f"{key}path_brought").items():
-        known = " sets it: `PATH=FOLDER:$PATH` keeps what was there"
-        hint = set_by(nodes, context, account, "PATH", known, "which start-up file sets PATH?")
-        yield _finding("error", where, f"PATH is {short(said) or 'empty'}", "the system's programs in it", hint, nodes)
-    for said, nodes in fleet.by_value(f"{key}path_loaded").items():
-        entry = evidence.plan.samples[0] if evidence.plan.samples else ""
-        yield _finding(
-            "error",
-            where,
-            f"after `module load {entry}` PATH is {short(said)}",
-            "the system's programs in it",
-            "the shell had no PATH of its own, or `module` is not Lmod's: `echo $PATH` and `type module` there",
-            nodes,
-        )
+    for path, nodes in shell.by_value("path_brought").items():
+        yield evidence.say("bad_path", nodes, shell, path=short(path) or "empty")
+    entry = evidence.plan.samples[0] if evidence.plan.samples else ""
+    for path, nodes in shell.by_value("path_loaded").items():
+        yield evidence.say("bad_path_after_load", nodes, shell, entry=entry, path=path)
 
 
-def _told(key: str, where: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _told(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
     """Yield notes on problems of users' jobs that node-setup's files explain or prevent."""
-    usable = fleet.only(lambda facts: bool(generations_in_path(facts, key, evidence)))
-    if nodes := usable.by_value(f"{key}bare").get("nothing"):
-        yield _finding(
-            "note",
-            where,
-            "a `#!/bin/sh` job that says `module` is told `not found`",
-            "what to write instead, by the program `module` of node-setup",
-            f"`envmgr node-setup --apply --nodes {fold(nodes)}`, and TaskProlog in slurm.conf",
-            nodes,
-        )
+    usable = shell.only(lambda facts: bool(generations_in_path(facts, shell, evidence)))
+    if nodes := usable.by_value("bare").get("nothing"):
+        yield evidence.say("told_not_found", nodes, shell)
     heal = evidence.site.slurm.heal_export
-    for export, nodes in usable.by_value(f"{key}export").items():
-        if not export or "ALL" in export.upper().split(",") or heal is False:
-            continue
-        again = f"`envmgr node-setup --apply --nodes {fold(nodes)}`, and TaskProlog in slurm.conf"
-        yield _finding(
-            "note",
-            where,
-            f"SLURM_EXPORT_ENV={export}: srun in such a job starts tasks without what modules set",
-            "tasks with the job's environment",
-            f"{again}, which unsets it"
-            if heal
-            else f"`slurm: {{heal_export: true}}` in site.yaml, then {again}; false leaves it so, and ends this note",
-            nodes,
-        )
+    for export, nodes in usable.by_value("export").items():
+        if export and "ALL" not in export.upper().split(",") and heal is not False:
+            yield evidence.say("not_healed" if heal else "not_exported", nodes, shell, export=export)
 
 
-def _wrong_rc(facts: Facts, key: str, evidence: Evidence) -> str | None:
-    numbers = generations_in_path(facts, key, evidence)
-    wanted = {f"{evidence.site.prefix}/generations/{n}/lmodrc.lua" for n in numbers}
-    named = facts.get(f"{key}lmod_rc", "")
-    return None if wanted & set(named.split(":")) else f"LMOD_RC is {named or 'not set'}"
-
-
-def _generations(
-    context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
-) -> Iterator[Row]:
-    key = context_key(context, account)
-    published = evidence.published
-    if published is None:
+def _generations(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+    if evidence.published is None:
         return
-    wanted = published.record.number
-    for group in fleet.groups:
-        numbers = generations_in_path(group.facts, key, evidence)
+    wanted = evidence.published.record.number
+    for group in shell.fleet.groups:
+        nodes, numbers = group.nodes, generations_in_path(group.facts, shell, evidence)
         if numbers == [f"{wanted:04d}"]:
             continue
-        shown = " and ".join(n.lstrip("0") for n in numbers)
-        fix: str | Traced = _mend(group.nodes, context, account, "MODULEPATH")
+        shown = " and ".join(number.lstrip("0") for number in numbers)
+        fix = _mend(nodes, shell, "MODULEPATH")
         if not numbers:
-            raw = group.facts[f"{key}modulepath"]
-            found = f"MODULEPATH has no modules of {evidence.site.prefix}: {short(raw) if raw else 'it is empty'}"
-            if f"{key}posix" in group.facts:
-                fix = posix_hint(group.nodes, context, account)
-            elif f"{key}no_bashrc" in group.facts and context.name == "bash-ssh":  # not all shells read /etc/bashrc
-                fix = f"{group.facts[f'{key}no_bashrc']} is missing: copy /etc/skel/.bashrc, which reads /etc/bashrc"
-            yield _finding("error", where, found, f"generation {wanted}", fix, group.nodes)
+            yield _no_generation(nodes, group.facts, shell, fix, evidence)
         elif len(numbers) > 1:
-            yield _finding("error", where, f"MODULEPATH has generations {shown}", "one generation", fix, group.nodes)
-        elif int(numbers[0]) not in published.kept:
-            yield _finding(
-                "error",
-                where,
-                f"generation {shown}, which is not kept",
-                f"generation {wanted}",
-                "start a new login shell; what it inherited is gone",
-                group.nodes,
-            )
-        elif context.export == "ALL":
-            yield _finding(
-                "note",
-                where,
-                f"generation {shown}, inherited from the submitting shell",
-                f"generation {wanted}",
-                "new login shells get the new one",
-                group.nodes,
-            )
+            yield evidence.say("several_generations", nodes, shell, hint=fix, shown=shown)
+        elif numbers == ["current"]:
+            yield evidence.say("link", nodes, shell, hint=fix, wanted=wanted)
+        elif int(numbers[0]) not in evidence.published.kept:
+            yield evidence.say("not_kept", nodes, shell, shown=shown, wanted=wanted)
+        elif shell.context.export == "ALL":
+            yield evidence.say("inherited", nodes, shell, shown=shown, wanted=wanted)
         elif group.facts.get("current", f"generations/{wanted:04d}") == f"generations/{wanted:04d}":
             # else `current` itself is stale there, which the check `generation` reports
-            yield _finding("error", where, f"generation {shown}", f"generation {wanted}", fix, group.nodes)
+            yield evidence.say("another_generation", nodes, shell, hint=fix, shown=shown, wanted=wanted)
 
 
-def _noise(evidence: Evidence) -> Iterator[Row]:
+def _no_generation(nodes: tuple[str, ...], facts: Facts, shell: AskedShell, fix: Traced, evidence: Evidence) -> Row:
+    wanted = evidence.published.record.number if evidence.published is not None else 0
+    modulepath = short(facts[f"{shell.key}modulepath"]) or "it is empty"
+    if f"{shell.key}posix" in facts:
+        return evidence.say("no_generation_posix", nodes, shell, modulepath=modulepath, wanted=wanted)
+    if f"{shell.key}no_bashrc" in facts and shell.context.name == "bash-ssh":  # not all shells read /etc/bashrc
+        file = facts[f"{shell.key}no_bashrc"]
+        return evidence.say("no_generation_bashrc", nodes, shell, modulepath=modulepath, wanted=wanted, file=file)
+    return evidence.say("no_generation", nodes, shell, hint=fix, modulepath=modulepath, wanted=wanted)
+
+
+def _prints(evidence: Evidence) -> Iterator[Row]:
     """Yield the text that start-up files print.
 
     The line found in one shell stands for all shells that print the same.
     """
-    told = [
-        (context, account, text, nodes)
-        for context, account, fleet in evidence.contexts()
-        for text, nodes in fleet.by_value(f"{context_key(context, account)}noise").items()
-    ]
-    for context, account, text, nodes in told:
-        alike = [(each[3], each[0], each[1]) for each in told if each[2] == text]
-        severity: Severity = "note" if context.shell in ("bash-login", "bash-interactive", "zsh") else "warning"
-        where = evidence.shell(context, account)
-        yield _finding(
-            severity, where, f'a start-up file prints "{text}"', "nothing on stdout", _printing(alike), nodes
-        )
+    printing: dict[str, list[tuple[tuple[str, ...], AskedShell]]] = {}
+    for shell in evidence.each_shell():
+        for text, nodes in shell.by_value("noise").items():
+            printing.setdefault(text, []).append((nodes, shell))
+    for text, alike in printing.items():
+        for nodes, shell in alike:
+            at_login = shell.context.shell in ("bash-login", "bash-interactive", "zsh")
+            severity: Severity = "note" if at_login else "warning"
+            yield evidence.say("prints", nodes, shell, severity, hint=_printing(alike), text=text)
 
 
-def _printing(shells: Sequence[tuple[tuple[str, ...], ShellContext, ShellAccount]]) -> Traced:
+def _printing(shells: Sequence[tuple[tuple[str, ...], AskedShell]]) -> Traced:
     """Return the hint for shells that print the same text: the line that one of them shows."""
 
     def words(traces: Traces) -> str:
-        found = (traces.place(*shell, name) for shell in shells for name in _PRINTS)
+        found = (traces.place(nodes, of.context, of.account, name) for nodes, of in shells for name in _PRINTS)
         if place := next((place for place in found if place), ""):
             return f"{place} may be the line: print only where `[ -t 1 ]`"
         where_to = "in /etc/bash.bashrc, /etc/bashrc, /etc/profile.d and the user's own files"
         return f"print only where `[ -t 1 ]`: {where_to}"
 
-    return Traced(
-        tuple(TraceQuestion(nodes[0], context, account, _PRINTS) for nodes, context, account in shells), words
-    )
-
-
-def _finding(
-    severity: Severity, where: str, found: str, expected: str, hint: str | Traced, nodes: tuple[str, ...]
-) -> Found:
-    return Found(severity, where, found, expected, hint, nodes)
+    return Traced(tuple(TraceQuestion(nodes[0], of.context, of.account, _PRINTS) for nodes, of in shells), words)
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}), loads=True, joins=True)

@@ -9,45 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envmgr.audit.compare.between_nodes import drift
+from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.model import Check, Evidence, Row, scripts
-from envmgr.audit.shell.exported_variables import set_at_login
-from envmgr.audit.wording import short
-from envmgr.probe.model import Facts, Fleet
-
-_SITE_FILES = "its initrc and siteconfig.tcl (/etc/environment-modules), and MODULES_* in start-up files"
+from envmgr.probe.model import Facts
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:
-    fleet = evidence.shells.only(lambda facts: "environment_modules.version" in facts)
-    yield from drift(
-        "version",
-        fleet.by_value("environment_modules.version"),
-        evidence,
-        hint="install the same version on every node",
-        say=lambda version: f"Environment Modules {version}",
-    )
-    for version in fleet.by_value("environment_modules.version"):
-        alike = fleet.only(lambda facts, version=version: facts["environment_modules.version"] == version)  # type: ignore[misc]
+    """Yield the settings that differ between nodes of one version.
+
+    A setting comes from the variable `MODULES_NAME`. Source: Environment Modules' module(1), `config`.
+    """
+    for version in evidence.shells.by_value("environment_modules.version"):
+        alike = evidence.shells.where("environment_modules.version", version)
         for name in sorted({name for group in alike.groups for name in _settings(group.facts)}):
-            values = _values(name, alike)
-            yield from drift(
-                "settings",
-                values,
-                evidence,
-                what=name,
-                hint=set_at_login(_variable(name), values, evidence, f"compare {_SITE_FILES}"),
-                say=lambda value, name=name: f"{name} is {short(value) or 'not set'}",  # type: ignore[misc]
-            )
-
-
-def _values(name: str, fleet: Fleet) -> dict[str, tuple[str, ...]]:
-    return fleet.by(lambda facts: _settings(facts).get(name, ""))
-
-
-def _variable(name: str) -> str:
-    """Return the variable that sets `name`. Source: Environment Modules' module(1), `config`."""
-    return f"MODULES_{name.upper()}"
+            values = alike.by(lambda facts, name=name: _settings(facts).get(name, ""))  # type: ignore[misc]
+            variable = f"MODULES_{name.upper()}"
+            yield from compared("setting", values, evidence, evidence.login_shell(), name=name, variable=variable)
 
 
 def _settings(facts: Facts) -> dict[str, str]:

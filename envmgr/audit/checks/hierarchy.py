@@ -9,9 +9,11 @@ module opens, whether they are there, and which files they have with which conte
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 
-from envmgr.audit.compare.between_nodes import drift
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.compare.between_nodes import Outlier
+from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.folder_content import (
     absent,
@@ -37,55 +39,24 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:
-    fleet = evidence.shells
-    yield from not_read("hierarchy", fleet, deep=evidence.plan.deep)
-    chains = sorted(
-        {key.removeprefix(_OPENS) for group in fleet.groups for key in group.facts if key.startswith(_OPENS)}
-    )
-    if cut := fleet.by_value("hierarchy.cut").get("yes"):
-        yield Found(
-            "note",
-            "modules that open folders",
-            "not all of them were asked: more than 24, or no time",
-            "each of them asked",
-            "others are asked each day; `--check hierarchy` alone has more time",
-            cut,
-        )
-    for chain in chains:
-        asked = fleet.only(lambda facts, chain=chain: _OPENS + chain in facts)  # type: ignore[misc]
-        values = asked.by(lambda facts, chain=chain: _opens(chain, facts))  # type: ignore[misc]
-        yield from drift(
-            chain,
-            values,
-            evidence,
-            what="opens",
-            sampled=True,
-            severity="note" if _all_there(values) else "warning",
-            say=_in_words,
-            hint=f"on the node: `{module_show(chain)}`; was that folder not copied, or not mounted?",
-        )
-    for folder, groups in sorted(by_folder("hierarchy", fleet).items()):
-        yield from closed("hierarchy", folder, groups, evidence)
-        yield from absent("hierarchy", folder, groups, evidence)
-        chain = next(group.facts.get(f"hierarchy.by.{number}", "") for group, _, number in groups)
-        yield from drift(
-            folder,
-            contents("hierarchy", groups),
-            evidence,
-            what="content",
-            sampled=True,
-            say=lambda _value: "other files",
-            expect=lambda _right, _value: "the same files with the same content",
-            told=lambda of: "; ".join(filter(None, (names(of.value, of.right), _other(of.value, of.right)))),
-            hint=f"`module load {chain}` opens that folder: a copy that was edited, or that is not shared? put the right files there",
-        )
+    yield from not_read(evidence)
+    for chain in evidence.shells.names(_OPENS):
+        values = evidence.shells.by(partial(_opens, chain))
+        row = "opens_another" if _all_there(values) else "opens"
+        yield from compared(row, values, evidence, chain=chain, show=module_show(chain), say=_in_words)
+    for folder, fleet in by_folder("hierarchy", evidence.shells, "by").items():
+        yield from closed(folder, fleet, evidence)
+        yield from absent(folder, fleet, evidence)
+        chain = fleet.groups[0].facts.get("by", "")
+        yield from compared("content", contents(fleet), evidence, folder=folder, chain=chain, told=_difference)
 
 
-def _opens(chain: str, facts: Facts) -> str:
+def _opens(chain: str, facts: Facts) -> str | None:
+    """Return the folders that these modules open, each with ` -` where it is not there; None if they were not asked."""
+    if (folders := facts.get(_OPENS + chain)) is None:
+        return None
     absent = facts.get("hierarchy.absent", "").splitlines()
-    return "\n".join(
-        f"{folder} {'-' if folder in absent else ''}".rstrip() for folder in facts[_OPENS + chain].splitlines()
-    )
+    return "\n".join(f"{folder} {'-' if folder in absent else ''}".rstrip() for folder in folders.splitlines())
 
 
 def _all_there(values: Iterable[str]) -> bool:
@@ -107,9 +78,10 @@ def _in_words(value: str) -> str:
     )
 
 
-def _other(value: str, right: str) -> str:
-    found = changed(value, right)
-    return f"other content: {found}" if found else ""
+def _difference(of: Outlier) -> str:
+    found = changed(of.value, of.right)
+    words = names(of.value, of.right), f"other content: {found}" if found else ""
+    return "; ".join(filter(None, words))
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}))

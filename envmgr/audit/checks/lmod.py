@@ -14,12 +14,10 @@ content.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 
-from envmgr.audit.compare.between_nodes import drift
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.exported_variables import set_at_login
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.wording import fields_of, short
 from envmgr.nodes.sets import fold
@@ -97,7 +95,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     }
 
 
-def explained(evidence: Evidence) -> frozenset[str]:
+def _without_lmod(evidence: Evidence) -> frozenset[str]:
     """Return the nodes on which Lmod itself does not run, for root or any user.
 
     All else that shells there lack follows from it.
@@ -109,33 +107,30 @@ def explained(evidence: Evidence) -> frozenset[str]:
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:
-    dead = explained(evidence)
-    expected = "Lmod; what shells and jobs lack there for want of it is not told besides"
+    dead = _without_lmod(evidence)
     for home, nodes in evidence.fleet.by_value("lmod.gone").items():
-        hint = f"install Lmod there, as on the others; or is {home} a mount, or unreadable?"
         if of := dead.intersection(nodes):
-            yield Found("error", "Lmod", f"is not installed: there is no {home}", expected, hint, of)
+            yield evidence.say("not_installed", of, home=home)
     for said, nodes in evidence.fleet.by_value("lmod.fails").items():
-        found = f"does not run: {short(' '.join(said.split())) or 'it says nothing'}"
-        hint = "install anew on that node what these words name: Lmod, its Lua, or Lua's posix, filesystem and term modules"
         if of := dead.intersection(nodes):
-            yield Found("error", "Lmod", found, expected, hint, of)
+            yield evidence.say("does_not_run", of, said=short(" ".join(said.split())) or "it says nothing")
     alive = evidence.shells.only(lambda facts: not {"lmod.gone", "lmod.fails"} & facts.keys())
     for said, nodes in alive.by_value("lmod.broken").items():
-        yield Found(
-            "error",
-            "Lmod",
-            f"does not tell its configuration: {short(said) or 'it says nothing'}",
-            "an Lmod that works",
-            "on the node: `module --config`",
-            nodes,
-        )
+        yield evidence.say("broken", nodes, said=short(said) or "it says nothing")
     fleet = evidence.shells.only(lambda facts: "lmod.version" in facts)
     yield from _versions(fleet, evidence)
+    for version in fleet.by_value("lmod.version"):
+        values = fleet.where("lmod.version", version).by_value("lmod.lua", default="")
+        yield from compared("lua", values, evidence)
     for version in fleet.by(_full_version):
         alike = fleet.only(lambda facts, version=version: _full_version(facts) == version)  # type: ignore[misc]
-        yield from _settings(alike, evidence)
-        yield from _files(alike, evidence)
+        for name in sorted({name for group in alike.groups for name in _settings(group.facts)}):
+            values = alike.by(lambda facts, name=name: _settings(facts).get(name, _NOT_SET))  # type: ignore[misc]
+            yield from compared(
+                "setting", values, evidence, evidence.login_shell(), expect=lambda right, _: short(right), name=name
+            )
+        for row in dict.fromkeys(_FILES.values()):
+            yield from _file(row, alike, evidence)
 
 
 def _full_version(facts: Facts) -> str:
@@ -144,74 +139,20 @@ def _full_version(facts: Facts) -> str:
 
 
 def _versions(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    published = evidence.published
-    maker = published.record.tools.get("lmod", "") if published is not None else ""
+    """Yield versions other than that which made the published generation's cache; if unknown, those that differ."""
     versions = fleet.by_value("lmod.version")
-    if not maker:
-        yield from drift(
-            "version",
-            versions,
-            evidence,
-            say=lambda version: f"Lmod {version}",
-            hint="install the same Lmod on every node",
-        )
-    right = maker
-    on = {version: fold(nodes) for version, nodes in versions.items()}
+    right = evidence.published.record.tools.get("lmod", "") if evidence.published is not None else ""
+    if not right:
+        yield from compared("version", versions, evidence)
+        return
+    others = fold(versions.get(right, ()))
     for text, nodes in fleet.by(_full_version).items():
-        version = text.partition(" ")[0]
-        if version == right or not maker:
-            continue
-        expected = (
-            f"{right}, as on {on[right]}" if right in on else f"{right}, which made the published generation's cache"
-        )
-        hint = "install the same Lmod on every node"
-        if right not in on:
-            hint += "; if this is the new one, publish once more on a host that has it"
-        yield Found("warning", "version", f"Lmod {text}", expected, hint, nodes)
-    for version in versions:
-        alike = fleet.only(lambda facts, version=version: facts.get("lmod.version") == version)  # type: ignore[misc]
-        yield from drift(
-            "Lua",
-            alike.by_value("lmod.lua", default=""),
-            evidence,
-            hint="install the same Lua and Lmod on every node",
-            say=lambda lua: lua or "unknown",
-        )
+        if text.partition(" ")[0] != right:
+            row = "not_as_others" if others else "not_as_published"
+            yield evidence.say(row, nodes, version=text, right=right, others=others)
 
 
-def _settings(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """Yield the settings that differ between nodes of one version, by name."""
-    for name, values in _values(fleet).items():
-        yield from drift(
-            "settings",
-            values,
-            evidence,
-            what=name,
-            say=partial(_setting, name),
-            expect=lambda right, _: short(right),
-            hint=set_at_login(
-                name,
-                values,
-                evidence,
-                "which start-up file sets it? compare /etc/profile.d, /etc/environment and /etc/lmod",
-            ),
-        )
-
-
-def _values(fleet: Fleet) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Return setting -> value -> nodes."""
-    names = sorted({name for group in fleet.groups for name in _settings_of(group.facts)})
-    return {
-        name: fleet.by(lambda facts, name=name: _settings_of(facts).get(name, _NOT_SET))  # type: ignore[misc]
-        for name in names
-    }
-
-
-def _setting(name: str, value: str) -> str:
-    return f"{name} is {short(value)}"
-
-
-def _settings_of(facts: Facts) -> dict[str, str]:
+def _settings(facts: Facts) -> dict[str, str]:
     """Return variable -> value: Lmod's own value if Lmod reports it, else the shell's."""
     found = {}
     for line in facts.get("lmod.variables", "").splitlines():
@@ -225,60 +166,31 @@ def _settings_of(facts: Facts) -> dict[str, str]:
     return found
 
 
-# These are compared by content; if only the path differs, Lmod lies elsewhere.
-_FILES = {
-    "sitePkg": "SitePackage.lua",
-    "lmod_cfg": "lmod_config.lua",
-    "nag": "Lmod's list of messages",
-    "z01_admin": "Lmod's list of messages",
-}
+# The name in --config_json -> its row. These are compared by content; if only the path differs, Lmod lies elsewhere.
+_FILES = {"sitePkg": "site_package", "lmod_cfg": "configuration", "nag": "messages", "z01_admin": "messages"}
 
 
-def _files(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    for what in dict.fromkeys(_FILES.values()):
-        values = fleet.by(lambda facts, what=what: _files_of(facts).get(what, ("", ""))[0])  # type: ignore[misc]
-        yield from drift(
-            what,
-            values,
-            evidence,
-            severity="error" if what != "Lmod's list of messages" else "warning",
-            hint="copy it to every node, or remove it; LMOD_PACKAGE_PATH may name its folder"
-            if what == "SitePackage.lua"
-            else "copy it to every node, or remove it",
-            say=partial(_named, what, fleet),
-            expect=partial(_right_file, what),
-        )
+def _file(row: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+    files = {_files(group.facts).get(row, ("", "")) for group in fleet.groups}
+
+    def shown(sha256: str) -> str:
+        return f"sha256 {sha256[:12]}" if sha256 else "the standard one" if row == "site_package" else "none"
+
+    def named(sha256: str) -> str:
+        paths = sorted({path for found, path in files if found == sha256})
+        return f"another one ({sha256[:12]}): {', '.join(paths)}" if sha256 else shown(sha256)
+
+    values = fleet.by(lambda facts: _files(facts).get(row, ("", ""))[0])
+    yield from compared(row, values, evidence, say=named, expect=lambda right, _: shown(right))
 
 
-def _shown(what: str, value: str) -> str:
-    if value:
-        return f"sha256 {value[:12]}"
-    return "the standard one" if what == "SitePackage.lua" else "none"
-
-
-def _right_file(what: str, right: str, _value: str) -> str:
-    return _shown(what, right)
-
-
-def _named(what: str, fleet: Fleet, value: str) -> str:
-    """Return a file's content in words, with the paths at which the file lies."""
-    if not value:
-        return _shown(what, value)
-    files = [_files_of(group.facts).get(what, ("", "")) for group in fleet.groups]
-    return f"another one ({value[:12]}): {', '.join(sorted({path for found, path in files if found == value}))}"
-
-
-def _files_of(facts: Facts) -> dict[str, tuple[str, str]]:
-    """Return what -> (sha256, path).
+def _files(facts: Facts) -> dict[str, tuple[str, str]]:
+    """Return row -> (sha256, path).
 
     Lmod reports its own SitePackage.lua as `standard`, which is no file and is left out.
     """
-    found = {}
-    for line in facts.get("lmod.files", "").splitlines():
-        key, sha256, path = fields_of(line, 3)
-        if key in _FILES:
-            found[_FILES[key]] = (sha256, path)
-    return found
+    lines = (fields_of(line, 3) for line in facts.get("lmod.files", "").splitlines())
+    return {_FILES[key]: (sha256, path) for key, sha256, path in lines if key in _FILES}
 
 
-CHECK = Check(judge=judge, probe=probe, explained=explained)
+CHECK = Check(judge=judge, probe=probe, explained=_without_lmod)

@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.compare.between_nodes import alike, as_on, chosen
-from envmgr.audit.model import Check, Evidence, Found, Noted, Row
+from envmgr.audit.compare.between_nodes import Values, alike, as_on, chosen
+from envmgr.audit.model import Check, Evidence, Noted, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.folder_content import absent, by_folder, changed, closed, contents, folder_content, not_read
 from envmgr.probe.model import ProbeStage
+from envmgr.report import Severity
 from envmgr.system.shelltext import script_text
-
-_HINT = "a copy that was edited, or a folder that is not shared? put the right file there"
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -27,35 +26,30 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:
-    fleet = evidence.shells
-    yield from not_read("modulefiles", fleet, deep=evidence.plan.deep)
-    for folder, groups in sorted(by_folder("modulefiles", fleet).items()):
-        yield from closed("modulefiles", folder, groups, evidence)
-        yield from absent("modulefiles", folder, groups, evidence)
-        key, values = Compared("modulefiles", folder, "content"), contents("modulefiles", groups)
-        yield Noted(key, values)
-        compared = chosen(key, values, evidence)
-        for of in compared.outliers:
-            if found := changed(of.value, of.right):
-                yield Found(
-                    "warning",
-                    folder,
-                    f"other content: {found}",
-                    f"the same content, {as_on(of.others)}",
-                    _HINT,
-                    of.nodes,
-                )
-        if compared.differ:
-            first, second, *_ = compared.differ
-            if found := changed(first, second):
-                yield Found(
-                    "note" if compared.by_kind else "warning",
-                    folder,
-                    f"different content: {found}",
-                    alike(compared),
-                    _HINT,
-                    between=(node for nodes in compared.differ.values() for node in nodes),
-                )
+    yield from not_read(evidence)
+    for folder, fleet in by_folder("modulefiles", evidence.shells).items():
+        yield from closed(folder, fleet, evidence)
+        yield from absent(folder, fleet, evidence)
+        yield from _other_content(folder, contents(fleet), evidence)
+
+
+def _other_content(folder: str, values: Values, evidence: Evidence) -> Iterator[Row]:
+    """Yield files of other content. Files that only some nodes have are left to the check `resolution`."""
+    key = Compared("modulefiles", folder, "content")
+    yield Noted(key, values)
+    compared = chosen(key, values, evidence)
+    for of in compared.outliers:
+        if found := changed(of.value, of.right):
+            yield evidence.say("other_content", of.nodes, folder=folder, found=found, as_on=as_on(of.others))
+    if compared.differ:
+        first, second, *_ = compared.differ
+        if found := changed(first, second):
+            severity: Severity = "note" if compared.by_kind else "warning"
+            between = [node for nodes in compared.differ.values() for node in nodes]
+            expected = alike(compared)
+            yield evidence.say(
+                "different_content", (), None, severity, between=between, folder=folder, found=found, expected=expected
+            )
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}))

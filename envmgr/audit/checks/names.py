@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.ask.peer_addresses import NONE, peers_lines, peers_text, read_peers
-from envmgr.audit.compare.between_nodes import Values, drift, like
+from envmgr.audit.compare.between_nodes import Values, drift, values_of_like_nodes
 from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import short
@@ -124,7 +124,7 @@ def _of_peers(evidence: Evidence) -> Iterator[Row]:
             if whole or name in found:
                 of_group = [node for node in group.nodes if _label(node) != _label(name)]
                 values.setdefault(found.get(name, evidence.plan.peers.get(name, NONE)), []).extend(of_group)
-        for alike in like({value: tuple(nodes) for value, nodes in values.items() if nodes}, evidence):
+        for alike in values_of_like_nodes({value: tuple(nodes) for value, nodes in values.items() if nodes}, evidence):
             if len(alike) > 1:
                 known = {value: tuple(nodes) for value, nodes in alike.items()}
                 bad = _not_its_own(name, known, evidence)

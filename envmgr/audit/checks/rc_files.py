@@ -12,20 +12,19 @@ is a finding. Lmod's own init/lmodrc.lua is compared only between nodes with the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from envmgr.audit.causes import Traced
-from envmgr.audit.compare.between_nodes import drift
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.compare.between_nodes import Outlier
+from envmgr.audit.compare.table_rows import compared, drift_words
+from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.exported_variables import set_at_login
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 
 _OWN = "init/lmodrc.lua"
-_VARIABLE = "LMOD_MODULERCFILE"
+_NOT_READ = "-"  # stands for the sha256 of a file that is not read
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
@@ -34,87 +33,59 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the sa
 
 def judge(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.shells.only(lambda facts: "rc_files.lmod" in facts)
+    generations = f"{evidence.site.prefix}/generations/"
     ours = ""
     if evidence.published is not None:
-        ours = f"{evidence.site.prefix}/generations/{evidence.published.record.number:04d}/lmodrc.lua"
-        yield from _ours(ours, fleet, evidence.published.record.files.get("lmodrc.lua", ""))
-    hint = "remove it, or put the same on every node"
-    other_rc = _paths(fleet, "rc_files.read", lambda path: path not in (ours, _OWN) and not _of_prefix(path, evidence))
-    yield from _compared(other_rc, "rc_files.read", fleet, evidence, "Lmod reads it on this node only", hint)
+        ours = f"{generations}{evidence.published.record.number:04d}/lmodrc.lua"
+        yield from _ours(ours, evidence.published.record.files.get("lmodrc.lua", ""), fleet, evidence)
+    for path in _paths(fleet, "rc_files.read"):  # the check `contexts` reports a shell with another generation
+        if path not in (ours, _OWN) and not path.startswith(generations):
+            yield from _compared("rc", path, "rc_files.read", fleet, evidence)
     for version in fleet.by_value("rc_files.lmod"):
-        alike = fleet.only(lambda facts, version=version: facts["rc_files.lmod"] == version)  # type: ignore[misc]
-        yield from _compared(
-            [_OWN], "rc_files.read", alike, evidence, "", f"install Lmod {version} once more: the file is Lmod's own"
-        )
-    modulerc = _paths(fleet, "rc_files.modulerc", bool)
-    yield from _compared(
-        modulerc,
-        "rc_files.modulerc",
-        fleet,
-        evidence,
-        f"it sets defaults, or hides modules, for {evidence.plan.user}'s login shell on this node only",
-        set_at_login(
-            _VARIABLE,
-            fleet.by_value("rc_files.modulerc", default=""),
-            evidence,
-            f"{_VARIABLE} may name it",
-            f"{hint}; ",
-        ),
-    )
+        alike = fleet.where("rc_files.lmod", version)
+        yield from _compared("own_rc", _OWN, "rc_files.read", alike, evidence, version=version)
+    lists = fleet.by_value("rc_files.modulerc", default="")
+    hint = drift_words(evidence.table.rows["modulerc"], lists, evidence, evidence.login_shell(), {"path": ""})["hint"]
+    for path in _paths(fleet, "rc_files.modulerc"):
+        yield from _compared("modulerc", path, "rc_files.modulerc", fleet, evidence, hint=hint)
 
 
-def _of_prefix(path: str, evidence: Evidence) -> bool:
-    """Return True for an rc file of another generation. The check `contexts` reports a shell that is pinned to one."""
-    return path.startswith(f"{evidence.site.prefix}/generations/")
-
-
-def _ours(path: str, fleet: Fleet, sha256: str) -> Iterator[Row]:
+def _ours(path: str, sha256: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     fleet = fleet.only(lambda facts: facts.get("rc_files.ours") == "yes")
     unread = fleet.only(lambda facts: path not in _files(facts, "rc_files.read"))
-    for value, nodes in unread.by_value("rc_files.variable", default="").items():
-        yield Found(
-            "warning",
-            path,
-            f"Lmod does not read it: LMOD_RC is {value or 'not set'}",
-            "LMOD_RC names it",
-            f"`envmgr node-setup --apply --nodes {fold(nodes)}`",
-            nodes,
-        )
+    for named, nodes in unread.by_value("rc_files.variable", default="").items():
+        yield evidence.say("not_read", nodes, path=path, named=named or "not set")
     for found, nodes in fleet.by(lambda facts: _files(facts, "rc_files.read").get(path)).items():
         if sha256 and found != sha256:
-            yield Found(
-                "error",
-                path,
-                _content(found),
-                f"sha256 {sha256[:12]}, as published",
-                "the node has a copy of the prefix, not the prefix: mount it",
-                nodes,
-            )
+            yield evidence.say("not_as_published", nodes, path=path, content=_content(found), sha256=sha256)
 
 
-def _paths(fleet: Fleet, key: str, wanted: Callable[[str], bool]) -> list[str]:
-    return sorted({path for group in fleet.groups for path in _files(group.facts, key) if wanted(path)})
+def _paths(fleet: Fleet, key: str) -> list[str]:
+    return sorted({path for group in fleet.groups for path in _files(group.facts, key) if path})
 
 
 def _compared(
-    paths: list[str], key: str, fleet: Fleet, evidence: Evidence, alone: str, hint: str | Traced
+    row: str, path: str, key: str, fleet: Fleet, evidence: Evidence, *, hint: str | Traced = "", version: str = ""
 ) -> Iterator[Row]:
-    """Yield the differences between like nodes, for each path: not there, or there with other content."""
-    for path in paths:
-        values = fleet.by(lambda facts, path=path: _files(facts, key).get(path, "-"))  # type: ignore[misc]
-        yield from drift(
-            path,
-            values,
-            evidence,
-            hint=hint,
-            say=lambda value: (
-                "not read" if value == "-" else _content(value) if value == "" else f"content {value[:12]}"
-            ),
-            told=lambda of: "not read" if of.value == "-" else alone if of.right == "-" else _content(of.value),
-            expect=lambda right, value: (
-                "not there" if right == "-" else "read" if value == "-" else f"content {right[:12]}"
-            ),
-        )
+    """Yield the differences between like nodes, for one path: not there, or there with other content."""
+    alone = "Lmod reads it on this node only"
+    if row == "modulerc":
+        alone = f"it sets defaults, or hides modules, for {evidence.plan.user}'s login shell on this node only"
+
+    def told(of: Outlier) -> str:
+        return "not read" if of.value == _NOT_READ else alone if of.right == _NOT_READ else _content(of.value)
+
+    def expected(right: str, value: str) -> str:
+        return "not there" if right == _NOT_READ else "read" if value == _NOT_READ else f"content {right[:12]}"
+
+    values = fleet.by(lambda facts: _files(facts, key).get(path, _NOT_READ))
+    yield from compared(
+        row, values, evidence, hint=hint, say=_shown, told=told, expect=expected, path=path, version=version
+    )
+
+
+def _shown(sha256: str) -> str:
+    return "not read" if sha256 == _NOT_READ else f"content {sha256[:12]}" if sha256 else _content(sha256)
 
 
 def _content(sha256: str) -> str:

@@ -11,18 +11,19 @@ names the entries, and `--modules all` takes all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.compare.between_nodes import drift
-from envmgr.audit.model import Check, Evidence, Found, Noted, Row
-from envmgr.audit.plan import AuditPlan
+from envmgr.audit.compare.between_nodes import Outlier
+from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.model import Check, Evidence, Noted, Row
+from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.wording import elements, short
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 
-_BUILD = "`envmgr node-setup` puts the generation first in MODULEPATH; is another line put before it?"
+_HAS = "ctx.bash-login.user.module"
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -38,36 +39,37 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     if published is None and not evidence.alone:
         return
     for said, nodes in evidence.shells.by_value("resolution.broken").items():
-        yield Found(
-            "error",
-            "module avail",
-            f"`module avail` lists nothing: {short(said, 400) or 'no word'}",
-            "the published entries" if published else "modules",
-            "on the node, as that user: `module --config`; `envmgr audit --check ambient --check lmod` may name the cause",
-            nodes,
-        )
+        wanted = "the published entries" if published is not None else "modules"
+        yield evidence.say("broken", nodes, said=short(said, 400) or "no word", wanted=wanted)
     current = f"generations/{published.record.number:04d}" if published is not None else None
     fleet = evidence.shells.only(lambda facts: "resolution.avail" in facts and facts.get("current") == current)
-    if published is not None:
-        yield from _listed(fleet, evidence)
     for text, nodes in fleet.by_value("resolution.cache_differs").items():
-        shown = [
-            f"{'only in the cache' if line[0] == '<' else 'not in the cache'}: {line[2:]}" for line in text.splitlines()
-        ]
-        yield Found(
-            "error",
-            "module avail",
-            short("; ".join(shown)),
-            "the same list with and without Lmod's cache",
-            _of_caches(fleet, nodes),
-            nodes,
-        )
+        yield from _cache_differs(text.splitlines(), fleet, nodes, evidence)
     if published is not None:
-        yield from _published(fleet, evidence)
+        ours = f"{evidence.site.prefix}/{current}/modules"
+        yield from _listed(published, ours, fleet, evidence)
+        names = fleet.by(lambda facts: " ".join(sorted(listed(facts.get("resolution.defaults", "")).get(ours, ()))))
+        yield from compared("defaults", names, evidence)
+        yield from _hidden(published, fleet, evidence)
+        for entry in evidence.plan.samples:
+            yield from _sample(entry, published, f"{ours}/{entry}.lua", fleet, evidence)
     yield from _hidden_elsewhere(fleet, evidence)
     yield from _elsewhere(fleet, evidence)
     if evidence.alone:
         yield from _unasked(evidence)
+
+
+def _cache_differs(lines: list[str], fleet: Fleet, nodes: tuple[str, ...], evidence: Evidence) -> Iterator[Row]:
+    """Yield a cache with other modules than there are. Another check looks at envmgr's own cache."""
+    shown = "; ".join(f"{'only' if line[0] == '<' else 'not'} in the cache: {line[2:]}" for line in lines)
+    caches = {
+        folder
+        for text, of in fleet.by_value("resolution.caches").items()
+        if set(of) & set(nodes)
+        for folder in text.split()
+    }
+    row = "cache_differs" if caches else "unknown_cache_differs"
+    yield evidence.say(row, nodes, shown=shown, caches=", ".join(sorted(caches)))
 
 
 def _unasked(evidence: Evidence) -> Iterator[Row]:
@@ -78,109 +80,33 @@ def _unasked(evidence: Evidence) -> Iterator[Row]:
         )
     )
     if blind.nodes:
-        yield Found(
-            "warning",
-            "module avail",
-            "not looked at: its `module` is neither Lmod's nor that of Environment Modules 4 or newer, "
-            "or MODULEPATH is empty",
-            "modules that can be listed",
-            "`type module` in a login shell there; `echo $MODULEPATH`",
-            blind.nodes,
-        )
+        yield evidence.say("unasked", blind.nodes)
 
 
-_HAS = "ctx.bash-login.user.module"
+def _listed(published: PublishedGeneration, ours: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+    """Yield entries that `module avail` does not list, or lists first in another folder."""
+
+    def elsewhere(facts: Facts) -> list[tuple[str, str]]:
+        places = first_places(facts["resolution.avail"])
+        found = [(entry, places.get(entry, "")) for entry in published.record.entries]
+        # without the folder in MODULEPATH, the check `contexts` reports it
+        return [each for each in found if each[1] != ours] if ours in facts["resolution.avail"] else []
+
+    for (entry, place), nodes in fleet.by_each(elsewhere).items():
+        yield evidence.say("shadowed" if place else "not_listed", nodes, entry=entry, place=place, ours=ours)
 
 
-def _published(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """Yield faults of default versions, of hidden entries, and of a sample of the published entries."""
-    published = evidence.published
-    assert published is not None
-    ours = f"{evidence.site.prefix}/generations/{published.record.number:04d}/modules"
-    defaults = fleet.by(lambda facts: " ".join(sorted(listed(facts.get("resolution.defaults", "")).get(ours, ()))))
-    yield from drift(
-        "default versions",
-        defaults,
-        evidence,
-        severity="error",
-        hint="which .modulerc, or LMOD_MODULERCFILE, sets others?",
-        say=lambda names: short(names or "none"),
-    )
-    yield from _hidden(fleet, evidence)
-    for entry in evidence.plan.samples:
-        yield from _sample(entry, fleet, evidence)
-
-
-def _of_caches(fleet: Fleet, nodes: tuple[str, ...]) -> str:
-    """Return the hint that fixes a cache with other modules than there are.
-
-    Another check looks at envmgr's own cache.
-    """
-    told = {
-        folder
-        for text, of in fleet.by_value("resolution.caches").items()
-        if set(of) & set(nodes)
-        for folder in text.split()
-    }
-    if not told:
-        return "`module --config` names the caches in use; which rc file names an old one?"
-    return (
-        f"the site's own cache is old: make it anew (Lmod's `update_lmod_system_cache_files`), or take it out of the rc file that names it: "
-        f"{', '.join(sorted(told))}"
-    )
-
-
-def _listed(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    published = evidence.published
-    assert published is not None
-    ours = f"{evidence.site.prefix}/generations/{published.record.number:04d}/modules"
-    missing: dict[str, list[str]] = {}
-    shadowed: dict[tuple[str, str], list[str]] = {}
-    for group in fleet.groups:
-        places = first_places(group.facts["resolution.avail"])
-        if ours not in group.facts["resolution.avail"]:
-            continue  # not in MODULEPATH: the check `contexts` reports it
-        for entry in published.record.entries:
-            place = places.get(entry)
-            if place is None:
-                missing.setdefault(entry, []).extend(group.nodes)
-            elif place != ours:
-                shadowed.setdefault((entry, place), []).extend(group.nodes)
-    for entry, nodes in missing.items():
-        yield Found(
-            "error",
-            entry,
-            "`module avail` does not list it",
-            f"{ours}/{entry}.lua",
-            "hidden or masked by a .modulerc.lua or an rc file of the node? an old cache?",
-            nodes,
-        )
-    for (entry, place), nodes in shadowed.items():
-        yield Found("error", entry, f"taken from {place}", ours, _BUILD, nodes)
-
-
-def _hidden(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _hidden(published: PublishedGeneration, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """Yield entries that `module avail` hides although they were not published hidden, or the reverse."""
-    published = evidence.published
-    assert published is not None
     meant = {name for name, spec in published.specs.items() if spec.hidden}
-    wrong: dict[tuple[str, str], list[str]] = {}
-    for group in fleet.groups:
-        listed_here = set(first_places(group.facts["resolution.avail"]))
-        hidden = set(group.facts.get("resolution.hidden", "").split())
-        for entry in sorted(listed_here & published.specs.keys() & (hidden ^ meant)):
-            found, expected = ("hidden", "listed") if entry in hidden else ("listed", "hidden")
-            wrong.setdefault((entry, found + "|" + expected), []).extend(group.nodes)
-    for (entry, words), nodes in wrong.items():
-        found, _, expected = words.partition("|")
-        yield Found(
-            "error",
-            entry,
-            f"it is {found}",
-            f"{expected}, as published",
-            "`module --config` names the rc files in use: LMOD_MODULERCFILE, /etc/lmod, ~/.modulerc.lua",
-            nodes,
-        )
+
+    def wrong(facts: Facts) -> list[tuple[str, bool]]:
+        hidden = set(facts.get("resolution.hidden", "").split())
+        entries = first_places(facts["resolution.avail"]).keys() & published.specs.keys() & (hidden ^ meant)
+        return [(entry, entry in hidden) for entry in sorted(entries)]
+
+    for (entry, is_hidden), nodes in fleet.by_each(wrong).items():
+        yield evidence.say("hidden" if is_hidden else "not_hidden", nodes, entry=entry)
 
 
 def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
@@ -196,25 +122,18 @@ def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
         lists = [set(first_places(group.facts["resolution.avail"])) for group in fleet.groups]
         common = set.intersection(*lists) if lists else set()
         hidden = fleet.by(lambda facts: " ".join(sorted(_hidden_names(facts) & common - own)))
-    yield from drift(
-        "hidden modules",
+    yield from compared(
+        "hidden_elsewhere",
         hidden,
         evidence,
         kept=with_baseline,
-        hint="`module --config` names the rc files in use: LMOD_MODULERCFILE, /etc/lmod, ~/.modulerc.lua",
-        say=lambda names: short(", ".join(names.split()) or "none"),
-        told=lambda of: _also_hidden(set(of.value.split()), set(of.right.split())),
+        say=lambda names: _shown(names.split()) or "none",
+        told=lambda of: _differing(of, "{} hidden", "{} not hidden"),
     )
 
 
 def _hidden_names(facts: Facts) -> set[str]:
     return {name.partition("(")[0] for name in facts.get("resolution.hidden", "").split()}
-
-
-def _also_hidden(found: set[str], right: set[str]) -> str:
-    words = [f"{', '.join(sorted(found - right))} hidden"] if found - right else []
-    words += [f"{', '.join(sorted(right - found))} not hidden"] if right - found else []
-    return short("; ".join(words))
 
 
 def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
@@ -224,34 +143,46 @@ def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """
     lists = _by_folder("resolution.avail", fleet, evidence)
     for folder, values in lists.items():
-        yield from drift(
-            folder,
+        yield from compared(
+            "modules",
             values,
             evidence,
-            what="modules",
-            hint="a folder that is not shared, or not exported? envmgr publishes to all nodes at once",
-            say=lambda names: f"`module avail` lists {short(', '.join(names.split()) or 'nothing')}",
-            told=lambda of: _other_names(set(of.value.split()), set(of.right.split())),
-            expect=lambda _right, _value: "the same modules",
+            folder=folder,
+            say=lambda names: f"`module avail` lists {_shown(names.split()) or 'nothing'}",
+            told=_other_names,
         )
     for folder, values in _by_folder("resolution.defaults", fleet, evidence).items():
         if len(lists[folder]) > 1:
             yield Noted(Compared("resolution", folder, "defaults"), values)
             continue  # other modules have other defaults
-        yield from drift(
-            folder,
+        yield from compared(
+            "defaults_elsewhere",
             values,
             evidence,
-            what="defaults",
-            hint=f"a link `default`, or a .modulerc or .version, of {folder} that a node has not, or has otherwise: copy it",
-            say=lambda names: f"defaults are {short(', '.join(names.split()) or 'none')}",
-            told=lambda of: (
-                f"defaults are {short(', '.join(sorted(set(of.value.split()) - set(of.right.split()))) or 'fewer')}"
-            ),
-            expect=lambda right, value: (
-                f"{short(', '.join(sorted(set(right.split()) - set(value.split()))) or 'fewer')}"
-            ),
+            folder=folder,
+            say=lambda names: f"defaults are {_shown(names.split()) or 'none'}",
+            told=lambda of: f"defaults are {_shown(_only(of.value, of.right)) or 'fewer'}",
+            expect=lambda right, value: _shown(_only(right, value)) or "fewer",
         )
+
+
+def _shown(names: Iterable[str]) -> str:
+    return short(", ".join(names))
+
+
+def _only(names: str, others: str) -> list[str]:
+    return sorted({*names.split()} - {*others.split()})
+
+
+def _differing(of: Outlier, more: str, fewer: str) -> str:
+    """Return the words about names that only the outlier has, and about those that only the others have."""
+    names = ((more, _only(of.value, of.right)), (fewer, _only(of.right, of.value)))
+    return short("; ".join(words.format(", ".join(only)) for words, only in names if only))
+
+
+def _other_names(of: Outlier) -> str:
+    subject = "it" if _only(of.value, of.right) else "`module avail`"
+    return _differing(of, "`module avail` also lists {}", f"{subject} does not list {{}}")
 
 
 def _by_folder(key: str, fleet: Fleet, evidence: Evidence) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -265,13 +196,6 @@ def _by_folder(key: str, fleet: Fleet, evidence: Evidence) -> dict[str, dict[str
                 values = folders.setdefault(folder, {})
                 values[value] = (*values.get(value, ()), *group.nodes)
     return folders
-
-
-def _other_names(found: set[str], right: set[str]) -> str:
-    also, lacks = sorted(found - right), sorted(right - found)
-    words = [f"`module avail` also lists {', '.join(also)}"] if also else []
-    words += [f"{'it' if also else '`module avail`'} does not list {', '.join(lacks)}"] if lacks else []
-    return short("; ".join(words))
 
 
 def listed(avail: str) -> dict[str, set[str]]:
@@ -296,31 +220,23 @@ def first_places(avail: str) -> dict[str, str]:
     return places
 
 
-def _sample(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    published = evidence.published
-    assert published is not None
-    expected = f"{evidence.site.prefix}/generations/{published.record.number:04d}/modules/{entry}.lua"
+def _sample(
+    entry: str, published: PublishedGeneration, expected: str, fleet: Fleet, evidence: Evidence
+) -> Iterator[Row]:
+    """Yield faults of the file that Lmod would load for an entry."""
     for path, nodes in fleet.by_value(f"resolution.path.{entry}").items():
         if path != expected:
-            found = f"resolves to {path}" if path.startswith("/") else f"cannot be found: {short(path) or 'no answer'}"
-            yield Found("error", entry, found, expected, _BUILD, nodes)
-    right = fleet.only(lambda facts: facts.get(f"resolution.path.{entry}") == expected)
+            row = "another_file" if path.startswith("/") else "not_found"
+            yield evidence.say(row, nodes, entry=entry, path=path or "no answer", expected=expected)
+    right = fleet.where(f"resolution.path.{entry}", expected)
     for real, nodes in right.by_value(f"resolution.real.{entry}").items():
         if not _below_prefix(real, evidence):
-            yield Found(
-                "error", entry, f"really lies at {real}", expected, "a link that leads out of the prefix", nodes
-            )
-    text = published.record.files.get(f"modules/{entry}.lua", "")
+            yield evidence.say("outside", nodes, entry=entry, real=real, expected=expected)
+    sha256 = published.record.files.get(f"modules/{entry}.lua", "")
     for found, nodes in right.by_value(f"resolution.sha256.{entry}").items():
-        if found != text:
-            yield Found(
-                "error",
-                entry,
-                f"other content ({found[:12] or 'cannot be read'})",
-                f"sha256 {text[:12]}, as generation {published.record.number} records",
-                "not the published file: which mount or copy is it? `envmgr verify` looks at the prefix itself",
-                nodes,
-            )
+        if found != sha256:
+            digest, number = found[:12] or "cannot be read", published.record.number
+            yield evidence.say("other_content", nodes, entry=entry, digest=digest, sha256=sha256[:12], number=number)
 
 
 def _below_prefix(real: str, evidence: Evidence) -> bool:

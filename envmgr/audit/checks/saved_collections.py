@@ -13,21 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.causes import Traced, set_by
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.model import AskedShell, Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import short
 from envmgr.modules.nodesetup import HOOK, hook_digest, hook_names
-from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, Fleet, ProbeStage, ShellAccount, ShellContext
-from envmgr.probe.shell import context_key
+from envmgr.probe.model import ProbeStage
 from envmgr.system.modes import as_user
 from envmgr.system.shelltext import assign, quote, script_text
 
 _KNOWN, _NOT_LOADED = "known", "not loaded"  # any other answer: why Lmod's function is unknown
 _BROKEN = "broken"  # a file that the hook reads when it restores
-_NOT_THERE = "\n"  # stands for no path
-_OF_SITE, _PACKAGE = "LMOD_SYSTEM_DEFAULT_MODULES", "LMOD_PACKAGE_PATH"
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
@@ -35,88 +30,43 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the sa
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:
-    yield from _all(evidence)
+    for shell in evidence.each_shell():
+        yield from _not_loaded(shell, evidence)
+        yield from _not_restored(shell, evidence)
+        yield from _hook(shell, evidence)
 
 
-def _all(evidence: Evidence) -> Iterator[Row]:
+def _hook(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
     digest = hook_digest()
-    for context, account, fleet in evidence.contexts():
-        key = context_key(context, account)
-        where = evidence.shell(context, account)
-        yield from _missing(context, account, fleet, evidence)
-        yield from _default(context, account, fleet, evidence)
-        others = {n for said, nodes in fleet.by_value(f"{key}hook.sum").items() if said != digest for n in nodes}
-        for said, nodes in fleet.by_value(f"{key}hook").items():
-            if said == _BROKEN:
-                yield Found(
-                    "warning",
-                    where,
-                    "a file of envmgr's hook is missing or damaged",
-                    f"the files in {HOOK}",
-                    f"`envmgr node-setup --apply --nodes {fold(nodes)}`",
-                    nodes,
-                )
-                continue
-            if stale := [node for node in nodes if node in others]:
-                yield Found(
-                    "warning",
-                    where,
-                    "envmgr's hook is of another envmgr than this one",
-                    f"its files in {HOOK}",
-                    f"`envmgr node-setup --apply --nodes {fold(stale)}`",
-                    stale,
-                )
-            ours = [node for node in nodes if node not in others]
-            if ours and said not in (_KNOWN, _NOT_LOADED):
-                yield Found(
-                    "note",
-                    where,
-                    f"the hook leaves them to this Lmod: {short(said)}",
-                    "an Lmod that the hook knows",
-                    "after a publish, users save them again; a newer envmgr may know this Lmod",
-                    ours,
-                )
+    others = {node for said, nodes in shell.by_value("hook.sum").items() if said != digest for node in nodes}
+    for said, nodes in shell.by_value("hook").items():
+        if said == _BROKEN:
+            yield evidence.say("broken", nodes, shell, hook=HOOK)
+            continue
+        if stale := [node for node in nodes if node in others]:
+            yield evidence.say("of_another_envmgr", stale, shell, hook=HOOK)
+        ours = [node for node in nodes if node not in others]
+        if ours and said not in (_KNOWN, _NOT_LOADED):
+            yield evidence.say("unknown_lmod", ours, shell, said=said)
 
 
-def _default(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _not_restored(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
     """Yield default collections that a login shell cannot restore."""
-    key, where = context_key(context, account), evidence.shell(context, account)
-    for found, nodes in fleet.by_value(f"{key}collection").items():
-        said = next((text for text, of in fleet.by_value(f"{key}collection.said").items() if set(of) & set(nodes)), "")
-        hint: str | Traced = (
-            f"as {evidence.account(account)}: load what is wanted, then `module save`; or `{as_user(evidence.account(account), f'rm {quote(found)}')}`"
-        )
-        if found.startswith(f"{_OF_SITE}="):
-            known = " sets it: name modules that are there, or take that line away"
-            hint = set_by(nodes, context, account, _OF_SITE, known, f"a start-up file{known}")
-        yield Found(
-            "warning",
-            where,
-            f"{short(found)} cannot be loaded: {short(' '.join(said.split())) or 'and Lmod says nothing'}",
-            "a default collection that restores",
-            hint,
-            nodes,
-        )
+    for found, nodes in shell.by_value("collection").items():
+        said = next((text for text, of in shell.by_value("collection.said").items() if set(of) & set(nodes)), "")
+        words = short(" ".join(said.split())) or "and Lmod says nothing"
+        row = "not_restored_of_site" if found.startswith("LMOD_SYSTEM_DEFAULT_MODULES=") else "not_restored"
+        remove = as_user(shell.user, f"rm {quote(found)}")
+        yield evidence.say(row, nodes, shell, found=found, said=words, remove=remove)
 
 
-def _missing(context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    key, where = context_key(context, account), evidence.shell(context, account)
-    hint: str | Traced
-    for named, nodes in fleet.by(lambda facts: _named(facts, key)).items():
-        if named == _NOT_THERE:
-            found, hint = "envmgr's hook is not installed", f"`envmgr node-setup --apply --nodes {fold(nodes)}`"
-        else:
-            found = f"Lmod does not load envmgr's hook: {_PACKAGE} is {short(named) or 'not set'}"
-            known = f" sets it after /etc/profile.d/zz-envmgr.sh: let it keep {HOOK} at the end"
-            hint = set_by(nodes, context, account, _PACKAGE, known, f"a start-up file{known}", foreign=True)
-        yield Found("warning", where, found, f"Lmod loads {HOOK}", hint, nodes)
-
-
-def _named(facts: Facts, key: str) -> str | None:
-    """Return LMOD_PACKAGE_PATH if the hook is installed and not loaded."""
-    if facts.get(f"{key}hook") != _NOT_LOADED:
-        return None
-    return facts.get(f"{key}hook.named", "") if f"{key}hook.there" in facts else _NOT_THERE
+def _not_loaded(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+    without = shell.only(lambda facts: facts.get(f"{shell.key}hook") == _NOT_LOADED)
+    missing = without.only(lambda facts: f"{shell.key}hook.there" not in facts)
+    if missing.fleet.nodes:
+        yield evidence.say("not_installed", missing.fleet.nodes, shell, hook=HOOK)
+    for named, nodes in without.having("hook.there").by_value("hook.named", default="").items():
+        yield evidence.say("not_loaded", nodes, shell, named=short(named) or "not set", hook=HOOK)
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published", "modules"}), joins=True)

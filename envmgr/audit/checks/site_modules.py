@@ -25,9 +25,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from functools import partial
 
-from envmgr.audit.compare.between_nodes import QUORUM, Values, drift
+from envmgr.audit.compare.between_nodes import QUORUM, Values, merged
+from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.fit.install_facts import start_fault
 from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
@@ -35,6 +36,7 @@ from envmgr.audit.shell.shared_shell import changed_lines, module_show, opened, 
 from envmgr.audit.wording import fields_of, short
 from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
 
 _FEW, _ALONE, _MANY = 8, 24, 500
@@ -61,96 +63,33 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 def judge(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.shells
-    if cut := fleet.by_value(f"{_KEY}cut").get(_YES):
-        yield Found(
-            "note",
-            "the sample",
-            "not all of it was loaded: no time for more, or two did not end",
-            "modules that load",
-            "`--modules NAME` looks at one; `--node-timeout SECONDS` gives more time",
-            cut,
-        )
-    if unlisted := fleet.by_value(f"{_KEY}unlisted").get(_YES):
-        yield Found(
-            "warning",
-            "the sample",
-            "not looked at: no end of `module avail` in 10 s",
-            "a list of modules",
-            "a cache for the modules (Lmod's `update_lmod_system_cache_files`)? a file server that does not answer?",
-            unlisted,
-        )
-    for odd, nodes in fleet.by_value(f"{_KEY}odd").items():
-        yield Found(
-            "note",
-            "the sample",
-            f"not loaded: {short(', '.join(odd.splitlines()))}",
-            "names without blanks and signs of shells",
-            "`module load` with that name in quotes, by hand",
-            nodes,
-        )
-    names = sorted({name for group in fleet.groups for name in _names(group.facts)})
-    for name in names:
-        told: set[str] = set()
-        here = frozenset(fleet.by_value(f"{_KEY}here.{name}").get("loads", ()))
-        for said, nodes in fleet.by_value(f"{_KEY}failed.{name}").items():
-            if finding := _fault(name, " ".join(said.split()), nodes, in_login=here.issuperset(nodes)):
-                told |= set(nodes)
-                yield replace(finding, severity="error") if name in evidence.plan.modules else finding
-        loads = fleet.only(lambda facts, name=name: name in _names(facts))  # type: ignore[misc]
-        if name in evidence.plan.modules and all(_is_unknown(name, _loads(name, g.facts)) for g in loads.groups):
-            yield Found(
-                "error",
-                name,
-                "there is no module of this name",
-                "one that `module avail` lists",
-                "it was named by `--modules`",
-                loads.nodes,
-            )
-            continue
-        if not told:
-            yield from drift(
-                name,
-                loads.by(lambda facts, name=name: _loads(name, facts)),  # type: ignore[misc]
-                evidence,
-                what="loads",
-                sampled=True,
-                say=lambda said: "it loads" if said == _YES else f"cannot be loaded: {short(' '.join(said.split()))}",
-                hint=f"on the node: `module load {name}`",
-            )
-        for lines, nodes in loads.by_value(f"{_KEY}brings.{name}").items():
-            programs = _also(lines.splitlines(), evidence)
-            if programs:
-                yield Found(
-                    "note",
-                    name,
-                    f"brings {short(', '.join(programs))}: loaded after an entry, that comes before the entry's",
-                    "programs that no entry has",
-                    f"load entries after {name}; `family(…)` in its modulefile lets Lmod say so, or replace one by the other",
-                    nodes,
-                )
-        if hung := loads.by_value(f"{_KEY}hung.{name}").get(_YES):
-            yield Found(
-                "warning",
-                name,
-                "what it brings was not looked at: no end in 20 s",
-                "software that can be read",
-                "does the file server of its software answer? each program of it waits, too",
-                hung,
-            )
-        yield from _effects(name, loads, evidence)
-        yield from _brought(name, loads, evidence)
-        yield from _starts(name, loads, evidence)
-        loaded = loads.only(lambda facts, name=name: _loads(name, facts) == _YES)  # type: ignore[misc]
-        yield from drift(
-            name,
-            loaded.by_value(f"{_KEY}lacks.{name}", default=""),
-            evidence,
-            what="libraries",
-            sampled=True,
-            say=_lacks,
-            expect=lambda _right, _value: "the libraries that its programs need",
-            hint="install the package of that library on the node, as on the others",
-        )
+    for name in sorted({*fleet.names(f"{_KEY}loads."), *fleet.names(f"{_KEY}failed.")}):
+        loads = fleet.only(lambda facts, name=name: _loads(name, facts) is not None)  # type: ignore[misc]
+        yield from _module(name, loads, evidence)
+
+
+def _module(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+    """Yield all that is wrong with one module, by the answers of nodes that tried to load it."""
+    is_named = name in evidence.plan.modules
+    here = frozenset(fleet.by_value(f"{_KEY}here.{name}").get("loads", ()))
+    faults = [
+        _fault(name, " ".join(said.split()), nodes, evidence, is_named=is_named, in_login=here.issuperset(nodes))
+        for said, nodes in fleet.by_value(f"{_KEY}failed.{name}").items()
+    ]
+    yield from filter(None, faults)
+    if is_named and all(_is_unknown(name, _loads(name, group.facts)) for group in fleet.groups):
+        yield evidence.say("unknown", fleet.nodes, name=name)
+        return
+    if not any(faults):
+        yield from compared("loads", fleet.by(partial(_loads, name)), evidence, name=name, say=_load_in_words)
+    for lines, nodes in fleet.by_value(f"{_KEY}brings.{name}").items():
+        if programs := _of_entries(lines.splitlines(), evidence):
+            yield evidence.say("brings_too", nodes, name=name, programs=", ".join(programs))
+    yield from _environment(name, fleet, evidence)
+    yield from _brought(name, fleet, evidence)
+    yield from _starts(name, fleet, evidence)
+    lacks = fleet.where(f"{_KEY}loads.{name}", _YES).by_value(f"{_KEY}lacks.{name}", default="")
+    yield from compared("libraries", lacks, evidence, name=name, say=_missing_libraries)
 
 
 _YES = "yes"
@@ -158,23 +97,25 @@ _CLOSED = "Empty or non-existent file"  # Lmod's message for a modulefile that t
 _ENDLESS = "no end in 10 s"
 
 
-def _effects(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _load_in_words(said: str) -> str:
+    return "it loads" if said == _YES else f"cannot be loaded: {short(' '.join(said.split()))}"
+
+
+def _environment(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """Yield the differences between nodes in what loading the module sets.
 
     A node's own name in a value, a time, and a value that differs on each node are no difference.
     """
     values = _nameless(fleet.by_value(f"{_KEY}sets.{name}"), fleet)
     passing = _passing(values)
-    yield from drift(
-        name,
-        _without(values, passing),
+    yield from compared(
+        "environment",
+        merged(values, lambda text, _: _without(text, passing)),
         evidence,
-        what="environment",
-        sampled=True,
-        hint=f"on the node: `{module_show(name)}`; the same modulefile, and the same Lmod?",
+        name=name,
+        show=module_show(name),
         say=lambda text: f"it sets {short(changed_lines(text, ''))}",
         told=lambda of: f"it gives another environment: {short(changed_lines(of.value, of.right))}",
-        expect=lambda _right, _value: "the same environment",
     )
 
 
@@ -186,11 +127,7 @@ def _nameless(values: Values, fleet: Fleet) -> dict[str, tuple[str, ...]]:
 
     Texts that are alike but for these become one value.
     """
-    found: dict[str, tuple[str, ...]] = {}
-    for text, nodes in values.items():
-        shared = _TIMES.sub("TIME", without_host(text, nodes, fleet))
-        found[shared] = (*found.get(shared, ()), *nodes)
-    return found
+    return merged(values, lambda text, nodes: _TIMES.sub("TIME", without_host(text, nodes, fleet)))
 
 
 def _passing(values: Values) -> frozenset[str]:
@@ -206,34 +143,24 @@ def _passing(values: Values) -> frozenset[str]:
     return frozenset(many - {"PATH", "LD_LIBRARY_PATH"})
 
 
-def _without(values: Values, names: frozenset[str]) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for text, nodes in values.items():
-        kept = "\n".join(line for line in text.splitlines() if line.partition("=")[0] not in names)
-        found[kept] = (*found.get(kept, ()), *nodes)
-    return found
+def _without(text: str, names: frozenset[str]) -> str:
+    return "\n".join(line for line in text.splitlines() if line.partition("=")[0] not in names)
 
 
 def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """Yield the differences in what the module names and brings: folders that are missing or closed, and programs."""
     looked = fleet.only(lambda facts: f"{_KEY}looked.{name}" in facts)
     values = _nameless(looked.by_value(f"{_KEY}has.{name}", default=""), fleet)
-    closed = sorted(
-        {line.removeprefix("! ") for value in values for line in value.splitlines() if line.startswith("! ")}
-    )
-    hint = "install, copy or mount its software on that node as on the others"
-    if closed:
-        hint = f"{open_hint(evidence.site, closed[:8], whom='users')}; as restricted as on the others"
-    yield from drift(
-        name,
+    lines = {line for value in values for line in value.splitlines()}
+    closed = sorted(line.removeprefix("! ") for line in lines if line.startswith("! "))
+    yield from compared(
+        "brings_closed" if closed else "brings",
         values,
         evidence,
-        what="brings",
-        sampled=True,
+        name=name,
+        opened=open_hint(evidence.site, closed[:8], whom="users"),
         say=lambda text: _missing(text, "") or "what it names is there",
         told=lambda of: _missing(of.value, of.right),
-        expect=lambda _right, _value: "what it names is there, with the same programs",
-        hint=hint,
     )
 
 
@@ -261,37 +188,19 @@ def _listed(words: str, lines: Sequence[str], kind: str) -> list[str]:
 
 def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """Yield faults of the first program that the module brings. If it starts nowhere, nodes are not compared."""
-    faults: dict[str, tuple[str, ...]] = {}
-    for text, nodes in _nameless(fleet.by_value(f"{_KEY}starts.{name}"), fleet).items():
-        status, program, said = fields_of(text, 3)
-        fault = start_fault(status, short(said))
-        shown = f"{program} {fault}" if fault and status != "124" else ""
-        faults[shown] = (*faults.get(shown, ()), *nodes)
+    faults = merged(_nameless(fleet.by_value(f"{_KEY}starts.{name}"), fleet), _start_in_words)
     if "" in faults:
-        yield from drift(
-            name,
-            faults,
-            evidence,
-            what="first program",
-            sampled=True,
-            say=lambda fault: fault or "its first program starts",
-            hint=f"on the node: `module load {name}`, then that program; is its package, or its mount, there as on the others?",
-        )
+        yield from compared("first_program", faults, evidence, name=name)
         return
     for fault, nodes in faults.items():
-        yield Found(
-            "warning",
-            name,
-            fault,
-            "a program that starts",
-            f"on a node: `module load {name}`, then that program; build it for this system, or take the module away",
-            nodes,
-        )
+        yield evidence.say("no_start", nodes, name=name, fault=fault)
 
 
-def _names(facts: Facts) -> set[str]:
-    keys = (f"{_KEY}loads.", f"{_KEY}failed.")
-    return {key.removeprefix(start) for key in facts for start in keys if key.startswith(start)}
+def _start_in_words(text: str, _nodes: tuple[str, ...]) -> str:
+    """Return why the program did not start; empty if it did, or did not end in time."""
+    status, program, said = fields_of(text, 3)
+    fault = start_fault(status, short(said))
+    return f"{program} {fault}" if fault and status != "124" else ""
 
 
 def _loads(name: str, facts: Facts) -> str | None:
@@ -303,56 +212,46 @@ def _is_unknown(name: str, said: str | None) -> bool:
     return match is not None and (match[1] or match[2]).replace('"', "").strip() == name
 
 
-def _lacks(lines: str) -> str:
+def _missing_libraries(lines: str) -> str:
     found = (line.partition(" ") for line in lines.splitlines())
-    return (
-        short("; ".join(f"{library} is missing for {program}" for library, _, program in found)) or "nothing is missing"
-    )
+    words = short("; ".join(f"{library} is missing for {program}" for library, _, program in found))
+    return words or "nothing is missing"
 
 
-def _also(programs: list[str], evidence: Evidence) -> list[str]:
+def _of_entries(programs: list[str], evidence: Evidence) -> list[str]:
     """Return the module's programs that have the name of an entry's first program."""
-    own = {install.program.rpartition("/")[2] for install in evidence.plan.installs if install.program}
-    wanted = (
-        own | ({"python3", "pip", "conda"} if "python" in own else set()) | ({"mpiexec"} if "mpirun" in own else set())
-    )
+    wanted = {install.program.rpartition("/")[2] for install in evidence.plan.installs if install.program}
+    wanted |= {"python3", "pip", "conda"} if "python" in wanted else set()
+    wanted |= {"mpiexec"} if "mpirun" in wanted else set()
     return [program for program in programs if program.rpartition("/")[2] in wanted]
 
 
-def _fault(name: str, said: str, nodes: tuple[str, ...], *, in_login: bool) -> Found | None:
+def _fault(
+    name: str, said: str, nodes: tuple[str, ...], evidence: Evidence, *, is_named: bool, in_login: bool
+) -> Found | None:
     """Return the finding for a faulty modulefile, by Lmod's words, or None if the module refuses in words of its own.
 
     A module that loads in login shells needs what their start-up files set. That is a note, because other shells may
-    have it, too.
+    have it, too. A fault of a module that `--modules` names is an error.
     """
+    named: Severity | None = "error" if is_named else None
+    severity = named or ("note" if in_login else None)
+    before, after = ("in a clean environment it ", "; in login shells it loads") if in_login else ("", "")
     if said == _ENDLESS:
-        return Found(
-            "warning",
-            name,
-            said,
-            "a module that loads",
-            f"on the node: `timeout 20 bash -lc 'module load {name}'`; a server that does not answer, or modules that load each other again and again?",
-            nodes,
-        )
+        return evidence.say("endless", nodes, None, named, name=name, said=said)
     if match := _UNKNOWN.search(said):
-        wanted = (match[1] or match[2]).replace('"', "").strip()
-        if wanted == name:  # it is listed, and not found: comparing nodes reports it
+        needed = (match[1] or match[2]).replace('"', "").strip()
+        if needed == name:  # it is listed, and not found: comparing nodes reports it
             return None
-        found = f"needs {short(wanted)}, which is not there"
-        hint = f"let the modulefile name what there is, put {short(wanted)} back, or take {name} away: `{module_show(name)}`"
-    elif (match := _BROKEN.search(said)) and _CLOSED not in said:
-        found = f"ends in an error: {short(match[1] or match[2] or '')}"
-        hint = (
-            f'mend the modulefile: a variable that not all shells have needs a default (`os.getenv("NAME") or …`); '
-            f"""`ssh {nodes[0]} "bash -lc 'module load {name}'"` shows the error"""
+        return evidence.say(
+            "needs", nodes, None, severity, name=name, before=before, after=after, needed=needed, show=module_show(name)
         )
-    else:
-        return None
-    if in_login:
-        found = f"in a clean environment it {found}; in login shells it loads"
-    return Found(
-        "note" if in_login else "warning", name, found, "a module that can be loaded in every shell", hint, nodes
-    )
+    if (match := _BROKEN.search(said)) and _CLOSED not in said:
+        error = match[1] or match[2] or ""
+        return evidence.say(
+            "broken", nodes, None, severity, name=name, before=before, after=after, error=error, node=nodes[0]
+        )
+    return None
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"installs", "modules"}))

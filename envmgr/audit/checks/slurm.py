@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from envmgr.audit.compare.between_nodes import drift, like
+from envmgr.audit.compare.between_nodes import drift, values_of_like_nodes
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.model import Check, Evidence, Found, Row, scripts
 from envmgr.audit.wording import other_parts, short
@@ -186,7 +186,7 @@ def _files(evidence: Evidence) -> Iterator[Row]:
             )
     plugins = evidence.fleet.by_value("slurm.plugins")
     folders = evidence.fleet.by_value("slurm.plugin_dir")
-    for alike in like(plugins, evidence):  # login nodes have less of Slurm
+    for alike in values_of_like_nodes(plugins, evidence):  # login nodes have less of Slurm
         yield from drift(
             f"PluginDir {next(iter(folders), '')}",
             {names: tuple(nodes) for names, nodes in alike.items()},

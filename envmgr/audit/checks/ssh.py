@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from envmgr.audit.compare.between_nodes import Outlier, as_on, compare, drift, like
+from envmgr.audit.compare.between_nodes import Outlier, as_on, compare, drift, values_of_like_nodes
 from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import fields_of, short
@@ -60,7 +60,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
 
 
 def _alike(fleet: Fleet, key: str, evidence: Evidence) -> Iterator[dict[str, tuple[str, ...]]]:
-    for values in like(fleet.by_value(key), evidence):
+    for values in values_of_like_nodes(fleet.by_value(key), evidence):
         yield {value: tuple(nodes) for value, nodes in values.items()}
 
 

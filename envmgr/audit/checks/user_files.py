@@ -25,8 +25,6 @@ from envmgr.audit.model import Check, Evidence, Found, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.probe.model import ProbeStage
-from envmgr.probe.shell import context_key
-from envmgr.report import Severity
 from envmgr.system.modes import as_user, ask_about_way, closing, word
 from envmgr.system.shelltext import assign, script_text
 
@@ -39,71 +37,45 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 def judge(evidence: Evidence) -> Iterator[Row]:
     """Yield one finding for each file, however many contexts report it."""
     found: dict[Found, dict[str, None]] = {}
-    for context, account, fleet in evidence.contexts():
-        user = evidence.account(account)
-        for lines, nodes in fleet.by_value(f"{context_key(context, account)}user_files").items():
-            for line in lines.splitlines():
-                found.setdefault(_finding(line, user), {}).update(dict.fromkeys(nodes))
+    for shell in evidence.each_shell():
+        for line, nodes in shell.by_line("user_files").items():
+            found.setdefault(_finding(line, shell.user, evidence), {}).update(dict.fromkeys(nodes))
     for finding, of in found.items():
         yield replace(finding, nodes=tuple(of))
 
 
-def _finding(line: str, user: str) -> Found:
+def _finding(line: str, user: str, evidence: Evidence) -> Found:
     """Return the finding for a line of the probe; its nodes are filled in later."""
     kind, _, file = line.partition(" ")
     kind, _, other = kind.partition(":")
-    file, _, modules = file.partition("|")
+    file, _, said = file.partition("|")
     mine = file.startswith("~/")
     where = f"~{user}/{file[2:]}" if mine else file
+    return evidence.say(
+        kind if kind in evidence.table.rows else "conda",
+        user=user,
+        where=where,
+        said=said,
+        fix=ask_about_way(where) if other else f"`{as_user(user, _command(kind, where))}`",
+        system="" if mine else " --system",
+        owner=user if mine else "root",
+    )
 
-    def typed(command: str) -> str:
-        return ask_about_way(where) if other else f"`{as_user(user, command)}`"
 
-    def moved(to: str) -> str:
-        return typed(f"mv -T {word(where)} {word(to)}")
-
-    if kind == "cache":
-        found = f"Lmod uses this cache of {user}'s own, and it is older than the modules in {modules}"
-        hint = f"{typed('rm -r ' + word(where.rpartition('/')[0]))}; a system cache of these modules would keep Lmod from writing it"
-        return Found("warning", where, found, "no cache, or a newer one", hint)
-    if kind == "shadow":
-        found = f"a Python that is started in the home imports it for the module of that name ({user})"
-        hint = f"rename it; or `python -P`, or PYTHONSAFEPATH=1: {moved(where.removesuffix('.py') + '_mine.py')}"
-        return Found("warning", where, found, "no file that is called as a library is", hint)
-    if kind in ("key", "open"):
-        found = (
-            f"mode {modules}: ssh between nodes does not use it"
-            if kind == "key"
-            else f"mode {modules}: sshd takes no keys where others can write"
-        )
-        hint = typed(closing("go-rwx" if kind == "key" else "go-w", where))
-        return Found(
-            "warning",
-            where,
-            found,
-            "a key that is its owner's alone" if kind == "key" else "no others' right to write",
-            hint,
-        )
-    if kind == "pipconf":
-        found = f"`{modules}`: pip refuses to install into virtual environments, or installs past them ({user})"
-        return Found(
-            "warning", where, found, "no such line", f"take that line out of {where}; `pip config list` shows it"
-        )
-    if kind == "pip":
-        found = f"packages of `pip install --user` come before those of a module's Python ({user}): {modules}"
-        hint = f"a virtual environment for each project, or `policies: {{user_site: false}}` in site.yaml; {moved(where + '.old')}"
-        return Found("warning", where, found, "no packages that every Python of that version sees", hint)
-    if kind == "own":
-        found = f"changes what Lmod does for {user}"
-        return Found("note", where, found, "no such file", "is it meant? else move it away")
-    severity: Severity = "warning"
-    tool = "mamba" if kind == "mamba" else "conda"
-    found = f"a `{tool} init` block: in new shells conda's python comes before that of modules"
-    if kind == "conda-off":
-        severity, found = "note", "a `conda init` block; .condarc says not to activate base"
-    undo = "mamba shell deinit" if kind == "mamba" else "conda init --reverse" + ("" if mine else " --system")
-    hint = f"`{undo}` as {user if mine else 'root'}"
-    return Found(severity, where, found, "no such block", hint)
+def _command(kind: str, where: str) -> str:
+    """Return the command that fixes a file of this kind; empty for kinds without one."""
+    match kind:
+        case "cache":
+            return f"rm -r {word(where.rpartition('/')[0])}"
+        case "shadow":
+            return f"mv -T {word(where)} {word(where.removesuffix('.py') + '_mine.py')}"
+        case "key":
+            return closing("go-rwx", where)
+        case "open":
+            return closing("go-w", where)
+        case "pip":
+            return f"mv -T {word(where)} {word(f'{where}.old')}"
+    return ""
 
 
 CHECK = Check(judge=judge, probe=probe)

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.causes import Traced
-from envmgr.audit.model import Evidence, Found, Noted, Row
+from envmgr.audit.causes import Traced, parts_of
+from envmgr.audit.model import AskedShell, Evidence, Found, Noted, Row
+from envmgr.audit.wording import other_parts
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, Fleet, ShellAccount, ShellContext
-from envmgr.probe.shell import context_key
+from envmgr.probe.model import Facts, ShellAccount
 from envmgr.report import Severity
 
 Values = Mapping[str, tuple[str, ...]]
@@ -26,6 +26,15 @@ Values = Mapping[str, tuple[str, ...]]
 _NAMED = 64  # nodes that a finding about other nodes names
 _SHOWN = 4  # values of nodes that differ
 QUORUM = 3  # like nodes that must have answered before one of them is accused
+
+
+def merged(values: Values, into: Callable[[str, tuple[str, ...]], str]) -> dict[str, tuple[str, ...]]:
+    """Return the values that `into(value, nodes)` makes of these, each with all nodes that then have it."""
+    found: dict[str, tuple[str, ...]] = {}
+    for value, nodes in values.items():
+        made = into(value, nodes)
+        found[made] = (*found.get(made, ()), *nodes)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +70,7 @@ def compare(values: Values, evidence: Evidence) -> Comparison:
     outliers: dict[tuple[str, str], list[str]] = {}
     agreed: dict[str, list[str]] = {}
     undecided: dict[str, list[str]] = {}
-    for of_group in like(values, evidence):
+    for of_group in values_of_like_nodes(values, evidence):
         count = sum(map(len, of_group.values()))
         best, most = max(of_group.items(), key=lambda item: len(item[1]))
         if len(of_group) > 1 and (count < QUORUM or 2 * len(most) <= count):
@@ -82,28 +91,17 @@ def compare(values: Values, evidence: Evidence) -> Comparison:
     return Comparison(found, {value: tuple(nodes) for value, nodes in ordered}, bool(evidence.kinds) and not undecided)
 
 
-def chosen(compared: Compared, values: Values, evidence: Evidence, *, sampled: bool = False) -> Comparison:
+def chosen(compared: Compared, values: Values, evidence: Evidence) -> Comparison:
     """Compare as `compare` does, or with a baseline.
 
     With a baseline, a node is right if it has the value that it had then, and a new node if it has what most nodes had.
-    What was not asked for then, or was drawn (`sampled`), is compared between nodes. Callers also yield `Noted`.
+    What was not asked for then, or by a check that draws a sample, is compared between nodes. Callers also yield
+    `Noted`.
     """
-    return _compare_with(compared, values, evidence, sampled=sampled)
-
-
-def is_new(compared: Compared, evidence: Evidence) -> bool:
-    """Return whether there is a baseline that asked for it and lacks it."""
-    baseline = evidence.baseline
-    return (
-        baseline is not None and baseline.asked.has(compared, evidence.plan.user) and baseline.right(compared) is None
-    )
-
-
-def _compare_with(compared: Compared, values: Values, evidence: Evidence, *, sampled: bool) -> Comparison:
     if evidence.baseline is None or not evidence.baseline.asked.has(compared, evidence.plan.user):
         return compare(values, evidence)
     known = evidence.baseline.right(compared)
-    if known is None and sampled:
+    if known is None and evidence.table.sampled:
         return compare(values, evidence)
     had = known or {}
     usual = Counter(had.values()).most_common(1)
@@ -115,7 +113,15 @@ def _compare_with(compared: Compared, values: Values, evidence: Evidence, *, sam
     return Comparison(tuple(Outlier(value, tuple(nodes), right, ()) for (value, right), nodes in wrong.items()))
 
 
-def like(values: Values, evidence: Evidence) -> list[dict[str, list[str]]]:
+def is_new(compared: Compared, evidence: Evidence) -> bool:
+    """Return whether there is a baseline that asked for it and lacks it."""
+    baseline = evidence.baseline
+    return (
+        baseline is not None and baseline.asked.has(compared, evidence.plan.user) and baseline.right(compared) is None
+    )
+
+
+def values_of_like_nodes(values: Values, evidence: Evidence) -> list[dict[str, list[str]]]:
     """Return the values of each set of like nodes, the most common first if `values` are in that order."""
     member: dict[str, set[str]] = {}
     for name, nodes in (evidence.groups or evidence.kinds).items():
@@ -136,7 +142,6 @@ def drift(
     *,
     what: str = "",
     kept: bool = True,
-    sampled: bool = False,
     severity: Severity = "warning",
     hint: str | Traced = "",
     say: Callable[[str], str] = lambda value: value or "nothing",
@@ -147,13 +152,12 @@ def drift(
 
     `say` puts a value into words. `expect(right, value)` gives what is right for nodes that have `value`. `told` gives
     what an outlier has, if its words depend on what is right. `what` is compared at `where`, if that is not everything
-    there. With `kept`, it is asked in every audit; it goes into a baseline and is compared with one. `sampled` means
-    that it is drawn.
+    there. With `kept`, it is asked in every audit; it goes into a baseline and is compared with one.
     """
     key = Compared(evidence.check, where, what)
     if kept:
         yield Noted(key, values)
-    compared = chosen(key, values, evidence, sampled=sampled) if kept else compare(values, evidence)
+    compared = chosen(key, values, evidence) if kept else compare(values, evidence)
     for outlier in compared.outliers:
         right = expect(outlier.right, outlier.value) if expect else say(outlier.right)
         found = told(outlier) if told else say(outlier.value)
@@ -186,45 +190,51 @@ _BY_KIND = "the same everywhere, unless these kinds of hardware are meant to dif
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """On `nodes`, the list of `context` lacks `lacks`, which `usual` has there, and also has `also`."""
+    """On `nodes`, the list of `shell` lacks `lacks`, which `usual` has there, and also has `also`."""
 
-    context: ShellContext
-    account: ShellAccount
-    usual: ShellContext
+    shell: AskedShell
+    usual: AskedShell
     lacks: tuple[str, ...]
     also: tuple[str, ...]
     nodes: tuple[str, ...]
 
+    @property
+    def how(self) -> str:
+        return other_parts(self.also, self.lacks)
 
-def across(evidence: Evidence, parts: Callable[[Facts, str], list[str] | None]) -> Iterator[Across]:
+    def names(self, name: str) -> str:
+        """Return the names for the question of what brings these parts into the list `name`."""
+        return " ".join(parts_of(name, self.lacks or self.also))
+
+    @property
+    def traced(self) -> AskedShell:
+        """Return the shell in which a start-up file brings the parts that the other one lacks."""
+        return self.usual if self.lacks else self.shell
+
+
+def across(evidence: Evidence, parts: Callable[[Facts, AskedShell], list[str] | None]) -> Iterator[Across]:
     """Compare each context of an account with its login bash, or else with the first context that was asked.
 
-    `parts(facts, key)` is a list in a context, whose facts begin with `key`; None if it is not compared. Order makes no
-    difference. Nodes that differ from other nodes in the list are skipped, because that is already reported.
+    `parts(facts, shell)` is a list in a shell; None if it is not compared. Order makes no difference. Nodes that differ
+    from other nodes in the list are skipped, because that is already reported.
     """
-    asked: dict[ShellAccount, list[tuple[ShellContext, dict[str, list[str]]]]] = {}
-    for context, account, fleet in evidence.contexts():
-        asked.setdefault(account, []).append((context, _by_node(context, account, fleet, parts)))
-    for account, contexts in asked.items():
-        usual, right = next((each for each in contexts if each[0].name == "bash-login"), contexts[0])
+    asked: dict[ShellAccount, list[tuple[AskedShell, dict[str, list[str]]]]] = {}
+    for shell in evidence.each_shell():
+        lists = ((group, parts(group.facts, shell)) for group in shell.fleet.groups)
+        of_nodes = {node: found for group, found in lists if found is not None for node in group.nodes}
+        asked.setdefault(shell.account, []).append((shell, of_nodes))
+    for shells in asked.values():
+        usual, right = next((each for each in shells if each[0].context.name == "bash-login"), shells[0])
         told = _told(right, evidence)
-        for context, lists in contexts:
-            passed = told | _told(lists, evidence)
+        for shell, of_nodes in shells:
+            passed = told | _told(of_nodes, evidence)
             found: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
-            for node, own in lists.items():
+            for node, own in of_nodes.items():
                 wanted = right.get(node, own)
                 if node not in passed and set(own) != set(wanted):
                     found.setdefault((_without(wanted, own), _without(own, wanted)), []).append(node)
             for (lacks, also), nodes in found.items():
-                yield Across(context, account, usual, lacks, also, tuple(nodes))
-
-
-def _by_node(
-    context: ShellContext, account: ShellAccount, fleet: Fleet, parts: Callable[[Facts, str], list[str] | None]
-) -> dict[str, list[str]]:
-    key = context_key(context, account)
-    lists = ((group, parts(group.facts, key)) for group in fleet.groups)
-    return {node: found for group, found in lists if found is not None for node in group.nodes}
+                yield Across(shell, usual, lacks, also, tuple(nodes))
 
 
 def _told(lists: Mapping[str, list[str]], evidence: Evidence) -> frozenset[str]:

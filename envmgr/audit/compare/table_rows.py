@@ -72,17 +72,21 @@ def compared(
     shell: AskedShell | None = None,
     *,
     kept: bool = True,
-    sampled: bool = False,
+    severity: Severity | None = None,
+    hint: str | Traced = "",
+    say: Callable[[str], str] | None = None,
     told: Callable[[Outlier], str] | None = None,
     expect: Callable[[str, str], str] | None = None,
     **given: object,
 ) -> Iterator[Row]:
     """Yield what differs between nodes, in the words of a row of the check's table that has `drift`; `given` fills it in.
 
-    `kept`, `sampled`, `told` and `expect` are those of `drift`.
+    `kept` and `told` are those of `drift`; the others are, too, and replace the row's own.
     """
     words = drift_words(evidence.table.rows[row], values, evidence, shell, given)
-    return drift(values=values, evidence=evidence, kept=kept, sampled=sampled, told=told, expect=expect, **words)
+    words |= {"severity": severity or words["severity"], "hint": hint or words["hint"]}
+    words |= {"say": say or words["say"], "expect": expect or words["expect"]}
+    return drift(values=values, evidence=evidence, kept=kept, told=told, **words)
 
 
 class _DriftWords(TypedDict):
@@ -91,6 +95,7 @@ class _DriftWords(TypedDict):
     severity: Severity
     hint: str | Traced
     say: Callable[[str], str]
+    expect: Callable[[str, str], str] | None
 
 
 def drift_words(
@@ -98,18 +103,21 @@ def drift_words(
 ) -> _DriftWords:
     """Return the arguments of `drift` that a row has."""
     given = {"prefix": evidence.site.prefix, "user": shell.user if shell else evidence.plan.user, **given}
-    before = fill(row.hint, given)
-    hint: str | Traced = before
-    if row.cause and shell is not None:
-        hint = set_on(values, shell.context, shell.account, fill(row.cause, given), fill(row.unplaced, given), before)
+    hint: str | Traced = fill(row.hint, given)
+    if row.cause:
+        before, unplaced = fill(row.hint, given), fill(row.unplaced, given)
+        hint = f"{before}{unplaced}"
+        if shell is not None:
+            hint = set_on(values, shell.context, shell.account, fill(row.cause, given), unplaced, before)
     return {
         "where": fill(row.where, given) or (shell.where if shell is not None else ""),
         "what": fill(row.what, given),
         "severity": row.drift or "warning",
         "hint": hint,
         "say": partial(_in_words, row, given),
+        "expect": (lambda _right, _value: fill(row.expected, given)) if row.expected else None,
     }
 
 
 def _in_words(row: Words, given: Mapping[str, object], value: str) -> str:
-    return fill(row.say, {**given, "value": value}) if value or not row.empty else row.empty
+    return fill(row.say if value or not row.empty else row.empty, {**given, "value": value})

@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from envmgr.audit.fit.install_facts import bad_installs, is_seen, missing_libraries, start_fault
-from envmgr.audit.model import Evidence
+from envmgr.audit.model import AskedShell, Evidence
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, cpu_level, judge_gpu, unfit
 from envmgr.catalog.gpu_codes import Gpu, is_capability
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, ShellContext
-from envmgr.probe.shell import NO_USER, context_key
+from envmgr.probe.model import Facts
+from envmgr.probe.shell import NO_USER
 
 BY = "fitness"  # the check that asks for the facts of the matrix
 
@@ -247,27 +247,25 @@ def _without_modules(evidence: Evidence) -> dict[str, str]:
     Without `module` no entry runs, whatever the node has.
     """
     found: dict[str, dict[str, list[str]]] = {}
-    for context, account, fleet in evidence.contexts():
-        if account != "user":
-            continue
-        key = context_key(context, account)
-        for group in fleet.groups:
-            if lack := _lack(group.facts, context, key, str(evidence.site.prefix)):
+    for shell in evidence.each_shell():
+        for group in shell.fleet.groups if shell.account == "user" else ():
+            if lack := _lack(group.facts, shell, str(evidence.site.prefix)):
                 for node in group.nodes:
-                    found.setdefault(node, {}).setdefault(lack, []).append(context.name)
+                    found.setdefault(node, {}).setdefault(lack, []).append(shell.context.name)
     return {
         node: "; ".join(f"{lack} in {', '.join(names)}" for lack, names in of_node.items())
         for node, of_node in found.items()
     }
 
 
-def _lack(facts: Facts, context: ShellContext, key: str, prefix: str) -> str:
+def _lack(facts: Facts, shell: AskedShell, prefix: str) -> str:
+    key = shell.key
     end = facts.get(f"{key}end", "")
     if end == "absent" or not any(fact.startswith(key) for fact in facts):
         return ""  # there is no such shell, or it was not asked
     if end:
         return f"no shell ({end})" if end.startswith(NO_USER) else "a shell that cannot be probed"
-    if context.shell != "wrap" and facts.get(f"{key}module", "yes") != "yes":
+    if shell.context.shell != "wrap" and facts.get(f"{key}module", "yes") != "yes":
         return "no `module`"
     if f"{prefix}/" not in facts.get(f"{key}modulepath", f"{prefix}/"):
         return "no published modules"

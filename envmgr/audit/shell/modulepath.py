@@ -1,4 +1,4 @@
-"""Parts of MODULEPATH other than the generation: compared between nodes, and between contexts on one node."""
+"""`module`, and the parts of MODULEPATH other than the generation: compared between nodes, and between shells of a node."""
 
 from __future__ import annotations
 
@@ -7,89 +7,102 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.causes import Traced, TraceQuestion, Traces, part_of, places_in_words, set_by
-from envmgr.audit.compare.between_nodes import Across, across, drift
-from envmgr.audit.model import Evidence, Found, Row
-from envmgr.audit.wording import elements, other_parts, short
-from envmgr.probe.model import Facts, Fleet, ShellAccount, ShellContext
-from envmgr.probe.shell import context_key
+from envmgr.audit.causes import Traced, TraceQuestion, Traces, part_of, parts_of, places_in_words
+from envmgr.audit.compare.between_nodes import across
+from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.model import AskedShell, Evidence, Row
+from envmgr.audit.wording import elements, other_parts
+from envmgr.probe.model import Facts
+from envmgr.report import Severity
 
-_PARTS = 8  # so many parts of a list are traced at most
 
-
-def generations_in_path(facts: Facts, key: str, evidence: Evidence) -> list[str]:
+def generations_in_path(facts: Facts, shell: AskedShell, evidence: Evidence) -> list[str]:
     pattern = re.compile(re.escape(f"{evidence.site.prefix}/") + r"(?:generations/([0-9]{4,})|(current))/modules")
-    matches = (pattern.fullmatch(part) for part in elements(facts.get(f"{key}modulepath", "")))
+    matches = (pattern.fullmatch(part) for part in elements(facts.get(f"{shell.key}modulepath", "")))
     return [m[1] or m[2] for m in matches if m]
 
 
-def has_modules(facts: Facts, key: str, evidence: Evidence) -> bool:
+def _has_modules(facts: Facts, shell: AskedShell, evidence: Evidence) -> bool:
     """Return True if a shell has modules to compare: envmgr's or, where nothing is published, a `module` command."""
     if evidence.alone:
-        return module_command(facts, key) != NO_MODULE
-    return bool(generations_in_path(facts, key, evidence))
+        return _module_command(facts, shell) != _NO_MODULE
+    return bool(generations_in_path(facts, shell, evidence))
 
 
-NO_MODULE = "no `module` command"
+_NO_MODULE = "no `module` command"
 
 
-def module_command(facts: Facts, key: str) -> str:
+def _module_command(facts: Facts, shell: AskedShell) -> str:
     """Return the program to which a shell's `module` belongs."""
-    said = facts.get(f"{key}module", "no")
-    return {"yes": "Lmod", "no": NO_MODULE}.get(said, facts.get(f"{key}tool") or "an unknown `module`")
+    said = facts.get(f"{shell.key}module", "no")
+    return {"yes": "Lmod", "no": _NO_MODULE}.get(said, facts.get(f"{shell.key}tool") or "an unknown `module`")
 
 
-def _names(parts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(part_of("MODULEPATH", part) for part in parts[:_PARTS])
+def module_commands(evidence: Evidence) -> Iterator[Row]:
+    """Yield nodes whose `module` differs from that of like nodes, and kinds of shell that differ from login bash.
+
+    A kind of shell without `module`, where login bash has one, also differs.
+    """
+    usual: dict[tuple[str, str], str] = {}  # account, node -> what login bash has
+    probed = [shell.having("module") for shell in evidence.each_shell()]
+    for shell in probed:
+        if shell.context.name == "bash-login":
+            usual |= {(shell.account, n): _module_command(g.facts, shell) for g in shell.fleet.groups for n in g.nodes}
+    if usual and set(usual.values()) == {_NO_MODULE}:
+        yield evidence.say("no_module_at_all", {node for _, node in usual})
+        return
+    for shell in probed:
+        values = shell.fleet.by(lambda facts, shell=shell: _module_command(facts, shell))  # type: ignore[misc]
+        yield from compared("module", values, evidence, shell)
+        if shell.context.shell == "wrap" or len(values) > 1:  # wrap reads no start-up file; else reported above
+            continue
+        for found, nodes in values.items():
+            severity: Severity = "note" if found == _NO_MODULE else "warning"
+            other: dict[str, list[str]] = {}
+            for node in nodes:
+                other.setdefault(usual.get((shell.account, node), found), []).append(node)
+            for right, of in other.items():
+                if right not in (found, _NO_MODULE):
+                    yield evidence.say("module_of_other_shells", of, shell, severity, found=found, right=right)
 
 
-def _rest(facts: Facts, key: str, evidence: Evidence) -> list[str]:
-    return [p for p in elements(facts.get(f"{key}modulepath", "")) if not p.startswith(f"{evidence.site.prefix}/")]
+def _rest(facts: Facts, shell: AskedShell, evidence: Evidence) -> list[str]:
+    parts = elements(facts.get(f"{shell.key}modulepath", ""))
+    return [part for part in parts if not part.startswith(f"{evidence.site.prefix}/")]
 
 
-def _beside(
-    context: ShellContext, account: ShellAccount, fleet: Fleet, evidence: Evidence
-) -> dict[str, tuple[str, ...]]:
-    """Return the other parts of MODULEPATH -> the nodes.
+def beside_generation(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+    """Yield the differences between nodes in the other parts of MODULEPATH.
 
     Nodes without the generation are left out: that has one cause, which is reported by itself.
     """
-    key = context_key(context, account)
-    ours = fleet.only(lambda facts: has_modules(facts, key, evidence))
-    if evidence.alone and not ours.groups:  # no shell of this kind has `module`; those that are started from it may
-        ours = fleet.only(lambda facts: f"{key}modulepath" in facts)
-    return ours.by(lambda facts: ":".join(_rest(facts, key, evidence)))
-
-
-def beside_generation(
-    context: ShellContext, account: ShellAccount, where: str, fleet: Fleet, evidence: Evidence
-) -> Iterator[Row]:
-    """Yield the differences between nodes in the other parts of MODULEPATH."""
-    values = _beside(context, account, fleet, evidence)
+    ours = shell.only(lambda facts: _has_modules(facts, shell, evidence))
+    if evidence.alone and not ours.fleet.groups:  # no shell of this kind has `module`; those started from it may
+        ours = shell.having("modulepath")
+    values = ours.fleet.by(lambda facts: ":".join(_rest(facts, shell, evidence)))
     besides = "" if evidence.alone else " besides the generation"
-    yield from drift(
-        where,
+    yield from compared(
+        "beside_generation",
         values,
         evidence,
-        what="MODULEPATH",
-        hint=_origins(context, account, values, where, evidence),
-        say=lambda value: f"MODULEPATH has {value or 'nothing'}{besides}",
+        shell,
+        hint=_origins(shell, values, evidence),
         expect=lambda right, _: f"{right or 'nothing'}{besides}",
         told=lambda of: f"MODULEPATH {_difference(elements(of.value), elements(of.right))}",
+        besides=besides,
     )
 
 
-def _origins(
-    context: ShellContext, account: ShellAccount, values: Mapping[str, tuple[str, ...]], where: str, evidence: Evidence
-) -> Traced:
+def _origins(shell: AskedShell, values: Mapping[str, tuple[str, ...]], evidence: Evidence) -> Traced:
     """Return the hint that names the lines which add the parts that only some nodes have."""
-    parts = _not_everywhere(values, Compared("contexts", where, "MODULEPATH"), evidence)
-    asked = ("MODULEPATH", *_names(parts))
+    context, account = shell.context, shell.account
+    parts = _not_everywhere(values, Compared("contexts", shell.where, "MODULEPATH"), evidence)
+    asked = ("MODULEPATH", *parts_of("MODULEPATH", parts))
 
     def words(traces: Traces) -> str:
         traced = [
             (
-                _brings([p for p in elements(value) if p in parts], nodes, context, account, traces)
+                _brings([p for p in elements(value) if p in parts], nodes, shell, traces)
                 or traces.culprit(nodes, context, account, "MODULEPATH"),
                 nodes,
             )
@@ -120,39 +133,30 @@ def _not_everywhere(values: Mapping[str, tuple[str, ...]], compared: Compared, e
     return [part for part, count in having.items() if count < len(lists)]
 
 
-def _brings(
-    parts: Sequence[str], nodes: tuple[str, ...], context: ShellContext, account: ShellAccount, traces: Traces
-) -> str:
+def _brings(parts: Sequence[str], nodes: tuple[str, ...], shell: AskedShell, traces: Traces) -> str:
     """Return the line that first brings one of `parts` into the list of these nodes; empty where no trace shows it."""
     names = (part_of("MODULEPATH", part) for part in parts)
-    return next((place for name in names if (place := traces.place(nodes, context, account, name))), "")
+    places = (traces.place(nodes, shell.context, shell.account, name) for name in names)
+    return next((place for place in places if place), "")
 
 
-def _between_contexts(evidence: Evidence) -> list[Across]:
-    """Return the differences between contexts that both have modules."""
+def in_other_shells(evidence: Evidence) -> Iterator[Row]:
+    """Yield the differences in the other parts of MODULEPATH between each shell and that account's login bash."""
 
-    def parts(facts: Facts, key: str) -> list[str] | None:
-        return _rest(facts, key, evidence) if has_modules(facts, key, evidence) else None
+    def parts(facts: Facts, shell: AskedShell) -> list[str] | None:
+        return _rest(facts, shell, evidence) if _has_modules(facts, shell, evidence) else None
 
-    return list(across(evidence, parts))
-
-
-def in_other_contexts(evidence: Evidence) -> Iterator[Row]:
-    """Yield the differences in the other parts of MODULEPATH between each context and that account's login bash."""
-    for found in _between_contexts(evidence):
-        parts, context = (found.lacks, found.usual) if found.lacks else (found.also, found.context)
-        mend = "; a line in Lmod's modulespath is for every shell and job"
-        hint = set_by(
-            found.nodes,
-            context,
-            found.account,
-            _names(parts),
-            f" adds it in {context.name}{mend}",
-            f"which start-up file of {context.name} adds it?{mend}",
+    for each in across(evidence, parts):
+        yield evidence.say(
+            "in_other_shells",
+            each.nodes,
+            each.traced,
+            where=each.shell.where,
+            how=each.how,
+            usual=each.usual.context.name,
+            traced=each.traced.context.name,
+            names=each.names("MODULEPATH"),
         )
-        words = other_parts(found.also, found.lacks)
-        where = evidence.shell(found.context, found.account)
-        yield Found("warning", where, f"MODULEPATH {short(words)}", f"as in {found.usual.name}", hint, found.nodes)
 
 
 def _difference(found: list[str], right: list[str]) -> str:

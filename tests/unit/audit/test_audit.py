@@ -221,6 +221,20 @@ def job_with_generation(number: int, kept: tuple[int, ...]) -> Evidence:
     return replace(made, published=some_published(4, {}, kept))
 
 
+def test_shell_that_follows_the_link_current_is_an_error() -> None:
+    facts = {"modulepath": "/sw/current/modules", "module": "yes", "lmod_rc": "/sw/generations/current/lmodrc.lua"}
+    asked = ((named("bash-login"), "user", "ssh"),)
+    made = hand_made({"c1": {f"ctx.bash-login.user.{name}": value for name, value in facts.items()}}, asked=asked)
+    assert [
+        line for line in told(contexts, replace(made, published=some_published(4, {}, (4,)))) if "error" in line
+    ] == [
+        (
+            "error c1: bash-login (alice): MODULEPATH has /sw/current/modules: each publish changes the modules of a "
+            "running shell | generation 4 | `envmgr node-setup --apply --nodes c1`"
+        )
+    ]
+
+
 def test_job_that_inherited_a_generation_that_is_kept_is_a_note() -> None:
     assert told(contexts, job_with_generation(3, kept=(3, 4))) == [
         (

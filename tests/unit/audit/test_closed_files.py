@@ -30,7 +30,6 @@ from envmgr.audit.checks import (
     user_files,
 )
 from envmgr.audit.model import Check
-from envmgr.audit.shell.start_hints import terminal_findings
 from envmgr.catalog.recipe import Requires
 from envmgr.modules.nodesetup import HOME, open_hint, public_paths
 from envmgr.probe import shell as probe
@@ -152,7 +151,6 @@ def findings(check: Check, path: str) -> Iterator[Finding]:
             asked_here={"munge": munge.Decoded({})},
         )
         yield from found(check, given)
-        yield from terminal_findings(given)
 
 
 @pytest.mark.parametrize("check", FACTS, ids=lambda check: check.__name__.rpartition(".")[2])

@@ -48,7 +48,7 @@ def tree(top: Path, packages: int, versions: int) -> Path:
 
 def value(of: Facts) -> str:
     (folder,) = by_folder("modulefiles", Fleet((Group(of, ("c1",)),), {}, {}, ())).values()
-    (found,) = contents("modulefiles", folder)
+    (found,) = contents(folder)
     return found
 
 

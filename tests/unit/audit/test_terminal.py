@@ -8,7 +8,6 @@ import pytest
 
 from envmgr.audit.causes import Traces
 from envmgr.audit.checks import contexts
-from envmgr.audit.shell.start_hints import terminal
 from envmgr.probe import shell as probe
 from envmgr.probe.model import CONTEXTS
 from envmgr.system.shelltext import script_text
@@ -29,7 +28,7 @@ WELL = {
 
 def test_healthy_node_tells_nothing_of_terminals() -> None:
     library = script_text(probe.__file__ or "", "library.sh")
-    argv = ["/bin/sh", "-c", f"mark=\nset -eu\n{library}{terminal()}"]
+    argv = ["/bin/sh", "-c", f"mark=\nset -eu\n{library}{script_text(contexts.__file__, 'node.sh')}"]
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == ""
 
 

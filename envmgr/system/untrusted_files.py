@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.system.files import write_new
 from envmgr.system.invisible import LINES, TABS, hidden_values, require_visible
 from envmgr.wording import one_line
 
@@ -195,6 +194,8 @@ def copy_files(folder: Path, place: Path, kind: Kind, *, tree: Path) -> None:
     Raises:
         InputError: `file-irregular` for anything else in it, `file-too-large`; OSError.
     """
+    from envmgr.system.files import write_new  # most runs copy nothing
+
     waiting, left = [(folder, place)], _MOST_FILES
     while waiting:
         source, target = waiting.pop()

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from envmgr.wording import signal_text
+
 
 @dataclass(frozen=True, slots=True)
 class Failed:
@@ -100,7 +102,7 @@ class CommandError(EnvmgrError):
         self, argv: Sequence[str], returncode: int | None, stdout: str, stderr: str, *, reason: str = ""
     ) -> None:
         tail = [line for line in (stderr.strip() or stdout.strip()).splitlines() if line.strip()][-12:]
-        status = reason or (f"exit status {returncode}" if (returncode or 0) >= 0 else f"signal {-(returncode or 0)}")
+        status = reason or (f"exit status {returncode}" if (returncode or 0) >= 0 else signal_text(-(returncode or 0)))
         super().__init__("command-failed", f"`{' '.join(argv)[:300]}` failed: {status}", context=tail)
         self.argv = tuple(argv)
         self.returncode = returncode

@@ -1,29 +1,18 @@
-"""The client of workers: it starts one, follows its events, raises readable errors for its failures, and fetches with
-the download worker.
-"""
+"""Downloads: the bars of workers, and files that are brought into a cache by the download worker."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import envmgr
 from envmgr.catalog.site_file import Policies
 from envmgr.downloads import Download, Fetched, FetchedFile, Given, has
-from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter, Stage
+from envmgr.system.child import Event, Failure, call_worker
 from envmgr.system.files import explain_os_error
-from envmgr.system.run import Runner, clean_env
-from envmgr.system.usernames import own_home
-
-Event = dict[str, Any]
+from envmgr.system.run import Runner
 
 
 class DownloadBar:
@@ -114,58 +103,6 @@ class WorkerBars:
     def _end(self, what: str) -> None:
         if what in self._stages:
             self._stages.pop(what)[1].close()
-
-
-Failure = Callable[[Event, Mapping[str, Any]], EnvmgrError]  # an `error` event and its request, in the house form
-
-
-def call_worker(
-    module: str,
-    request: Mapping[str, Any],
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    failure: Failure,
-    on_event: Callable[[Event], None] = lambda _: None,
-    environ: Mapping[str, str] = os.environ,
-    name: str = "rattler",
-) -> Event:
-    """Run one request to its end and return the `solved` event, or `done`. The request has a `cache`; `name` is the
-    worker's.
-
-    Only `done` counts, and not what follows it: rattler can crash at interpreter exit, and its threads may write late.
-
-    Raises:
-        EnvmgrError: see `failure`; `worker-died`.
-    """
-    told: dict[str, Event] = {}  # by kind, the last of each
-
-    def on_line(line: str) -> None:
-        event = json.loads(line)
-        if event["event"] not in ("download", "compile"):
-            reporter.log(f"worker: {line[:2000]}")
-        if "done" not in told:
-            told[event["event"]] = event
-            on_event(event)
-
-    done = runner.stream(
-        [sys.executable, "-s", "-P", "-m", module],
-        stdin=json.dumps({**request, "version": envmgr.__version__}) + "\n",
-        on_line=on_line,
-        env=_environment(environ, Path(str(request["cache"]))),
-    )
-    if done.stderr.strip():
-        reporter.log(f"worker stderr: {done.stderr.strip()[-4000:]}")
-    if "done" in told:
-        return told.get("solved", told["done"])
-    if "error" in told:
-        raise failure(told["error"], request)
-    raise EnvmgrError(
-        "worker-died",
-        f"the {name} worker {_end(done.returncode)} before it was done",
-        context=done.stderr.strip().splitlines()[-5:],
-        hint="run the same command again: what was downloaded is kept",
-    )
 
 
 def promised_by_worker(
@@ -274,20 +211,4 @@ def _fetch(
     }
     with ExitStack() as stack:
         bar = DownloadBar({d.name: d.size for d in missing}, label, reporter, stack)
-        call_worker("envmgr.downloads.child", request, runner, reporter, failure=failure, on_event=bar.on_event)
-
-
-def _end(status: int) -> str:
-    if status >= 0:
-        return f"ended with status {status}"
-    name = signal.Signals(-status).name if -status in set(signal.Signals) else f"signal {-status}"
-    return f"was ended by {name}{' (out of memory?)' if -status == signal.SIGKILL else ''}"
-
-
-def _environment(environ: Mapping[str, str], cache: Path) -> dict[str, str]:
-    """Return the worker's environment: of the caller's shell, only proxies, certificates and credentials."""
-    names = {"SSL_CERT_FILE", "SSL_CERT_DIR", "RATTLER_AUTH_FILE", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"}
-    passed = {key: value for key, value in environ.items() if key.upper() in names}
-    root = str(Path(envmgr.__file__).resolve().parent.parent)
-    home = own_home(environ.get("HOME"))  # rattler looks for credentials there, and fails without one
-    return clean_env(HOME=home, RATTLER_CACHE_DIR=str(cache), PYTHONPATH=root, PYTHONUNBUFFERED="1", **passed)
+        call_worker("envmgr.downloads.worker", request, runner, reporter, failure=failure, on_event=bar.on_event)

@@ -11,11 +11,12 @@ from urllib.parse import quote, unquote, urlsplit
 
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given, has
-from envmgr.downloads.client import Event, bring
+from envmgr.downloads.client import bring
 from envmgr.downloads.failures import disk_failure
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
+from envmgr.system.child import Event
 from envmgr.system.files import explain_os_error, sha256_file
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import quote as quote_word

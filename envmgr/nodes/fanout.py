@@ -17,7 +17,7 @@ from envmgr.nodes.envelope import Answer, Reply, Status, begun, end_mark, unwrap
 from envmgr.nodes.sets import require_node_names
 from envmgr.nodes.tools import tool_env
 from envmgr.system.run import Runner
-from envmgr.wording import size_text
+from envmgr.wording import ending, size_text
 
 if TYPE_CHECKING:
     from envmgr.nodes.clients import Call, Client, Loop
@@ -141,9 +141,7 @@ class SshWay:
 
 
 def _ended(status: int | None) -> str:
-    if status is None:
-        return "it did not end"
-    return f"ended by signal {-status}" if status < 0 else f"ended with status {status}"
+    return "it did not end" if status is None else f"it {ending(status)}"
 
 
 class _DeadlineOver(Exception):  # noqa: N818 - our own way out of the event loop

@@ -11,7 +11,7 @@ from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts
 from envmgr.probe.shell import read_answer
 from envmgr.smoke import SmokeOutcome
-from envmgr.smoke.here import SKIPS, detail_of, ending, no_end
+from envmgr.smoke.here import SKIPS, detail_of, end_of_test, no_end
 from envmgr.smoke.script import NodeTest
 from envmgr.wording import and_more
 
@@ -137,7 +137,7 @@ def _how(job: NodeTest, facts: Facts, own: Facts) -> tuple[str, str] | None:
     if status == "timeout":
         end = no_end(job.test)
     elif status.isdigit():
-        end = ending(int(status))
+        end = end_of_test(int(status))
     else:
         return None
     return ("failed" if end else "passed"), detail_of(_plain(job, facts.get(f"{job.key}.out", ""), own), end)

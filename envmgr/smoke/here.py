@@ -21,6 +21,7 @@ from envmgr.system.files import explain_os_error
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.shelltext import assign, script_text, words
+from envmgr.wording import signal_text
 
 # A file in the test's home says so, not a status: a test may fail with any status, and a failure must never look like
 # a skip.
@@ -196,7 +197,7 @@ def _run_one(
             for mark, lacking in MARKS.items():
                 if lacking in test.needs and (folder / mark).exists():
                     return SmokeOutcome(spec.entry, test.name, "skipped", SKIPS[lacking], 0)
-            output, end = done.stdout + done.stderr, ending(done.returncode)
+            output, end = done.stdout + done.stderr, end_of_test(done.returncode)
     status: Literal["passed", "failed"] = "failed" if end else "passed"
     return SmokeOutcome(spec.entry, test.name, status, detail_of(output, end), time.monotonic() - start)
 
@@ -210,10 +211,9 @@ def no_end(test: SmokeTest) -> str:
     return f"no end after {test.timeout:g} s"
 
 
-def ending(status: int) -> str:
+def end_of_test(status: int) -> str:
     """Return how a test ended, empty when well. Bash says 128 + n of a command that signal n ended."""
     number = -status if status < 0 else status - 128
     if 0 < number < signal.NSIG and number in set(signal.Signals):
-        hint = " (out of memory?)" if number == signal.SIGKILL else ""
-        return f"ended by {signal.Signals(number).name}{hint}"
+        return f"ended by {signal_text(number)}"
     return f"exit status {status}" if status else ""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from envmgr.downloads.client import Failure
 from envmgr.downloads.failures import disk_failure, download_failure
 from envmgr.errors import EnvmgrError
+from envmgr.system.child import Failure
 
 _MIRROR = (
     "give the index a mirror in site.yaml (backends.wheels.indexes.<name>.mirrors takes URLs and folders), or bring "

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.downloads.child import emit
+from envmgr.system.worker import emit
 from envmgr.wording import one_line
 
 _LARGEST = 64 << 20  # bytes of a RECORD

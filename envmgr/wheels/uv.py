@@ -17,6 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from envmgr.errors import CommandError, EnvmgrError, InputError
+from envmgr.system.child import NETWORK, passed
 from envmgr.system.run import Bounds, Runner, clean_env
 from envmgr.system.users import Account
 from envmgr.wheels.index_pages import login_of, login_variables
@@ -30,9 +31,9 @@ _BOUNDS = Bounds(memory=2 << 30, output=256 << 20)
 _MOST_OF_DISK = 0.9  # share of the space that is free below the scratch folder at the start
 _GLIBCS = (17, 28, *range(31, 41))  # 2.17 …; of `uv pip compile --help`
 # Proxies, certificates and credentials pass; no index, and none of uv's own settings, which would override the site's.
-_PASSED = re.compile(
-    r"(?i:(https?|all|no)_proxy)|SSL_CERT_(FILE|DIR)|NETRC|UV_INDEX_[A-Z0-9_]+_(USERNAME|PASSWORD)"
-    r"|UV_(HTTP_TIMEOUT|HTTP_RETRIES|INSECURE_HOST|KEYRING_PROVIDER)"
+_PASSED = (
+    *("NETRC", "UV_INDEX_*_USERNAME", "UV_INDEX_*_PASSWORD"),
+    *("UV_HTTP_TIMEOUT", "UV_HTTP_RETRIES", "UV_INSECURE_HOST", "UV_KEYRING_PROVIDER"),
 )
 _UNREACHED = re.compile(r"client error|[Cc]onnect|dns error|timed out|server error|status code 5|Failed to fetch")
 PYLOCK = ("--format", "pylock.toml")
@@ -138,8 +139,8 @@ def _text(rows: Sequence[str]) -> str:
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    passed = {key: value for key, value in environ.items() if _PASSED.fullmatch(key)}
-    return clean_env(UV_NATIVE_TLS="1", UV_NO_PROGRESS="1", NO_COLOR="1", **passed)
+    own = passed(environ, *NETWORK, *_PASSED)
+    return clean_env(UV_NATIVE_TLS="1", UV_NO_PROGRESS="1", NO_COLOR="1", **own)
 
 
 def _logins(places: Sequence[IndexPlace], environ: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ import sys
 import threading
 from typing import Any, NoReturn
 
-from envmgr.downloads import child
+from envmgr.system import worker
 
 _told = threading.Event()
 
@@ -35,7 +35,7 @@ class _Stdout:
 def speak_late(request: dict[str, Any]) -> None:
     def late() -> None:
         _told.wait()
-        child.emit("linked", name="late")
+        worker.emit("linked", name="late")
 
     thread = threading.Thread(target=late, daemon=True)
     thread.start()
@@ -52,4 +52,4 @@ def speak_late(request: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    child.serve(speak_late)
+    worker.serve(speak_late)

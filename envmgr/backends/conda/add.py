@@ -1,7 +1,7 @@
 """The worker that adds wheels to linked conda packages without changing them, and then compiles everything in one pass.
 
 It is a separate process, because rattler's threads would not survive the forks of unpacking. Its protocol is in
-downloads/child.py. Events: `total`, `linked`, `compiling`, `compile`, `compiled`, `promised`, `done`, `error`.
+system/worker.py. Events: `total`, `linked`, `compiling`, `compile`, `compiled`, `promised`, `done`, `error`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
 from envmgr.backends.conda.spec_parts import FilesDiffer
-from envmgr.downloads.child import emit, serve
 from envmgr.store.bytecode import compile_python
 from envmgr.system.safe_paths import change
+from envmgr.system.worker import emit, serve
 from envmgr.wheels.closure import closure_faults
 from envmgr.wheels.locked import Distribution
 from envmgr.wheels.metadata import metadata_in

@@ -16,11 +16,10 @@ from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
-from envmgr.downloads import client
-from envmgr.downloads.client import Event, Failure
 from envmgr.downloads.failures import disk_failure, download_failure
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
+from envmgr.system.child import Event, Failure, call_worker
 from envmgr.system.files import free_bytes
 from envmgr.system.run import Runner
 from envmgr.wheels.failures import wheel_failure
@@ -237,6 +236,6 @@ def call_rattler(
     environ: Mapping[str, str] = os.environ,
 ) -> Event:
     """Run one request to its end and return the `solved` event, or `done`. Raises EnvmgrError: see `failure`."""
-    return client.call_worker(
+    return call_worker(
         "envmgr.backends.conda.worker", request, runner, reporter, failure=failure, on_event=on_event, environ=environ
     )

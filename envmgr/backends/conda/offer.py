@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from envmgr.downloads.child import emit
+from envmgr.system.worker import emit
 
 _BUILDS = 12
 # Users' name of a package -> its name in conda's channels.

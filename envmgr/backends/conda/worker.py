@@ -1,4 +1,4 @@
-"""The rattler worker, which solves, and installs what it downloads. Its protocol is in downloads/child.py.
+"""The rattler worker, which solves, and installs what it downloads. Its protocol is in system/worker.py.
 
 Events: `solved`, `download`, `downloaded`, `cached`, `retry`, `total`, `linked`, `compiling`, `compile`, `compiled`,
 `done`, `error`.
@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envmgr.downloads.child import cancel_on_sigterm, emit, serve
 from envmgr.store.bytecode import compile_python
+from envmgr.system.worker import cancel_on_sigterm, emit, serve
 from envmgr.wording import size_text
 
 _LINKED_FROM = ".unpacked"

@@ -21,6 +21,7 @@ from envmgr.errors import CommandError, EnvmgrError
 from envmgr.modules.lmod import find_lmod
 from envmgr.nodes.jobs import JobOptions, ask_a_node
 from envmgr.store.prefix import Prefix
+from envmgr.system.child import NETWORK, passed
 from envmgr.system.files import atomic_write, explain_os_error, pretty_json, remove_tree
 from envmgr.system.locks import file_lock
 from envmgr.system.pip_settings import uv_settings
@@ -280,12 +281,8 @@ def _run(
 
 def _uv_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return uv's environment: proxies, certificates and the places of packages pass, nothing else of the shell."""
-    passed = {
-        key: value
-        for key, value in environ.items()
-        if key.startswith("UV_") or key.upper().endswith("_PROXY") or key in ("SSL_CERT_FILE", "SSL_CERT_DIR")
-    }
-    env = clean_env(UV_NATIVE_TLS="1", UV_NO_PROGRESS="1", **(uv_settings(environ) | passed))
+    own = passed(environ, "UV_*", *NETWORK)
+    env = clean_env(UV_NATIVE_TLS="1", UV_NO_PROGRESS="1", **(uv_settings(environ) | own))
     if not os.access(env.get("HOME", "/nonexistent"), os.W_OK):
         env["UV_NO_CACHE"] = "1"  # a build user without a home
     return env

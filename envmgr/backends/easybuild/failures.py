@@ -13,6 +13,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Install
 from envmgr.system.log_excerpt import meaningful, without_colour
 from envmgr.system.run import Completed
+from envmgr.wording import ending, signal_text
 
 _STEP_NAMES = {"sanity": "sanity check", "finish": "post-processing"}
 _FULL = re.compile(
@@ -157,15 +158,8 @@ def _signal_that_ended(code: int, failed: str) -> str:
     Source: easybuild-framework 5, `clean_up_locks_signal_handler`.
     """
     if code < 0:
-        return _signal_name(-code) + (" (out of memory?)" if code == -signal.SIGKILL else "")
-    return _signal_name(code) if code in (signal.SIGABRT, signal.SIGTERM) and not failed else ""
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
+        return signal_text(-code)
+    return signal_text(code) if code in (signal.SIGABRT, signal.SIGTERM) and not failed else ""
 
 
 def _output_of(text: str, folder: Path) -> str:
@@ -185,7 +179,7 @@ def _told(command: re.Match[str] | None, output: str) -> list[str]:
     if command is None:
         return []
     code = int(command["code"])
-    status = f"was ended by {_signal_name(-code)}" if code < 0 else f"failed with exit status {code}"
+    status = ending(code) if code < 0 else f"failed with exit status {code}"
     said = meaningful(output)
     return [f"`{' '.join(command['command'].split())[:200]}` {status}{':' if said else ', and said nothing'}", *said]
 

@@ -6,7 +6,6 @@ That process is `lock_child`. Its answer is data: it is read as a lock is read, 
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -17,13 +16,14 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, ErrorData
 from envmgr.report import Reporter
+from envmgr.system.child import NETWORK, passed, python_module
 from envmgr.system.models import FrozenModel
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.users import Account
+from envmgr.wording import ending
 
 # What EasyBuild's environment is made with, and where Lmod is; nothing else of root's shell passes.
-_PASSED = ("LMOD_PKG", "LMOD_DIR", "LMOD_CMD", "SSL_CERT_FILE", "SSL_CERT_DIR")
-_NOT_PASSED = ("UV_CACHE_DIR",)  # root's
+_PASSED = ("LMOD_PKG", "LMOD_DIR", "LMOD_CMD", "UV_*", "PIP_*", *NETWORK)
 
 
 class LockRequest(BaseModel):
@@ -53,13 +53,12 @@ def make_lock_as(
         EnvmgrError: those of `make_lock`; `easybuild-failed` for an invalid answer.
     """
     request = LockRequest(entry=str(entry), wanted=wanted, site=site)
-    env = clean_env(
-        PYTHONDONTWRITEBYTECODE="1", **account.variables(), **{k: v for k, v in os.environ.items() if _passes(k)}
-    )
-    env.pop("TMPDIR", None)  # root's
+    env = clean_env(PYTHONDONTWRITEBYTECODE="1", **account.variables(), **passed(os.environ, *_PASSED))
+    for of_root in ("TMPDIR", "UV_CACHE_DIR"):
+        env.pop(of_root, None)
     with reporter.stage(f"{entry} resolve"):
         done = runner.run(
-            [sys.executable, "-s", "-P", "-m", "envmgr.backends.easybuild.lock_child"],
+            python_module("envmgr.backends.easybuild.lock_child"),
             env=env,
             cwd=Path("/"),
             check=False,
@@ -76,12 +75,9 @@ def make_lock_as(
         raise EnvmgrError(
             "easybuild-failed",
             f"EasyBuild {wanted.easybuild} did not resolve {wanted.easyconfig}",
-            context=[f"it ran as {account.name}", *done.stderr.strip().splitlines()[-12:]],
+            context=[
+                f"its process {ending(done.returncode)}; it ran as {account.name}",
+                *done.stderr.strip().splitlines()[-12:],
+            ],
         )
     return answer.lock, answer.notes
-
-
-def _passes(name: str) -> bool:
-    return name not in _NOT_PASSED and (
-        name in _PASSED or name.startswith(("UV_", "PIP_")) or name.upper().endswith("_PROXY")
-    )

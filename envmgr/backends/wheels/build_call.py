@@ -20,6 +20,7 @@ import envmgr
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.report import Reporter
+from envmgr.system.child import python_module
 from envmgr.system.files import explain_os_error
 from envmgr.system.log_excerpt import meaningful, without_colour
 from envmgr.system.models import FrozenModel
@@ -30,7 +31,7 @@ from envmgr.system.users import Account
 from envmgr.system.yamlfile import reason_of
 from envmgr.wheels.metadata import Metadata, read_metadata
 from envmgr.wheels.requirements import checked_all
-from envmgr.wording import one_line, shortened
+from envmgr.wording import ending, one_line, shortened
 
 _LOG = Kind("log", 1 << 50)
 _TAIL = 1 << 20  # bytes of a log that are looked at
@@ -152,7 +153,7 @@ class SourceBuild:
         env = clean_env(PYTHONPATH=str(_PACKAGES), HOME=str(seen), TMPDIR=str(seen))
         # Its output goes into the log from its first instruction on: a pipe would be ours, and could be flooded.
         argv: list[str | Path] = [*self.isolation.words, *words, "/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1', seen / "log"]
-        argv += [sys.executable, "-s", "-P", "-m", _CHILD]
+        argv += python_module(_CHILD)
         building = question == "wheel"
         try:
             done = self.runner.run(
@@ -208,7 +209,7 @@ class SourceBuild:
                 ) from None
         except (OSError, ValueError, EnvmgrError):
             pass
-        said = [f"exit status {done.returncode}", *done.stderr.strip().splitlines()[-5:], *_excerpt(log)]
+        said = [f"its process {ending(done.returncode)}", *done.stderr.strip().splitlines()[-5:], *_excerpt(log)]
         raise self._failure(BuildReply(kind="died"), question, said, kept)
 
     def _failure(self, answer: BuildReply, question: str, said: Sequence[str], log: str) -> EnvmgrError:

@@ -1,6 +1,6 @@
 """The worker that installs wheels: unpacks them, makes the interpreter, compiles.
 
-How it is spoken to: downloads/child.py. Events: `total`, `linked`, `compiling`, `compile`, `compiled`, `done`, `error`.
+How it is spoken to: system/worker.py. Events: `total`, `linked`, `compiling`, `compile`, `compiled`, `done`, `error`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.backends.wheels.base import make_environment, make_interpreter
-from envmgr.downloads.child import emit, serve
 from envmgr.store.bytecode import compile_python
 from envmgr.system.safe_paths import change
+from envmgr.system.worker import emit, serve
 from envmgr.wheels.unpack import promised, unpack_all
 
 _UNPACKED = ".unpacked"

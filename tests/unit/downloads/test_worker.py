@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from envmgr.downloads.client import Event, call_worker
 from envmgr.errors import EnvmgrError
 from envmgr.report import SilentReporter
+from envmgr.system.child import Event, call_worker
 from envmgr.system.run import Completed, Runner
 
 LINKED = {"event": "linked", "name": "hello"}

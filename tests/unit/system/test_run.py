@@ -128,7 +128,7 @@ def test_run_raises_for_a_failed_command_with_the_end_of_its_output() -> None:
 def test_run_names_the_signal_that_ended_a_command() -> None:
     with pytest.raises(CommandError) as caught:
         sh("kill -9 $$")
-    assert caught.value.render() == f"error[command-failed]: `{SH} -c kill -9 $$` failed: signal 9"
+    assert caught.value.render() == f"error[command-failed]: `{SH} -c kill -9 $$` failed: SIGKILL (out of memory?)"
 
 
 def test_run_gives_stdin_and_then_its_end() -> None:

@@ -1,7 +1,7 @@
-"""The worker's own side: one JSON request on stdin, JSON events on stdout, then `os._exit`.
+"""A worker's own side of `system/child.py`: one JSON request on stdin, JSON events on stdout, then `os._exit`.
 
 It is a process of its own because rattler can crash at interpreter exit after success, and because importing it costs
-0.2 s. It leads a process group. When stdin closes (the parent died, however), it kills that group, so that nothing goes
+0.2 s. It imports nothing heavy itself. It leads a process group. When stdin closes (the parent died, however), it kills that group, so that nothing goes
 on writing. The last event is `done` or `error`.
 """
 
@@ -14,7 +14,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NoReturn
 
 Request = dict[str, Any]
@@ -72,28 +71,3 @@ def _die_with_parent() -> None:
         os.killpg(0, signal.SIGKILL)
 
     threading.Thread(target=wait, daemon=True).start()
-
-
-async def fetch_request(request: dict[str, Any]) -> None:
-    """Bring all `records` into `cache`. What one place or one file lacks does not end the others."""
-    from envmgr.downloads.download import fetch_all, make_client
-    from envmgr.downloads.space import require_download_space
-
-    cancel_on_sigterm()
-    records, cache = request["records"], Path(request["cache"])
-    await require_download_space(records, cache, keep_free=request["min_free"], keep=True)
-    await fetch_all(
-        records,
-        cache,
-        make_client(request["version"]),
-        emit,
-        retries=request["retries"],
-        stall_timeout=request["stall_timeout"],
-        min_free=request["min_free"],
-        keep=True,
-        to_the_end=True,
-    )
-
-
-if __name__ == "__main__":
-    serve(lambda request: asyncio.run(fetch_request(request)))

@@ -16,11 +16,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from envmgr.audit.compare.between_nodes import drift
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.audit.wording import short
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.report import Severity
 from envmgr.system.shelltext import script_text
@@ -37,43 +36,36 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 def judge(evidence: Evidence) -> Iterator[Row]:
     published = evidence.published
-    yield from _others(evidence.shells, evidence)
-    yield from _states(evidence.shells)
+    yield from _others(evidence)
+    yield from _states(evidence)
     if published is None:
         return
     current = f"generations/{published.record.number:04d}"
-    fleet = evidence.shells.only(lambda facts: facts.get("current") == current)
+    fleet = evidence.shells.where("current", current)
     # The check `generation` reports a record that differs.
     copies = (published.record_sha256, None)
-    yield from _files(fleet.only(lambda facts: facts.get("generation.record") in copies), published)
+    yield from _files(fleet.only(lambda facts: facts.get("generation.record") in copies), published, evidence)
     yield from _used(fleet, f"{evidence.site.prefix}/{current}/spider", evidence)
 
 
-def _files(fleet: Fleet, published: PublishedGeneration) -> Iterator[Row]:
+def _files(fleet: Fleet, published: PublishedGeneration, evidence: Evidence) -> Iterator[Row]:
+    """Yield files of the cache that are not as published."""
+    number = published.record.number
     wanted = {path: sha256 for path, sha256 in published.record.files.items() if path.startswith("spider/")}
-    fleet = fleet.only(lambda facts: "cache.files" in facts)
-    paths = {path for group in fleet.groups for path in _found(group.facts)}
+    told = fleet.only(lambda facts: "cache.files" in facts)
+    paths = told.by_each(lambda facts: _sums(facts).keys())
     for path in sorted({*wanted, *paths} if wanted else ()):
-        where = f"{path} of generation {published.record.number}"
-        for found, nodes in fleet.by(lambda facts, path=path: _found(facts).get(path, "-")).items():  # type: ignore[misc]
-            if found == wanted.get(path, "-"):
-                continue
-            expected = f"sha256 {wanted[path][:12]}, as published" if path in wanted else "only what was published"
-            said = "is not there" if found == "-" else f"other content ({found[:12]})" if found else "cannot be read"
-            hint = "is it a copy of the prefix? else `envmgr publish` makes a new generation, with a cache of its own"
-            yield Found("error", where, said if path in wanted else "was not published", expected, hint, nodes)
-    for names, nodes in fleet.by_value("cache.outdated").items():
-        yield Found(
-            "warning",
-            f"spider of generation {published.record.number}",
-            f"older than its time stamp, so Lmod ignores it: {', '.join(names.splitlines())}",
-            "times as published",
-            "a copy that did not keep times? `rsync -a` and `cp -p` keep them",
-            nodes,
-        )
+        for found, nodes in told.by(lambda facts, path=path: _sums(facts).get(path, "-")).items():  # type: ignore[misc]
+            if path not in wanted and found != "-":
+                yield evidence.say("not_published", nodes, path=path, number=number)
+            elif found != wanted.get(path, "-"):
+                row = "missing" if found == "-" else "other_content" if found else "unreadable"
+                yield evidence.say(row, nodes, path=path, number=number, found=found[:12], sha256=wanted[path][:12])
+    for names, nodes in told.by_value("cache.outdated").items():
+        yield evidence.say("outdated", nodes, number=number, names=", ".join(names.splitlines()))
 
 
-def _found(facts: Facts) -> dict[str, str]:
+def _sums(facts: Facts) -> dict[str, str]:
     lines = (line.partition(" ") for line in facts.get("cache.files", "").splitlines() if line)
     return {f"spider/{name}": sha256 for sha256, _, name in lines}
 
@@ -83,73 +75,51 @@ def _used(fleet: Fleet, folder: str, evidence: Evidence) -> Iterator[Row]:
 
     Other checks report nodes without the generation in MODULEPATH, and nodes that did not read its rc file.
     """
-    fleet = fleet.only(lambda facts: facts.get("cache.ours") == "yes" and facts.get("cache.named") == "yes")
-    who = f"{evidence.plan.user}'s login shell"
-    unused = fleet.only(lambda facts: folder not in facts.get("cache.folders", "").splitlines())
+    fleet = fleet.where("cache.ours", "yes").where("cache.named", "yes")
+    unused = fleet.only(lambda facts: folder not in _folders(facts))
     if unused.nodes:
-        yield Found(
-            "warning",
-            who,
-            f"Lmod does not use {folder}",
-            "the published generation's cache",
-            "on the node: `module --config` lists the rc files and the caches",
-            unused.nodes,
-        )
-    which = "which start-up file sets it? compare /etc/profile.d and /etc/environment"
+        yield evidence.say("unused", unused.nodes, folder=folder)
     for value, nodes in fleet.by_value("cache.ignored").items():
         if value not in _NO:
-            yield Found("warning", who, f"LMOD_IGNORE_CACHE is {value}", "no", which, nodes)
+            yield evidence.say("ignored", nodes, value=value)
     believing = fleet.only(lambda facts: facts.get("cache.ignored") in _NO)  # where it is ignored, Lmod says no to both
     for value, nodes in believing.by_value("cache.loads").items():
         if value != "yes":
-            yield Found("warning", who, f"LMOD_CACHED_LOADS is {value or 'not set'}", "yes", which, nodes)
+            yield evidence.say("not_loaded_by", nodes, value=value or "not set")
 
 
-def _others(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _others(evidence: Evidence) -> Iterator[Row]:
     """Yield the differences between nodes in the caches outside the generations."""
-    fleet = fleet.only(lambda facts: "cache.loads" in facts)
-    generations = f"{evidence.site.prefix}/generations/"
-    folders = {f for group in fleet.groups for f in _folders(group.facts) if not f.startswith(generations)}
-    for folder in sorted(folders):
-        values = fleet.by(lambda facts, folder=folder: "yes" if folder in _folders(facts) else "no")  # type: ignore[misc]
-        yield from drift(
-            f"{evidence.plan.user}'s login shell",
-            values,
-            evidence,
-            what=folder,
-            hint="`module --config` lists the rc files: one of them names it in scDescriptT",
-            say=partial(_cache_in_use, folder),
-            expect=lambda right, _: "that one too" if right == "yes" else "not that one",
-        )
-
-
-def _states(fleet: Fleet) -> Iterator[Row]:
-    """Yield other caches that Lmod names and cannot use, or that are older than the folders they list."""
-    for folder in fleet.names(_STATE):
-        for said, nodes in fleet.by_value(f"{_STATE}{folder}").items():
-            word, _, path = said.partition(" ")
-            if word == "behind":
-                cached = fleet.only(lambda facts: facts.get("cache.loads") == "yes").nodes
-                severity: Severity = "warning" if set(cached) & set(nodes) else "note"
-                found = f"older than {path}, which was changed since: what is new there is not listed"
-            else:
-                severity, found = "warning", _STATES.get(word, f"in a state that envmgr does not know: {short(said)}")
-            yield Found(
-                severity,
-                folder,
-                found,
-                "a cache made after each change, which Lmod uses",
-                "make it anew, by Lmod's `update_lmod_system_cache_files`; or take it out of the rc file that names it (`module --config`)",
-                nodes,
+    fleet = evidence.shells.only(lambda facts: "cache.loads" in facts)
+    for folder in sorted(fleet.by_each(_folders)):
+        if not folder.startswith(f"{evidence.site.prefix}/generations/"):
+            yield from compared(
+                "others",
+                fleet.by(partial(_use, folder)),
+                evidence,
+                folder=folder,
+                say=partial(_cache_in_use, folder),
+                expect=lambda right, _: "that one too" if right == "yes" else "not that one",
             )
 
 
+def _states(evidence: Evidence) -> Iterator[Row]:
+    """Yield other caches that Lmod names and cannot use, or that are older than the folders they list."""
+    loading = frozenset(evidence.shells.where("cache.loads", "yes").nodes)
+    for folder in evidence.shells.names(_STATE):
+        for said, nodes in evidence.shells.by_value(f"{_STATE}{folder}").items():
+            word, _, path = said.partition(" ")
+            row = f"state_{word}" if word in _STATES else "state_unknown"
+            severity: Severity = "note" if word == "behind" and loading.isdisjoint(nodes) else "warning"
+            yield evidence.say(row, nodes, None, severity, folder=folder, path=path, said=said)
+
+
 _STATE = "cache.state."
-_STATES = {
-    "missing": "Lmod is told to use it, and it is not there",
-    "empty": "Lmod is told to use it, and there is no spiderT.lua that the user can read",
-    "ignored": "older than its time stamp, so Lmod ignores it, and reads every modulefile",
-}
+_STATES = ("missing", "empty", "ignored", "behind")
+
+
+def _use(folder: str, facts: Facts) -> str:
+    return "yes" if folder in _folders(facts) else "no"
 
 
 def _cache_in_use(folder: str, value: str) -> str:

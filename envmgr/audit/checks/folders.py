@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.compare.between_nodes import Values, drift, is_new
+from envmgr.audit.compare.between_nodes import Outlier, Values, is_new
+from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.model import Check, Evidence, Row, scripts
 from envmgr.audit.wording import short
 from envmgr.probe.model import Facts
@@ -26,30 +27,16 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         values = _values(point, evidence)
         mounted = next((value for value in values if value != _GONE and not value.startswith(_OVER)), "")
         source = [*mounted.removeprefix(_OVER).split(" "), ""][1]
-        hint = f"on the node: `grep -s -e {quote(source)} -e {quote(point)} /etc/fstab /etc/auto.*` says how it is mounted: `mount {quote(point)}`; or compare its options"
-        if _GONE not in values and is_new(Compared("folders", point, ""), evidence):
-            hint = f"new since the baseline: is it meant? `findmnt {quote(point)}` on the node"
+        row = "not_mounted" if _GONE in values else "other_mount"
         if any(value.startswith(_OVER) for value in values):
-            hint = (
-                f"on the node: `umount {quote(point)}` takes what lies over the network mount away, once nobody uses it"
-            )
-        yield from drift(
-            point, values, evidence, severity="error" if _GONE in values else "warning", hint=hint, say=_in_words
-        )
-    told = evidence.shells.only(lambda facts: "folders.at" in facts)
-    noexec = told.by_value("folders.noexec", default="")
+            row += "_and_covered"
+        elif _GONE not in values and is_new(Compared("folders", point, ""), evidence):
+            row = "new_mount"
+        yield from compared(row, values, evidence, point=point, source=source, say=_in_words)
+    noexec = evidence.shells.only(lambda facts: "folders.at" in facts).by_value("folders.noexec", default="")
     points = sorted({line.partition(" ")[0] for value in noexec for line in value.splitlines()})
-    yield from drift(
-        "mount options",
-        noexec,
-        evidence,
-        what="noexec",
-        say=lambda lines: (
-            f"mounted noexec: {_folders(lines.splitlines())}" if lines else "no noexec for modules and what they name"
-        ),
-        told=lambda of: _noexec(of.value, of.right),
-        hint=f"no program there starts: {', '.join(f'`mount -o remount,exec {quote(point)}`' for point in points[:4])}, and the same in /etc/fstab",
-    )
+    commands = ", ".join(f"`mount -o remount,exec {quote(point)}`" for point in points[:4])
+    yield from compared("noexec", noexec, evidence, commands=commands, say=_barred, told=_noexec)
 
 
 def _in_words(value: str) -> str:
@@ -58,9 +45,13 @@ def _in_words(value: str) -> str:
     return short(value) or _GONE  # a baseline may lack it
 
 
-def _noexec(value: str, right: str) -> str:
-    also = [line for line in value.splitlines() if line not in right.splitlines()]
-    less = [line for line in right.splitlines() if line not in value.splitlines()]
+def _barred(lines: str) -> str:
+    return f"mounted noexec: {_folders(lines.splitlines())}" if lines else "no noexec for modules and what they name"
+
+
+def _noexec(of: Outlier) -> str:
+    also = [line for line in of.value.splitlines() if line not in of.right.splitlines()]
+    less = [line for line in of.right.splitlines() if line not in of.value.splitlines()]
     words = [f"mounted noexec: {_folders(also)}"] if also else []
     return short("; ".join(words + ([f"not mounted noexec: {_folders(less)}"] if less else [])))
 

@@ -18,11 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.fit.install_facts import missing_libraries
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.wording import short
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import ProbeStage
+from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.system.shelltext import assign, script_text, words
 
 _LINES = 40  # so many missing libraries of an entry at most
@@ -48,35 +47,31 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.fleet.sound
     of_all = evidence.site.audit.ldd == "full"  # a sample is what fits into the time
     for nodes in fleet.by_value("libraries.end").values() if of_all else ():
-        yield Found(
-            "note",
-            "ldd",
-            f"not done in {_seconds(evidence.plan)} s",
-            "every chosen file looked at",
-            "a longer --node-timeout, fewer --modules, or `audit.ldd: sample`",
-            nodes,
-        )
+        yield evidence.say("no_end", nodes, seconds=_seconds(evidence.plan))
     for entry in evidence.plan.samples:
         looked = fleet.only(lambda facts, key=f"libraries.looked.{entry}": key in facts)  # type: ignore[misc]
-        lacking: dict[str, list[str]] = {}
-        needed_by: dict[str, str] = {}
-        for group in looked.groups:
-            for library, files in missing_libraries(entry, group.facts).items():
-                lacking.setdefault(library, []).extend(group.nodes)
-                needed_by.setdefault(library, files.split(" ", 1)[0])
-        together: dict[tuple[str, ...], list[str]] = {}
-        for library, without in lacking.items():
-            together.setdefault(tuple(without), []).append(library)
-        for lacking_nodes, libraries in together.items():
-            others = [node for node in looked.nodes if node not in lacking_nodes]
-            yield Found(
-                "error" if others else "warning",
-                entry,
-                short(f"no {', '.join(libraries)}"),
-                f"what {needed_by[libraries[0]]} needs{f', as on {fold(others)}' if others else ''}",
-                f"`dnf provides '*/{libraries[0]}'` or `apt-file search {libraries[0]}` names the package to install",
-                lacking_nodes,
-            )
+        yield from _missing(entry, looked, evidence)
+
+
+def _missing(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+    """Yield the libraries that an entry lacks: in one finding those that the same nodes lack."""
+    together: dict[tuple[str, ...], list[str]] = {}
+    for library, lacking in fleet.by_each(lambda facts: missing_libraries(entry, facts)).items():
+        together.setdefault(lacking, []).append(library)
+    for nodes, libraries in together.items():
+        first, others = libraries[0], [node for node in fleet.nodes if node not in nodes]
+        files = next(
+            found[first] for group in fleet.groups if first in (found := missing_libraries(entry, group.facts))
+        )
+        yield evidence.say(
+            "missing_on_some" if others else "missing",
+            nodes,
+            entry=entry,
+            libraries=", ".join(libraries),
+            first=first,
+            file=files.split(" ", 1)[0],
+            others=fold(others),
+        )
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published"}))

@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.compare.between_nodes import drift
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import changed_lines, shared
 from envmgr.audit.wording import short
@@ -29,18 +29,10 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 def judge(evidence: Evidence) -> Iterator[Row]:
     if evidence.published is None:
         return
-    current = f"generations/{evidence.published.record.number:04d}"
-    fleet = evidence.shells.only(lambda facts: facts.get("current") == current)
+    fleet = evidence.shells.where("current", f"generations/{evidence.published.record.number:04d}")
     for entry in evidence.plan.samples:
         for said, nodes in fleet.by_value(f"loading.failed.{entry}").items():
-            yield Found(
-                "error",
-                entry,
-                f"cannot be loaded: {short(' '.join(said.split()))}",
-                "`module load` that works",
-                f"on the node: `module load {entry}`",
-                nodes,
-            )
+            yield evidence.say("failed", nodes, entry=entry, said=said)
         yield from _differences(entry, fleet, evidence)
 
 
@@ -52,34 +44,24 @@ def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """
     here = evidence.plan.loads.get(entry)
     found = fleet.by_value(f"loading.sha256.{entry}")
-    hint = f"on the node: `module show {entry}`; is it the published file, and the same Lmod?"
-    if here is None or _sum(here) not in found:
-        if here is not None and len(found) == 1:
-            ((value, nodes),) = found.items()
-            changed = short(changed_lines(_text(entry, value, fleet), escaped(here, "\n")))
-            yield Found(
-                "error",
-                entry,
-                f"not what it gives on this host: {changed}",
-                "the same environment",
-                hint,
-                between=nodes,
-            )
-        yield from drift(
-            entry,
-            found,
-            evidence,
-            severity="error",
-            hint=hint,
-            say=lambda value: f"environment {value[:12]}",
-            told=lambda of: _other(_text(entry, of.value, fleet), _text(entry, of.right, fleet)),
-            expect=lambda _right, _value: "the same environment",
-        )
+    texts = {value: _text(entry, value, fleet) for value in found}
+    if here is not None and _sum(here) in found:
+        for value, nodes in found.items():
+            if value != _sum(here):
+                other = _other(texts[value], escaped(here, "\n"))
+                yield evidence.say("other_than_here", nodes, entry=entry, other=other)
         return
-    for value, nodes in found.items():
-        if value != _sum(here):
-            other = _other(_text(entry, value, fleet), escaped(here, "\n"))
-            yield Found("error", entry, other, "what loading it on this host gives", hint, nodes)
+    if here is not None and len(found) == 1:
+        ((value, nodes),) = found.items()
+        changed = changed_lines(texts[value], escaped(here, "\n"))
+        yield evidence.say("nowhere_as_here", between=nodes, entry=entry, changed=changed)
+    yield from compared(
+        "environment",
+        found,
+        evidence,
+        entry=entry,
+        told=lambda of: _other(texts[of.value], texts.get(of.right, "")),  # a baseline may have another one
+    )
 
 
 def _other(text: str, reference: str) -> str:

@@ -3,7 +3,7 @@
 #
 # What is not envmgr's is not lost: apply copies it to $KEPT, as it was, and undo puts it back. envmgr's is what is listed in $WRITTEN
 # with its sum, or bears its mark and has the text that is to be there. What is listed with another sum, or bears the mark and has
-# another text (an edit, or an earlier envmgr's, which kept no list), goes to $KEPT with the ending `.edited`, and stays there.
+# another text (an edit, or what Ansible put there, which keeps no list), goes to $KEPT with the ending `.edited`, and stays there.
 KEPT=/etc/envmgr/kept
 WRITTEN=/etc/envmgr/written
 NO_SUM=unknown # in place of a sum
@@ -40,7 +40,7 @@ note() { # PATH [SUM]: lists PATH in $WRITTEN with that sum, or no more
 }
 
 marked() { # PATH: whether it bears envmgr's mark at its place, a whole line of its head. The list of signers can bear none: it is
-    # envmgr's where check-flip is, and is not listed either, as an earlier envmgr left them
+    # envmgr's where check-flip is, and is not listed either: Ansible keeps no list
     if [ "$1" = /etc/envmgr/allowed_signers ]; then
         set -- /etc/envmgr/node/check-flip
         ! wrote "$1" || return
@@ -62,7 +62,7 @@ whose() { # PATH: sets $whose to nobody, ours, edited (ours, and changed since),
         if wrote "$1"; then
             [ "$its_sum" = "$sum" ] && whose=ours || whose=edited
             [ "$its_sum" != "$NO_SUM" ] || unlisted=yes
-        elif marked "$1"; then # of an earlier envmgr, or by Ansible
+        elif marked "$1"; then # by Ansible, or the list was lost
             whose=edited unlisted=yes
             [ "$1" = /etc/envmgr/allowed_signers ] || ! is_wanted "$1" || whose=ours
         fi
@@ -147,7 +147,7 @@ file() { # PATH MODE, its text on stdin: a file that is wholly envmgr's
     esac
 }
 
-list_as_found() { # PATH: of an earlier envmgr; from now on an edit of it is seen. Whether the signers are ours nobody knows for sure
+list_as_found() { # PATH: by Ansible; from now on an edit of it is seen. Whether the signers are ours nobody knows for sure
     case $whose:$its_sum in
     ours:*) note "$1" "$sum" ;;
     edited:) note "$1" "$NO_SUM" ;;

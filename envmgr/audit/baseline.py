@@ -24,7 +24,7 @@ from pydantic import ValidationError
 
 from envmgr.errors import InputError
 from envmgr.nodes.sets import expand, fold, read_folded
-from envmgr.system.models import FrozenModel
+from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.untrusted_files import ANYWHERE, BASELINE, read_file_text
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
 
@@ -135,17 +135,12 @@ def baseline_text(notebook: Notebook, asked: HowAsked) -> str:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Read a baseline. Raises InputError `baseline-unreadable`, or the errors of other YAML files."""
+    """Read a baseline. Raises InputError `baseline-unreadable`, or the errors of other YAML files; EnvmgrError
+    `format-unknown`.
+    """
     content: Any = parse_yaml(read_file_text(path, BASELINE, tree=ANYWHERE), path, most=_MOST, reviewed=False)
-    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        found = content.get("schema") if isinstance(content, dict) else None
-        raise InputError(
-            "baseline-unreadable",
-            f"{path} is no baseline of this envmgr's",
-            context=f"schema {found!r}, and it reads {SCHEMA}",
-            hint=_HINT,
-        )
     try:
+        require_format(content, SCHEMA, path)
         file = _File.model_validate({"schema_": content.pop("schema"), **content})
         values = {
             Compared(check, where, "" if what == _ALL else what): _by_node(page)

@@ -228,11 +228,10 @@ class Backend(ABC):
     `name` is the module's own name, which recipes use. `layout` is part of every digest; it is increased when the
     backend makes a different install from the same lock. Installs of an older layout stay in use until their lock
     changes. Installs that a new layout does not change keep their number: see `install`. `input` is the model of a
-    recipe's `input`; `settings` is the model of `backends.<name>` in the site file. `old_keys` maps fields that were
-    once at the top of the site file to the settings that replaced them. `solvers` are the values of `--solver`; the
-    first one is the default. `stages` means that the backend makes an install next to its final place and ends with
-    `land`, so that a damaged install can be replaced in one step. `reproducible` means that the replacement surely has
-    the tree digest that the damaged install had.
+    recipe's `input`; `settings` is the model of `backends.<name>` in the site file. `solvers` are the values of
+    `--solver`; the first one is the default. `stages` means that the backend makes an install next to its final place
+    and ends with `land`, so that a damaged install can be replaced in one step. `reproducible` means that the
+    replacement surely has the tree digest that the damaged install had.
     """
 
     name: ClassVar[str]
@@ -241,7 +240,6 @@ class Backend(ABC):
     layout: ClassVar[int] = 1
     input: ClassVar[type[BaseModel]]
     settings: ClassVar[type[BaseModel] | None] = None
-    old_keys: ClassVar[Mapping[str, str]] = {}
     solvers: ClassVar[tuple[str, ...]] = ()
 
     def faults(self, recipe: Recipe, site: Site) -> list[str]:  # noqa: ARG002 - most inputs stand for themselves
@@ -383,11 +381,6 @@ def require_settings(site: Site) -> None:
 
     known = backend_names()
     require_no_faults(site, {name: get_backend(name).settings for name in site.backends if name in known}, known)
-
-
-def old_keys() -> dict[str, tuple[str, str]]:
-    """Map each field that was once at the top of the site file to its backend and the setting's name."""
-    return {key: (each.name, name) for each in all_backends() for key, name in each.old_keys.items()}
 
 
 def all_backends() -> list[Backend]:

@@ -1,20 +1,21 @@
-"""Building of one install: under its lock, with enough space, checked, with its manifest written last."""
+"""Building of one install under its lock: checked, its manifest written last; or a damaged one again, into the same
+path, with no new solve.
+"""
 
 from __future__ import annotations
 
 import os
 import platform
 import socket
-import stat
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import envmgr
-from envmgr.backends import Backend, Built, LoadedLock, OwnFolder, all_backends
+from envmgr.backends import Built, LoadedEntry, LoadedLock
 from envmgr.catalog.accept import HIDDEN, named_in
 from envmgr.catalog.gpu_codes import same_effect
 from envmgr.catalog.lock_rules import COMMANDS
@@ -25,18 +26,15 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp
 from envmgr.publish.compose import recipe_changes
 from envmgr.report import Reporter
-from envmgr.store.manifest import InstallFacts, make_manifest, read_manifest, write_manifest
-from envmgr.store.place import write_place
-from envmgr.store.prefix import Install, Item, Prefix
-from envmgr.store.verify import Verified
-from envmgr.system.files import explain_os_error, free_bytes, group_id, sha256_file
+from envmgr.store.manifest import InstallFacts, Manifest, make_manifest, read_manifest, write_manifest
+from envmgr.store.prefix import Install, Item
+from envmgr.store.verify import Verified, differences
+from envmgr.system.files import atomic_write, explain_os_error, read_regular, sha256_file
 from envmgr.system.locks import file_lock
-from envmgr.system.modes import ask_owner, give_place
 from envmgr.system.run import Runner
-from envmgr.system.safe_paths import change, remove_below
-from envmgr.system.usernames import own_name, user_name
-from envmgr.system.users import Account
-from envmgr.wording import shortened, size_text, utc_now
+from envmgr.system.safe_paths import remove_below
+from envmgr.system.usernames import own_name
+from envmgr.wording import shortened, utc_now
 
 _ATTRIBUTES = 61.0  # seconds for which a client of NFS caches a folder's attributes. Source: nfs(5), acdirmax
 
@@ -99,16 +97,7 @@ def ensure_install(
                 require_none_hidden(lock.entry, built.facts.environment, recipe, install.path)
             facts = with_gpu_codes(built.facts, install, recipe, lock, runner, reporter)
             with reporter.stage(f"{install.entry} check", unit="files"), explain_os_error(install.manifest):
-                manifest = make_manifest(
-                    install.path,
-                    install.digest,
-                    facts,
-                    provenance(install, recipe, lock, built, site),
-                    mask=site.policies.mask,
-                    workers=max(2, jobs),
-                    extra={str(path.relative_to(site.prefix)): sha256_file(path) for path in built.extra},
-                )
-                compare_promised(install, built.expected, {p.path: p.sha256 for p in manifest.paths})
+                manifest = _checked_manifest(install, recipe, lock, built, facts, site, jobs)
                 held.require()
                 write_manifest(install.manifest, manifest)
         except BaseException:
@@ -129,6 +118,105 @@ def _await_landed(install: Install, runner: Runner) -> None:
     while install.path.stat().st_mode & 0o222 and time.monotonic() < end:
         runner.raise_if_cancelled()
         time.sleep(0.5)
+
+
+def may_repair(made_by: LoadedEntry, item: Item, runner: Runner) -> None:
+    """Raise EnvmgrError `repair-impossible` if the install cannot be built again here."""
+    if not made_by.lock.backend.stages:
+        raise EnvmgrError(
+            "repair-impossible",
+            f"{item.install.entry} can only be built in its place: {made_by.recipe.backend} makes no install beside it",
+            context=str(item.install.path),
+            hint=f"when nobody uses it: remove {item.install.manifest} and run `envmgr build {made_by.lock.entry}`",
+        )
+    made_by.lock.backend.may_replace(item.install, runner)
+
+
+def repair_install(
+    made_by: LoadedEntry,
+    item: Item,
+    known: Manifest | None,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    jobs: int,
+    verified: Verified,
+) -> bool:
+    """Build the install again and replace the existing one. Return whether it got a new manifest.
+
+    `known` is its manifest; None if that was changed as well. If the new install agrees with `known`, the manifest
+    keeps its bytes. A new one is written without `known`, and for a backend whose builds may have other bytes.
+
+    Raises:
+        EnvmgrError: `repair-impossible`, `repair-differs`; any error of the backend. The install is then as it was.
+    """
+    may_repair(made_by, item, runner)
+    install, lock = item.install, made_by.lock
+
+    def waiting(holder: str) -> None:
+        reporter.say(f"{install.entry}: waiting for {holder}, which builds it")
+
+    with (
+        explain_os_error(install.lock),
+        file_lock(install.lock, on_wait=waiting, check=runner.raise_if_cancelled) as held,
+    ):
+        verified.require_needs(item, lock.entry, runner, reporter)
+        reporter.log(f"{install.entry}: building {install.path} again")
+        exact = known.tree if known is not None and lock.backend.reproducible else ""
+        built = lock.build(replace(item, install=replace(install, replaces=exact)), site, runner, reporter, jobs=jobs)
+        if known is not None and not _differs(install, known):
+            if install.manifest.lstat().st_uid != os.geteuid():  # to whom all of an install belongs
+                atomic_write(install.manifest, read_regular(install.manifest), mode=0o444)
+            verified.made(install.relative)
+            return False
+        if known is not None and lock.backend.reproducible:
+            raise EnvmgrError(
+                "repair-differs",
+                f"{install.path} was made again, and is still not what its manifest says",
+                context=_differs(install, known)[:10],
+                hint="does something change it all the time? `envmgr verify` tells",
+            )
+        facts = with_gpu_codes(built.facts, install, made_by.recipe, lock, runner, reporter)
+        with reporter.stage(f"{install.entry} check", unit="files"):
+            manifest = _checked_manifest(install, made_by.recipe, lock, built, facts, site, jobs)
+            held.require()
+            write_manifest(install.manifest, manifest)
+        if known is not None:
+            reporter.say(
+                f"{install.entry}: built again from the same lock, it has other bytes than before, as builds "
+                "from source may have: "
+                "it gets a new manifest"
+            )
+        verified.made(install.relative)
+    return True
+
+
+def _differs(install: Install, known: Manifest) -> list[str]:
+    """Return the differences of the install, and of its files elsewhere, from its manifest."""
+    lines = differences(install.path, known)
+    for path, sha256 in known.extra.items():
+        file = install.prefix.root / path
+        if sha256_file(file) != sha256:
+            lines.append(f"{path}: sha256 changed")
+    return lines
+
+
+def _checked_manifest(
+    install: Install, recipe: Recipe, lock: LoadedLock, built: Built, facts: InstallFacts, site: Site, jobs: int
+) -> Manifest:
+    """Return the manifest of what was built. Raise EnvmgrError `install-differs` where packages promise other files."""
+    manifest = make_manifest(
+        install.path,
+        install.digest,
+        facts,
+        provenance(install, recipe, lock, built, site),
+        mask=site.policies.mask,
+        workers=max(2, jobs),
+        extra={str(path.relative_to(site.prefix)): sha256_file(path) for path in built.extra},
+    )
+    compare_promised(install, built.expected, {p.path: p.sha256 for p in manifest.paths})
+    return manifest
 
 
 def with_gpu_codes(
@@ -186,157 +274,6 @@ def compare_promised(install: Install, expected: Any, found: dict[str, str]) -> 
             context=shortened(wrong, 10),
             hint="the file system or the cache is damaged: run a file system check, then build again",
         )
-
-
-def require_space(locks: Sequence[LoadedLock], site: Site) -> None:
-    """Require room for all builds before the first one, by the sizes in the locks. Raises EnvmgrError `disk-full`."""
-    free = free_bytes(site.prefix)
-    download = sum(lock.download or 0 for lock in locks)
-    unpacked = sum(lock.installed or 0 for lock in locks)
-    needed = download + unpacked + site.policies.min_free
-    if locks and free < needed:
-        names = ", ".join(str(lock.entry) for lock in locks)
-        raise EnvmgrError(
-            "disk-full",
-            f"{names} needs {size_text(needed)} under {site.prefix}, {size_text(free)} are free",
-            context=f"download {size_text(download)}, install about {size_text(unpacked)}, "
-            f"policies.min_free {size_text(site.policies.min_free)}",
-            hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same "
-            "command again",
-        )
-
-
-def can_write(site: Site, backends: Iterable[Backend] = ()) -> None:
-    """Make the prefix and its first folders under the site's policies, or raise before any work is done.
-
-    The folders of `backends` are also made; those of other backends are only checked. If the site names a group, the
-    folders belong to it and pass it on (setgid), so that its members reach the modules with any umask. Existing folders
-    are checked too: a run as another user may have made one.
-
-    Raises:
-        EnvmgrError: `not-writable`, `group-not-yours`, `unknown-group`.
-    """
-    prefix = Prefix(site.prefix)
-    group = group_id(site.policies.group)
-    own = list(_own_folders(prefix, {backend.name for backend in backends}))
-    for folder in (*_first_folders(prefix), *(each.path for each in own)):
-        with explain_os_error(folder):
-            new = not folder.is_dir()
-            folder.mkdir(parents=True, exist_ok=True)
-        for fault in _unwritable(folder, own_name()):
-            raise fault
-        if group is not None and (new or folder.stat().st_gid != group):
-            _give_to_group(folder, group, site)
-        elif group is not None and not _is_of_group(folder, group):
-            with suppress(EnvmgrError):  # another member's: it can be used, but does not pass the group on
-                _give_to_group(folder, group, site)
-    write_place(prefix)
-    if group is not None:
-        for folder in (below for each in own if each.public for below in sorted(each.path.iterdir())):
-            if folder.is_dir() and not _is_of_group(folder, group):
-                _give_public(folder, group, site)
-
-
-def write_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
-    """Yield what would keep `account`, the effective user, from writing where a build writes.
-
-    The errors are those that `can_write` or the build would raise.
-    """
-    prefix = Prefix(site.prefix)
-    if not os.access(prefix.root, os.F_OK, effective_ids=True):  # root makes it, below folders that this user must pass
-        above = next(parent for parent in prefix.root.parents if os.access(parent, os.F_OK, effective_ids=True))
-        if not os.access(above, os.X_OK, effective_ids=True):
-            yield EnvmgrError(
-                "not-writable",
-                f"{account.name} cannot reach {prefix.root}: {above} is closed to it",
-                hint=ask_owner([str(above)], whom=account.name, to="enter"),
-            )
-    elif faults := tuple(_unwritable(prefix.root, account.name)):
-        yield from faults
-    else:
-        try:
-            with explain_os_error(prefix.root):
-                folders = (*_first_folders(prefix), *(each.path for each in _own_folders(prefix, ())))
-                faults = tuple(fault for each in folders if each.is_dir() for fault in _unwritable(each, account.name))
-        except EnvmgrError as closed:  # a folder above one of them is closed to this user
-            faults = (closed,)
-        yield from faults
-    folder = site.build_dir
-    if (
-        folder is not None
-        and os.access(folder, os.F_OK)
-        and not os.access(folder, os.W_OK | os.X_OK, effective_ids=True)
-    ):
-        yield EnvmgrError(
-            "not-writable", f"{account.name} cannot write {folder}", hint=give_place(account.name, folder)
-        )
-
-
-def group_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
-    """Yield what would keep `account` from giving folders to the site's group. A missing group is reported
-    elsewhere.
-    """
-    with suppress(EnvmgrError):
-        if site.policies.group is not None and account.uid and group_id(site.policies.group) not in account.groups():
-            yield _group_not_theirs(account.name, site.prefix, site)
-
-
-def _unwritable(folder: Path, user: str) -> Iterator[EnvmgrError]:
-    """Yield an error if the effective user cannot write there."""
-    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
-        yield EnvmgrError(
-            "not-writable",
-            f"cannot write {folder}",
-            context="it is mounted read-only"
-            if os.statvfs(folder).f_flag & os.ST_RDONLY
-            else f"it belongs to {user_name(folder.stat().st_uid)}, running as {user}",
-            hint="run as the site's build user (as root, envmgr changes to it), or give this user the whole prefix",
-        )
-
-
-def _first_folders(prefix: Prefix) -> Iterator[Path]:
-    """Yield the folders in the order in which they are made; the last ones only if they exist."""
-    yield from (prefix.root, prefix.store, prefix.generations, prefix.source_cache)
-    yield from (prefix.locks, prefix.logs, prefix.jobs, prefix.holds)
-    yield from (each for each in (prefix.slurm_jobs,) if each.is_dir())
-
-
-def _own_folders(prefix: Prefix, used: Collection[str]) -> Iterator[OwnFolder]:
-    """Yield the folders of the backends: all of those in `used`, and the existing ones of the other backends."""
-    for backend in all_backends():
-        yield from (each for each in backend.folders(prefix) if backend.name in used or each.path.is_dir())
-
-
-def _is_of_group(folder: Path, group: int) -> bool:
-    status = folder.stat()
-    return status.st_gid == group and bool(status.st_mode & stat.S_ISGID)
-
-
-def _give_public(folder: Path, group: int, site: Site) -> None:
-    """Give the group the files that every user reads, such as modules of generations, made before the site named its
-    group.
-    """
-    with suppress(OSError, EnvmgrError):  # another member's; they can be read all the same
-        for path in folder.iterdir():
-            change(path, group=group, kinds=(stat.S_ISDIR, stat.S_ISREG))
-        _give_to_group(folder, group, site, also=0o555)
-
-
-def _give_to_group(folder: Path, group: int, site: Site, *, also: int = 0) -> None:
-    with explain_os_error(folder):
-        try:
-            change(folder, group=group, mode=0o2777 & ~site.policies.mask | also)
-        except PermissionError:
-            raise _group_not_theirs(own_name(), folder, site) from None
-
-
-def _group_not_theirs(user: str, folder: Path, site: Site) -> EnvmgrError:
-    return EnvmgrError(
-        "group-not-yours",
-        f"{user} cannot give {folder} to the group {site.policies.group}",
-        context="policies.group in site.yaml",
-        hint=f"make the build user a member: usermod -aG {site.policies.group} {user}",
-    )
 
 
 def hidden_by(environment: Iterable[EnvOp]) -> dict[str, str]:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import re
-import socket
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from envmgr.backends import Backend, all_backends
-from envmgr.errors import EnvmgrError
+from envmgr.backends import all_backends
 from envmgr.publish.record import published_installs
 from envmgr.report import Reporter
-from envmgr.store.jobtable import left_row, lives_perhaps, read_build_row, remove_dead_holds
+from envmgr.store.dead_builds import clear_dead_rows, clear_kept_rows
+from envmgr.store.jobtable import lives_elsewhere, remove_dead_holds
 from envmgr.store.prefix import Install, Prefix
-from envmgr.store.workfolder import clear_kept_rows, clear_row
 from envmgr.system.locks import try_file_lock
-from envmgr.system.processes import host_mark, runs_here
+from envmgr.system.processes import host_mark
 from envmgr.system.safe_paths import remove_below
 
 _ABANDONED = 86400.0  # seconds without a byte after which another host's download counts as given up
@@ -39,7 +36,12 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
         with try_file_lock(mark.with_suffix("")):  # one of a dead run goes with that
             pass
     backends = all_backends()
-    _clean_rows(prefix, backends, reporter)
+
+    def own(install: Install) -> None:
+        for backend in backends:
+            backend.clear_dead_build(install)
+
+    clear_dead_rows(prefix, reporter, own=own)
     clear_kept_rows(prefix, reporter)
     remove_dead_holds(prefix)
     removed = []
@@ -53,8 +55,8 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
                 if not free or _leftover_of(path) is None:  # looked at again under the lock: it may be finished by now
                     continue
                 install = prefix.install_at(f"store/{name_folder.name}/{label}")
-                if (row := left_row(install)) and row.host != socket.gethostname() and lives_perhaps(install):
-                    continue  # another node's build, on a file system that keeps locks to each node
+                if lives_elsewhere(install):
+                    continue
                 if path.name == label:
                     published = published_installs(prefix) if published is None else published
                     if install.relative in published:
@@ -89,26 +91,3 @@ def _leftover_of(path: Path) -> str | None:
     if path.name.startswith(".staging-"):
         return path.name.removeprefix(".staging-")
     return None if path.with_name(f"{path.name}.manifest.json").exists() else path.name
-
-
-def _clean_rows(prefix: Prefix, backends: Sequence[Backend], reporter: Reporter) -> None:
-    """Remove rows of dead builds, with the files that they name: a later build may never ask for the same install."""
-
-    def own(install: Install) -> None:
-        for backend in backends:
-            backend.clear_dead_build(install)
-
-    for path in sorted(prefix.jobs.glob("*.json")):
-        row = read_build_row(path)
-        if row is None or not re.fullmatch(r"store/[^/]+/[^/]+-[0-9a-f]{8}", row.install):
-            continue
-        install = prefix.install_at(row.install)
-        with try_file_lock(install.lock) as free:
-            if not free or (row := left_row(install)) is None or runs_here(row):
-                continue
-            try:
-                if row.host != socket.gethostname() and lives_perhaps(install):
-                    continue  # on a file system that keeps locks to each node
-                clear_row(install, row, reporter, own=own)
-            except (OSError, EnvmgrError) as error:  # only its own install needs that place
-                reporter.say(f"warning: cannot clear what a dead build of {install.entry} left in {row.work}: {error}")

@@ -17,6 +17,7 @@ from envmgr.catalog.names import Entry, catalog_of
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import canonical_json, sha256_bytes
 from envmgr.system.invisible import LINES, require_visible
+from envmgr.system.models import require_format
 from envmgr.system.untrusted_files import LOCK, MOST_LOCKED, read_file_text, read_json, require_visible_values
 from envmgr.system.yamlfile import parse_yaml, reason_of
 from envmgr.wording import one_line
@@ -108,15 +109,20 @@ def require_lock_visible(text: str, name: str) -> None:
         parse_yaml(text, name, most=MOST_LOCKED)
 
 
-def read_lock_file(path: Path, model: type[Model], *, of: str) -> tuple[Model, str]:
+def read_lock_file(path: Path, model: type[Model], *, of: str, known: int) -> tuple[Model, str]:
     """Return a lock in YAML, and the sha256 of its text; `of` names its backend in messages.
 
+    `known` is the number of the format, which the lock has as its `version`.
+
     Raises:
-        EnvmgrError: `lock-missing`; InputError: `lock-invalid`.
+        EnvmgrError: `lock-missing`, `format-unknown`; InputError: `lock-invalid`.
     """
     text = lock_text(path)
+    data = parse_yaml(text, path, most=MOST_LOCKED)
+    if isinstance(data, dict):
+        require_format(data, known, path, "version")
     try:
-        return model.model_validate(parse_yaml(text, path, most=MOST_LOCKED)), sha256_bytes(text.encode())
+        return model.model_validate(data), sha256_bytes(text.encode())
     except ValidationError as error:
         lines = [
             one_line(".".join(str(part) for part in e["loc"]) + (": " if e["loc"] else "") + reason_of(e))

@@ -56,7 +56,7 @@ def backend_settings(site: Site, backend: str, model: type[Model]) -> Model:
     try:
         return model.model_validate(site.backends.get(backend, {}))
     except ValidationError as error:
-        raise _invalid(site, _faults(site, backend, error)) from None
+        raise _invalid(site, _faults(backend, error)) from None
 
 
 def require_no_faults(site: Site, models: Mapping[str, type[BaseModel] | None], known: Sequence[str]) -> None:
@@ -75,7 +75,7 @@ def require_no_faults(site: Site, models: Mapping[str, type[BaseModel] | None], 
         try:
             (model or NoSettings).model_validate(site.backends.get(backend, {}))
         except ValidationError as error:
-            rows += _faults(site, backend, error)
+            rows += _faults(backend, error)
     if rows:
         raise _invalid(site, rows)
 
@@ -94,14 +94,8 @@ def mirrors_fact(field: str, parts: Sequence[str], mirrors: Sequence[str]) -> Si
     return SiteFact(field, "error" if missing else "ok", ", ".join(texts), hint)
 
 
-def _faults(site: Site, backend: str, error: ValidationError) -> list[Fault]:
-    old = {place: key for key, place in site.old_keys.items()}
-
-    def place(location: tuple[int | str, ...]) -> tuple[int | str, ...]:
-        key = old.get((backend, str(location[0]))) if location else None
-        return ("backends", backend, *location) if key is None else (key, *location[1:])
-
-    return [(place(fault["loc"]), reason_of(fault)) for fault in error.errors(include_url=False)]
+def _faults(backend: str, error: ValidationError) -> list[Fault]:
+    return [(("backends", backend, *fault["loc"]), reason_of(fault)) for fault in error.errors(include_url=False)]
 
 
 def _placed(site: Site, rows: Sequence[Fault]) -> list[str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from envmgr.catalog.site_file import OldKeys, SiteFile, move_old_keys
+from envmgr.catalog.site_file import SiteFile
 from envmgr.errors import InputError
 from envmgr.system.invisible import TABS, require_visible
 from envmgr.system.modes import ask_about_way, closing
@@ -29,11 +29,10 @@ SYSTEM_FILE = Path("/etc/envmgr/site.yaml")
 class Site(SiteFile):
     """The site as the code uses it: absolute paths, the shipped catalog last, `source` None when embedded.
 
-    `backends` is raw, a mapping for each backend that has settings; `old_keys` are those that the file has.
+    `backends` is raw, a mapping for each backend that has settings.
     """
 
     source: Path | None
-    old_keys: dict[str, tuple[str, str]] = {}
 
     @property
     def shipped_catalog(self) -> Path:
@@ -103,8 +102,8 @@ def _readable(path: Path, by: str) -> Iterator[None]:
         ) from None
 
 
-def load_site(path: Path | None, environ: Mapping[str, str], old_keys: Callable[[], OldKeys] = dict) -> Site:
-    """Read and check a site file, or make the embedded site. `old_keys` returns where fields of old files belong now.
+def load_site(path: Path | None, environ: Mapping[str, str]) -> Site:
+    """Read and check a site file, or make the embedded site.
 
     Raises:
         InputError: `site-untrusted` (another user owns the file, or could have put it there, and it decides where root
@@ -114,9 +113,8 @@ def load_site(path: Path | None, environ: Mapping[str, str], old_keys: Callable[
         return _resolve(_embedded(embedded_prefix(environ)), None)
     text = _read_own(path)
     require_visible(text, path, also=TABS)
-    data, found, faults = move_old_keys(parse_yaml(text, path), old_keys)
-    file = validate(data, SiteFile, text=text, path=path, reference="site-invalid", faults=faults)
-    return _resolve(file, path).model_copy(update={"old_keys": found})
+    file = validate(parse_yaml(text, path), SiteFile, text=text, path=path, reference="site-invalid")
+    return _resolve(file, path)
 
 
 def embedded_prefix(environ: Mapping[str, str]) -> Path:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from envmgr.catalog.target import CpuLevel
-from envmgr.system.yamlfile import Fault
 
 
 def is_plain_path(path: Path) -> bool:
@@ -236,29 +234,3 @@ class SiteFile(_Model):
         if text.startswith("//"):
             raise ValueError("must begin with one /")
         return value
-
-
-OldKeys = Mapping[str, tuple[str, str]]
-"""Fields that once stood at the top of the file -> the backend whose setting each is now, and its name there."""
-
-
-def move_old_keys(data: Any, known: Callable[[], OldKeys]) -> tuple[Any, OldKeys, list[Fault]]:
-    """Return a site file's data with its old keys moved, the keys that it had, and faults for keys in both places.
-
-    `known` is called only if there is a key that is no field, because it needs the backends.
-    """
-    fields = {info.alias or name for name, info in SiteFile.model_fields.items()}
-    if not isinstance(data, dict) or fields.issuperset(data) or not isinstance(data.get("backends", {}), dict):
-        return data, {}, []
-    found = {key: place for key, place in known().items() if key in data}
-    backends, faults = {**data.get("backends", {})}, list[Fault]()
-    for key, (backend, name) in found.items():
-        settings = backends.get(backend, {})
-        if not isinstance(settings, dict):
-            continue  # a fault of its own
-        if name not in settings:
-            backends[backend] = {**settings, name: data[key]}
-        else:
-            faults.append(((key,), f"is backends.{backend}.{name} now, which is there too: keep that one"))
-    rest = {key: value for key, value in data.items() if key not in found}
-    return {**rest, **({"backends": backends} if backends else {})}, found, faults

@@ -10,7 +10,7 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, ParamSpec
@@ -65,7 +65,7 @@ def open_context(
     from envmgr.commands import Context
     from envmgr.system.run import Runner
 
-    found = load_site(find_site(site, os.environ, _working_folder()), os.environ, _old_keys)
+    found = load_site(find_site(site, os.environ, _working_folder()), os.environ)
     if found.source is None and told and fmt == Format.table:
         sys.stderr.write(
             f"no site.yaml found: this is the embedded site, prefix {found.prefix} (`envmgr init` makes one)\n"
@@ -120,12 +120,6 @@ def _clear_dead(prefix: Path) -> None:
     clear_dead_scratch()
     if prefix.is_dir():
         remove_dead_holds(Prefix(prefix))
-
-
-def _old_keys() -> Mapping[str, tuple[str, str]]:
-    from envmgr.backends import old_keys
-
-    return old_keys()
 
 
 def open_job() -> tuple[Runner, Reporter]:

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from envmgr.builds.install import can_write
 from envmgr.builds.leftovers import clean_leftovers
 from envmgr.builds.slurm import requested_installs, sweep
+from envmgr.builds.write_access import can_write
 from envmgr.commands import Context, logged, require_current_if_ever
 from envmgr.commands.in_use import UsesFound, ask_in_use, names_nodes
 from envmgr.errors import EnvmgrError, InputError
+from envmgr.publish.flip_guards import require_not_replayed
 from envmgr.publish.flips import flips
+from envmgr.publish.gc_keeps import InUse, generations_in_use, installs_in_use, left_times
 from envmgr.publish.generations import publishing, remove_generations
-from envmgr.publish.keeping import InUse, generations_in_use, installs_in_use, left_times
 from envmgr.publish.record import (
     RECORD,
     GenerationRecord,
@@ -30,7 +31,6 @@ from envmgr.publish.record import (
     mentioned_installs,
     read_records,
 )
-from envmgr.publish.trust import require_not_replayed
 from envmgr.report import Result
 from envmgr.store.jobtable import held_installs
 from envmgr.store.manifest import read_manifest, remove_install

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envmgr.builds.install import can_write
+from envmgr.builds.write_access import can_write
 from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.commands import Context, logged, published_record, require_published
 from envmgr.commands.publish import publish_change
 from envmgr.errors import EnvmgrError, InputError
+from envmgr.publish.flip_checks import FlipFault, look_at_current_flip
 from envmgr.publish.flips import flips, known_current, last_current
 from envmgr.publish.generations import rollback, sign
 from envmgr.publish.plan import Change, check_dependencies
 from envmgr.publish.record import complete_numbers, published_spec, read_record, read_records, read_specs
-from envmgr.publish.trust import FlipFault, look_at_current_flip
 from envmgr.report import Result
 
 

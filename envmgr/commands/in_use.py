@@ -26,7 +26,7 @@ from envmgr.nodes.sets import NodeSets, fold
 from envmgr.nodes.slurm import slurm_here, slurm_names, states_or_reason
 from envmgr.probe.model import Facts, ProbePart, ProbePlan, number_in
 from envmgr.probe.shell import join_probes, looked_key, read_answer
-from envmgr.publish.keeping import InUse
+from envmgr.publish.gc_keeps import InUse
 from envmgr.system.run import run_detached
 from envmgr.system.shelltext import assign, script_text
 from envmgr.system.usernames import user_name

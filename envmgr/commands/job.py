@@ -1,4 +1,4 @@
-"""`envmgr job`: a script for sbatch that is right for this site and an entry, and how the entry's programs are launched."""
+"""`envmgr job`: a script for sbatch that is right for this site and an entry."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ from envmgr.report import Result
 from envmgr.store.node_facts import read_node_facts
 from envmgr.system.files import atomic_write
 from envmgr.system.shelltext import words
+
+_ASK = 10.0  # seconds that sinfo may take
+# Of what the site gives its own jobs, what is true of a user's, too; an account is not.
+_OF_THE_SITE = ("--clusters", "--constraint", "--partition")
 
 Program = Literal["torchrun", "mpi", "python", "program"]
 
@@ -47,26 +51,6 @@ class Launch:
 
     program: Program
     mpi: str
-
-
-def launch_of(packages: Iterable[str], *, python: bool, plugins: Collection[str] | None = None) -> Launch:
-    """Return how the entry's programs are launched.
-
-    `packages` are the names of everything that is loaded; `plugins` are Slurm's for MPI, None if unknown. torchrun
-    starts processes by itself, and a program without MPI does not use Slurm's plugins: both get `none`.
-    """
-    names = {name.lower() for name in packages}
-    wanted = next((interface for name, interface in _INTERFACES.items() if name in names), "")
-    if names & _TORCH:
-        return Launch("torchrun", "none")
-    if not wanted:
-        return Launch("python" if python else "program", "none")
-    return Launch("mpi", wanted if plugins is None or wanted in plugins else "")
-
-
-_ASK = 10.0  # seconds that sinfo may take
-# Of what the site gives its own jobs, what is true of a user's, too; an account is not.
-_OF_THE_SITE = ("--clusters", "--constraint", "--partition")
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,3 +252,18 @@ def _lines(launch: Launch, shape: JobShape, command: str, *, python: bool) -> li
     if launch.program == "mpi" and not launch.mpi:
         return [f"mpirun {'python ' if python else ''}{command}"]
     return [f"{srun}{'python ' if python else ''}{command}"]
+
+
+def launch_of(packages: Iterable[str], *, python: bool, plugins: Collection[str] | None = None) -> Launch:
+    """Return how the entry's programs are launched.
+
+    `packages` are the names of everything that is loaded; `plugins` are Slurm's for MPI, None if unknown. torchrun
+    starts processes by itself, and a program without MPI does not use Slurm's plugins: both get `none`.
+    """
+    names = {name.lower() for name in packages}
+    wanted = next((interface for name, interface in _INTERFACES.items() if name in names), "")
+    if names & _TORCH:
+        return Launch("torchrun", "none")
+    if not wanted:
+        return Launch("python" if python else "program", "none")
+    return Launch("mpi", wanted if plugins is None or wanted in plugins else "")

@@ -12,8 +12,8 @@ from envmgr.commands import Context
 from envmgr.errors import CommandError, InputError
 from envmgr.modules.nodesetup import SLURM_LINE, TASK_PROLOG, Action, NodeFiles, install_script, node_files
 from envmgr.modules.nodesetup_tree import plain_files
+from envmgr.publish.flip_checks import highest_signed
 from envmgr.publish.signature import signers_text
-from envmgr.publish.trust import highest_signed
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
 

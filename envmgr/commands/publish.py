@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from envmgr.builds.install import can_write
+from envmgr.builds.write_access import can_write
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context, logged
 from envmgr.commands.resolved import ResolvedEntry, current_entries, plan_for, resolve_entry, resolve_named

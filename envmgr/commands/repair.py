@@ -7,20 +7,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from envmgr.backends import LoadedEntry
-from envmgr.builds.install import can_write
+from envmgr.builds.install import may_repair, repair_install
 from envmgr.builds.leftovers import clean_leftovers
-from envmgr.builds.repair import may_repair, repair_install
+from envmgr.builds.write_access import can_write
 from envmgr.catalog.target import read_target
 from envmgr.commands import Context, logged
 from envmgr.commands.publish import publish_change
 from envmgr.commands.resolved import ResolvedEntry, resolve_entry
 from envmgr.commands.verify import PrefixLook, VerifyResult, VerifyWhat, is_in_the_way, look, trusted_owners
 from envmgr.errors import EnvmgrError
+from envmgr.publish.flip_checks import last_signed
 from envmgr.publish.flips import known_current, last_current, told_records
 from envmgr.publish.generations import repair_history, rollback
 from envmgr.publish.plan import Change, NewModule
 from envmgr.publish.record import RECORD, SPECS, PublishedEntry, complete_numbers, read_records, way_back
-from envmgr.publish.trust import last_signed
 from envmgr.publish.verify import newest_whole, verify_generation
 from envmgr.store.jobtable import holding
 from envmgr.store.manifest import Manifest, read_manifest

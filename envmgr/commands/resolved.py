@@ -30,7 +30,6 @@ from envmgr.publish.record import (
     published_spec,
     read_current,
     read_specs,
-    with_own_pythons,
 )
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Item, Prefix
@@ -320,7 +319,7 @@ def plan_for(ctx: Context, wanted: Sequence[ResolvedEntry]) -> tuple[BuildPlan, 
     known = {str(item.entry): facts_of(item) for item in wanted}
     modules = {str(w.entry): w.module(facts).spec for w in wanted if (facts := known[str(w.entry)]) is not None}
     kept = {name: published_spec(raw) for name, raw in specs.items() if name not in modules}
-    members = {name: member_of(item.spec) for name, item in with_own_pythons(kept, ctx.prefix).items()}
+    members = {name: member_of(item.spec) for name, item in kept.items()}
     members |= {str(item.entry): item.member() for item in wanted if str(item.entry) not in modules}
     families = find_families(members | {name: member_of(spec) for name, spec in modules.items()})
     candidates = []

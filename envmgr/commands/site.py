@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from envmgr.backends import all_backends
-from envmgr.builds.install import group_faults, write_faults
+from envmgr.builds.write_access import group_faults, write_faults
 from envmgr.catalog.entries import closed_catalog
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.settings import SiteFact, mirrors_fact
@@ -53,7 +53,6 @@ def check_site(ctx: Context) -> SiteCheckResult:
         *_build_user(site),
         *_catalogs(ctx),
         *_lmod(ctx),
-        *_old_keys(site),
         *(fact for backend in all_backends() for fact in backend.explain(site)),
         *_sources(site),
         *_build_dir(site),
@@ -170,15 +169,6 @@ def _lmod(ctx: Context) -> Iterator[SiteFact]:
         yield SiteFact("lmod", "ok", f"Lmod {lmod.version()} in {lmod.package}")
     except EnvmgrError as error:
         yield SiteFact("lmod", "error", error.message, error.hint)
-
-
-def _old_keys(site: Site) -> Iterator[SiteFact]:
-    if site.old_keys:
-        now = ", ".join(f"backends.{backend}.{name}" for backend, name in site.old_keys.values())
-        old = ", ".join(site.old_keys)
-        yield SiteFact(
-            "backends", "warning", f"{old}: read as {now}", "move what they say there: the old names will go"
-        )
 
 
 def _sources(site: Site) -> Iterator[SiteFact]:

@@ -56,7 +56,7 @@ class Clash:
 
 
 def member_of(spec: ModuleSpec) -> Member:
-    return Member(spec.families, bool(spec.own_python), spec.depends)
+    return Member(spec.families, spec.own_python, spec.depends)
 
 
 def find_families(members: Mapping[str, Member]) -> dict[str, Families]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from envmgr.catalog.fitness import NodeNeeds, gpu_needs
+from envmgr.catalog.fitness import NodeNeeds
 from envmgr.catalog.gpu_codes import GpuNeeds
 from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
 from envmgr.system.models import FrozenModel
@@ -84,7 +84,7 @@ class ModuleSpec(FrozenModel):
     extensions: tuple[str, ...] = ()
     packages: dict[str, str] = {}
     python: bool = False
-    own_python: bool | None = None
+    own_python: bool = False
     pip: Pip | None = None
     requires: Requires = Requires()
     gpu: GpuNeeds | None = None
@@ -99,11 +99,4 @@ class ModuleSpec(FrozenModel):
 
     @property
     def needs(self) -> NodeNeeds:
-        return NodeNeeds(self.requires, self.gpu_needs)
-
-    @property
-    def gpu_needs(self) -> GpuNeeds | None:
-        """Return the needs for GPUs. Generations of an earlier envmgr have only what the recipe requires, and no CUDA
-        version.
-        """
-        return self.gpu or gpu_needs(self.requires)
+        return NodeNeeds(self.requires, self.gpu)

@@ -147,7 +147,7 @@ def _metadata(spec: ModuleSpec, families: Families) -> Iterator[Statement]:
 
 
 def _gates(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Statement]:
-    if (needs := spec.gpu_needs) is not None:
+    if (needs := spec.gpu) is not None:
         yield Statement("gpu-gate", "gpu_gate", (spec.entry, policies.driver_gate, needs_table(needs)))
     if spec.deprecated:
         yield Statement("deprecated", "LmodMessage", (escaped(_deprecation(spec)),))

@@ -115,10 +115,8 @@ def read_flip(prefix: Prefix, sequence: int) -> Flip:
     path = flip_path(prefix, sequence)
     try:
         content = read_bytes(path, FLIP)
-        data = json.loads(content)
-        require_format(data.get("schema_version"), FORMAT, path)
-        record = FlipRecord.model_validate(data)
-    except (OSError, InputError, ValueError, AttributeError, RecursionError) as error:
+        record = FlipRecord.model_validate(require_format(json.loads(content), FORMAT, path, "schema_version"))
+    except (OSError, InputError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from None
     if record.sequence != sequence:
         raise _damaged(path, ValueError(f"it says that it is flip {record.sequence}"))

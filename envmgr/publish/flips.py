@@ -73,7 +73,7 @@ def _read(prefix: Prefix) -> tuple[int, str]:
 
 
 FORMAT = 1
-"""The number of the format of the history's lines, which have it only where it is another (`schema`)."""
+"""The number of the format of the history's lines; another one is refused."""
 
 
 def flip(
@@ -249,7 +249,7 @@ def write_history_again(prefix: Prefix, reporter: Reporter, signer: Signer | Non
     `publishing`.
     """
     if rows := flips(prefix):
-        atomic_write(prefix.history, "".join(f"{json.dumps(row)}\n" for row in rows))
+        atomic_write(prefix.history, "".join(f"{_line(row)}\n" for row in rows))
         return
     number = current_number(prefix)
     if number is not None:
@@ -268,19 +268,22 @@ def _next_number(prefix: Prefix) -> int:
 def _told(prefix: Prefix) -> dict[int, int] | None:
     """Return sequence -> generation of the flips that came, by the history; None for a history that cannot be read."""
     with suppress(OSError, EnvmgrError):
-        found = [(row.get("sequence"), row["to"]) for row in _history(prefix)]
-        return {number: to for number, to in found if isinstance(number, int) and 0 < number <= MOST}
+        return {row["sequence"]: row["to"] for row in _history(prefix) if 0 < row["sequence"] <= MOST}
     return None
 
 
 def _write_down(prefix: Prefix, record: FlipRecord, reporter: Reporter) -> None:
     try:
-        append_line(prefix.history, json.dumps(_row(record)))  # the last one may be cut, by a full disk or a kill
+        append_line(prefix.history, _line(_row(record)))  # the last one may be cut, by a full disk or a kill
     except (OSError, EnvmgrError) as error:
         why = error.message if isinstance(error, EnvmgrError) else error.strerror
         reporter.say(
             f"warning: generation {record.generation} is current, but {prefix.history} could not be written: {why}"
         )
+
+
+def _line(row: Mapping[str, object]) -> str:
+    return json.dumps({"schema": FORMAT, **row})
 
 
 def _row(record: FlipRecord) -> dict[str, object]:
@@ -341,14 +344,14 @@ def flips(prefix: Prefix) -> list[dict[str, Any]]:
             wrote.
     """
     rows = _history(prefix)
-    told = {row.get("sequence") for row in rows}
+    told = {row["sequence"] for row in rows}
     if told.issuperset(sequences(prefix)):
         return rows
     force = in_force(prefix, known_current(prefix))
     for made in newest_first(prefix):
         sequence = made.record.sequence
         if sequence not in told and force is not None and sequence <= force.record.sequence:
-            later = (i for i, row in enumerate(rows) if (row.get("sequence") or 0) > sequence)
+            later = (i for i, row in enumerate(rows) if row["sequence"] > sequence)
             rows.insert(next(later, len(rows)), _row(made.record))
     return rows
 
@@ -360,6 +363,7 @@ def _history(prefix: Prefix) -> list[dict[str, Any]]:
             with suppress(ValueError, RecursionError):
                 row = json.loads(line)
                 if isinstance(row, dict) and isinstance(row.get("to"), int):
-                    require_format(row.get("schema", FORMAT), FORMAT, prefix.history)
-                    found.append(row)
+                    require_format(row, FORMAT, prefix.history)
+                    if isinstance(row.get("sequence"), int):
+                        found.append({key: value for key, value in row.items() if key != "schema"})
     return found

@@ -15,6 +15,8 @@ from envmgr.modules.lmod import Lmod
 from envmgr.modules.render import render_digest, templates_digest
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
+from envmgr.publish.flip_checks import accepting, gaps
+from envmgr.publish.flip_guards import find_replay, require_not_replayed, require_unchanged_generation
 from envmgr.publish.flipfile import OvertakenError
 from envmgr.publish.flips import flip, known_current, last_current, lost_lines, settle, write_history_again
 from envmgr.publish.plan import Change
@@ -28,7 +30,6 @@ from envmgr.publish.record import (
 )
 from envmgr.publish.signature import Signer
 from envmgr.publish.staging import Staged, StagingWork, abandon, staging
-from envmgr.publish.trust import accepting, find_replay, gaps, require_not_replayed, require_unchanged_generation
 from envmgr.report import Reporter
 from envmgr.store.jobtable import is_staged, remove_dead_holds
 from envmgr.store.prefix import Prefix

@@ -55,8 +55,8 @@ class GenerationRecord(FrozenModel):
     """The content of `generation.json`. It is written last, so a generation without it is not complete.
 
     `files` maps a path below the generation to the sha256 of its text, and has all but the record itself. `manifests`
-    maps installs, by their paths relative to the prefix, to the sha256 of their manifests; it is empty in records of an
-    earlier envmgr. `render` digests templates and policies.
+    maps installs, by their paths relative to the prefix, to the sha256 of their manifests. `render` digests templates
+    and policies.
     """
 
     schema_version: int = FORMAT
@@ -70,7 +70,7 @@ class GenerationRecord(FrozenModel):
     render: str
     entries: dict[str, PublishedEntry]
     files: dict[str, str]
-    manifests: dict[str, str] = {}
+    manifests: dict[str, str]
 
     @property
     def installs(self) -> dict[str, list[str]]:
@@ -202,10 +202,8 @@ def read_record(prefix: Prefix, number: int) -> GenerationRecord:
 def parse_record(path: Path, content: bytes) -> GenerationRecord:
     """Parse `content`, read from `path`. Raises EnvmgrError `generation-damaged`, `format-unknown`."""
     try:
-        data = json.loads(content)
-        require_format(data.get("schema_version", FORMAT), FORMAT, path)
-        return GenerationRecord.model_validate(data)
-    except (ValueError, AttributeError, RecursionError) as error:
+        return GenerationRecord.model_validate(require_format(json.loads(content), FORMAT, path, "schema_version"))
+    except (ValueError, RecursionError) as error:
         raise _damaged(path, error) from None
 
 
@@ -265,23 +263,6 @@ def published_spec(raw: Mapping[str, Any]) -> PublishedSpec:
             context=str(error),
             hint="`envmgr verify` tells whether it was changed; if not, a later envmgr wrote it: use that",
         ) from None
-
-
-def with_own_pythons(specs: Mapping[str, PublishedSpec], prefix: Prefix) -> dict[str, PublishedSpec]:
-    """Return the entries with what an earlier envmgr did not record: whether the install itself has a Python, and its
-    pip.
-    """
-    return {
-        name: item
-        if item.spec.own_python is not None and bool(item.spec.pip) == item.spec.python
-        else item.model_copy(update={"spec": _looked_at(item, prefix)})
-        for name, item in specs.items()
-    }
-
-
-def _looked_at(item: PublishedSpec, prefix: Prefix) -> ModuleSpec:
-    install = prefix.install_at("/".join(Path(item.spec.root).parts[-3:]))
-    return item.spec.model_copy(update={"own_python": install.has_python(), "pip": find_pip(install, item.facts)})
 
 
 def find_pip(install: Install, facts: InstallFacts) -> Pip | None:

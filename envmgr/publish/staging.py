@@ -17,6 +17,7 @@ from envmgr.modules.pip_shim import render_shims
 from envmgr.modules.render import render_tree
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
+from envmgr.publish.flip_guards import require_good_flip, require_not_replayed, require_unchanged_generation
 from envmgr.publish.flips import known_current, once_current
 from envmgr.publish.plan import (
     Change,
@@ -39,10 +40,8 @@ from envmgr.publish.record import (
     generation_numbers,
     read_record,
     read_specs,
-    with_own_pythons,
 )
 from envmgr.publish.signature import Signer
-from envmgr.publish.trust import require_good_flip, require_not_replayed, require_unchanged_generation
 from envmgr.publish.verify import named_manifests
 from envmgr.report import Reporter
 from envmgr.store.jobtable import holding
@@ -252,7 +251,7 @@ def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | None]]:
     prefix = work.prefix
     parent, record, old = _read_parent(work)
     change = work.change.onto(old)
-    merged = with_own_pythons(apply_change(old, change), prefix)
+    merged = apply_change(old, change)
     entries = published_entries(merged, old, record, change, work.policies, work.templates)
     with explain_os_error(prefix.generations):
         prefix.generations.mkdir(parents=True, exist_ok=True)

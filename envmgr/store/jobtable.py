@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import os
-import re
-import signal
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import atomic_write, clear_temporaries, pretty_json
 from envmgr.system.locks import file_lock, try_file_lock
-from envmgr.system.processes import Process, all_processes, runs_here, this_process
+from envmgr.system.models import require_format
+from envmgr.system.processes import Process, runs_here, this_process
 from envmgr.system.pulse import beat_lately, beating, beats_within, renew_listing
 from envmgr.system.run import Runner
-from envmgr.system.sandbox import PLACE
 from envmgr.system.untrusted_files import ROW, read_json
 from envmgr.wording import utc_now
+
+FORMAT = 1
+"""The number of the format of rows, of builds and of what running commands use; another one is refused."""
 
 _WATCH = 10.0  # seconds to look for a touch of a row
 
@@ -62,20 +64,26 @@ def _row_text(install: Install, work: Path) -> str:
         work=str(work),
         slurm=os.environ.get("SLURM_JOB_ID", ""),
     )
-    return pretty_json(asdict(row))
+    return pretty_json({"schema": FORMAT, **asdict(row)})
 
 
 def left_row(install: Install) -> BuildRow | None:
-    """Return the row that an earlier build of the install left; None without one, or if it cannot be read."""
+    """Return the row that an earlier build of the install left. None and errors as `read_build_row`."""
     return read_build_row(row_path(install))
 
 
 def read_build_row(path: Path) -> BuildRow | None:
-    """Return the row; None if there is none, or it cannot be read."""
+    """Return the row; None if there is none, or it cannot be read. Raise EnvmgrError `format-unknown`."""
     try:
-        return BuildRow(**read_json(path, ROW))
+        return BuildRow(**_read_row(path))
     except (OSError, InputError, ValueError, TypeError):
         return None
+
+
+def _read_row(path: Path) -> dict[str, Any]:
+    """Return the fields of a row. Raise EnvmgrError `format-unknown`; OSError, InputError, ValueError."""
+    row = require_format(read_json(path, ROW), FORMAT, path)
+    return {key: value for key, value in row.items() if key != "schema"}
 
 
 def beats(install: Install, check: Callable[[], None] = lambda: None) -> bool:
@@ -92,6 +100,18 @@ def lives_perhaps(install: Install) -> bool:
     return beat_lately(row_path(install))
 
 
+def lives_elsewhere(install: Install) -> bool:
+    """Return whether another host builds the install, on a file system that keeps locks to each client.
+
+    A row in a format that is not known says nothing of its host: only its pulse counts.
+    """
+    try:
+        row = left_row(install)
+    except EnvmgrError:
+        return lives_perhaps(install)
+    return row is not None and row.host != socket.gethostname() and lives_perhaps(install)
+
+
 def row_path(install: Install) -> Path:
     return install.prefix.jobs / f"{install.entry.name}-{install.label}.json"
 
@@ -100,52 +120,6 @@ def kept_row(install: Install, row: BuildRow) -> Path:
     """Return the place for a dead build's row that only its own host can clear. It is not a row of the table."""
     host = row.host.replace("/", "_")
     return install.prefix.jobs / f"{install.entry.name}-{install.label}.{host}.{row.pid}.left"
-
-
-def end_processes_in(folder: str) -> int:
-    """Kill the processes that a dead build left on this host, and return their number.
-
-    These are the processes of this user that work below the build's private folder. Raises EnvmgrError `orphans-stay`
-    if one does not end.
-    """
-    mine: set[int] = set()
-    ended: set[int] = set()
-    for _ in range(50):
-        mine = {pid for pid in _own_processes() if _is_below(pid, folder)} - {os.getpid()}
-        if not mine:
-            break
-        ended |= mine
-        for pid in mine:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.1)
-    else:
-        raise EnvmgrError("orphans-stay", f"processes of a dead build do not end: {sorted(mine)}", context=folder)
-    return len(ended)
-
-
-def _own_processes() -> Iterator[int]:
-    for pid in all_processes():
-        with suppress(OSError):
-            if Path(f"/proc/{pid}").stat().st_uid == os.geteuid():
-                yield pid
-
-
-def _is_below(pid: int, folder: str) -> bool:
-    """Return whether the process works below the folder, by its working folder as others or it sees it, or by its
-    environment: builds get a path below their folder in a variable `ENVMGR_…`.
-    """
-    with suppress(OSError):
-        place = Path(f"/proc/{pid}/root{PLACE}").stat()
-        if any(os.path.samestat(place, work.stat()) for work in Path(folder).iterdir()):
-            return True
-    with suppress(OSError):
-        if (Path(f"/proc/{pid}/cwd").readlink() / "x").is_relative_to(folder):
-            return True
-    with suppress(OSError):
-        environ = Path(f"/proc/{pid}/environ").read_bytes()
-        return re.search(rb"(^|\0)ENVMGR_\w+=" + re.escape(os.fsencode(folder)) + b"/", environ) is not None
-    return False
 
 
 @contextmanager
@@ -162,7 +136,7 @@ def holding(
     path = prefix.holds / f"{me.host}-{me.pid}-{time.monotonic_ns()}.json"
     if generation is not None:
         path = _staging_row(prefix, generation)
-    row = {**asdict(me), "since": utc_now(), "installs": sorted(set(paths))}
+    row = {"schema": FORMAT, **asdict(me), "since": utc_now(), "installs": sorted(set(paths))}
 
     def waiting(holder: str) -> None:
         reporter.say(f"waiting for {holder}, which removes what is unused")
@@ -181,6 +155,8 @@ def is_staged(prefix: Prefix, generation: int) -> bool:
 def held_installs(prefix: Prefix, *, renew: bool) -> set[str]:
     """Return what living runs hold, by path relative to the prefix. A run on another host lives by its pulse. `renew`:
     read the newest state, also on NFS.
+
+    Raise EnvmgrError `format-unknown` for a living run whose row says in another format what it holds.
     """
     found: set[str] = set()
     if renew:
@@ -188,7 +164,7 @@ def held_installs(prefix: Prefix, *, renew: bool) -> set[str]:
     for path in prefix.holds.glob("*.json"):
         with suppress(OSError, InputError, ValueError, KeyError, TypeError):
             if _lives(path):
-                found |= {str(each) for each in read_json(path, ROW)["installs"]}
+                found |= {str(each) for each in _read_row(path)["installs"]}
     return found
 
 
@@ -211,9 +187,9 @@ def remove_dead_holds(prefix: Prefix) -> None:
 def _lives(path: Path) -> bool:
     """Return whether the run of a row lives; for a row that cannot be read, which may be half-written, by its pulse."""
     try:
-        row = read_json(path, ROW)
+        row = _read_row(path)
         process = Process(str(row["host"]), str(row["boot"]), int(str(row["pid"])), int(str(row["ticks"])))
-    except (OSError, InputError, ValueError, KeyError, TypeError):
+    except (OSError, EnvmgrError, ValueError, KeyError, TypeError):
         return beat_lately(path)
     return runs_here(process) if process.host == socket.gethostname() else beat_lately(path)
 

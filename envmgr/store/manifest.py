@@ -5,7 +5,6 @@ exist.
 from __future__ import annotations
 
 import json
-import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,14 +14,12 @@ from typing import Any
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import EnvOp
 from envmgr.store.prefix import Install
-from envmgr.store.tree import TreePath, look_at_tree, scan_tree, tree_digest
+from envmgr.store.tree import TreePath, scan_tree, tree_digest
 from envmgr.system.files import atomic_write
 from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.safe_paths import remove_below
 from envmgr.system.sandbox import PLACE
 from envmgr.system.untrusted_files import MANIFEST, read_bytes, why_unreadable
-from envmgr.system.usernames import user_name
-from envmgr.wording import escaped
 
 FORMAT = 1
 """The number of a manifest's format; another one is refused."""
@@ -46,8 +43,7 @@ class Manifest:
     """The manifest of one install. `digest` names the install, `tree` is the tree digest, `mask` the umask applied to
     the recorded modes.
 
-    `extra` are files that belong to it and lie elsewhere below the prefix: path relative to that -> sha256, which is
-    empty if it was not recorded.
+    `extra` are files that belong to it and lie elsewhere below the prefix: path relative to that -> sha256.
     """
 
     digest: str
@@ -66,14 +62,12 @@ class Manifest:
     def made_at(self) -> tuple[str, ...]:
         """The place where it was built, unless every host and user builds it alike: built elsewhere, its files may
         differ.
-
-        The first envmgr that built wheels from their sources used a folder of its own, too, and did not write it down.
         """
         rows = self.provenance.get("made")
         found = {
-            str(row.get("path", "a folder that was not recorded"))
+            str(row["path"])
             for row in (rows if isinstance(rows, (list, tuple)) else ())
-            if isinstance(row, Mapping)
+            if isinstance(row, Mapping) and "path" in row
         }
         return tuple(sorted(found - {str(PLACE)}))
 
@@ -123,8 +117,7 @@ def read_manifest(path: Path) -> Manifest:
 def parse_manifest(path: Path, content: bytes) -> Manifest:
     """Parse `content`, read from `path`. Raises EnvmgrError `manifest-damaged`, `format-unknown`."""
     try:
-        data = json.loads(content)
-        require_format(data.get("schema", FORMAT), FORMAT, path)
+        data = require_format(json.loads(content), FORMAT, path)
         return Manifest(
             digest=data["digest"],
             tree=data["tree"],
@@ -132,7 +125,7 @@ def parse_manifest(path: Path, content: bytes) -> Manifest:
             facts=InstallFacts.model_validate(data["facts"]),
             provenance=dict(data["provenance"]),
             paths=tuple(_from_row(row) for row in data["paths"]),
-            extra=_extra(data["extra"]) if "extra" in data else _old_extra(path, data),
+            extra=_extra(data.get("extra", {})),
         )
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise _damaged(path, error) from None
@@ -157,19 +150,6 @@ def _extra(rows: Mapping[str, str]) -> dict[str, str]:
     return dict(rows)
 
 
-def _old_extra(path: Path, data: Mapping[str, Any]) -> dict[str, str]:
-    """Read the one kind of extra file that old manifests have: `module`, which lies in its backend's folder.
-
-    The first manifests do not have that either; then the tools name the backend that wrote one.
-    """
-    provenance = data["provenance"]
-    backend = provenance.get("recipe", {}).get("backend")
-    if "module" not in data and f"{backend}-framework" not in provenance.get("tools", {}):
-        return {}
-    module = f"{backend}/modules/{path.parent.name}/{path.name.removesuffix('.manifest.json')}.lua"
-    return {module: str(data.get("module", ""))}
-
-
 def remove_install(install: Install) -> None:
     """Remove the install with its extra files; a backend cleans those of a damaged manifest. Call it under the
     install's lock.
@@ -181,55 +161,6 @@ def remove_install(install: Install) -> None:
     remove_below(top, install.manifest)  # first: from here on the install does not exist
     for path in (install.path, *(top / path for path in extra)):
         remove_below(top, path)
-
-
-def differences(root: Path, manifest: Manifest, *, owner: int | None = None, workers: int = 4) -> list[str]:
-    """Return how a tree differs from its manifest, as readable lines, sorted by path; empty if it does not.
-
-    All of it must belong to `owner`, a user's number; None: the owner of the root.
-    """
-    try:
-        status = root.lstat()
-    except FileNotFoundError:
-        return [f"{root} is missing"]
-    if not stat.S_ISDIR(status.st_mode):
-        what = f"a link to {escaped(str(root.readlink()))}" if stat.S_ISLNK(status.st_mode) else "no folder"
-        return [f".: {what}, where the install's folder was"]
-    owner = status.st_uid if owner is None else owner
-    look = look_at_tree(root, owner, workers=workers)
-    lines = []
-    if (mode := stat.S_IMODE(status.st_mode) & 0o777) != 0o555 & ~manifest.mask:
-        lines.append(f".: mode changed to {mode:04o}")
-    if status.st_uid != owner:
-        lines.append(f".: belongs to {user_name(status.st_uid)}, not to {user_name(owner)}")
-    if "" in look.unread:
-        lines.append(f".: cannot be read: {look.unread['']}")
-    mask = ~manifest.mask
-    expected = {
-        p[0]: p if p[1] == "link" else TreePath(p[0], p[1], p[2] & mask, p[3], p[4], p[5]) for p in manifest.paths
-    }
-    odd: dict[str, TreePath | None] = {p[0]: p for p in look.paths if expected.get(p[0]) != p}
-    if len(look.paths) - sum(path not in expected for path in odd) < len(expected):
-        odd |= dict.fromkeys(expected.keys() - {p[0] for p in look.paths})
-    for path in sorted({*odd, *look.owners, *look.unread} - {""}):
-        if path in odd:
-            lines += _difference(path, odd[path], expected.get(path), look.unread.get(path))
-        elif path in look.unread:
-            lines.append(f"{escaped(path)}: cannot be read: {look.unread[path]}")
-        if path in look.owners:
-            lines.append(f"{escaped(path)}: belongs to {user_name(look.owners[path])}, not to {user_name(owner)}")
-    return lines
-
-
-def _difference(path: str, have: TreePath | None, want: TreePath | None, unread: str | None) -> list[str]:
-    if have is None:
-        return [f"{escaped(path)}: missing"]
-    if want is None:
-        return [f"{escaped(path)}: not in the manifest"]
-    names = ("kind", "mode", "size", "target") if unread else ("kind", "mode", "size", "sha256", "target")
-    what = [name for name in names if getattr(have, name) != getattr(want, name)]
-    lines = [f"{escaped(path)}: {', '.join(what)} changed"] if what else []
-    return lines + ([f"{escaped(path)}: cannot be read: {unread}"] if unread else [])
 
 
 def unmasked_tree(root: Path, *, workers: int = 4) -> tuple[TreePath, ...]:
@@ -256,3 +187,28 @@ def _from_row(row: list[Any]) -> TreePath:
     path, kind, mode, size, content = row
     link = kind == "link"
     return TreePath(path, kind, int(mode, 8), size, "" if link else content, content if link else "")
+
+
+# Folder of an install -> the list it belongs on. Never LD_LIBRARY_PATH, PYTHONPATH, PYTHONHOME (invariant 7): packages
+# find their own libraries by RPATH.
+_PATH_FOLDERS = (
+    ("bin", "PATH"),
+    ("sbin", "PATH"),
+    ("share/man", "MANPATH"),
+    ("man", "MANPATH"),
+    ("lib/pkgconfig", "PKG_CONFIG_PATH"),
+    ("share/pkgconfig", "PKG_CONFIG_PATH"),
+    ("share/aclocal", "ACLOCAL_PATH"),
+)
+
+
+def path_environment(root: Path) -> tuple[EnvOp, ...]:
+    """Return the changes in load order, so that the first row of the table is the first of its list."""
+    found = [
+        EnvOp(kind="prepend", name=variable, value=str(root / folder))
+        for folder, variable in reversed(_PATH_FOLDERS)
+        if (root / folder).is_dir()
+    ]
+    if (root / "include").is_dir() or (root / "lib/cmake").is_dir():
+        found.append(EnvOp(kind="prepend", name="CMAKE_PREFIX_PATH", value=str(root)))
+    return tuple(found)

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
 
 from pydantic import Field
 
@@ -15,11 +14,14 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import pretty_json
-from envmgr.system.models import FrozenModel
+from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.run import run_detached
 from envmgr.system.shelltext import script_text
-from envmgr.system.untrusted_files import FACTS, read_bytes, why_unreadable
+from envmgr.system.untrusted_files import FACTS, parse_json, read_json, why_unreadable
 from envmgr.system.users import command_as, find_account
+
+FORMAT = 1
+"""The number of the format of the facts; another one is refused."""
 
 _SECONDS = 20.0  # that the prefix may take to read and write one small file
 
@@ -37,7 +39,7 @@ class FleetFacts(FrozenModel):
     seen.
     """
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
+    schema_version: int = Field(default=FORMAT, alias="schema")
     groups: dict[str, tuple[str, ...]] = {}
     seen: tuple[Seen, ...] = ()
 
@@ -51,11 +53,11 @@ def facts_file(prefix: Prefix) -> Path:
 
 def read_node_facts(prefix: Prefix) -> FleetFacts | None:
     """Return the facts; None before the first audit. Call it only for a prefix that was seen to answer. Raise
-    EnvmgrError `node-facts-damaged`.
+    EnvmgrError `node-facts-damaged`, `format-unknown`.
     """
     path = facts_file(prefix)
     try:
-        return FleetFacts.model_validate_json(read_bytes(path, FACTS))
+        return FleetFacts.model_validate(require_format(read_json(path, FACTS), FORMAT, path))
     except FileNotFoundError:
         return None
     except (OSError, InputError, ValueError) as error:
@@ -96,7 +98,11 @@ def save_node_facts(
     before = run_detached([*become, "/bin/sh", "-c", _READ, "sh", folder], seconds=seconds, check=check)
     if before.returncode is None:
         return f"{site.prefix} does not answer"
-    merged = merge_facts(_parse(before.output), observed, groups, now)
+    try:
+        known = _parse(before.output, facts_file(Prefix(site.prefix)))
+    except EnvmgrError as error:
+        return error.message
+    merged = merge_facts(known, observed, groups, now)
     text = pretty_json(merged.model_dump(mode="json", by_alias=True))
     argv = [*become, "/bin/sh", "-c", script_text(__file__, "write.sh"), "sh", folder, site.policies.umask]
     done = run_detached(argv, seconds=end - time.monotonic(), stdin=text, check=check)
@@ -126,9 +132,11 @@ def merge_facts(
     return FleetFacts(groups={name: tuple(nodes) for name, nodes in sorted(groups.items())}, seen=tuple(rows))
 
 
-def _parse(text: str) -> FleetFacts | None:
-    """Return the facts; None if they are missing or damaged: the new file replaces them."""
+def _parse(text: str, path: Path) -> FleetFacts | None:
+    """Return the facts; None if they are missing or damaged: the new file replaces them. Raise `format-unknown`."""
     try:
-        return FleetFacts.model_validate_json(text) if text.strip() else None
+        return (
+            FleetFacts.model_validate(require_format(parse_json(text.encode()), FORMAT, path)) if text.strip() else None
+        )
     except ValueError:
         return None

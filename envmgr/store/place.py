@@ -18,8 +18,12 @@ from pathlib import Path
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import atomic_write
+from envmgr.system.models import require_format
 from envmgr.system.shelltext import words
 from envmgr.system.untrusted_files import MANIFEST, PLACE, open_untrusted, read_json
+
+FORMAT = 1
+"""The number of the format of `prefix.json`; another one is refused."""
 
 _HEAD = 64 << 10  # bytes: a manifest has the module's values before its list of paths
 _ROOT = re.compile(rb'"(/[^"\s:]+)/store/[^"/]+/[^"/]+-[0-9a-f]{8}[/"]')
@@ -29,18 +33,16 @@ def made_for(prefix: Prefix) -> Path | None:
     """Return the path that was written down when the prefix was made, or that its modules and manifests have; None if
     nothing says.
 
-    Raise EnvmgrError `prefix-unreadable`.
+    Raise EnvmgrError `prefix-unreadable`, `format-unknown`.
     """
     try:
-        with suppress(FileNotFoundError, NotADirectoryError, InputError, ValueError, TypeError, KeyError):
-            return Path(read_json(prefix.place, PLACE)["path"])
-        return next(_said(prefix), None)
+        return _written(prefix) or next(_said(prefix), None)
     except OSError as error:
         raise EnvmgrError("prefix-unreadable", f"cannot read {error.filename}", context=str(error.strerror)) from None
 
 
 def require_place(prefix: Prefix) -> None:
-    """Raise EnvmgrError `prefix-moved` if the prefix was made for another path than it has."""
+    """Raise EnvmgrError `prefix-moved` if the prefix was made for another path than it has; `format-unknown`."""
     made = made_for(prefix)
     if made is not None and made != prefix.root:
         raise EnvmgrError(
@@ -84,11 +86,18 @@ def require_kinds(prefix: Prefix) -> None:
 
 
 def write_place(prefix: Prefix) -> None:
-    """Write the path down, unless it is."""
-    with suppress(OSError, InputError, ValueError, TypeError, KeyError):
-        if read_json(prefix.place, PLACE)["path"]:
+    """Write the path down, unless it is. Raise EnvmgrError `format-unknown`."""
+    with suppress(OSError):
+        if _written(prefix) is not None:
             return
-    atomic_write(prefix.place, json.dumps({"schema": 1, "path": str(prefix.root)}) + "\n", mode=0o444)
+    atomic_write(prefix.place, json.dumps({"schema": FORMAT, "path": str(prefix.root)}) + "\n", mode=0o444)
+
+
+def _written(prefix: Prefix) -> Path | None:
+    """Return the path that was written down; None if the file is lost or damaged. Raise OSError, `format-unknown`."""
+    with suppress(FileNotFoundError, NotADirectoryError, InputError, ValueError, TypeError, KeyError):
+        return Path(require_format(read_json(prefix.place, PLACE), FORMAT, prefix.place)["path"])
+    return None
 
 
 def _said(prefix: Prefix) -> Iterator[Path]:

@@ -4,19 +4,21 @@ built on.
 
 from __future__ import annotations
 
+import stat
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
-from envmgr.store.manifest import Manifest, differences, parse_manifest
+from envmgr.store.manifest import Manifest, parse_manifest
 from envmgr.store.prefix import SHORT, Install, Item
-from envmgr.store.tree import tree_digest
+from envmgr.store.tree import TreePath, look_at_tree, tree_digest
 from envmgr.system.files import read_regular, sha256_bytes
 from envmgr.system.run import Runner
 from envmgr.system.usernames import user_name
-from envmgr.wording import shortened
+from envmgr.wording import escaped, shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def _extra_faults(install: Install, manifest: Manifest) -> list[str]:
         except OSError as error:
             lines.append(f"{name}: cannot be read: {error.strerror}")
         else:
-            if sha256 and found != sha256:
+            if found != sha256:
                 lines.append(f"{name}: sha256 changed")
     return lines
 
@@ -137,3 +139,52 @@ def _raise_for(install: Install, entry: object, wrong: Sequence[str]) -> None:
             context=shortened(wrong, 10),
             hint=f"files of it changed after the build: remove {install.manifest.name}, then build {entry} again",
         )
+
+
+def differences(root: Path, manifest: Manifest, *, owner: int | None = None, workers: int = 4) -> list[str]:
+    """Return how a tree differs from its manifest, as readable lines, sorted by path; empty if it does not.
+
+    All of it must belong to `owner`, a user's number; None: the owner of the root.
+    """
+    try:
+        status = root.lstat()
+    except FileNotFoundError:
+        return [f"{root} is missing"]
+    if not stat.S_ISDIR(status.st_mode):
+        what = f"a link to {escaped(str(root.readlink()))}" if stat.S_ISLNK(status.st_mode) else "no folder"
+        return [f".: {what}, where the install's folder was"]
+    owner = status.st_uid if owner is None else owner
+    look = look_at_tree(root, owner, workers=workers)
+    lines = []
+    if (mode := stat.S_IMODE(status.st_mode) & 0o777) != 0o555 & ~manifest.mask:
+        lines.append(f".: mode changed to {mode:04o}")
+    if status.st_uid != owner:
+        lines.append(f".: belongs to {user_name(status.st_uid)}, not to {user_name(owner)}")
+    if "" in look.unread:
+        lines.append(f".: cannot be read: {look.unread['']}")
+    mask = ~manifest.mask
+    expected = {
+        p[0]: p if p[1] == "link" else TreePath(p[0], p[1], p[2] & mask, p[3], p[4], p[5]) for p in manifest.paths
+    }
+    odd: dict[str, TreePath | None] = {p[0]: p for p in look.paths if expected.get(p[0]) != p}
+    if len(look.paths) - sum(path not in expected for path in odd) < len(expected):
+        odd |= dict.fromkeys(expected.keys() - {p[0] for p in look.paths})
+    for path in sorted({*odd, *look.owners, *look.unread} - {""}):
+        if path in odd:
+            lines += _difference(path, odd[path], expected.get(path), look.unread.get(path))
+        elif path in look.unread:
+            lines.append(f"{escaped(path)}: cannot be read: {look.unread[path]}")
+        if path in look.owners:
+            lines.append(f"{escaped(path)}: belongs to {user_name(look.owners[path])}, not to {user_name(owner)}")
+    return lines
+
+
+def _difference(path: str, have: TreePath | None, want: TreePath | None, unread: str | None) -> list[str]:
+    if have is None:
+        return [f"{escaped(path)}: missing"]
+    if want is None:
+        return [f"{escaped(path)}: not in the manifest"]
+    names = ("kind", "mode", "size", "target") if unread else ("kind", "mode", "size", "sha256", "target")
+    what = [name for name in names if getattr(have, name) != getattr(want, name)]
+    lines = [f"{escaped(path)}: {', '.join(what)} changed"] if what else []
+    return lines + ([f"{escaped(path)}: cannot be read: {unread}"] if unread else [])

@@ -199,9 +199,7 @@ def _open_lock(path: Path) -> int:
     status = os.fstat(descriptor)
     mode = stat.S_IMODE(status.st_mode)
     kept = mode & (0o660 if mode & stat.S_IWGRP else 0o600)
-    if (
-        kept != mode and status.st_uid == os.geteuid() and path.suffix == ".lock"
-    ):  # readable for all, of an earlier envmgr
+    if kept != mode and status.st_uid == os.geteuid() and path.suffix == ".lock":  # the umask 022 lets the group read
         with suppress(OSError):
             os.fchmod(descriptor, kept)
     return descriptor

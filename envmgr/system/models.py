@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from envmgr.errors import EnvmgrError
+from envmgr.wording import one_line
 
 
 class FrozenModel(BaseModel):
@@ -15,11 +17,20 @@ class FrozenModel(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def require_format(found: object, known: int, path: Path) -> None:
-    """Raise EnvmgrError `format-unknown` unless `found` is `known`."""
-    if found != known or isinstance(found, bool):
+def require_format(data: Any, known: int | str, path: Path, key: str = "schema") -> dict[str, Any]:
+    """Return `data`, the content of a file that envmgr wrote, if it has the number of the format that is `known`.
+
+    Raises:
+        EnvmgrError: `format-unknown` if it has another number, or none; ValueError if it is no mapping at all.
+    """
+    if not isinstance(data, dict):
+        raise ValueError(f"it is no mapping, but a {type(data).__name__}")  # noqa: TRY004 - as what is no JSON
+    found = data.get(key)
+    if type(found) is not type(known) or found != known:
+        said = "no format" if found is None else f"format {one_line(repr(found))}"
         raise EnvmgrError(
             "format-unknown",
-            f"{path} has format {found!r}, and this envmgr knows format {known}",
+            f"{path} has {said}, and this envmgr knows format {known}",
             hint="use the envmgr that wrote it, or a later one",
         )
+    return data

@@ -20,9 +20,7 @@ from envmgr.system.processes import host_mark
 from envmgr.system.safe_paths import remove_below
 from envmgr.system.users import Account, can_enter
 
-_OURS = re.compile(r"(envmgr-run-[a-z]+|\.copy)-((?P<host>[0-9a-f]{8})-)?\w{8}")
-# What earlier versions made, without a lock.
-_OLDER = re.compile(r"envmgr-((lmod|test|activate|solve|easybuild|peers|published)-)?\w{8}")
+_OURS = re.compile(r"(envmgr-run-[a-z]+|\.copy)-(?P<host>[0-9a-f]{8})-\w{8}")
 _OLD = 7 * 86400.0  # seconds after which a folder counts as left whose lock says nothing
 _USUAL = ("/tmp", "/var/tmp")  # noqa: S108 - folders of our own are made there
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -93,7 +91,7 @@ def clear_dead_scratch(base: Path | None = None) -> None:
     with suppress(OSError, EnvmgrError):
         base = base or temporary_files()
         with os.scandir(base) as entries:
-            names = [entry.name for entry in entries if _OURS.fullmatch(entry.name) or _OLDER.fullmatch(entry.name)]
+            names = [entry.name for entry in entries if _OURS.fullmatch(entry.name)]
         for name in names:
             with suppress(OSError):
                 _clear(base, name)
@@ -123,9 +121,9 @@ def _clear(base: Path, name: str) -> None:
         status = os.fstat(folder)
         old = time.time() - status.st_mtime > _OLD
         ours = _OURS.fullmatch(name)
-        if ours is not None and ours["host"] not in (None, host_mark()):
-            ours = None  # another host's, on a file system that may keep locks to each client
-        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022 or not (old or ours):
+        # Another host's lies perhaps on a file system that keeps locks to each client: only its age counts.
+        here = ours is not None and ours["host"] == host_mark()
+        if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022 or not (old or here):
             return
         try:
             fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)

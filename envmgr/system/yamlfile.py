@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
@@ -196,26 +196,12 @@ def load_model(
     return validate(parse_yaml(text, path), model, text=text, path=path, reference=reference, context=context)
 
 
-def validate(
-    data: Any,
-    model: type[Model],
-    *,
-    text: str,
-    path: Path,
-    reference: str,
-    faults: Sequence[Fault] = (),
-    context: object = None,
-) -> Model:
-    """Return `data`, which comes from `text`, as `model`; `faults` are those that were found before. Errors as
-    `load_model`.
-    """
-    rows = [*faults]
+def validate(data: Any, model: type[Model], *, text: str, path: Path, reference: str, context: object = None) -> Model:
+    """Return `data`, which comes from `text`, as `model`. Errors as `load_model`."""
     try:
-        made = model.model_validate({} if data is None else data, context=context)
-        if not rows:
-            return made
+        return model.model_validate({} if data is None else data, context=context)
     except ValidationError as error:
-        rows += [(fault["loc"], reason_of(fault)) for fault in error.errors(include_url=False)]
+        rows = [(fault["loc"], reason_of(fault)) for fault in error.errors(include_url=False)]
     count = f"{len(rows)} fault{'s' if len(rows) > 1 else ''}"
     raise InputError(reference, f"{one_line(path)} has {count}", context=faults_with_lines(rows, text, path))
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from envmgr.backends import old_keys
 from envmgr.backends.easybuild.items import module_file
 from envmgr.builds.slurm import requested_installs, sweep
 from envmgr.builds.slurm.folder import BuildAnswer, write_answer
@@ -25,12 +24,12 @@ from envmgr.report import SilentReporter
 from envmgr.store.jobtable import holding
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.verify import Looked, Verified
-from envmgr.system.files import remove_tree, sha256_file
+from envmgr.system.files import remove_tree
 from envmgr.system.run import Runner
 from tests.helpers.eb_aftermath import nothing_left
 from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop
 from tests.helpers.eb_slow import compiling, orphan_a_compiler, release, rows, signs, slow
-from tests.helpers.scenes import error_of, finish, forget_manifests, kill, no_processes, plain, tamper
+from tests.helpers.scenes import error_of, finish, kill, no_processes, plain, tamper
 
 
 @pytest.fixture
@@ -167,24 +166,6 @@ def test_private_module_that_was_moved_away_or_edited_is_told(box: Workshop, how
     box.ok("build", "toy/1.0", "base/1.0")
     assert module.read_bytes() == good
     assert box.run("verify").code == 0
-
-
-def test_manifest_of_an_older_envmgr_is_read_and_its_module_only_looked_for(box: Workshop) -> None:
-    box.toy("base")
-    box.locked("base/1.0", "base-1.0.eb")
-    box.ok("build", "base/1.0")
-    manifest, module = install(box, "base").manifest, module_file(install(box, "base"))
-    data = json.loads(manifest.read_text())
-    ((path, sha256),) = data.pop("extra").items()
-    assert (path, sha256) == (str(module.relative_to(box.prefix)), sha256_file(module))
-    manifest.chmod(0o644)
-    forget_manifests(box)
-    manifest.write_text(json.dumps(data | {"module": "0" * 64}))
-    assert box.run("verify").code == 1
-    manifest.write_text(json.dumps(data))
-    assert box.run("verify").code == 0
-    module.unlink()
-    assert box.run("verify").code == 1
 
 
 # gc and builds under way
@@ -350,9 +331,10 @@ def request(box: Workshop, name: str, **row: object) -> Path:
     folder = box.prefix / "var/jobs/slurm" / f"{name}-{found.label}"
     folder.mkdir(parents=True)
     (folder / "request.json").write_text(
-        json.dumps({"item": found.relative, "uses": [f"store/below-{name}/1.0-01234567"]})
+        json.dumps({"schema_version": 1, "item": found.relative, "uses": [f"store/below-{name}/1.0-01234567"]})
     )
     told = {
+        "schema_version": 1,
         "job": "7",
         "item": found.relative,
         "user": "me",
@@ -387,7 +369,7 @@ def test_request_of_a_killed_submitter_goes_once_its_install_is_there(
     box.toy()
     box.locked("toy/1.0", "toy-1.0.eb")
     box.ok("build", "toy/1.0")
-    site, prefix = load_site(box.root / "site.yaml", {}, old_keys), Prefix(box.prefix)
+    site, prefix = load_site(box.root / "site.yaml", {}), Prefix(box.prefix)
     done, lost = request(box, "toy"), request(box, "lost")
     sweep(site, Runner())  # without a Slurm that answers
     assert done.exists()

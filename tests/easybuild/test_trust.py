@@ -330,15 +330,12 @@ def test_source_beside_its_easyconfig_is_what_its_checksum_says(workshop: Worksh
 
 
 def test_source_beside_its_easyconfig_is_packed_for_a_job(workshop: Workshop, tmp_path: Path) -> None:
-    from envmgr.backends import old_keys
     from envmgr.backends.easybuild.easyconfigs import copy_easyconfigs
     from envmgr.catalog.site import load_site
 
     archive = beside(workshop)
     folder = workshop.locked("toy/1.0", "toy-1.0.eb")
-    copy_easyconfigs(
-        read_easybuild_lock(folder)[0].items, load_site(workshop.root / "site.yaml", os.environ, old_keys), tmp_path
-    )
+    copy_easyconfigs(read_easybuild_lock(folder)[0].items, load_site(workshop.root / "site.yaml", os.environ), tmp_path)
     assert sha256_file(tmp_path / "t/toy/toy-1.0.tar.gz") == sha256_file(archive)
 
 

@@ -18,6 +18,7 @@ from envmgr.audit.judge import findings_of, questions_of, rows_of
 from envmgr.audit.model import Check, Evidence, audit_parts, check_of
 from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
 from envmgr.audit.table import Declared, Table, UndeclaredFactError
+from envmgr.catalog.fitness import gpu_needs
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site, _resolve
 from envmgr.catalog.site_file import SiteFile
@@ -45,6 +46,7 @@ def published(entries: Mapping[str, Requires]) -> PublishedGeneration:
             digest=SHA,
             description="",
             requires=requires,
+            gpu=gpu_needs(requires),
         )
         for entry, requires in entries.items()
     }
@@ -59,6 +61,7 @@ def published(entries: Mapping[str, Requires]) -> PublishedGeneration:
         render="",
         entries={},
         files={},
+        manifests={},
     )
     return PublishedGeneration(record, SHA, specs, (1,), 0.0)
 

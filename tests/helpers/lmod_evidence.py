@@ -32,5 +32,6 @@ def published(number: int, files: Mapping[str, str], lmod: str = "8.6.19") -> Pu
         render="",
         entries={},
         files=dict(files),
+        manifests={},
     )
     return PublishedGeneration(record, RECORD, {}, (number,), 0.0)

@@ -47,7 +47,7 @@ def missing_and_damaged_locks_are_told(scene: Scene) -> None:
     assert missing.stderr.startswith(f"error[lock-missing]: {ENTRY} has no lock\n")
     box.ok("lock", ENTRY)
     for path in _texts(box):
-        path.write_text("{}")
+        path.write_text("[]")
     damaged = box.run("build", ENTRY)
     assert (damaged.code, damaged.stderr[:21]) == (2, "error[lock-invalid]: ")
 

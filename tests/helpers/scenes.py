@@ -12,7 +12,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from envmgr.store.manifest import differences, read_manifest
+from envmgr.store.manifest import read_manifest
+from envmgr.store.verify import differences
 from envmgr.system.files import sha256_file
 from tests.helpers.done import Done
 from tests.helpers.sandbox import Sandbox
@@ -180,17 +181,15 @@ def log_of(stdout: str) -> Path:
 
 
 def forget_manifests(box: Sandbox) -> None:
-    """As an earlier envmgr published: records name no manifests, the history has no sha256 of records, and flips have no files."""
+    """Nothing says any more what was published: records name no manifests, flips and the sums in the history are gone."""
     shutil.rmtree(box.prefix / "flips")
     for record in box.prefix.glob("generations/*/generation.json"):
         rows = json.loads(record.read_text())
         record.parent.chmod(0o755)
         record.chmod(0o644)
-        record.write_text(json.dumps({key: value for key, value in rows.items() if key != "manifests"}))
+        record.write_text(json.dumps(rows | {"manifests": {}}))
         record.chmod(0o444)
         record.parent.chmod(0o555)
     history = box.prefix / "var/history.jsonl"
     lines = [json.loads(line) for line in history.read_text().splitlines()]
-    history.write_text(
-        "".join(json.dumps({k: v for k, v in line.items() if k not in ("record", "sequence")}) + "\n" for line in lines)
-    )
+    history.write_text("".join(json.dumps({k: v for k, v in line.items() if k != "record"}) + "\n" for line in lines))

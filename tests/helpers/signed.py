@@ -84,6 +84,7 @@ class SignedPrefix:
             render="",
             entries={},
             files={str(p.relative_to(folder)): sha256_file(p) for p in folder.rglob("*") if p.is_file()},
+            manifests={},
         )
         (folder / RECORD).write_text(record.model_dump_json(indent=1) + "\n")
         return folder

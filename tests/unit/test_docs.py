@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
-from envmgr.backends import old_keys
 from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.settings import Channel, CondaSettings
 from envmgr.backends.easybuild.settings import EasyBuildInput, EasyBuildSettings
@@ -173,12 +172,7 @@ def test_page_has_no_row_for_a_field_that_does_not_exist(page: str, models: dict
         for name, field in model.model_fields.items()
     }
     rows = re.findall(r"^\| `([a-zA-Z_.\[\]]+)` \|", (DOCS / page).read_text("utf-8"), re.MULTILINE)
-    assert [row for row in rows if row not in known | (old_keys().keys() if page == "site.md" else set())] == []
-
-
-def test_site_page_tells_where_old_fields_are_now() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| `(backends\.[\w.]+)` \|$", (DOCS / "site.md").read_text("utf-8"), re.MULTILINE)
-    assert dict(rows) == {key: f"backends.{backend}.{name}" for key, (backend, name) in old_keys().items()}
+    assert [row for row in rows if row not in known] == []
 
 
 @pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{p.name}" for p in DOCS.glob("*.md"))])

@@ -150,7 +150,7 @@ def _expected(name: str, spec: ModuleSpec, rows: Sequence[Sequence[Any]], *, dee
 def _first_program(spec: ModuleSpec, rows: Sequence[Sequence[Any]]) -> str:
     """Return the Python of an entry that has one, else the program with the entry's name, else the first by name."""
     names = {str(row[0]): row[1] == "link" for row in rows if row[1] == "link" or int(row[2], 8) & 0o100}
-    wanted = [*(["python"] if spec.python and spec.own_python is not False else []), spec.name, spec.name.lower()]
+    wanted = [*(["python"] if spec.python and spec.own_python else []), spec.name, spec.name.lower()]
     for folder in _folders(spec):
         in_folder = {Path(path).name: path for path in names if str(Path(path).parent) == folder}
         for name in wanted:

@@ -25,8 +25,8 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_STAMP, SIGNERS
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, ProbeStage
+from envmgr.publish.flip_checks import FlipFault, FlipLook, look_at_current_flip, mend_of, severity_of
 from envmgr.publish.signature import signers_text
-from envmgr.publish.trust import FlipFault, FlipLook, look_at_current_flip, mend_of, severity_of
 from envmgr.report import Severity
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import read_regular, sha256_bytes

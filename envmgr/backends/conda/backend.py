@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.conda.input import SOLVERS, CondaInput
@@ -101,7 +101,6 @@ class CondaBackend(Backend):
     layout = MARKED
     input = CondaInput
     settings = CondaSettings
-    old_keys: ClassVar = {"channels": "channels", "conda": "program"}
     solvers = SOLVERS
 
     def faults(self, recipe: Recipe, site: Site) -> list[str]:

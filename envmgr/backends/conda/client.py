@@ -33,7 +33,8 @@ _MIRROR = (
 _WAYS = "without this network, packages can come from a mirror or from a carried cache:"
 _WITHOUT_NETWORK = {"no-network": _WAYS, "download-stalled": f"try again later; {_WAYS}"}
 _AGAIN = (
-    "what was fetched is kept: run the same command again, or use another mirror (channels.<name>.mirrors in site.yaml)"
+    "what was fetched is kept: run the same command again, or use another mirror "
+    "(backends.conda.channels.<name>.mirrors in site.yaml)"
 )
 # The kind of the last place's fault -> reference and hint.
 _DOWNLOADS = {
@@ -41,7 +42,8 @@ _DOWNLOADS = {
     "not-found": (
         "not-found",
         (
-            "the channel or mirror no longer has it: add a mirror that does (channels.<name>.mirrors in "
+            "the channel or mirror no longer has it: add a mirror that does "
+            "(backends.conda.channels.<name>.mirrors in "
             "site.yaml), or lock again"
         ),
     ),
@@ -165,7 +167,8 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
             "not-found",
             f"nothing at {url or 'the named place'}",
             context=lines,
-            hint="the channel or mirror no longer has it: add a mirror that does (channels.<name>.mirrors in "
+            hint="the channel or mirror no longer has it: add a mirror that does "
+            "(backends.conda.channels.<name>.mirrors in "
             "site.yaml), or lock again",
         )
     if re.search(

@@ -19,8 +19,7 @@ from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given
 from envmgr.downloads.client import DownloadBar, WorkerBars, bring, promised_by_worker
 from envmgr.report import Reporter
-from envmgr.store.manifest import InstallFacts
-from envmgr.store.path_folders import path_environment
+from envmgr.store.manifest import InstallFacts, path_environment
 from envmgr.store.prefix import Install, Prefix
 from envmgr.store.staged_install import staged_install
 from envmgr.system.run import Runner

@@ -20,6 +20,7 @@ from envmgr.backends.conda.lock import AddedWheels, ChannelSource, CondaLock, Lo
 from envmgr.catalog.locks import foreign_lock, lock_json, lock_text
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import pretty_json, sha256_bytes
+from envmgr.system.models import require_format
 from envmgr.system.untrusted_files import MOST_LOCKED
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
 from envmgr.wording import one_line
@@ -104,6 +105,7 @@ def _differs(message: str, context: Iterable[str]) -> InputError:
 
 LOCK_NAME = "conda-lock.yml"
 SIDECAR_NAME = "conda-lock.records.json"
+_FORMAT = 1  # of the sidecar
 
 
 def lock_texts(lock: CondaLock) -> dict[str, str]:
@@ -113,7 +115,7 @@ def lock_texts(lock: CondaLock) -> dict[str, str]:
     """
     text = _yaml_text(lock)
     sidecar = {
-        "schema": 1,
+        "schema": _FORMAT,
         "lock_sha256": sha256_bytes(text.encode()),
         "recipe_digest": lock.recipe_digest,
         "platform": lock.platform,
@@ -260,12 +262,11 @@ def _from_sidecar(path: Path, lock_sha256: str) -> CondaLock | None:
         data = lock_json(path)
     except FileNotFoundError:
         return None
-    if not isinstance(data, dict) or data.get("lock_sha256") != lock_sha256:
+    if not isinstance(data, dict):
         return None
-    if data.get("schema") != 1:
-        raise InputError(
-            "lock-invalid", f"{path} has schema {data.get('schema')}, this envmgr knows 1", hint="use a newer envmgr"
-        )
+    require_format(data, _FORMAT, path)
+    if data.get("lock_sha256") != lock_sha256:
+        return None
     try:
         return CondaLock(
             platform=data["platform"],

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from envmgr.backends import Backend, Built, GpuCodes, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.easybuild import Workbench
@@ -165,7 +165,6 @@ class EasyBuildBackend(Backend):
     layout = MARKED
     input = EasyBuildInput
     settings = EasyBuildSettings
-    old_keys: ClassVar = {"easyconfigs": "easyconfigs"}
 
     def faults(self, recipe: Recipe, site: Site) -> list[str]:
         if wrong := super().faults(recipe, site):

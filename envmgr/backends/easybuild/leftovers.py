@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-import socket
 from contextlib import suppress
 from pathlib import Path
 
 from envmgr.backends.easybuild.items import lock_of, module_file, modules_folder
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
-from envmgr.store.jobtable import end_processes_in, left_row, lives_perhaps
+from envmgr.store.dead_builds import clear_dead_build, clear_kept_rows, end_processes_in
+from envmgr.store.jobtable import lives_elsewhere
 from envmgr.store.prefix import Install, Prefix
-from envmgr.store.workfolder import clear_dead_build, clear_kept_rows
-from envmgr.system.locks import require_not_anothers, try_file_lock
+from envmgr.store.staged_install import clear
+from envmgr.system.locks import try_file_lock
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import remove_below
 
@@ -47,23 +47,17 @@ def clean_modules(prefix: Prefix, reporter: Reporter) -> None:
         if install.manifest.exists():
             continue
         with try_file_lock(install.lock) as free:
-            row = left_row(install)
-            elsewhere = row is not None and row.host != socket.gethostname() and lives_perhaps(install)
-            if free and not install.manifest.exists() and not elsewhere:
+            if free and not install.manifest.exists() and not lives_elsewhere(install):
                 reporter.log(f"removing {path}, whose install is gone")
                 with suppress(OSError):
                     remove_below(prefix.root, path)
 
 
 def remove_half(install: Install) -> None:
-    """Remove a half install; of one that is built again only what is staged: what lies in its place stays.
-
-    Raises EnvmgrError `lock-lost`, and leaves what is another run's by now.
-    """
-    require_not_anothers(install.lock)
-    paths = (install.staging,) if install.replaces is not None else (install.path, module_file(install))
-    for path in paths:
-        remove_below(install.prefix.root, path)
+    """Remove a half install and its module; of one that is built again only what is staged. Raise as `clear`."""
+    clear(install)
+    if install.replaces is None:
+        remove_below(install.prefix.root, module_file(install))
 
 
 def remove_lock(install: Install) -> None:

@@ -19,6 +19,7 @@ from envmgr.system.yamlfile import dump_yaml
 from envmgr.wheels.settings import PUBLIC, PUBLIC_FILES, index_of, url_with_host, url_without_host
 
 LOCK_NAME = "easybuild-lock.yml"
+_FORMAT = 1  # the lock's `version`
 _HEAD = (
     "# Written by `envmgr lock`: everything that EasyBuild builds for this entry, in build order. "
     "Lock again instead of editing.\n"
@@ -175,7 +176,7 @@ class EasyBuildLock(FrozenModel):
     the versions, which they hold fast. The capabilities are those that items ask for.
     """
 
-    version: Literal[1] = 1
+    version: int = _FORMAT
     recipe: str
     framework: str
     easyblocks: str
@@ -218,7 +219,7 @@ class EasyBuildLock(FrozenModel):
 def render_lock(lock: EasyBuildLock) -> str:
     """Return the text of the lock. The same lock gives the same bytes."""
     document = lock.model_dump(mode="json", exclude_defaults=True)
-    return _HEAD + dump_yaml({"version": 1, **document}, width=160)
+    return _HEAD + dump_yaml({"version": _FORMAT, **document}, width=160)
 
 
 def read_easybuild_lock(folder: Path) -> tuple[EasyBuildLock, str]:
@@ -227,7 +228,7 @@ def read_easybuild_lock(folder: Path) -> tuple[EasyBuildLock, str]:
     Raises:
         EnvmgrError: `lock-missing`; InputError: `lock-invalid`.
     """
-    return read_lock_file(folder / LOCK_NAME, EasyBuildLock, of="EasyBuild")
+    return read_lock_file(folder / LOCK_NAME, EasyBuildLock, of="EasyBuild", known=_FORMAT)
 
 
 def locked_versions(lock: EasyBuildLock) -> Mapping[str, str]:

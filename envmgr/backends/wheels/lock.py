@@ -20,6 +20,7 @@ from envmgr.catalog.lock_rules import UNANSWERED, LockFault
 from envmgr.catalog.locks import lock_json, lock_text
 from envmgr.errors import InputError
 from envmgr.system.files import pretty_json, sha256_bytes
+from envmgr.system.models import require_format
 from envmgr.system.yamlfile import reason_of
 from envmgr.wheels.answers import faults_of_files
 from envmgr.wheels.closure import closure_faults
@@ -28,6 +29,7 @@ from envmgr.wording import one_line
 
 LOCK_NAME = "wheels.lock"
 SIDECAR_NAME = "wheels.lock.json"
+_FORMAT = 1  # of the sidecar
 _BUILT_WITH = "#   "
 _FOR = "# recipe "
 _AGAIN = "lock again: `envmgr lock` writes both"
@@ -107,7 +109,7 @@ def wheels_lock_texts(lock: WheelsLock) -> dict[str, str]:
     content = lock.model_dump(mode="json", exclude_none=True, exclude={"wheels": {"__all__": {"url"}}})
     if not lock.sdists:
         del content["sdists"]
-    sidecar = {"schema": 1, "lock_sha256": sha256_bytes(text.encode()), **content}
+    sidecar = {"schema": _FORMAT, "lock_sha256": sha256_bytes(text.encode()), **content}
     return {SIDECAR_NAME: pretty_json(sidecar), LOCK_NAME: text}
 
 
@@ -146,9 +148,10 @@ def read_wheels_lock(folder: Path) -> tuple[WheelsLock, str]:
         data = lock_json(beside)
     except FileNotFoundError:
         raise _invalid(f"{beside} is missing: {LOCK_NAME} has no file names") from None
-    if not isinstance(data, dict) or data.get("schema") != 1:
-        found = data.get("schema") if isinstance(data, dict) else type(data).__name__
-        raise _invalid(f"{beside} has schema {found}, this envmgr knows 1", hint="use a newer envmgr")
+    try:
+        require_format(data, _FORMAT, beside)
+    except ValueError as error:
+        raise _invalid(f"{beside} is no lock of wheels", [str(error)]) from None
     fields = {key: value for key, value in data.items() if key not in ("schema", "lock_sha256")}
     try:
         lock = WheelsLock.model_validate(fields)

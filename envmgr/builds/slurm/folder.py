@@ -10,9 +10,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
-
-from pydantic import ValidationError
+from typing import TypeVar
 
 from envmgr.builds.schedule import Work
 from envmgr.catalog.entries import RECIPE_NAME
@@ -23,13 +21,20 @@ from envmgr.catalog.target import Target, read_target
 from envmgr.errors import EnvmgrError, ErrorData, InputError
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import atomic_write, explain_os_error, pretty_json
-from envmgr.system.models import FrozenModel
+from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.pulse import renew_listing
 from envmgr.system.safe_paths import change, remove_below
-from envmgr.system.untrusted_files import LOCK, ROW, copy_file, read_bytes, read_json
+from envmgr.system.untrusted_files import LOCK, ROW, copy_file, read_json
+
+FORMAT = 1
+"""The number of the format of requests, answers and rows; another one is refused."""
 
 
-class BuildRequest(FrozenModel):
+class _JobFile(FrozenModel):
+    schema_version: int = FORMAT
+
+
+class BuildRequest(_JobFile):
     """The request of a job. `item` is `store/<name>/<version>-<digest8>`; `site` has no path that only the submitter
     sees.
 
@@ -37,7 +42,6 @@ class BuildRequest(FrozenModel):
     same command make. Paths as `item`.
     """
 
-    schema_version: Literal[1] = 1
     entry: str
     item: str
     recipe: Recipe
@@ -48,7 +52,7 @@ class BuildRequest(FrozenModel):
     made: tuple[str, ...] = ()
 
 
-class BuildAnswer(FrozenModel):
+class BuildAnswer(_JobFile):
     """The answer of a job at its end: its tree's digest, or the error. `seconds` is wall-clock; `host` is where it
     ran.
     """
@@ -60,7 +64,7 @@ class BuildAnswer(FrozenModel):
     error: ErrorData | None = None
 
 
-class JobRow(FrozenModel):
+class JobRow(_JobFile):
     """A job of the table: its number, its user, the host it came from, and when (UTC). `told`: a command has reported
     its end.
     """
@@ -74,7 +78,7 @@ class JobRow(FrozenModel):
     told: bool = False
 
 
-_Read = TypeVar("_Read", bound=FrozenModel)
+_Read = TypeVar("_Read", bound=_JobFile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,7 @@ def requested_installs(prefix: Prefix, *, renew: bool) -> set[str]:
     """Return the installs that waiting or running jobs use, by path relative to the prefix: of each request whose end
     was not reported yet.
 
-    `renew`: read the newest state, also on NFS.
+    `renew`: read the newest state, also on NFS. Raise EnvmgrError `format-unknown`.
     """
     found: set[str] = set()
     if renew:
@@ -154,21 +158,19 @@ def requested_installs(prefix: Prefix, *, renew: bool) -> set[str]:
     for path in prefix.slurm_jobs.glob("*/request.json"):
         row, answer = read_job_row(path.with_name("slurm.json")), _read(path.with_name("answer.json"), BuildAnswer)
         if (row is None or not row.told) and (answer is None or answer.error is None):
-            with suppress(
-                OSError, InputError, ValueError, AttributeError, TypeError
-            ):  # one of another version of envmgr
-                request = read_json(path, ROW)
+            with suppress(OSError, InputError, ValueError, KeyError, TypeError):  # half-written
+                request = require_format(read_json(path, ROW), FORMAT, path, "schema_version")
                 found |= {str(each) for each in (request["item"], *request.get("uses", ()))}
     return found
 
 
 def read_job_row(path: Path) -> JobRow | None:
-    """Return the row; None if there is none, or it cannot be read."""
+    """Return the row; None if there is none, or it cannot be read. Raise EnvmgrError `format-unknown`."""
     return _read(path, JobRow)
 
 
 def read_request(path: Path) -> BuildRequest:
-    """Return the request. Raise EnvmgrError `job-request`."""
+    """Return the request. Raise EnvmgrError `job-request`, `format-unknown`."""
     request = _read(path, BuildRequest)
     if request is None:
         raise EnvmgrError(
@@ -184,8 +186,8 @@ def write_answer(request: Path, answer: BuildAnswer) -> None:
 
 
 def _read(path: Path, model: type[_Read]) -> _Read | None:
-    """Return the content; None if there is no file, or it cannot be read."""
+    """Return the content; None if there is no file, or it cannot be read. Raise EnvmgrError `format-unknown`."""
     try:
-        return model.model_validate_json(read_bytes(path, ROW))
-    except (OSError, InputError, ValidationError):
+        return model.model_validate(require_format(read_json(path, ROW), FORMAT, path, "schema_version"))
+    except (OSError, InputError, ValueError):
         return None

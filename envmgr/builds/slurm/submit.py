@@ -189,10 +189,13 @@ def sweep(site: Site, runner: Runner) -> None:
     with try_file_lock(prefix.locks / "slurm-submit.lock") as free:
         if not free:
             return  # another submitter writes such folders now
-        followed = held_installs(prefix, renew=True)
+        try:
+            followed = held_installs(prefix, renew=True)
+        except EnvmgrError:  # a run of another envmgr follows what it does not tell us
+            return
         doubtful: dict[str, Path] = {}
         for path in prefix.slurm_jobs.iterdir():
-            with suppress(OSError):
+            with suppress(OSError, EnvmgrError):  # in another format: for the envmgr that wrote it
                 told, stays = _judge(path, prefix, followed)
                 if told:
                     remove_below(prefix.root, path)

@@ -14,9 +14,9 @@ import pytest
 
 import envmgr
 from envmgr.backends import get_backend
-from envmgr.builds.install import can_write
 from envmgr.builds.schedule import Work
 from envmgr.builds.slurm.folder import JobFolder
+from envmgr.builds.write_access import can_write
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.site import load_site

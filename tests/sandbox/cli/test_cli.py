@@ -245,7 +245,7 @@ import sys
 import envmgr.catalog.site
 from envmgr.cli.app import main
 
-def load_site(path, environ, old_keys):
+def load_site(path, environ):
     {fault}
 
 envmgr.catalog.site.load_site = load_site

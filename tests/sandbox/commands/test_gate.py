@@ -198,7 +198,7 @@ def test_gate_with_damaged_facts(sandbox: Sandbox) -> None:
     locked(sandbox)
     path = facts_file(Prefix(sandbox.prefix))
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"schema": 7}))
+    path.write_text(json.dumps({"schema": 1, "seen": 7}))
     done = sandbox.run("build", "--gate", "app/1.0")
     assert done.code == 3
     assert done.stderr.startswith(f"error[node-facts-damaged]: {path} cannot be read\n")

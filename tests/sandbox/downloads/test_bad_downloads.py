@@ -34,7 +34,7 @@ WAYS = (
 )
 RETRY = (
     "hint: what was fetched is kept: run the same command again, or use another mirror"
-    " (channels.<name>.mirrors in site.yaml)"
+    " (backends.conda.channels.<name>.mirrors in site.yaml)"
 )
 MIRRORS = "give the channel a mirror in site.yaml: backends.conda.channels.<name>.mirrors takes URLs and folders"
 DAMAGED = (
@@ -42,7 +42,7 @@ DAMAGED = (
     "or lock again if the channel rebuilt it"
 )
 GONE = (
-    "hint: the channel or mirror no longer has it: add a mirror that does (channels.<name>.mirrors in site.yaml), "
+    "hint: the channel or mirror no longer has it: add a mirror that does (backends.conda.channels.<name>.mirrors in site.yaml), "
     "or lock again"
 )
 

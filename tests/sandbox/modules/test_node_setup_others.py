@@ -144,8 +144,8 @@ def test_a_list_of_signers_that_the_site_made_is_not_taken_away(scene: Signing) 
     assert file.read_text() == "anna ssh-ed25519 AAAA\n"
 
 
-def test_what_an_earlier_envmgr_wrote_is_kept_replaced_and_goes_again(scene: Signing) -> None:
-    """It kept no list: nobody knows whose line an unknown text has, an older envmgr's or the site's."""
+def test_what_no_list_says_is_kept_replaced_and_goes_again(scene: Signing) -> None:
+    """Ansible keeps no list: nobody knows whose line an unknown text has, envmgr's or the site's."""
     before = tree_of(scene.etc)
     said(scene, "apply")
     (scene.etc / "envmgr/written").unlink()

@@ -109,7 +109,6 @@ def test_what_is_gone_is_told_of_what_was_asked_for_again() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "schema: envmgr.baseline/2\n",
         "- a list\n",
         "schema: envmgr.baseline/1\nvalues: 3\n",
         "schema: envmgr.baseline/1\nasked: {nodes: c1, user: a, shells: [], checks: []}\nvalues: {a: {b: {c: {'c[1-': d}}}}\n",

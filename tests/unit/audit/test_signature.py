@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from envmgr.audit.checks import signature
-from envmgr.publish.trust import FlipFault, mend_of
+from envmgr.publish.flip_checks import FlipFault, mend_of
 from envmgr.system.resources import shipped
 from tests.helpers.evidence import evidence, told
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends import all_backends, get_backend, old_keys
+from envmgr.backends import all_backends, get_backend
 from envmgr.backends.conda.backend import CondaBackend
 from envmgr.backends.easybuild.backend import EasyBuildBackend
 from envmgr.backends.wheels.backend import WheelsBackend
@@ -55,9 +55,13 @@ ON_PYTHON = {
 
 def digests(folder: Path, *, twins: bool = False) -> dict[str, dict[str, str]]:
     """entry -> `name/version` of each of its items -> digest, for a fixed prefix and target."""
-    own = {"catalogs": [str(GOLDEN / "twins")], "easyconfigs": [str(TESTS / "easyconfigs")]} if twins else {}
+    own = (
+        {"catalogs": [str(GOLDEN / "twins")], "backends": {"easybuild": {"easyconfigs": [str(TESTS / "easyconfigs")]}}}
+        if twins
+        else {}
+    )
     (folder / "site.yaml").write_text(json.dumps({"prefix": "/shared/envmgr", **own}))
-    site = load_site(folder / "site.yaml", {}, old_keys)
+    site = load_site(folder / "site.yaml", {})
     found = {}
     for entry in open_catalog(site).entries():
         if entry.shipped != twins:

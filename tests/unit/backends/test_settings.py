@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from envmgr.backends import backend_names, old_keys, require_settings
+from envmgr.backends import backend_names, require_settings
 from envmgr.backends.conda.settings import DEFAULT_CHANNELS, Channel, channels_of, program_of
 from envmgr.backends.easybuild.settings import easyconfig_folders, own_easyconfigs
 from envmgr.catalog.site import Site, load_site
@@ -23,7 +23,7 @@ NOT_A_PLACE = "is neither an http(s):// or file:// URL nor a folder"
 
 def site_of(folder: Path, **fields: Any) -> Site:
     (folder / "site.yaml").write_text(json.dumps({"prefix": "/shared/envmgr", **fields}, indent=1))
-    return load_site(folder / "site.yaml", {}, old_keys)
+    return load_site(folder / "site.yaml", {})
 
 
 def faults(site: Site) -> list[str]:
@@ -55,22 +55,6 @@ def test_paths_and_folder_mirrors_are_relative_to_the_site_file(tmp_path: Path) 
     assert found["nvidia"] == DEFAULT_CHANNELS["nvidia"]
     assert program_of(site) == tmp_path / "bin/conda"
     assert own_easyconfigs(site) == (tmp_path / "configs", Path("/abs"))
-    assert site.old_keys == {}
-
-
-def test_keys_of_old_site_files_are_read_as_their_backend_s(tmp_path: Path) -> None:
-    conda = {"channels": {"own": {"url": "https://x.example/own"}}, "program": "/opt/conda"}
-    old = {"channels": conda["channels"], "conda": conda["program"], "easyconfigs": ["configs"]}
-    before = site_of(tmp_path, **old)
-    assert before.old_keys == {
-        "channels": ("conda", "channels"),
-        "conda": ("conda", "program"),
-        "easyconfigs": ("easybuild", "easyconfigs"),
-    }
-    require_settings(before)
-    after = site_of(tmp_path, backends={"conda": conda, "easybuild": {"easyconfigs": ["configs"]}})
-    assert before.backends == after.backends
-    assert before.model_copy(update={"old_keys": {}}) == after
 
 
 @pytest.mark.parametrize(
@@ -94,18 +78,16 @@ def test_channel_s_fault_is_told_with_its_field(tmp_path: Path, channel: dict[st
 def test_faults_are_told_with_their_lines_and_by_the_names_that_the_file_has(tmp_path: Path) -> None:
     path = tmp_path / "site.yaml"
     path.write_text("prefix: /shared/envmgr\nbackends:\n  easybuild:\n    easyconfig: [a]\n  conda:\n    program: 7\n")
-    assert faults(load_site(path, {}, old_keys)) == [
+    assert faults(load_site(path, {})) == [
         "4: backends.easybuild.easyconfig: unknown field",
         "6: backends.conda.program: must be a path",
     ]
-    path.write_text("prefix: /shared/envmgr\nchannels:\n  c:\n    url: x\nconda: 7\n")
-    assert faults(load_site(path, {}, old_keys)) == [f"4: channels.c.url: {NOT_URL}", "5: conda: must be a path"]
 
 
 def test_settings_of_a_backend_that_does_not_exist_are_told(tmp_path: Path) -> None:
     path = tmp_path / "site.yaml"
     path.write_text("prefix: /shared/envmgr\nbackends:\n  cnda: {}\n")
-    assert faults(load_site(path, {}, old_keys)) == [f"3: backends.cnda: {NO_BACKEND}"]
+    assert faults(load_site(path, {})) == [f"3: backends.cnda: {NO_BACKEND}"]
 
 
 def test_faults_of_all_backends_are_told_at_once(tmp_path: Path) -> None:
@@ -117,17 +99,10 @@ def test_faults_of_all_backends_are_told_at_once(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("conda", "fault"),
-    [
-        ({"channels": {}}, "channels: is backends.conda.channels now, which is there too: keep that one"),
-        (7, "backends.conda: must be a mapping"),
-    ],
-)
-def test_old_key_does_not_hide_what_is_in_its_new_place(tmp_path: Path, conda: Any, fault: str) -> None:
+def test_settings_of_a_backend_that_are_no_mapping_are_told(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        site_of(tmp_path, channels={}, backends={"conda": conda})
-    assert [line.partition(": ")[2] for line in caught.value.context] == [fault]
+        site_of(tmp_path, backends={"conda": 7})
+    assert [line.partition(": ")[2] for line in caught.value.context] == ["backends.conda: must be a mapping"]
 
 
 def test_faults_of_a_site_whose_file_cannot_be_read_here_are_told_without_lines(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from envmgr.backends import Built, LoadedLock, get_backend
-from envmgr.builds.install import Ensured, can_write, ensure_install
+from envmgr.builds.install import Ensured, ensure_install
+from envmgr.builds.write_access import can_write
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site, load_site

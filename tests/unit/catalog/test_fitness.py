@@ -215,7 +215,7 @@ def test_merging_keeps_the_newest_of_every_node(sightings: list[tuple[str, NodeF
         assert FleetFacts.model_validate_json(known.model_dump_json(by_alias=True)) == known
 
 
-@pytest.mark.parametrize("text", ["", "{", '{"schema": 2}', '{"schema": 1, "other": 1}'])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 1, "other": 1}'])
 def test_damaged_file_is_an_error_for_readers_and_replaced_by_the_next_audit(tmp_path: Path, text: str) -> None:
     path = facts_file(Prefix(tmp_path))
     path.parent.mkdir(parents=True)
@@ -228,6 +228,14 @@ def test_damaged_file_is_an_error_for_readers_and_replaced_by_the_next_audit(tmp
     found = read_node_facts(Prefix(tmp_path))
     assert found is not None
     assert found.by_node() == {"c1": GPU}
+
+
+def test_facts_in_another_format_are_not_replaced(tmp_path: Path) -> None:
+    path = facts_file(Prefix(tmp_path))
+    path.parent.mkdir(parents=True)
+    path.write_text('{"schema": 2}')
+    assert save_node_facts(at(tmp_path), {GPU: ["c1"]}, {}, 5) == f"{path} has format 2, and this envmgr knows format 1"
+    assert path.read_text() == '{"schema": 2}'
 
 
 def test_leftovers_of_killed_writers_go_after_an_hour(tmp_path: Path) -> None:

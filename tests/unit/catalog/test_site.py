@@ -298,7 +298,7 @@ def test_load_site_of_one_field_has_defaults(tmp_path: Path) -> None:
     assert (site.source, site.name, site.prefix) == (path, "site", Path("/shared/envmgr"))
     assert site.catalogs == (shipped("recipes"),)
     assert site.shipped_catalog == shipped("recipes")
-    assert (site.backends, site.old_keys) == ({}, {})
+    assert site.backends == {}
     assert (site.cpu_level, site.build_user, site.groups) == ("x86-64-v2", None, {})
     assert (site.policies.mask, site.policies.driver_gate, site.policies.user_site) == (0o022, "warn", False)
 
@@ -477,7 +477,7 @@ def test_load_site_without_a_file_is_the_embedded_site(tmp_path: Path) -> None:
     site = load_site(None, environ)
     assert (site.source, site.name, site.prefix) == (None, "embedded", embedded_prefix(environ))
     assert site.catalogs == (shipped("recipes"),)
-    assert (site.backends, site.old_keys) == ({}, {})
+    assert site.backends == {}
 
 
 def test_embedded_prefix_of_root_is_below_opt(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,7 +100,7 @@ def test_operations_come_in_the_order_in_which_they_must_happen() -> None:
             depends=("python/3",),
             extensions=("numpy/1", "six/2"),
             python=True,
-            requires=Requires(nvidia_driver="450.1"),
+            gpu=GpuNeeds(cuda=None, driver="450.1"),
         ),
         WARN,
         Families(("ai", "py"), ("ai", "py", "tools")),
@@ -234,7 +234,7 @@ def test_render_tree_fails_when_a_template_is_wrong(tmp_path, name: str, text: s
 
 
 def test_gate_is_included_only_where_a_gpu_is_needed() -> None:
-    tree = render(spec("a/1"), spec("b/1", requires=Requires(nvidia_driver="525.60.13")), driver_gate="refuse")
+    tree = render(spec("a/1"), spec("b/1", gpu=GpuNeeds(cuda=None, driver="525.60.13")), driver_gate="refuse")
     assert "gpu_" not in tree["a/1.lua"]
     assert all((TEMPLATES / name).read_text() in tree["b/1.lua"] for name in (GPU_RULES, GPU_GATE))
     assert 'gpu_gate("b/1", "refuse", { driver = "525.60.13" })\n' in tree["b/1.lua"]
@@ -311,7 +311,7 @@ def test_fingerprint_tells_kinds_and_separators_apart(kind: str, separator: str)
 
 def test_fingerprint_depends_on_a_policy_only_where_the_text_does() -> None:
     refuse = ModulePolicies(driver_gate="refuse", user_site=True)
-    plain, gated = spec("a/1"), spec("a/1", requires=Requires(nvidia_driver="450"))
+    plain, gated = spec("a/1"), spec("a/1", gpu=GpuNeeds(cuda=None, driver="450"))
     assert fingerprint(plain, WARN, "t") == fingerprint(plain, refuse, "t")
     assert fingerprint(gated, WARN, "t") != fingerprint(gated, refuse, "t")
     assert fingerprint(gated, WARN, "t") != fingerprint(gated, WARN, "u")

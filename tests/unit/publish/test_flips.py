@@ -163,14 +163,6 @@ def test_the_history_is_mended_by_the_flips(prefix: Prefix) -> None:
     assert flips(prefix) == rows
 
 
-def test_flips_of_an_earlier_envmgr_have_no_files(prefix: Prefix) -> None:
-    prefix.history.write_text('{"time": "2026-01-01T00:00:00Z", "from": null, "to": 1, "reason": "x"}\n')
-    prefix.current.symlink_to("generations/0001")
-    settle(prefix, SilentReporter())
-    assert go(prefix, 2) == 1
-    assert [row["to"] for row in flips(prefix)] == [1, 2]
-
-
 def test_a_damaged_flip_harms_only_itself(prefix: Prefix) -> None:
     go(prefix, 1)
     go(prefix, 1)
@@ -469,7 +461,9 @@ def test_a_file_with_a_number_that_nobody_can_count_takes_none(prefix: Prefix) -
     go(prefix, 1)
     (prefix.flips / "9223372036854775807.withdrawn").touch()
     with prefix.history.open("a") as history:
-        history.write('{"to": 1, "sequence": 9223372036854775807, "time": "x", "from": [1], "reason": ""}\n')
+        history.write(
+            '{"schema": 1, "to": 1, "sequence": 9223372036854775807, "time": "x", "from": [1], "reason": ""}\n'
+        )
     assert go(prefix, 2) == 2
 
 

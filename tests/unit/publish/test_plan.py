@@ -34,6 +34,7 @@ def record(*entries: Entry, render: str = "r", number: int = 7) -> GenerationRec
         render=render,
         entries=published,
         files={},
+        manifests={},
     )
 
 

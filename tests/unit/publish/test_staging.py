@@ -41,7 +41,7 @@ def row(prefix: Prefix, number: int, **fields: object) -> Path:
     """What a run writes that stages the generation: this process, unless `fields` say otherwise."""
     prefix.holds.mkdir(parents=True, exist_ok=True)
     path = prefix.holds / f"generation-{number:04d}.json"
-    path.write_text(json.dumps({**asdict(this_process()), "installs": [], **fields}))
+    path.write_text(json.dumps({"schema": 1, **asdict(this_process()), "installs": [], **fields}))
     return path
 
 
@@ -109,7 +109,7 @@ def test_number_that_somebody_stages_is_not_taken(site: Site) -> None:
 
 
 def test_generation_that_another_run_gave_up_is_made_anew(site: Site) -> None:
-    """As one of an earlier envmgr does, which knows no rows, or of a host that thinks this one dead."""
+    """As a run on a host does that thinks this one dead."""
     prefix = Prefix(site.prefix)
 
     def check(modules: Path, _lmodrc: Path, _changed: Mapping[str, ModuleSpec]) -> None:

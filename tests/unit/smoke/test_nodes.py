@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends import old_keys
 from envmgr.catalog.recipe import SmokeTest
 from envmgr.catalog.site import load_site
 from envmgr.nodes.envelope import Reply
@@ -15,6 +14,7 @@ from envmgr.smoke.folding import Missing, OutcomeFolding
 from envmgr.smoke.nodes import RunAccount, choose_account
 from envmgr.smoke.script import NodeTest
 from tests.helpers.cluster.site import settings
+from tests.helpers.sites import with_backends
 
 
 @pytest.mark.parametrize(
@@ -29,8 +29,10 @@ from tests.helpers.cluster.site import settings
 def test_ordinary_user_is_chosen_where_we_can_become_others(
     tmp_path: Path, transport: dict[str, str], named: str | None, expected: RunAccount
 ) -> None:
-    (tmp_path / "site.yaml").write_text(json.dumps(settings(("c1",)) | {"transport": transport, "catalogs": []}))
-    assert choose_account(load_site(tmp_path / "site.yaml", {}, old_keys), "ssh", named) == expected
+    (tmp_path / "site.yaml").write_text(
+        json.dumps(with_backends(settings(("c1",)) | {"transport": transport, "catalogs": []}))
+    )
+    assert choose_account(load_site(tmp_path / "site.yaml", {}), "ssh", named) == expected
 
 
 def test_answers_without_sense_and_half_answers_are_never_a_pass() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from envmgr.catalog.names import Entry
-from envmgr.store.jobtable import beats, end_processes_in, left_row, lives_perhaps, recorded, row_path
+from envmgr.store.dead_builds import end_processes_in
+from envmgr.store.jobtable import beats, left_row, lives_perhaps, recorded, row_path
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.processes import runs_here
 from tests.helpers.waiting import DEADLINE, HANGS
@@ -50,7 +51,7 @@ def test_build_is_dead_when_its_number_is_another_process_s_or_its_host_is_not_t
         assert not runs_here(dataclasses.replace(row, **change)), change
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', "null"])
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"schema": 1, "pid": 1}', "null"])
 def test_row_that_cannot_be_read_is_none(install: Install, text: str) -> None:
     row_path(install).write_text(text)
     assert left_row(install) is None

@@ -89,7 +89,9 @@ def test_folder_that_could_not_be_removed_is_cleared_by_a_later_run(
     row = left_row(install)
     assert row is not None
     assert row.work == str(folder)
-    monkeypatch.setattr("envmgr.builds.leftovers.runs_here", lambda _row: False)  # the process that left it is this one
+    monkeypatch.setattr(
+        "envmgr.store.dead_builds.runs_here", lambda _row: False
+    )  # the process that left it is this one
     clean_leftovers(prefix, SilentReporter())
     assert not folder.parent.exists()
     assert left_row(install) is None

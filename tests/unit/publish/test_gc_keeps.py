@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from envmgr.publish.keeping import NEVER, InUse, generations_in_use, in_few, installs_in_use, left_times
+from envmgr.publish.gc_keeps import NEVER, InUse, generations_in_use, in_few, installs_in_use, left_times
 
 DAYS = [f"2026-01-{day:02d}T00:00:00Z" for day in range(1, 10)]
 SECONDS = [1767225600.0 + 86400 * day for day in range(9)]

@@ -20,7 +20,7 @@ from envmgr.commands import Context
 from envmgr.commands.generations import sign_current
 from envmgr.commands.verify import VerifyWhat, verify_entries
 from envmgr.nodes.sets import NodeSets
-from envmgr.publish import trust
+from envmgr.publish import flip_checks, flip_guards
 from envmgr.publish.flipfile import sequences, withdraw
 from envmgr.publish.flips import settle
 from envmgr.publish.record import read_current
@@ -76,15 +76,17 @@ def test_a_publish_beside_a_look_is_no_replay(
     made: SignedPrefix, look: Callable[[SignedPrefix], list[str]], step: str, to: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between `current`, the flip and the history, each of them read once."""
-    real = getattr(trust, step)
+    real, modules = getattr(flip_checks, step), [m for m in (flip_checks, flip_guards) if hasattr(m, step)]
 
     def beside(*args: object) -> object:
-        monkeypatch.setattr(trust, step, real)
+        for module in modules:
+            monkeypatch.setattr(module, step, real)
         found = real(*args) if step == "in_force" else None
         made.flip(to)
         return found if step == "in_force" else real(*args)
 
-    monkeypatch.setattr(trust, step, beside)
+    for module in modules:
+        monkeypatch.setattr(module, step, beside)
     assert look(made) == []
 
 
@@ -281,16 +283,16 @@ def test_a_look_at_any_moment_of_withdrawing_a_signature_of_what_is_current_find
 def test_a_flip_that_is_written_and_withdrawn_as_it_is_looked_for_is_no_replay(
     made: SignedPrefix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = trust.newest_signed
+    real = flip_checks.newest_signed
 
     def beside(*args: Any, **options: Any) -> object:
-        monkeypatch.setattr(trust, "newest_signed", real)
+        monkeypatch.setattr(flip_checks, "newest_signed", real)
         made.killed_flip(3)
         found = real(*args, **options)
         settle(made.prefix, SilentReporter())
         return found
 
-    monkeypatch.setattr(trust, "newest_signed", beside)
+    monkeypatch.setattr(flip_checks, "newest_signed", beside)
     assert verified(made) == []
     assert sequences(made.prefix) == [1, 2]
 
@@ -302,7 +304,7 @@ def test_a_memory_that_cannot_be_read_is_told(
 ) -> None:
     """Of root's own check on this host: else a look would say less than it seems to."""
     memory = made.folder / "flip"
-    for module in ("flips", "trust"):
+    for module in ("flips", "flip_checks"):
         monkeypatch.setattr(f"envmgr.publish.{module}.FLIP_STAMP", str(memory))
     assert look(made) == []
     if stamp is None:

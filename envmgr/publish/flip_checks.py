@@ -26,11 +26,10 @@ from envmgr.publish.flipfile import (
     numbers_taken,
     sequences,
 )
-from envmgr.publish.flips import came, known_current, seen_here, told_records, why_not_seen
-from envmgr.publish.record import RECORD, SPECS, complete_numbers
+from envmgr.publish.flips import came, known_current, seen_here, why_not_seen
+from envmgr.publish.record import RECORD, complete_numbers
 from envmgr.publish.signature import Signed, Signer, State, check_signature
-from envmgr.publish.verify import verify_generation
-from envmgr.report import Reporter, Severity
+from envmgr.report import Severity
 from envmgr.store.prefix import Prefix
 from envmgr.system.pulse import renew_listing
 from envmgr.system.run import Runner
@@ -57,121 +56,6 @@ class FlipFault:
     right: int | None = None
 
 
-def require_unchanged_generation(
-    prefix: Prefix, number: int, signer: Signer, reporter: Reporter, *, made_again: bool = False
-) -> str | None:
-    """Require that what is signed, or built upon by what is signed, is what was published: by a signed flip if there is
-    one, else by the history.
-
-    Return the sha256 of its record; None if nothing names it. If it is `made_again`, only the parts count from which a
-    new one is made: the record and the specs. If nothing names it on a site that has signed before, that is a warning:
-    `verify --repair` makes such generations, which were never current.
-
-    Raises:
-        EnvmgrError: `generation-changed`, with what is not as it was.
-    """
-    told = told_records(prefix)
-    for flip in newest_first(prefix):
-        if flip.record.generation == number and signer.judge(flip).state in ("signed", "expired"):
-            told[number] = flip.record.record
-            break
-    looked = verify_generation(prefix, number, told, None)
-    faults = [
-        f"{f.path}: {f.found}" for f in looked.faults if not made_again or f.path.split("/", 2)[-1] in (RECORD, SPECS)
-    ]
-    if faults:
-        raise EnvmgrError(
-            "generation-changed",
-            f"generation {number} is not what was published: it is not signed again",
-            context=faults[:10],
-            hint=f"find out who changed it; `envmgr verify --repair --generation {number}` makes a new one with "
-            "the same entries",
-        )
-    if number not in told and signed_before(prefix):
-        reporter.say(
-            f"warning: nothing tells that generation {number} is what was published: there is no signed flip of "
-            "it, and no history"
-        )
-    return told.get(number)
-
-
-def require_good_flip(prefix: Prefix, number: int, signer: Signer) -> None:
-    """Require that the generation which a signed one is made from is in force by a good flip itself, once the site has
-    signed one: otherwise a publish would make right what nodes refuse.
-
-    Raises:
-        EnvmgrError: `flip-untrusted`.
-    """
-    if not signed_before(prefix):
-        return
-    require_not_replayed(prefix, signer)
-    force = in_force(prefix, number)
-    fault = FlipFault("unsigned", "current", f"no flip made generation {number} current")
-    if force is not None:
-        found = signer.judge(force)
-        if found.state in ("signed", "expired"):
-            return
-        fault = FlipFault(found.state, f"{force.path.relative_to(prefix.root)}.sig", found.reason)
-    raise _untrusted(number, fault, _MADE, mend_of(fault.state))
-
-
-_MADE = "nothing is made from it"
-
-
-def _untrusted(number: int, fault: FlipFault, what: str, hint: str) -> EnvmgrError:
-    return EnvmgrError(
-        "flip-untrusted",
-        f"generation {number} is current by a flip that is {fault.state}: {what}",
-        context=f"{fault.path}: {fault.found}",
-        hint=hint,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """Someone moved `current` back, to generation `number`. `right` is the one that the newest signed flip names; None
-    if that is unknown, or gone.
-    """
-
-    number: int
-    fault: FlipFault
-    right: int | None
-
-    def error(self, what: str) -> EnvmgrError:
-        """Return the error. `what` says what is not done."""
-        return _untrusted(self.number, self.fault, what, mend_of("replayed", right=self.right))
-
-
-def require_not_replayed(prefix: Prefix, signer: Signer | None, what: str = _MADE) -> None:
-    """Require that no flip was replayed; no command may repair a replay or remove the evidence of it.
-
-    Raises:
-        EnvmgrError: `flip-untrusted` if someone moved `current` back.
-    """
-    if signer is not None and (replay := find_replay(prefix, signer)) is not None:
-        raise replay.error(what)
-
-
-def find_replay(prefix: Prefix, signer: Signer) -> Replay | None:
-    """Return the replay; None if `current` is where the newest signed flip put it, or is damaged. See
-    `look_at_current_flip`.
-    """
-    while True:
-        before = _read_all(prefix)
-        number = before[0]
-        if number is None:
-            return None
-        force = in_force(prefix, number)
-        newest = _newest(prefix, signer.judge, 0 if force is None else force.record.sequence)
-        fault = next(_replays(prefix, number, force, newest, seen_here(prefix)), None)
-        if fault is None:
-            return None
-        renew_listing(prefix.root)
-        renew_listing(prefix.flips)
-        if _read_all(prefix) == before:
-            return Replay(number, fault, fault.right)
-
-
 def signed_before(prefix: Prefix) -> bool:
     """Return whether this site ever signed a flip, as far as the prefix or this machine's own check shows."""
     return seen_here(prefix) > 0 or has_signatures(prefix)
@@ -194,7 +78,7 @@ def look_at_current_flip(prefix: Prefix, signing: Signing, runner: Runner) -> tu
     renewed.
     """
     while True:
-        before = _read_all(prefix)
+        before = read_flip_state(prefix)
         if before[0] is None:
             return None
         look = look_at_flip(prefix, before[0], signing, runner, seen=seen_here(prefix))
@@ -204,11 +88,11 @@ def look_at_current_flip(prefix: Prefix, signing: Signing, runner: Runner) -> tu
         if look.faults:
             renew_listing(prefix.root)
             renew_listing(prefix.flips)
-        if not look.faults or _read_all(prefix) == before:
+        if not look.faults or read_flip_state(prefix) == before:
             return before[0], look
 
 
-def _read_all(prefix: Prefix) -> tuple[int | None, list[int], list[int], list[str], frozenset[int], int]:
+def read_flip_state(prefix: Prefix) -> tuple[int | None, list[int], list[int], list[str], frozenset[int], int]:
     """Return everything on which a look is based. A flip that was withdrawn meanwhile leaves its number taken."""
     return (
         known_current(prefix),
@@ -226,7 +110,7 @@ def look_at_flip(prefix: Prefix, number: int, signing: Signing, runner: Runner, 
     """
     force = in_force(prefix, number)
     newest = newest_signed(prefix, signing, runner, after=0 if force is None else force.record.sequence)
-    replays = [*_replays(prefix, number, force, newest, seen)]
+    replays = [*find_replays(prefix, number, force, newest, seen)]
     if force is None:
         unsigned = FlipFault("unsigned", "current", f"no flip made generation {number} current")
         return FlipLook(None, "", tuple(replays) or (unsigned,))
@@ -256,7 +140,9 @@ def look_at_flip(prefix: Prefix, number: int, signing: Signing, runner: Runner, 
     return FlipLook(force.record.sequence, who, tuple(faults))
 
 
-def _replays(prefix: Prefix, number: int, force: Flip | None, newest: Flip | None, seen: int) -> Iterator[FlipFault]:
+def find_replays(
+    prefix: Prefix, number: int, force: Flip | None, newest: Flip | None, seen: int
+) -> Iterator[FlipFault]:
     """Yield at most one replay. `force` is what made generation `number` current; `newest` a newer flip that someone
     signed who may.
 
@@ -286,10 +172,10 @@ def _replays(prefix: Prefix, number: int, force: Flip | None, newest: Flip | Non
 
 def newest_signed(prefix: Prefix, signing: Signing, runner: Runner, *, after: int = 0) -> Flip | None:
     """Return the flip with the highest number above `after` that an allowed key signed, in force or not."""
-    return _newest(prefix, lambda flip: check_signature(flip, signing, runner), after)
+    return newest_by(prefix, lambda flip: check_signature(flip, signing, runner), after)
 
 
-def _newest(prefix: Prefix, judge: Callable[[Flip], Signed], after: int) -> Flip | None:
+def newest_by(prefix: Prefix, judge: Callable[[Flip], Signed], after: int) -> Flip | None:
     for flip in newest_first(prefix):
         if flip.record.sequence <= after:
             return None
@@ -305,7 +191,7 @@ def last_signed(prefix: Prefix, signer: Signer | None) -> int | None:
     """
     if signer is None:
         return None
-    newest = _newest(prefix, signer.judge, max(came(prefix), default=0))
+    newest = newest_by(prefix, signer.judge, max(came(prefix), default=0))
     return None if newest is None or is_pending(prefix, newest.record.sequence) else newest.record.generation
 
 

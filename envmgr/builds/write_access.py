@@ -1,0 +1,172 @@
+"""Room in the prefix, and the right to write there: checked before any work is done."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from envmgr.backends import Backend, LoadedLock, OwnFolder, all_backends
+from envmgr.catalog.site import Site
+from envmgr.errors import EnvmgrError
+from envmgr.store.place import write_place
+from envmgr.store.prefix import Prefix
+from envmgr.system.files import explain_os_error, free_bytes, group_id
+from envmgr.system.modes import ask_owner, give_place
+from envmgr.system.safe_paths import change
+from envmgr.system.usernames import own_name, user_name
+from envmgr.system.users import Account
+from envmgr.wording import size_text
+
+
+def require_space(locks: Sequence[LoadedLock], site: Site) -> None:
+    """Require room for all builds before the first one, by the sizes in the locks. Raises EnvmgrError `disk-full`."""
+    free = free_bytes(site.prefix)
+    download = sum(lock.download or 0 for lock in locks)
+    unpacked = sum(lock.installed or 0 for lock in locks)
+    needed = download + unpacked + site.policies.min_free
+    if locks and free < needed:
+        names = ", ".join(str(lock.entry) for lock in locks)
+        raise EnvmgrError(
+            "disk-full",
+            f"{names} needs {size_text(needed)} under {site.prefix}, {size_text(free)} are free",
+            context=f"download {size_text(download)}, install about {size_text(unpacked)}, "
+            f"policies.min_free {size_text(site.policies.min_free)}",
+            hint="free some space (`envmgr gc` removes old generations and unused installs), then run the same "
+            "command again",
+        )
+
+
+def can_write(site: Site, backends: Iterable[Backend] = ()) -> None:
+    """Make the prefix and its first folders under the site's policies, or raise before any work is done.
+
+    The folders of `backends` are also made; those of other backends are only checked. If the site names a group, the
+    folders belong to it and pass it on (setgid), so that its members reach the modules with any umask. Existing folders
+    are checked too: a run as another user may have made one.
+
+    Raises:
+        EnvmgrError: `not-writable`, `group-not-yours`, `unknown-group`.
+    """
+    prefix = Prefix(site.prefix)
+    group = group_id(site.policies.group)
+    own = list(_own_folders(prefix, {backend.name for backend in backends}))
+    for folder in (*_first_folders(prefix), *(each.path for each in own)):
+        with explain_os_error(folder):
+            new = not folder.is_dir()
+            folder.mkdir(parents=True, exist_ok=True)
+        for fault in _unwritable(folder, own_name()):
+            raise fault
+        if group is not None and (new or folder.stat().st_gid != group):
+            _give_to_group(folder, group, site)
+        elif group is not None and not _is_of_group(folder, group):
+            with suppress(EnvmgrError):  # another member's: it can be used, but does not pass the group on
+                _give_to_group(folder, group, site)
+    write_place(prefix)
+    if group is not None:
+        for folder in (below for each in own if each.public for below in sorted(each.path.iterdir())):
+            if folder.is_dir() and not _is_of_group(folder, group):
+                _give_public(folder, group, site)
+
+
+def write_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
+    """Yield what would keep `account`, the effective user, from writing where a build writes.
+
+    The errors are those that `can_write` or the build would raise.
+    """
+    prefix = Prefix(site.prefix)
+    if not os.access(prefix.root, os.F_OK, effective_ids=True):  # root makes it, below folders that this user must pass
+        above = next(parent for parent in prefix.root.parents if os.access(parent, os.F_OK, effective_ids=True))
+        if not os.access(above, os.X_OK, effective_ids=True):
+            yield EnvmgrError(
+                "not-writable",
+                f"{account.name} cannot reach {prefix.root}: {above} is closed to it",
+                hint=ask_owner([str(above)], whom=account.name, to="enter"),
+            )
+    elif faults := tuple(_unwritable(prefix.root, account.name)):
+        yield from faults
+    else:
+        try:
+            with explain_os_error(prefix.root):
+                folders = (*_first_folders(prefix), *(each.path for each in _own_folders(prefix, ())))
+                faults = tuple(fault for each in folders if each.is_dir() for fault in _unwritable(each, account.name))
+        except EnvmgrError as closed:  # a folder above one of them is closed to this user
+            faults = (closed,)
+        yield from faults
+    folder = site.build_dir
+    if (
+        folder is not None
+        and os.access(folder, os.F_OK)
+        and not os.access(folder, os.W_OK | os.X_OK, effective_ids=True)
+    ):
+        yield EnvmgrError(
+            "not-writable", f"{account.name} cannot write {folder}", hint=give_place(account.name, folder)
+        )
+
+
+def group_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
+    """Yield what would keep `account` from giving folders to the site's group. A missing group is reported
+    elsewhere.
+    """
+    with suppress(EnvmgrError):
+        if site.policies.group is not None and account.uid and group_id(site.policies.group) not in account.groups():
+            yield _group_not_theirs(account.name, site.prefix, site)
+
+
+def _unwritable(folder: Path, user: str) -> Iterator[EnvmgrError]:
+    """Yield an error if the effective user cannot write there."""
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+        yield EnvmgrError(
+            "not-writable",
+            f"cannot write {folder}",
+            context="it is mounted read-only"
+            if os.statvfs(folder).f_flag & os.ST_RDONLY
+            else f"it belongs to {user_name(folder.stat().st_uid)}, running as {user}",
+            hint="run as the site's build user (as root, envmgr changes to it), or give this user the whole prefix",
+        )
+
+
+def _first_folders(prefix: Prefix) -> Iterator[Path]:
+    """Yield the folders in the order in which they are made; the last ones only if they exist."""
+    yield from (prefix.root, prefix.store, prefix.generations, prefix.source_cache)
+    yield from (prefix.locks, prefix.logs, prefix.jobs, prefix.holds)
+    yield from (each for each in (prefix.slurm_jobs,) if each.is_dir())
+
+
+def _own_folders(prefix: Prefix, used: Collection[str]) -> Iterator[OwnFolder]:
+    """Yield the folders of the backends: all of those in `used`, and the existing ones of the other backends."""
+    for backend in all_backends():
+        yield from (each for each in backend.folders(prefix) if backend.name in used or each.path.is_dir())
+
+
+def _is_of_group(folder: Path, group: int) -> bool:
+    status = folder.stat()
+    return status.st_gid == group and bool(status.st_mode & stat.S_ISGID)
+
+
+def _give_public(folder: Path, group: int, site: Site) -> None:
+    """Give the group the files that every user reads, such as modules of generations, made before the site named its
+    group.
+    """
+    with suppress(OSError, EnvmgrError):  # another member's; they can be read all the same
+        for path in folder.iterdir():
+            change(path, group=group, kinds=(stat.S_ISDIR, stat.S_ISREG))
+        _give_to_group(folder, group, site, also=0o555)
+
+
+def _give_to_group(folder: Path, group: int, site: Site, *, also: int = 0) -> None:
+    with explain_os_error(folder):
+        try:
+            change(folder, group=group, mode=0o2777 & ~site.policies.mask | also)
+        except PermissionError:
+            raise _group_not_theirs(own_name(), folder, site) from None
+
+
+def _group_not_theirs(user: str, folder: Path, site: Site) -> EnvmgrError:
+    return EnvmgrError(
+        "group-not-yours",
+        f"{user} cannot give {folder} to the group {site.policies.group}",
+        context="policies.group in site.yaml",
+        hint=f"make the build user a member: usermod -aG {site.policies.group} {user}",
+    )

@@ -51,7 +51,7 @@ lmod: venv  ## make sure that Lmod is here
 demo: venv lmod  ## lock, build, load, change and roll back, in a throw-away prefix (KEEP=1 keeps it)
 	@$(BIN)/python -m demo
 
-demo-cluster: root venv lmod  ## the mission on a cluster in namespaces: build, job, audit, a broken node mended (KEEP=1 keeps it)
+demo-cluster: root venv lmod  ## the mission on a cluster in namespaces: build, job, audit, a broken node fixed (KEEP=1 keeps it)
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster
 	@$(BIN)/python -m demo.cluster
 

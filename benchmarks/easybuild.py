@@ -1,7 +1,7 @@
 """The EasyBuild backend beside EasyBuild itself: building Python, finding nothing to do, and loading what was built.
 
 Bare `eb` has the same version, configuration, environment, user, cores and sources; it installs under its own prefix, with its
-own naming scheme and without our hooks. What is ours besides: checks of sources, the manifest, the flat module, smoke tests,
+own naming scheme and without our hooks. What is also ours: checks of sources, the manifest, the flat module, smoke tests,
 the generation with its spider cache.
 
 The chain is a closure of EasyBuild's own modules, ten levels of four or of eight below the one that is loaded, each with three
@@ -35,7 +35,7 @@ from envmgr.system.resources import shipped
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.config import PREFIX
 from tests.helpers.cluster.needs import reason_to_skip
-from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop, easybuild_home, make_workshop, real_sources
+from tests.helpers.easybuild.workshop import AM_ROOT, BUILD_USER, Workshop, easybuild_home, make_workshop, real_sources
 
 CORES = 2
 DEPTH, GROMACS, PYTORCH, OTHERS = 10, 4, 8, 300  # levels; modules on one, in two closures; other modules

@@ -1,7 +1,7 @@
 """`make demo-cluster`: what envmgr is for, on a real cluster in namespaces of this machine.
 
 An entry is built and published, a user's job computes with it, the audit is green; a node breaks, the audit names it, and the
-audit's own hint mends it; a collection that a user saved survives a publish. What is shown is also checked: exit 1 when an
+audit's own hint fixes it; a collection that a user saved survives a publish. What is shown is also checked: exit 1 when an
 expectation does not hold. At its end the cluster goes, with everything in it (KEEP=1 keeps it).
 """
 
@@ -229,7 +229,7 @@ def errors_told(cluster: Cluster) -> list[dict[str, Any]]:
 
 
 def mended(session: ClusterSession, hint: str) -> None:
-    session.title("Its own hint mends it")
+    session.title("Its own hint fixes it")
     session.note("the command stands in the finding; here it is run as it is printed")
     session.type(hint)
     green(session, "And the audit is green again")

@@ -1,4 +1,4 @@
--- Tells whoever loads `entry` what it does on the GPUs of this node, by `gpu_verdict`; `policy` is "warn" or "refuse".
+-- Says to users who load `entry` what it does on the GPUs of this node, by `gpu_verdict`; `policy` is "warn" or "refuse".
 -- Only at load: not in spider, avail, show or unload. Starts no program: what /run/envmgr/gpus holds (written at boot) counts as
 -- long as boot and driver are the ones that it names.
 local function gpu_gate(entry, policy, needs)
@@ -110,7 +110,7 @@ local function gpu_gate(entry, policy, needs)
     broken = "no GPU program runs here",
   }
   local help = {
-    ["no-jit"] = "A newer driver mends it: ask the administrators of this cluster.",
+    ["no-jit"] = "A newer driver fixes it: ask the administrators of this cluster.",
     ["no-code"] = "Use a node with another GPU, or an entry with code for this one.",
     ["too-old"] = "Use a node with a newer driver, or ask the administrators of this cluster to update this one.",
     broken = "Use another node, and tell the administrators of this cluster: this one wants a reboot, or its driver.",

@@ -86,7 +86,7 @@ local function gpu_verdict(needs, facts)
     return false
   end
 
-  -- `cuda-compat` works on GPUs of data centres; which those are is told by the words of their names.
+  -- `cuda-compat` works on GPUs of data centres; the words of their names say which those are.
   local function with_compat(gpu)
     local name = gpu.name or "its GPU"
     for word in name:gmatch("%S+") do
@@ -124,7 +124,7 @@ local function gpu_verdict(needs, facts)
     elseif not needs.codes then
       doubt = "what it has code for is not known"
     elseif not (gpu.arch or ""):match("^%d+%.%d$") then
-      doubt = "the compute capability of " .. (gpu.name or "its GPU") .. " was not told"
+      doubt = "the compute capability of " .. (gpu.name or "its GPU") .. " is not known"
     else
       local has = "compute capability " .. gpu.arch .. ": it has code for " .. table.concat(needs.codes, ", ")
       local jit = compiles
@@ -156,7 +156,7 @@ local function gpu_verdict(needs, facts)
   end
 
   if not facts.gpus then
-    return "unknown", "the GPUs of this node were not told"
+    return "unknown", "the GPUs of this node are not known"
   end
   local own = {}
   for _, gpu in ipairs(facts.gpus) do

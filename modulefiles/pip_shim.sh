@@ -99,7 +99,7 @@ look_at() { # WORDS: what pip will do
   done
 }
 
-outside() { # PATH: whether it lies in no install of the store; false, too, when that cannot be told
+outside() { # PATH: whether it lies in no install of the store; false, too, when that is not known
   real=$(readlink -m -- "$1" 2>/dev/null) && [ -n "$real" ] || return
   case $real/ in "$store"/*) return 1 ;; esac
 }

@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # Installed by `envmgr node-setup`.
 # gpus_look: what this node has of GPUs, a line each: driver, library (its folder), library_version, cuda, gpu, smi.
-#   gpu VENDOR ARCH DRIVER NAME; `-`: there is none, `?`: it was not told (a GPU that is hidden from who asks, for example).
+#   gpu VENDOR ARCH DRIVER NAME; `-`: there is none, `?`: it is not known (a GPU that is hidden from who asks, for example).
 # `ask_smi` runs nvidia-smi with these words, in bounded time: 0, or its exit status, 124 when it hung; its words are in $smi_said.
 
 gpus_look() {
@@ -85,7 +85,7 @@ gpus_by_smi() { # false where nvidia-smi lists none
   gpus_by_proc "$gpus_names"
 }
 
-gpus_by_proc() { # NAMES, a line each, of those that were shown: the driver may have others besides, as many as it has more
+gpus_by_proc() { # NAMES, a line each, of those that were shown: the driver may have others, too, as many as it has more
   gpus_rest=$1
   gpus_all=0
   gpus_others=

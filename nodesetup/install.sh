@@ -71,7 +71,7 @@ without_block() { # LINES: sets $rest to $text without envmgr's block, $new to "
         *) break ;;
         esac
         block=${rest#"$head"}
-        case $block in *"$nl$END"*) ;; *) fault="the line '$BEGIN' is there, and no '$END' follows: mend it by hand" && return 1 ;; esac
+        case $block in *"$nl$END"*) ;; *) fault="the line '$BEGIN' is there, and no '$END' follows: fix it by hand" && return 1 ;; esac
         first=${block%%"$nl"*}
         tail=${block#*"$nl$END"}
         inner=${block%%"$nl$END"*}
@@ -83,11 +83,11 @@ without_block() { # LINES: sets $rest to $text without envmgr's block, $new to "
         "$BEGIN" | "$BEGIN$nl"*) ;;
         "$BEGIN (new file)" | "$BEGIN (new file)$nl"*) new=new ;;
         "$BEGIN (line end added)" | "$BEGIN (line end added)$nl"*) head=${head%"$nl"} ;;
-        *) fault="between '$BEGIN' and '$END' are lines that envmgr did not write: mend it by hand" && return 1 ;;
+        *) fault="between '$BEGIN' and '$END' are lines that envmgr did not write: fix it by hand" && return 1 ;;
         esac
         rest=$head${tail#"$nl"}
     done
-    case $nl$rest in *"$nl$END"*) fault="the line '$END' is there, and no '$BEGIN' before it: mend it by hand" && return 1 ;; esac
+    case $nl$rest in *"$nl$END"*) fault="the line '$END' is there, and no '$BEGIN' before it: fix it by hand" && return 1 ;; esac
 }
 
 block() { # PATH top|end LINES: some lines of a file that is not ours, between two marks. A link's target is what is changed

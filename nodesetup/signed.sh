@@ -5,7 +5,7 @@
 
 LATE=1200 # seconds after which a check is old: its timer is five minutes
 
-look_at_flip() { # sets $doubt to what is to be told, or nothing; where the site refuses, $number to the last generation that was signed
+look_at_flip() { # sets $doubt to what is to be said, or nothing; where the site refuses, $number to the last generation that was signed
     doubt=
     flip_state=
     flip_good=

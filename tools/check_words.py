@@ -1,8 +1,8 @@
-"""`python -m tools.check_words`: print words that the house does not use, in docstrings, comments and pages.
+"""`python -m tools.check_words`: print words that the house does not use, in code, help, messages and pages.
 
-`--messages` looks at the other strings of the code, too: not all of them are plain yet, so `make check` does not ask
-for it. CONTRIBUTING.md has the word list for people. A line that must have such a word says why: `# words: …` in
-Python, `<!-- words: … -->` in a page.
+It reads docstrings, comments and other strings of the Python code, the texts of the yaml tables, comments and messages of
+shell, csh and Lua files, and pages. CONTRIBUTING.md has the word list for people. A line that must have such a word says
+why: `# words: …` in code, `<!-- words: … -->` in a page.
 """
 
 from __future__ import annotations
@@ -41,24 +41,26 @@ _BEGINNINGS = re.compile(
 )
 """A docstring begins with a verb, or with the noun that it stands for."""
 
+_TEXT_FOLDERS = ("envmgr", "nodesetup", "modulefiles")
+_YAML_CODE = re.compile(r"\s*[\w.*&]+: *(\[.*\]|\w+)$")
+_QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
+_PRINTS = re.compile(r"\b(echo|printf|put|say)\b|\w=\"")
+
 
 def main() -> int:
     """Print each fault as `file:line: word: say …`; returns 1 if there is one."""
-    messages = sys.argv[1:] == ["--messages"]
-    faults = [*_python_faults(_ROOT / "envmgr", messages=messages), *_page_faults()]
+    faults = [*_python_faults(_ROOT / "envmgr"), *_other_faults(_ROOT), *_page_faults()]
     for line in faults:
         sys.stdout.write(f"{line}\n")
     return 1 if faults else 0
 
 
-def _python_faults(folder: Path, *, messages: bool) -> Iterator[str]:
+def _python_faults(folder: Path) -> Iterator[str]:
     for path in sorted(folder.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
         excused = {number for number, line in enumerate(text.splitlines(), 1) if "# words:" in line}
         name = path.relative_to(_ROOT)
         for number, words, kind in _texts(text):
-            if kind == "message" and not messages:
-                continue
             if kind == "docstring" and (found := _BEGINNINGS.match(words.strip())):
                 yield f"{name}:{number}: a docstring begins with `{found[0]}`: begin with a verb or a noun"
             for offset, line in enumerate(words.splitlines()):
@@ -84,7 +86,45 @@ def _texts(text: str) -> Iterator[tuple[int, str, str]]:
         elif token.type == tokenize.STRING and " " in token.string:
             words = re.sub(r"^[rRbBfFuU]*('''|\"\"\"|'|\")|('''|\"\"\"|'|\")$", "", token.string)
             line = token.start[0]
-            yield line, words, "docstring" if line in docstrings else "prose" if line in prose else "message"
+            kind = "docstring" if line in docstrings else "prose" if line in prose else "message"
+            yield line, words if kind != "message" else _without_values(words), kind
+
+
+def _without_values(message: str) -> str:
+    """Return a message without the values in it: names of code, and values that it shows shortened."""
+    return re.sub(r"\{[^{}]*\}…?", "VALUE", message)
+
+
+def _other_faults(root: Path) -> Iterator[str]:
+    """Yield the faults of yaml tables, and of shell, csh and Lua files."""
+    for folder in _TEXT_FOLDERS:
+        for path in sorted((root / folder).rglob("*")):
+            read = _READERS.get(path.suffix)
+            if read is None or not path.is_file():
+                continue
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                if "words: " not in line:
+                    yield from (f"{path.relative_to(root)}:{number}: {fault}" for fault in _faults(read(line)))
+
+
+def _yaml_text(line: str) -> str:
+    """Return what a person reads in a line of a table: comment, description or sentence."""
+    return "" if _YAML_CODE.match(line) else _without_values(line)
+
+
+def _shell_text(line: str) -> str:
+    """Return the comment of a line of a shell script, and the strings that it prints or keeps, without variables."""
+    comment = re.search(r"(^|\s)# .*", line)
+    code = line[: comment.start()] if comment else line
+    printed = " ".join(_QUOTED.findall(code)) if _PRINTS.search(code) else ""
+    return re.sub(r"\$\{?[\w%=#*.-]+\}?", "VALUE", f"{printed} {comment[0] if comment else ''}")
+
+
+def _lua_text(line: str) -> str:
+    """Return the comment of a line of Lua, and its strings."""
+    comment = re.search(r"(^|\s)-- .*", line)
+    code = line[: comment.start()] if comment else line
+    return " ".join([*_QUOTED.findall(code), comment[0] if comment else ""])
 
 
 def _faults(line: str) -> Iterator[str]:
@@ -92,6 +132,9 @@ def _faults(line: str) -> Iterator[str]:
     for pattern, say in _COMPILED:
         if found := pattern.search(plain):
             yield f"`{found[0].strip()}`: say `{say}`" if say else found[0]
+
+
+_READERS = {".yaml": _yaml_text, ".lua": _lua_text, **dict.fromkeys(("", ".sh", ".csh"), _shell_text)}
 
 
 def _page_faults() -> Iterator[str]:

@@ -125,7 +125,7 @@ def _code(gpu: Gpu, needs: GpuNeeds, *, jit: bool | None) -> Judgement | None:
     if codes is None:
         return Judgement(Verdict.UNKNOWN, "what it has code for is not known")
     if not is_capability(gpu.arch):
-        return Judgement(Verdict.UNKNOWN, f"the compute capability of {gpu.name or 'its GPU'} was not told")
+        return Judgement(Verdict.UNKNOWN, f"the compute capability of {gpu.name or 'its GPU'} is not known")
     has = ", ".join(map(str, codes))
     match runs(codes, gpu.arch, jit=jit):
         case False:
@@ -146,7 +146,8 @@ def _forward(gpu: Gpu, needs: GpuNeeds) -> Judgement:
         )
     if any(part in DATA_CENTRE for word in words for part in (word, word.partition("-")[0])):
         return Judgement(
-            Verdict.FORWARD, f"by cuda-compat {needs.compat}: driver {gpu.driver} alone does not know CUDA {needs.cuda}"
+            Verdict.FORWARD,
+            f"by cuda-compat {needs.compat}: driver {gpu.driver} by itself does not know CUDA {needs.cuda}",
         )
     return Judgement(Verdict.UNKNOWN, f"whether cuda-compat works on {gpu.name or 'its GPU'} is not known")
 

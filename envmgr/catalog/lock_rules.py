@@ -84,7 +84,10 @@ def lock_contradicts(entry: object, judged: Judged) -> InputError:
     """Return the error `lock-contradicts` for a lock that has faults."""
     mends = dict.fromkeys(fault.mend for fault in judged.faults if fault.mend and fault.rule in RULES)
     rules = [rule for rule in dict.fromkeys(fault.rule for fault in judged.faults) if rule in RULES]
-    ways = [*mends, *([f"`envmgr lock {entry}` writes it anew"] if {*_FIXED} & {f.rule for f in judged.faults} else [])]
+    ways = [
+        *mends,
+        *([f"`envmgr lock {entry}` writes it again"] if {*_FIXED} & {f.rule for f in judged.faults} else []),
+    ]
     if rules:
         ways.append(f"or accept it in recipe.yaml, with the reason: `accept: {{{rules[0]}: why}}`")
     return InputError(

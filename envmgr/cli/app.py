@@ -52,9 +52,10 @@ class _Overview(TyperGroup):
                     formatter.write_dl([(name.ljust(_NAME_WIDTH), listed.text), (" " * _NAME_WIDTH, listed.example)])
 
 
-def _typer(text: str, cls: type[TyperGroup] | None = None) -> typer.Typer:
+def _typer(text: str, cls: type[TyperGroup] | None = None, epilog: str | None = None) -> typer.Typer:
     return typer.Typer(
         help=text,
+        epilog=epilog,
         cls=cls,
         no_args_is_help=True,
         add_completion=False,
@@ -64,9 +65,13 @@ def _typer(text: str, cls: type[TyperGroup] | None = None) -> typer.Typer:
     )
 
 
+def _epilog(example: str, page: str) -> str:
+    return f"Example: {example}\n\nRead more in docs/{page}."
+
+
 app = _typer("Reproducible software environments for clusters: lock, build, publish as Lmod modules.", _Overview)
-site_app = _typer("Check and explain the site.")
-catalog_app = _typer("Check the catalog.")
+site_app = _typer("Check and explain the site.", epilog=_epilog("envmgr site check", "site.md"))
+catalog_app = _typer("Check the catalog.", epilog=_epilog("envmgr catalog check", "recipe.md"))
 app.add_typer(site_app, name="site")
 app.add_typer(catalog_app, name="catalog")
 
@@ -77,7 +82,7 @@ def add_verb(name: str, group: str, example: str, page: str) -> Callable[[Callab
 
     def add(function: Callable[..., None]) -> None:
         _LISTED[name] = _Listed(group, function, example)
-        into.command(name.rpartition(" ")[2], epilog=f"Example: {example}\n\nRead more in docs/{page}.")(function)
+        into.command(name.rpartition(" ")[2], epilog=_epilog(example, page))(function)
 
     return add
 
@@ -98,9 +103,9 @@ def root(
 
 
 add_verb("init", "Start", "envmgr init site --prefix /shared/envmgr", "tour.md")(catalog.init)
-add_verb("adopt", "Start", "envmgr adopt --nodes c[1-3] --output site.yaml", "any-cluster.md")(nodes.adopt)
+add_verb("adopt", "Start", "envmgr adopt --nodes 'c[1-3]' --output site.yaml", "any-cluster.md")(nodes.adopt)
 add_verb("site check", "Start", "envmgr site check --site site.yaml", "site.md")(catalog.site_check)
-add_verb("node-setup", "Start", "envmgr node-setup --nodes c[1-3] --apply", "node-setup.md")(nodes.node_setup)
+add_verb("node-setup", "Start", "envmgr node-setup --nodes 'c[1-3]' --apply", "node-setup.md")(nodes.node_setup)
 add_verb("shell-init", "Start", "envmgr shell-init zsh", "node-setup.md")(users.shell_init)
 
 add_verb("list", "Build", "envmgr list --format json", "recipe.md")(catalog.list_)
@@ -120,9 +125,9 @@ add_verb("diff", "Publish", "envmgr diff 11 12", "tour.md")(publish.diff)
 add_verb("job", "Publish", "envmgr job pydata/1.0 -N 2 -- python solve.py", "jobs.md")(users.job)
 add_verb("export", "Publish", "envmgr export --to reframe --output cluster.yaml", "monitoring.md")(users.export)
 
-add_verb("test", "Check", "envmgr test pydata/1.0 --nodes c[1-3]", "recipe.md")(nodes.test)
+add_verb("test", "Check", "envmgr test pydata/1.0 --nodes 'c[1-3]'", "recipe.md")(nodes.test)
 add_verb("verify", "Check", "envmgr verify --all", "prefix.md")(nodes.verify)
-add_verb("audit", "Check", "envmgr audit --nodes c[1-3]", "audit.md")(nodes.audit)
+add_verb("audit", "Check", "envmgr audit --nodes 'c[1-3]'", "audit.md")(nodes.audit)
 
 add_verb("gc", "Maintain", "envmgr gc --dry-run", "prefix.md")(publish.gc)
 add_verb("sign", "Maintain", "envmgr sign --dry-run", "signing.md")(publish.sign_verb)

@@ -32,9 +32,11 @@ def lock(
     entries: SomeEntries = None,
     everything: All = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit 1 when a lock does not match its recipe.")
+        bool, typer.Option("--check", help="Write nothing; exit with 1 if a lock does not match its recipe.")
     ] = False,
-    solver: Annotated[str | None, typer.Option(help="rattler, or conda-lock with the site's conda.")] = None,
+    solver: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Solve with rattler, or with conda-lock and the site's conda.")
+    ] = None,
     channel: Annotated[
         list[str] | None, typer.Option(help="Use another place for a channel, this time only.", metavar=_PLACE)
     ] = None,
@@ -65,7 +67,10 @@ def fetch_verb(
     file: Annotated[
         list[Path] | None,
         typer.Option(
-            "--file", help="A file that you downloaded yourself, or a folder of such files.", resolve_path=True
+            "--file",
+            metavar="PATH",
+            help="Take this file that you downloaded, or this folder of such files.",
+            resolve_path=True,
         ),
     ] = None,
     carry: Annotated[
@@ -92,26 +97,31 @@ def build(
     entries: SomeEntries = None,
     everything: All = False,
     dry_run: DryRun = False,
-    no_publish: Annotated[bool, typer.Option("--no-publish", help="Build into the store only.")] = False,
+    no_publish: Annotated[
+        bool, typer.Option("--no-publish", help="Build into the store, and publish nothing.")
+    ] = False,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", "-k", help="Publish the entries that succeed even if others fail.")
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option("-j", "--jobs", min=1, help="Installs made at once, and processes in each.")
+        int | None,
+        typer.Option(
+            "-j", "--jobs", min=1, metavar="N", help="Make this many installs at once, each with this many processes."
+        ),
     ] = None,
     gate: Annotated[
         bool | None,
         typer.Option(
             "--gate/--no-gate",
-            help="Ask the last audit whether all nodes can run the entries; by default as policies.gate says.",
+            help="Check with the last audit that all nodes can run the entries; by default policies.gate decides.",
         ),
     ] = None,
     via: Annotated[
-        Literal["local", "slurm"], typer.Option(help="Build here, or in one Slurm job for each install.")
+        Literal["local", "slurm"], typer.Option(help="Build on this machine, or in one Slurm job for each install.")
     ] = "local",
     partition: PartitionOption = None,
     account: AccountOption = None,
-    cpus: Annotated[int | None, typer.Option(min=1, help="Cores of each Slurm job.")] = None,
+    cpus: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of cores for each Slurm job.")] = None,
     allow_network: AllowNetwork = False,
     time: TimeOption = None,
     site: SiteOption = None,

@@ -15,11 +15,14 @@ from envmgr.cli.run import open_context, verb
 
 @verb
 def init(
-    folder: Annotated[Path, typer.Argument(help="Where site.yaml and the catalog go.")] = Path(),
+    folder: Annotated[Path, typer.Argument(help="Folder for site.yaml and the catalog.")] = Path(),
     prefix: Annotated[
-        Path | None, typer.Option(help="Shared folder for installs and modules, the same path on every node.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Shared folder for installs and modules, with the same path on every node."
+        ),
     ] = None,
-    name: Annotated[str, typer.Option(help="The cluster's name.")] = "cluster",
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the cluster.")] = "cluster",
     dry_run: DryRun = False,
     fmt: FormatOption = Format.table,  # noqa: ARG001 - `verb` looks at it
 ) -> VerbAnswer:

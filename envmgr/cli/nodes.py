@@ -29,16 +29,24 @@ from envmgr.errors import InputError
 @verb
 def test(
     entries: SomeEntries = None,
-    nodes: Annotated[str | None, typer.Option(help="Run on these nodes: c[1-3], @gpu.", metavar="SET")] = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SET", help="Run the tests on these nodes, such as c[1-3] or @gpu; by default on this machine."
+        ),
+    ] = None,
     via: Annotated[
         Literal["ssh", "slurm"] | None,
-        typer.Option(help="Reach nodes by ssh or Slurm; all groups unless --nodes is given."),
+        typer.Option(help="Run the tests on nodes, by ssh or in Slurm jobs; on all groups unless you give --nodes."),
     ] = None,
     count: Annotated[
-        int | None, typer.Option("-N", min=1, metavar="COUNT", help="Run on this many of the nodes, in one Slurm job.")
+        int | None,
+        typer.Option(
+            "-N", min=1, metavar="COUNT", help="Run each test once, in one Slurm job on this many of the nodes."
+        ),
     ] = None,
     user: Annotated[
-        str | None, typer.Option(help="Run tests on nodes as this user, never as root.", metavar="NAME")
+        str | None, typer.Option(metavar="NAME", help="Run the tests on nodes as this user, who must not be root.")
     ] = None,
     deadline: DeadlineOption = None,
     site: SiteOption = None,
@@ -76,7 +84,8 @@ def verify(
         bool, typer.Option("--all", help="Verify every generation and every install of the store.")
     ] = False,
     nodes: Annotated[
-        str | None, typer.Option(help="Verify on these nodes, through their mount: c[1-3], @gpu.", metavar="SET")
+        str | None,
+        typer.Option(help="Verify on these nodes, such as c[1-3] or @gpu, through their mount.", metavar="SET"),
     ] = None,
     via: ViaOption = None,
     deadline: DeadlineOption = None,
@@ -96,7 +105,7 @@ def verify(
     from envmgr.commands.verify import VerifyNodes, VerifyWhat, verify_entries
 
     if dry_run and not repair:
-        raise InputError("verify-options", "--dry-run is for --repair: verify alone changes nothing")
+        raise InputError("verify-options", "--dry-run needs --repair: without it, verify changes nothing")
     if nodes is None and (via is not None or deadline is not None):
         raise InputError("verify-options", "--via and --deadline are for nodes", hint="add `--nodes SET`")
     if nodes is not None and repair:
@@ -119,50 +128,80 @@ def verify(
 
 @verb
 def audit(
-    nodes: Annotated[str | None, typer.Option(help="Node set, as c[1-3] or @gpu; else all groups.")] = None,
+    nodes: Annotated[
+        str | None,
+        typer.Option(metavar="SET", help="Audit these nodes, such as c[1-3] or @gpu; by default all groups."),
+    ] = None,
     via: Annotated[
         Literal["ssh", "slurm", "both"] | None,
         typer.Option(help="Reach nodes by ssh, Slurm or both; by default as the site says."),
     ] = None,
-    context: Annotated[list[str] | None, typer.Option(help="Only this context (may be repeated).")] = None,
-    modules: Annotated[
-        list[str] | None, typer.Option(help="Entries looked at closely (may be repeated), or `all`; else a sample.")
+    context: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CONTEXT", help="Look only at this kind of shell or job (may be repeated)."),
     ] = None,
-    check: Annotated[list[str] | None, typer.Option(help="Only this check (may be repeated).")] = None,
+    modules: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ENTRY", help="Look closely at this entry (may be repeated), or at `all`; by default at a sample."
+        ),
+    ] = None,
+    check: Annotated[
+        list[str] | None, typer.Option(metavar="CHECK", help="Run only this check (may be repeated).")
+    ] = None,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Hash files of the installs on every node, a sample by the manifest.")
+        bool,
+        typer.Option(
+            "--deep", help="Also hash files of the installs on every node, and load all modules of other tools."
+        ),
     ] = False,
     reference: Annotated[
-        str | None, typer.Option(metavar="NODE", help="Where nodes differ, this one is right; else most of a group.")
+        str | None,
+        typer.Option(
+            metavar="NODE", help="Where nodes differ, take this one as right; by default the majority of a group."
+        ),
     ] = None,
     user: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Ordinary user whose shells and jobs are looked at.")
+        str | None, typer.Option(metavar="NAME", help="Look at the shells and jobs of this ordinary user.")
     ] = None,
     baseline: Annotated[
-        Path | None, typer.Option("--baseline", metavar="FILE", help="Compare with what nodes had, by --save-baseline.")
+        Path | None,
+        typer.Option(
+            "--baseline", metavar="FILE", help="Compare with the file of an earlier audit, which --save-baseline wrote."
+        ),
     ] = None,
     save_baseline: Annotated[
         Path | None,
-        typer.Option("--save-baseline", metavar="FILE", help="Write what nodes have, for git.", callback=plain_file),
+        typer.Option(
+            "--save-baseline",
+            metavar="FILE",
+            help="Write what the nodes have to this file, to keep it in git.",
+            callback=plain_file,
+        ),
     ] = None,
-    node_timeout: Annotated[float | None, typer.Option(min=1, help="Seconds that one node may take.")] = None,
-    deadline: Annotated[float | None, typer.Option(min=1, help="Seconds that all nodes together may take.")] = None,
-    explain: Annotated[str | None, typer.Option(metavar="CHECK", help="Say what a check does and why.")] = None,
+    node_timeout: Annotated[
+        float | None, typer.Option(min=1, metavar="SECONDS", help="Wait at most this long for one node.")
+    ] = None,
+    deadline: Annotated[
+        float | None, typer.Option(min=1, metavar="SECONDS", help="Wait at most this long for all nodes together.")
+    ] = None,
+    explain: Annotated[str | None, typer.Option(metavar="CHECK", help="Explain what a check does and why.")] = None,
     site: SiteOption = None,
-    fmt: Annotated[AuditFormat, typer.Option("--format", help="For people, programs, CI, or node_exporter.")] = (
-        Format.table.value
-    ),
+    fmt: Annotated[
+        AuditFormat,
+        typer.Option("--format", help="Write text for people, or a format for programs, CI or node_exporter."),
+    ] = (Format.table.value),
     report: Annotated[
         Path | None,
         typer.Option(
-            "--output", metavar="FILE", help="Write there instead of stdout, in one step.", callback=plain_file
+            "--output", metavar="FILE", help="Write to this file in one step; stdout by default.", callback=plain_file
         ),
     ] = None,
 ) -> VerbAnswer:
     """Prove that every node resolves the same modules.
 
-    In every kind of shell and job, against the published generation and node against node. Exits 0 when all is well,
-    1 with findings, 3 when it could not audit.
+    It looks at every kind of shell and job. It compares each node with the published generation, and nodes with each
+    other. The exit code is 0 when nothing is wrong, 1 with findings, and 3 when it could not audit.
     """
     from envmgr.audit.plan import AuditRequest
     from envmgr.cli.report_file import refuse_missing_folder
@@ -196,8 +235,8 @@ def audit(
 def adopt(
     nodes: NodesOption = None,
     via: ViaOption = None,
-    user: Annotated[str | None, typer.Option(metavar="NAME", help="Ordinary user whose modules are looked at.")] = None,
-    name: Annotated[str, typer.Option(help="The cluster's name.")] = "cluster",
+    user: Annotated[str | None, typer.Option(metavar="NAME", help="Look at the modules of this ordinary user.")] = None,
+    name: Annotated[str, typer.Option(metavar="NAME", help="Name of the cluster.")] = "cluster",
     output: OutputOption = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
@@ -220,7 +259,7 @@ def adopt(
 @verb
 def node_setup(
     nodes: Annotated[
-        str | None, typer.Option("--nodes", help="Node set, such as c[1-3], or groups of the site.", metavar="SET")
+        str | None, typer.Option("--nodes", help="Set up these nodes, such as c[1-3] or @gpu.", metavar="SET")
     ] = None,
     here: Annotated[bool, typer.Option("--here", help="Set up this machine.")] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Make the changes; by default they are only shown.")] = False,

@@ -43,7 +43,7 @@ SomeEntries = Annotated[list[str] | None, typer.Argument(metavar="ENTRY", help="
 AllowNetwork = Annotated[
     bool, typer.Option("--allow-network", help="Let builds from source use a network where envmgr cannot block it.")
 ]
-All = Annotated[bool, typer.Option("--all", help="Every entry of the catalog.")]
+All = Annotated[bool, typer.Option("--all", help="Take every entry of the catalog.")]
 
 OneWay = Literal["ssh", "slurm"]
 NodesOption = Annotated[
@@ -53,7 +53,8 @@ ViaOption = Annotated[
     OneWay | None, typer.Option("--via", help="Reach nodes by ssh or Slurm; by default as the site says.")
 ]
 DeadlineOption = Annotated[
-    float | None, typer.Option("--deadline", min=1, help="Seconds that all nodes together may take.")
+    float | None,
+    typer.Option("--deadline", min=1, metavar="SECONDS", help="Wait at most this long for all nodes together."),
 ]
 OutputOption = Annotated[
     Path | None,
@@ -61,8 +62,13 @@ OutputOption = Annotated[
         "--output", "-o", metavar="FILE", help="Write to this file in one step; stdout by default.", callback=plain_file
     ),
 ]
-PartitionOption = Annotated[str | None, typer.Option("--partition", help="Slurm partition.", metavar="NAME")]
-AccountOption = Annotated[str | None, typer.Option("--account", help="Slurm account.", metavar="NAME")]
+PartitionOption = Annotated[
+    str | None, typer.Option("--partition", help="Run the job in this Slurm partition.", metavar="NAME")
+]
+AccountOption = Annotated[
+    str | None, typer.Option("--account", help="Charge the job to this Slurm account.", metavar="NAME")
+]
 TimeOption = Annotated[
-    str | None, typer.Option("--time", help="Time limit of a job, as Slurm writes it: 90, 4:00:00, 2-0.", metavar="T")
+    str | None,
+    typer.Option("--time", help="Time limit of the job in Slurm's format, such as 90, 4:00:00 or 2-0.", metavar="T"),
 ]

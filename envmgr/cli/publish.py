@@ -39,7 +39,7 @@ def remove(
 def history(site: SiteOption = None, fmt: FormatOption = Format.table) -> VerbAnswer:
     """List generations: time, user, changes.
 
-    `*` marks the current one. Rollbacks follow.
+    `*` marks the current one. Rollbacks come after the list.
     """
     from envmgr.cli.text.catalog import show_history
     from envmgr.commands.generations import read_history
@@ -51,7 +51,7 @@ def history(site: SiteOption = None, fmt: FormatOption = Format.table) -> VerbAn
 @verb
 def rollback_verb(
     generation: Annotated[
-        int | None, typer.Argument(help="Number of a generation; by default the one before the current one.")
+        int | None, typer.Argument(help="Number of the generation; by default the one before the current one.")
     ] = None,
     dry_run: DryRun = False,
     site: SiteOption = None,
@@ -70,7 +70,8 @@ def sign_verb(
     accept_gap: Annotated[
         bool,
         typer.Option(
-            "--accept-gap", help="Record, signed, that missing flips are lost for good. They are no longer reported."
+            "--accept-gap",
+            help="Record with a signature that missing flips are lost for good, so that envmgr no longer reports them.",
         ),
     ] = False,
     dry_run: DryRun = False,
@@ -90,8 +91,10 @@ def sign_verb(
 
 @verb
 def diff(
-    a: Annotated[int | None, typer.Argument(help="A generation; by default the parent of B.")] = None,
-    b: Annotated[int | None, typer.Argument(help="A generation; by default the current one.")] = None,
+    a: Annotated[
+        int | None, typer.Argument(help="Number of a generation; by default the parent of the other one.")
+    ] = None,
+    b: Annotated[int | None, typer.Argument(help="Number of a generation; by default the current one.")] = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
 ) -> VerbAnswer:
@@ -109,7 +112,7 @@ def diff(
 @verb
 def gc(
     dry_run: DryRun = False,
-    now: Annotated[bool, typer.Option("--now", help="Ignore age, as if keep_days were 0.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Ignore the age of generations, as if keep_days were 0.")] = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
 ) -> VerbAnswer:

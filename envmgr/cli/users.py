@@ -25,17 +25,27 @@ from envmgr.cli.run import open_context, verb
 def job(
     entry: Annotated[str, typer.Argument(metavar="ENTRY", help="A published entry, as name/version.")],
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="[-- COMMAND]", help="Command to run; by default an example.")
+        list[str] | None,
+        typer.Argument(metavar="[-- COMMAND]", help="Command that the job runs; by default an example."),
     ] = None,
-    count: Annotated[int, typer.Option("-N", min=1, metavar="COUNT", help="Number of nodes.")] = 1,
-    gpus: Annotated[int, typer.Option("--gpus", min=0, metavar="G", help="GPUs on each node.")] = 0,
+    count: Annotated[
+        int, typer.Option("-N", min=1, metavar="COUNT", help="Number of nodes that the job asks for.")
+    ] = 1,
+    gpus: Annotated[
+        int, typer.Option("--gpus", min=0, metavar="G", help="Number of GPUs that the job asks for on each node.")
+    ] = 0,
     processes: Annotated[
         int | None,
         typer.Option(
-            "--ntasks-per-node", min=1, metavar="P", help="Processes on each node; by default one for each GPU, or one."
+            "--ntasks-per-node",
+            min=1,
+            metavar="P",
+            help="Number of processes on each node; by default one for each GPU, or one without GPUs.",
         ),
     ] = None,
-    cpus: Annotated[int | None, typer.Option("--cpus", min=1, metavar="C", help="Cores of each process.")] = None,
+    cpus: Annotated[
+        int | None, typer.Option("--cpus", min=1, metavar="C", help="Number of cores for each process.")
+    ] = None,
     time: TimeOption = None,
     partition: PartitionOption = None,
     account: AccountOption = None,
@@ -72,13 +82,15 @@ def job(
 
 @verb
 def export(
-    to: Annotated[str, typer.Option("--to", help="The tool, such as reframe.", metavar="TOOL")],
+    to: Annotated[str, typer.Option("--to", help="Name of the tool, such as reframe.", metavar="TOOL")],
     entries: SomeEntries = None,
     output: OutputOption = None,
     system: Annotated[
-        str | None, typer.Option(help="The cluster's name in the file; by default the site's name.", metavar="NAME")
+        str | None, typer.Option(help="Name of the cluster in the file; by default the site's name.", metavar="NAME")
     ] = None,
-    nodes: Annotated[str | None, typer.Option(help="Only these nodes of the groups: c[1-3].", metavar="SET")] = None,
+    nodes: Annotated[
+        str | None, typer.Option(help="Write only these nodes of the groups, such as c[1-3].", metavar="SET")
+    ] = None,
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
@@ -100,7 +112,7 @@ def export(
 
 @verb
 def shell_init(
-    shell: Annotated[str, typer.Argument(help="bash, zsh, sh, csh or tcsh.")] = "bash",
+    shell: Annotated[str, typer.Argument(help="Name of the shell: bash, zsh, sh, csh or tcsh.")] = "bash",
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
 ) -> VerbAnswer:

@@ -86,7 +86,7 @@ def _unknown(facts: Facts) -> Iterator[str]:
     if late := number_in(facts, "use.late"):
         yield f"{late} processes were not looked at in time"
     if (count := number_in(facts, "use.named.count") or 0) > _MOST:
-        yield f"its processes name {count} paths, more than are told"
+        yield f"its processes name {count} paths, more than are reported"
 
 
 def _closed(facts: Facts) -> str:
@@ -154,11 +154,11 @@ def ask_in_use(ctx: Context, keep_days: float) -> UsesFound:
     root = os.geteuid() == 0
     slurm = shutil.which("squeue") is not None
     if not root and names_nodes(ctx):
-        asked.unknown.append(f"{_me()} is not shown the processes of others on nodes: run it as root")
+        asked.unknown.append(f"{_me()} cannot see other users' processes on nodes: run it as root")
         return asked
     _ask_slurm(ctx, asked, keep_days, slurm=slurm)
     if not root and "Slurm" in asked.of:
-        asked.unknown.append(f"{_me()} is not shown the processes of others, and Slurm starts some: run it as root")
+        asked.unknown.append(f"{_me()} cannot see other users' processes, and Slurm starts some: run it as root")
         return asked
     _ask_here(ctx, asked)
     if names_nodes(ctx):
@@ -185,7 +185,7 @@ def _ask_here(ctx: Context, asked: UsesFound) -> None:
         asked.unknown.append(f"this host: {uses.closed}")
     elif uses.closed and (way := _way_for_others(prefix)) is None:
         asked.unknown.append(
-            f"{_me()} is not shown the processes of others, who can reach {prefix}: run it as root ({uses.closed})"
+            f"{_me()} cannot see the processes of other users, who can reach {prefix}: run it as root ({uses.closed})"
         )
     elif uses.closed:
         ctx.reporter.log(f"not looked at, and cannot pass {way}: {uses.closed}")
@@ -239,7 +239,7 @@ def _take_reply(asked: UsesFound, reply: Reply) -> None:
         return
     uses = read_uses(reply.text)
     asked.take(uses, reply.node, reply.began)
-    whose = "" if uses.uid == 0 else f"{_name(uses.uid)} there is not shown the processes of others"
+    whose = "" if uses.uid == 0 else f"{_name(uses.uid)} there cannot see other users' processes"
     for why in (uses.unknown, uses.closed if not whose else "", whose):
         if why:
             asked.silent.setdefault(why, []).append(reply.node)

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # Which generations and installs the processes of this node use. Nothing below the prefix is touched. Of each process: its environment,
-# command line and maps, where it works, what it runs and has open. A shell keeps what it exports in its own memory alone, so that is
+# command line and maps, where it works, what it runs and has open. A shell keeps what it exports only in its own memory, so that is
 # searched too. Reading of a process may hang with it: some at a time are looked at, and those that do not end are left behind.
 #
 # use.named  PATH COUNT PID UID NAME   a path below the prefix, by how many processes, and one of them
@@ -33,7 +33,7 @@ use_look() {
   rm -f "$0.links.$use_number"
 }
 
-# use_memory PID: of all its private memory that can be written. No file holds any of it. What cannot be read whole is told by
+# use_memory PID: of all its private memory that can be written. No file holds any of it. What cannot be read whole is reported as
 # `/proc/PID/since:`.
 use_memory() {
   sed -n 's/^\([0-9a-f]*\)-\([0-9a-f]*\) rw.p .*/\1 \2/p' "/proc/$1/maps" >"$0.maps.$use_number" 2>/dev/null || return 0
@@ -144,7 +144,7 @@ head -n 20 "$0.pids" | use_who closed | lines use.closed
 sed -n 's#^/proc/\([0-9]*\)/since:$#\1#p' "$0.uses" | sort -un | use_who since | sort -rn >"$0.since"
 put use.since.count "$(grep -c . "$0.since")"
 head -n 20 "$0.since" | lines use.since
-# Of all that name a path, the first that still runs is told.
+# Of all that name a path, the first that still runs is reported.
 sed -n -E "s#^/proc/([0-9]+)/[a-z0-9]+:.*/$use_found\$#\2 \1#p" "$0.uses" | sort -u |
   awk '{ count[$1]++; pids[$1] = pids[$1] (count[$1] <= 3 ? " " $2 : "") } END { for (path in count) print path, count[path] pids[path] }' |
   sort >"$0.named"

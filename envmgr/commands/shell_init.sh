@@ -25,7 +25,7 @@ if [ -d "$ENVMGR_PIN/modules" ]; then
   export ENVMGR_PIN LMOD_RC="$ENVMGR_PIN/lmodrc.lua" LMOD_CACHED_LOADS=yes
   export LMOD_AVAIL_EXTENSIONS="${LMOD_AVAIL_EXTENSIONS-no}" # else `module avail` lists each package of each entry
   case $(command -v module 2>/dev/null) in
-    module | alias*) ;; # not a program of that name, which is told with its path
+    module | alias*) ;; # not a program of that name, which is printed with its path
     *)
       # shellcheck disable=SC1090 # Lmod's
       if [ -n "${BASH_VERSION:-}" ]; then . "$envmgr_init_bash"; elif [ -n "${ZSH_VERSION:-}" ]; then . "$envmgr_init_zsh"; else . "$envmgr_init"; fi

@@ -128,7 +128,7 @@ def _build_user(site: Site) -> Iterator[SiteFact]:
     known = f"{site.build_user} (uid {account.uid})"
     if faults is None:
         yield SiteFact(
-            "build_user", "ok", f"{known}; what it can run, read and write is seen by root and {site.build_user} alone"
+            "build_user", "ok", f"{known}; only root and {site.build_user} see what it can run, read and write"
         )
     elif not faults:
         yield SiteFact("build_user", "ok", f"{known}: it can run envmgr, read the site and write the prefix")
@@ -194,7 +194,7 @@ def _slurm(site: Site) -> Iterator[SiteFact]:
 
 def _nodes(site: Site) -> Iterator[SiteFact]:
     if not site.groups and not site.login_nodes:
-        yield SiteFact("groups", "ok", "none: this machine alone")
+        yield SiteFact("groups", "ok", "none: this machine only")
     if site.login_nodes:
         yield SiteFact("login_nodes", "ok", site.login_nodes)
     for name, group in sorted(site.groups.items()):

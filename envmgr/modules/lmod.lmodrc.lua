@@ -1,4 +1,4 @@
--- The rc file of a generation: it tells Lmod where its spider cache lies. lmod.py puts the two paths in.
+-- The rc file of a generation: it says where Lmod's spider cache lies. lmod.py puts the two paths in.
 scDescriptT = {
   {
     ["dir"] = "@SPIDER@",

@@ -17,7 +17,7 @@ if [ -z "$tmp" ]; then
   put probe "cannot write to /tmp, /dev/shm or /run"
   exit 0
 fi
-for device in /dev/null /dev/zero /dev/urandom; do # without them nothing works, and what fails tells of itself alone
+for device in /dev/null /dev/zero /dev/urandom; do # without them nothing works, and what fails only names itself
   if ! [ -c "$device" ]; then
     put probe "$device is no device"
     exit 0

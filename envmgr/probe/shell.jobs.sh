@@ -38,7 +38,7 @@ skip() {
   : >"$tmp/$1.rc"
 }
 
-# known NAME PREFIX REASON: whether the node has the account `user`; where it has not, the job is skipped for REASON.
+# known NAME PREFIX REASON: whether the node has the account `user`; where it does not, the job is skipped for REASON.
 known() {
   if grep -q "^$user:" "$who" 2>/dev/null; then return 0; fi
   if [ -e "$tmp/who.rc" ]; then skip "$1" "$2" "$3"; else skip "$1" "$2" "getent does not answer"; fi

@@ -26,7 +26,7 @@ nameless() {
   sed -E -e "$nameless_long" -e "$nameless_long" -e "$nameless_short" -e "$nameless_short" # two names share an edge
 }
 
-# whole_path KEY: a PATH without the system's programs is told, and mended for what the probe calls itself.
+# whole_path KEY: a PATH without the system's programs is reported, and completed for what the probe calls itself.
 whole_path() {
   if command -v sed >/dev/null 2>&1; then return; fi
   put "$1" "${PATH-}"

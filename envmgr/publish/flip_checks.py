@@ -254,9 +254,9 @@ def mend_of(state: str, beside: Collection[str] = (), right: int | None = None) 
         state = "replayed"
     match state:
         case "unsigned":
-            return "is what is current what you published? `envmgr verify` tells; then `envmgr sign`"
+            return "check with `envmgr verify` that what is current is what you published; then run `envmgr sign`"
         case "expired" | "stale":
-            return "`envmgr sign` signs it anew"
+            return "`envmgr sign` signs it again"
         case "gap":
             return (
                 "someone took flips away: find out who; where a backup has them, put them back; where nothing "
@@ -276,7 +276,7 @@ def mend_of(state: str, beside: Collection[str] = (), right: int | None = None) 
                 "its key was taken out of the list, or someone changed what was signed: find out who, and by "
                 "`envmgr verify` what; where the "
                 "generation is as it was published, "
-                "`envmgr sign` signs it; else `envmgr verify --repair` publishes the same entries anew"
+                "`envmgr sign` signs it; else `envmgr verify --repair` publishes the same entries again"
             )
 
 

@@ -192,7 +192,7 @@ def rollback(
             )
         replay = None if signer is None else find_replay(prefix, signer)
         if replay is not None and replay.right not in (None, number):
-            raise replay.error("nothing else is made current before that is mended")
+            raise replay.error("fix that before you make another generation current")
         if known_current(prefix) != number or replay is not None:
             digest = None if signer is None else require_unchanged_generation(prefix, number, signer, reporter)
             why = f"rollback to {number}"

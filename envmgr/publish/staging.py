@@ -198,7 +198,7 @@ class Staged:
                 "staged-changed",
                 f"files of generation {self.number} changed after they were written",
                 context=wrong[:10],
-                hint="a smoke test wrote there, or somebody else: mend the test, then run the same command again",
+                hint="a smoke test wrote there, or somebody else did: fix the test, then run the same command again",
             )
 
 

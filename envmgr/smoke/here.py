@@ -74,7 +74,7 @@ def run_smoke_tests(
             "test-changed-install",
             f"a smoke test of {spec.entry} wrote into its own install",
             context=list(dict.fromkeys(changed))[:10],
-            hint=f"mend the test; remove {spec.root} and its manifest, then build {spec.entry} again",
+            hint=f"fix the test; remove {spec.root} and its manifest, then build {spec.entry} again",
         )
     return outcomes
 
@@ -157,7 +157,7 @@ def raise_for_failures(outcomes: Iterable[SmokeOutcome]) -> None:
         "smoke-test-failed",
         f"{len(failed)} smoke test{'s' if len(failed) > 1 else ''} of {', '.join(entries)} failed",
         context=context,
-        hint=f"nothing was published; mend the recipe or its tests, then `envmgr build {' '.join(entries)}` "
+        hint=f"nothing was published; fix the recipe or its tests, then `envmgr build {' '.join(entries)}` "
         "(installs are kept)",
     )
     error.failed = tuple(Failed(o.entry, error.reference, f"`{o.test}` failed") for o in failed)
@@ -167,7 +167,7 @@ def raise_for_failures(outcomes: Iterable[SmokeOutcome]) -> None:
 def _shortened(text: str) -> list[str]:
     """Return the beginning and the end of a long output, without empty lines: programs report the cause in either."""
     lines = [line for line in text.splitlines() if line.strip()]
-    return lines if len(lines) <= 20 else [*lines[:7], f"… {len(lines) - 19} lines …", *lines[-12:]]
+    return lines if len(lines) <= 20 else [*lines[:7], f"({len(lines) - 19} more lines)", *lines[-12:]]
 
 
 def _run_one(

@@ -65,7 +65,7 @@ def read_node_facts(prefix: Prefix) -> FleetFacts | None:
             "node-facts-damaged",
             f"{path} cannot be read",
             context=why_unreadable(error).splitlines()[:3],
-            hint="`envmgr audit` writes it anew",
+            hint="`envmgr audit` writes it again",
         ) from None
 
 

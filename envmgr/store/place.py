@@ -47,7 +47,7 @@ def require_place(prefix: Prefix) -> None:
     if made is not None and made != prefix.root:
         raise EnvmgrError(
             "prefix-moved",
-            f"the prefix {prefix.root} was made for {made}: what it holds works there alone",
+            f"the prefix {prefix.root} was made for {made}: what it holds works only there",
             context=f"{prefix.place if prefix.place.exists() else 'its modules'} say so; installs, modules and "
             "scripts have that path in them",
             hint=f"mount, link or move it to {made}, on every node, and set `prefix: {made}` in site.yaml; "

@@ -81,7 +81,7 @@ def _make_private(folder: Path) -> None:
     if _is_anothers(folder.parent):
         raise EnvmgrError(
             "build-folder",
-            f"{folder.parent} is not ours alone",
+            f"{folder.parent} can be changed by other users",
             context="software is compiled there: a user who can write it decides what is installed",
             hint="remove it, or name another place in site.yaml: build_dir",
         )

@@ -140,7 +140,7 @@ def _agree(wheel: str, members: Sequence[str], rows: Sequence[Sequence[str]], re
         if posixpath.normpath(path) != path or not path.isprintable() or "\\" in path:
             raise BadWheel(f"{wheel} has a path with more than one spelling: {one_line(path)}")
     if wrong := next((row for row in rows if len(row) != 3), None):
-        raise BadWheel(f"{wheel} has a row of RECORD that is none: {one_line(','.join(wrong))}")
+        raise BadWheel(f"{wheel} has an invalid row in RECORD: {one_line(','.join(wrong))}")
     for what, found in (("RECORD", paths), ("archive", members)):
         if len(found) != len({*found}):
             twice = next(path for path, count in Counter(found).items() if count > 1)

@@ -70,7 +70,7 @@ local function versions(modules, name)
 end
 
 -- The entry in a folder of modules that Lmod itself takes a word for in this shell: the user's and the site's own modulerc files
--- have a say in it. Nil where that is none in the folder, or this Lmod cannot be asked.
+-- have a say in it. Nil where there is none in the folder, or this Lmod cannot be asked.
 local function meant(modules, word)
   local ok, path = pcall(function()
     require("ModuleA"):singleton({ spider_cache = os.getenv("LMOD_CACHED_LOADS") ~= "no" })
@@ -247,7 +247,7 @@ local function number(mT, order, modules, ours, others)
 end
 
 -- Changes the table `mT` of a collection to what its modules are in the folder `modules`, nil where the shell has none.
--- `ours` gives the entry of a path, or nil for a module of others: those stay as they are.
+-- `ours` gives the entry of a path, or nil for a module of another tool: those stay as they are.
 -- Returns the changes of dependencies (texts); what is gone (name, other versions of it); what another replaces (name, by,
 -- family); how many modules were and are there.
 function M.follow(mT, modules, ours)

@@ -153,7 +153,7 @@ local function renamed(here, counts)
   return found
 end
 
--- What is told of a dependency that is another now, or of an entry that is gone.
+-- What is reported of a dependency that is another now, or of an entry that is gone.
 local function tell(here, collection, result)
   if #result.changes > 0 then
     say("since `", collection, "` was saved, dependencies have changed: ", table.concat(result.changes, "; "))

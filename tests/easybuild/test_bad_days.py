@@ -15,9 +15,18 @@ from pathlib import Path
 import pytest
 
 from envmgr.system.files import remove_tree
-from tests.helpers.eb_aftermath import nothing_left
-from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop, make_workshop
-from tests.helpers.eb_slow import compiling, orphan_a_compiler, pids, release, rows, signs, slow, wait_until_it_compiles
+from tests.helpers.easybuild.leftovers import nothing_left
+from tests.helpers.easybuild.paused_build import (
+    compiling,
+    orphan_a_compiler,
+    pids,
+    release,
+    rows,
+    signs,
+    slow,
+    wait_until_it_compiles,
+)
+from tests.helpers.easybuild.workshop import AM_ROOT, BUILD_USER, Workshop, make_workshop
 from tests.helpers.scenes import INTERRUPTED, complete, error_of, finish, kill, no_processes, plain, snapshot, wait_at
 from tests.helpers.small_disk import Inside, Small
 from tests.helpers.waiting import DEADLINE, wait_for

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from envmgr.system.files import sha256_file
-from tests.helpers.eb_scene import Workshop, real_sources
+from tests.helpers.easybuild.workshop import Workshop, real_sources
 
 
 def test_real_software_from_lock_to_a_module_that_loads(workshop: Workshop) -> None:

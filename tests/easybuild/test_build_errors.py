@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from envmgr.system.files import sha256_file
-from tests.helpers.eb_scene import Workshop
-from tests.helpers.eb_told import KEPT, building, logged, patched, told
+from tests.helpers.easybuild.failure_output import KEPT, building, logged, patched, told
+from tests.helpers.easybuild.workshop import Workshop
 
 
 def failed(step: str, *said: str, hint: str = KEPT) -> str:

@@ -16,8 +16,8 @@ from envmgr.backends.easybuild.installation import Places, contents_sum
 from envmgr.backends.easybuild.lock import DEFAULT_CONTENTS, DEFAULT_FILES, LOCK_NAME
 from envmgr.backends.easybuild.settings import EASYBUILD
 from envmgr.system.files import remove_tree
-from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop, make_workshop, ordinary_python, real_sources
-from tests.helpers.eb_sources import SOURCES
+from tests.helpers.easybuild.debian_sources import SOURCES
+from tests.helpers.easybuild.workshop import AM_ROOT, BUILD_USER, Workshop, make_workshop, ordinary_python, real_sources
 from tests.helpers.places import CACHE
 from tests.helpers.scenes import error_of
 from tests.helpers.waiting import DEADLINE

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.backend_promises import PROMISES, backends_of
 from tests.helpers.backends import Scene, scene_module
-from tests.helpers.promises import PROMISES, backends_of
 from tests.helpers.standin.channel import Channel
 
 

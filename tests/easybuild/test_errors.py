@@ -14,9 +14,9 @@ from envmgr.backends.easybuild.lock import LOCK_NAME
 from envmgr.backends.easybuild.settings import EASYBUILD
 from envmgr.system.files import sha256_file
 from envmgr.system.resources import shipped
-from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop, easybuild_home
-from tests.helpers.eb_tar import write_tar
-from tests.helpers.eb_told import LOCK_AGAIN, building, locking, patched, told
+from tests.helpers.easybuild.failure_output import LOCK_AGAIN, building, locking, patched, told
+from tests.helpers.easybuild.source_archives import write_tar
+from tests.helpers.easybuild.workshop import AM_ROOT, BUILD_USER, Workshop, easybuild_home
 from tests.helpers.scenes import error_of, plain
 
 # The recipe
@@ -464,7 +464,7 @@ def test_folder_of_builds_that_somebody_else_owns(workshop: Workshop) -> None:
     done = workshop.run("build", "toy/1.0")
     assert done.code == 3
     assert error_of(done, workshop) == (
-        "error[build-folder]: ROOT/build/envmgr-build-nobody is not ours alone\n"
+        "error[build-folder]: ROOT/build/envmgr-build-nobody can be changed by other users\n"
         "  software is compiled there: a user who can write it decides what is installed\n"
         "  toy/1.0 was not built\n"
         "  log: LOG\n"

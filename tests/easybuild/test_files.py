@@ -11,8 +11,8 @@ import yaml
 
 from envmgr.backends.easybuild.lock import LOCK_NAME
 from envmgr.system.files import sha256_file
-from tests.helpers.eb_scene import AM_ROOT, Workshop
-from tests.helpers.eb_told import patched, told
+from tests.helpers.easybuild.failure_output import patched, told
+from tests.helpers.easybuild.workshop import AM_ROOT, Workshop
 from tests.helpers.scenes import plain
 
 

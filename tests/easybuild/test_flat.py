@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from envmgr.system.files import remove_tree
-from tests.helpers.eb_scene import Workshop, make_workshop
+from tests.helpers.easybuild.workshop import Workshop, make_workshop
 
 # Reading what `module show` says
 

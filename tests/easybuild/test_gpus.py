@@ -10,9 +10,9 @@ import yaml
 
 from envmgr.backends.easybuild.lock import LOCK_NAME
 from envmgr.system.files import sha256_file
-from tests.helpers.eb_installers import add_standins
-from tests.helpers.eb_scene import Workshop
-from tests.helpers.eb_tar import write_tar
+from tests.helpers.easybuild.source_archives import write_tar
+from tests.helpers.easybuild.vendor_installers import add_standins
+from tests.helpers.easybuild.workshop import Workshop
 from tests.helpers.scenes import error_of
 
 CUDA = ("CUDA", "11.8.0")

@@ -10,7 +10,7 @@ import pytest
 
 from envmgr.backends.easybuild.settings import optarch
 from envmgr.catalog.target import CpuLevel
-from tests.helpers.eb_scene import easybuild_home
+from tests.helpers.easybuild.workshop import easybuild_home
 
 # What becomes of `--optarch` for every compiler, on a host with an Intel CPU and on one with an AMD CPU.
 ASK = """

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from envmgr.store.prefix import Install, Prefix
-from tests.helpers.eb_aftermath import nothing_left
-from tests.helpers.eb_scene import TOY_MAKEFILE, Workshop
-from tests.helpers.eb_slow import release, signs, slow, wait_until_it_compiles
+from tests.helpers.easybuild.leftovers import nothing_left
+from tests.helpers.easybuild.paused_build import release, signs, slow, wait_until_it_compiles
+from tests.helpers.easybuild.workshop import TOY_MAKEFILE, Workshop
 from tests.helpers.marks import LATER
 from tests.helpers.scenes import data, no_processes, tamper
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop
-from tests.helpers.elsewhere import build_here_and_elsewhere
+from tests.helpers.easybuild.workshop import AM_ROOT, BUILD_USER, Workshop
+from tests.helpers.second_build import build_here_and_elsewhere
 
 # What a build could write of where, as whom and with what it runs; not where its source lies.
 TELLS = """\

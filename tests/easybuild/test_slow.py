@@ -18,9 +18,9 @@ import yaml
 
 from envmgr.system.resources import shipped
 from tests.helpers.cluster import Cluster
-from tests.helpers.eb_scene import make_workshop, real_sources
-from tests.helpers.lasting import Lasting, two_nodes
+from tests.helpers.easybuild.workshop import make_workshop, real_sources
 from tests.helpers.places import TESTS
+from tests.helpers.slow_site import Lasting, two_nodes
 from tests.helpers.waiting import DEADLINE
 from tests.helpers.wheelhouse import Wheelhouse
 

@@ -11,9 +11,9 @@ import yaml
 
 from envmgr.system.files import sha256_file
 from envmgr.system.resources import shipped
-from tests.helpers.eb_installers import add_standins
-from tests.helpers.eb_scene import Workshop, real_sources
-from tests.helpers.eb_tar import write_tar
+from tests.helpers.easybuild.source_archives import write_tar
+from tests.helpers.easybuild.vendor_installers import add_standins
+from tests.helpers.easybuild.workshop import Workshop, real_sources
 from tests.helpers.places import TESTS
 from tests.helpers.sandbox import PYTHON
 from tests.helpers.standin.channel import Channel

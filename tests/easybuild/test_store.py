@@ -26,9 +26,9 @@ from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.verify import Looked, Verified
 from envmgr.system.files import remove_tree
 from envmgr.system.run import Runner
-from tests.helpers.eb_aftermath import nothing_left
-from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop
-from tests.helpers.eb_slow import compiling, orphan_a_compiler, release, rows, signs, slow
+from tests.helpers.easybuild.leftovers import nothing_left
+from tests.helpers.easybuild.paused_build import compiling, orphan_a_compiler, release, rows, signs, slow
+from tests.helpers.easybuild.workshop import AM_ROOT, BUILD_USER, Workshop
 from tests.helpers.scenes import error_of, finish, kill, no_processes, plain, tamper
 
 

@@ -13,7 +13,7 @@ import yaml
 
 from envmgr.backends.easybuild.lock import LOCK_NAME, read_easybuild_lock
 from envmgr.system.files import sha256_file
-from tests.helpers.eb_scene import AM_ROOT, BUILD_USER, Workshop, easybuild_home
+from tests.helpers.easybuild.workshop import AM_ROOT, BUILD_USER, Workshop, easybuild_home
 from tests.helpers.scenes import error_of
 
 POISONED = {"easybuild": "5.4.0"}  # no version that is beside envmgr
@@ -272,7 +272,7 @@ def test_source_beside_its_easyconfig_is_locked_and_built(workshop: Workshop) ->
     workshop.ok("build", "toy/1.0")
     assert workshop.shell("module load toy/1.0; toy").stdout == "toy 1.0\n"
     (before,) = workshop.items()
-    from tests.helpers.eb_tar import write_tar
+    from tests.helpers.easybuild.source_archives import write_tar
 
     write_tar(
         archive,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.helpers.cluster import Cluster
-from tests.helpers.easybuild_tree import MODULES, plant_easybuild
+from tests.helpers.easybuild.foreign_modules import MODULES, plant_easybuild
 from tests.helpers.foreign_drifts import ForeignDrift, follow
 from tests.helpers.trees import Tree, eessi_shaped, hand_written, plant, spack_shaped, tcl_written, use
 

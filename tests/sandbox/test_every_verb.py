@@ -34,7 +34,7 @@ STORY = [
     (["gc"], ""),
     (["node-setup"], "/etc/envmgr/node/pin"),
     (["audit", "--explain", "mount"], "mount"),
-    (["adopt", "--help"], "Propose a site.yaml"),  # with nodes: tests/cluster/audit/test_alone.py
+    (["adopt", "--help"], "Propose a site.yaml"),  # with nodes: tests/cluster/audit/test_without_site.py
 ]
 
 

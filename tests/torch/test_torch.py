@@ -15,8 +15,8 @@ import pytest
 
 from tests.helpers.cluster import Cluster
 from tests.helpers.done import Done
-from tests.helpers.eb_scene import make_workshop, real_sources
-from tests.helpers.lasting import Lasting, two_nodes
+from tests.helpers.easybuild.workshop import make_workshop, real_sources
+from tests.helpers.slow_site import Lasting, two_nodes
 from tests.helpers.waiting import DEADLINE
 
 pytestmark = pytest.mark.slow

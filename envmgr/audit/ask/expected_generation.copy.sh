@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# $1: the prefix; $2: an empty folder. Copies what tells of the published generation, in one process that can be left behind;
-# empty files stand for the others. Links and pipes are copied as such: root follows none, and whoever reads the copy tells.
+# $1: the prefix; $2: an empty folder. Copies what describes the published generation, in one process that can be left behind;
+# empty files stand for the others. Links and pipes are copied as such: root follows none, and the reader of the copy reports them.
 
 cd "$1" && target=$(readlink current) && stat -c %Y current >"$2/since" && ln -s "$target" "$2/current" || exit 1
 case ${target#generations/} in

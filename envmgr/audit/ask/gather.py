@@ -87,9 +87,9 @@ def gather(
     if request.reference and request.reference not in nodes:
         raise InputError(
             "unknown-node",
-            f"{request.reference} is none of the nodes that are asked",
+            f"{request.reference} is not among the nodes of this audit",
             context=fold(nodes),
-            hint="`--reference` names one of them; `--nodes` may add it",
+            hint="name one of them with `--reference`, or add it to `--nodes`",
         )
     gathering = _Gathering(request, asker, checks, sets, nodes, ways, lmod, baseline)
     controller = look_here(plan, runner, asker.left)

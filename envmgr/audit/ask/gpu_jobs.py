@@ -104,13 +104,12 @@ def _answer(job: str, facts: Facts, own: Facts) -> GpuAnswer:
     if is_hidden(facts):
         devices = own.get("fitness.visible", "")
         visible = f"CUDA_VISIBLE_DEVICES is {devices}" if devices else "CUDA_VISIBLE_DEVICES is not set"
-        return GpuAnswer("none", f"{job} is shown none either: nvidia-smi says `{said}`, {visible}")
+        return GpuAnswer("none", f"{job} sees none either: nvidia-smi says `{said}`, {visible}")
     if said:
         return GpuAnswer(
-            "none",
-            f"{job} is shown none either: nvidia-smi {'does not answer' if said == 'hung' else f'says `{said}`'}",
+            "none", f"{job} sees none either: nvidia-smi {'does not answer' if said == 'hung' else f'says `{said}`'}"
         )
-    return GpuAnswer("unknown", f"{job} was told no compute capability")
+    return GpuAnswer("unknown", f"{job} saw no compute capability")
 
 
 def _lost(reply: Reply) -> str:

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# $1: a folder or a file, which is told first. Prints a record for each path below it, sorted as bytes, with NUL for its end:
+# $1: a folder or a file, which is printed first. Prints a record for each path below it, sorted as bytes, with NUL for its end:
 # `TYPE MODE PATH`, `l PATH TARGET` of a link, `m MODE PATH` and `f SHA256  PATH` of a file. Only regular files are opened. `! PATH` is a
 # file or folder that cannot be read, which is not the same as one that is not there; it comes first. `!! .`: a program was killed, and the records are not all.
 LC_ALL=C

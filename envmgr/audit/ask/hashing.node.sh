@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # Listings of places below the prefix, as this node's mount has them, by the build user where root asks. The arguments are NUMBER
 # FOLDER of each place. Of a place with a file "$0.want.NUMBER", which has the right listing with 0x01 for a line break in a name,
-# the records are told that only one of the two has, all of each path, of `verify_most` paths at most, and `+ N` for N more; of others, the
+# print the records that only one of the two has, all of each path, of `verify_most` paths at most, and `+ N` for N more; of other places, the
 # listing's sha256.
 : "${build_user?}" "${verify_end?}" "${verify_most?}" "${verify_list?}" "${verify_try?}"
 

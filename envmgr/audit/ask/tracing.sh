@@ -46,7 +46,7 @@ $trace_end" "$trace_ps4" "$2"
       'exec 9>&1 >/dev/null 2>&1; exec /bin/bash "$0" -c "$1"' "$trace_options" "$trace_end"
   fi
 }
-# The last line that sets NAME, or else exports it, or the first that brings PART into it: where it is, or the first caller that is none of Lmod's own.
+# The last line that sets NAME, or else exports it, or the first that brings PART into it: where it is, or the first caller that is not Lmod's own.
 trace_place() { # NAME FILE [PART]
   trace_part=${3-} awk -v name="$1" '
     BEGIN { part = ENVIRON["trace_part"] }

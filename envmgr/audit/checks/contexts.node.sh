@@ -13,7 +13,7 @@ elif [ -e /dev/ptmx ]; then
     *) if [ -L /dev/ptmx ]; then put terminal "link $terminal_mode"; else put terminal "device $terminal_mode"; fi ;;
   esac
   if [ -r /proc/sys/kernel/pty/nr ]; then
-    terminal_most=$(cat /proc/sys/kernel/pty/max) # `read` takes bytes one by one, of which the kernel gives the first alone
+    terminal_most=$(cat /proc/sys/kernel/pty/max) # `read` takes bytes one by one, of which the kernel gives only the first
     [ "$(cat /proc/sys/kernel/pty/nr)" -lt "$terminal_most" ] || put terminal "full $terminal_most"
   fi
 fi

@@ -80,7 +80,7 @@ def beside_generation(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
     if evidence.alone and not ours.fleet.groups:  # no shell of this kind has `module`; those started from it may
         ours = shell.having("modulepath")
     values = ours.fleet.by(lambda facts: ":".join(_rest(facts, shell, evidence)))
-    besides = "" if evidence.alone else " besides the generation"
+    besides = "" if evidence.alone else " apart from the generation"
     yield from compared(
         "beside_generation",
         values,

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # named_paths: of lines `WHAT PATH` on stdin, those of which the path is not there, and `WHAT FOLDER closed` of those that lie in a folder,
-# or are one, that the caller cannot enter or read. What lies below another one that is told is not told.
+# or are one, that the caller cannot enter or read. What lies below another one in the list is left out.
 
 named_paths() {
   while IFS= read -r named_line; do

@@ -256,6 +256,4 @@ def _note(assumed: Mapping[str, str]) -> str:
     told = ", ".join(
         text if canonicalize_name(text.split()[0]) == name else f"{name} by {text}" for name, text in assumed.items()
     )
-    return (
-        f"wheels take for granted what conda's packages are known to bring: {told}; the build refuses where they do not"
-    )
+    return f"wheels need what these packages of conda should bring: {told}; the build fails if they do not"

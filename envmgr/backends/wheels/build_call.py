@@ -221,7 +221,7 @@ class SourceBuild:
                 hint = "report it to the package's authors; lock another version"
             case "patch":
                 reference, context = "patch-failed", [*said]
-                hint = "make it anew for this version, as `diff -ru a b` or git writes it (`patch -p1` reads it)"
+                hint = "make the patch again for this version, with `diff -ru a b` or git (`patch -p1` must read it)"
             case "differs":
                 reference, context = "build-differs", shortened(lines, 10)
                 message = f"two builds of {package} differ"

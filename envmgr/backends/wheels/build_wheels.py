@@ -197,7 +197,7 @@ def _require_the_same(sdist: LockedSdist, wheel: Path) -> None:
     if (name, version) != (sdist.name, Version(sdist.version)) or sorted(needs) != sorted(checked_all(sdist.requires)):
         raise EnvmgrError(
             "sdist-invalid",
-            f"{sdist.file} built another package than it told when it was locked",
+            f"{sdist.file} built another package than its lock says",
             context=[f"locked: {sdist.name} {sdist.version}", *sdist.requires, f"built: {name} {version}", *needs],
             hint="what it needs depends on the host that builds it: lock it on a host like that",
         )

@@ -207,7 +207,7 @@ def _read_row(row: str) -> HashedRow:
     for option in options:
         name, _, value = option.replace("=", " ", 1).strip().partition(" ")
         if name != "hash":
-            raise ValueError(f"`--{option}`: options do not belong here; `--hash` alone does")
+            raise ValueError(f"`--{option}`: `--hash` is the only option that is allowed here")
         found = _HASH.fullmatch(value.strip())
         if found is None:
             raise ValueError(f"`--{option}`: a lock holds files to their sha256 (64 hex digits), and to no other hash")

@@ -156,7 +156,7 @@ class _Watch:
         if build.before:
             error.context = (
                 *error.context,
-                "that was before this command began: the same command again builds it anew",
+                "it failed before this command began: run the same command again to build it",
             )
         self.failed[label] = error
         del self.waiting[label]

@@ -111,7 +111,7 @@ def show_init(result: InitResult) -> None:
 
 
 def show_site_check(result: SiteCheckResult) -> None:
-    out(f"site: {result.source or 'embedded (no site.yaml found): this machine alone'}")
+    out(f"site: {result.source or 'embedded (no site.yaml found): this machine only'}")
     table([f.status, f.field, f.text + (f"  ({f.hint})" if f.hint else "")] for f in result.facts)
 
 

@@ -266,8 +266,8 @@ def test_modules_and_profile_line_on_the_login_node_only(audited: Audited) -> No
                 "",
                 "bash-login (root, alice)",
                 (
-                    f"MODULEPATH has {usual} besides the generation on c[1-3]; "
-                    f"MODULEPATH has {usual}:/opt/site/modules besides the generation on login"
+                    f"MODULEPATH has {usual} apart from the generation on c[1-3]; "
+                    f"MODULEPATH has {usual}:/opt/site/modules apart from the generation on login"
                 ),
             )
         ]

@@ -104,7 +104,7 @@ def test_no_job_is_sent_for_a_gpu_that_another_job_has(audited: Audited, given: 
     assert said == [("note", f"{HIDDEN}; {JOB} was not sent: busy: its GPU is in use by another job")]
     assert rows == {
         "c1": "True without GPU",
-        "c2": "None not known: the compute capability of NVIDIA GeForce GTX 1650 was not told",
+        "c2": "None not known: the compute capability of NVIDIA GeForce GTX 1650 is not known",
     }
 
 
@@ -156,6 +156,6 @@ def test_gpu_that_its_own_job_is_not_shown_either_is_a_warning(audited: Audited,
     cluster = audited.cluster
     with fake_driver(cluster, "c2", DRIVER, compute_capability="7.5", shown="false"), slurm_gpu(cluster, "c2"):
         said, rows = told(audited, entry, *SSH)
-    none = f"{JOB} is shown none either: nvidia-smi says `No devices were found`, CUDA_VISIBLE_DEVICES is 0"
+    none = f"{JOB} sees none either: nvidia-smi says `No devices were found`, CUDA_VISIBLE_DEVICES is 0"
     assert said == [("warning", none)]
     assert rows["c2"].startswith("None not known: ")

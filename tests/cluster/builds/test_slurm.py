@@ -16,8 +16,8 @@ from tests.helpers.cluster import faults
 from tests.helpers.cluster.disguises import shadowed_file
 from tests.helpers.cluster.site import SITE
 from tests.helpers.done import Done
-from tests.helpers.eb_shop import BROKEN, GATED, Shop, ended, leave
-from tests.helpers.eb_wheels import environ_of, write_wheels
+from tests.helpers.easybuild.easybuild_wheels import environ_of, write_wheels
+from tests.helpers.easybuild.slurm_workshop import BROKEN, GATED, Shop, ended, leave
 from tests.helpers.waiting import DEADLINE, soon
 from tests.helpers.wheelhouse import Wheelhouse
 
@@ -116,7 +116,7 @@ def test_failed_job_ends_what_stands_on_it_keeps_the_rest_and_says_what_a_local_
     assert soon(lambda: not shop.jobs())
     late = shop.build("upper")
     assert late.code == 3
-    assert "  that was before this command began: the same command again builds it anew" in message(late)
+    assert "  it failed before this command began: run the same command again to build it" in message(late)
     assert set(same(error)) - {"  built and kept for the next run: fine/1.0"} <= set(message(late))
     assert "would be submitted" in shop.build("upper", "--dry-run").stdout
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.helpers.eb_shop import GATED, Shop, leave
+from tests.helpers.easybuild.slurm_workshop import GATED, Shop, leave
 from tests.helpers.scenes import tamper
 from tests.helpers.waiting import soon
 

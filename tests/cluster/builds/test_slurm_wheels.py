@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
-from tests.helpers.eb_shop import Shop
+from tests.helpers.easybuild.slurm_workshop import Shop
 from tests.helpers.sandbox import PYTHON
 from tests.helpers.wheelhouse import Wheelhouse
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.site import SITE
-from tests.helpers.eb_scene import TOY_MAKEFILE, Workshop
+from tests.helpers.easybuild.workshop import TOY_MAKEFILE, Workshop
 from tests.helpers.waiting import DEADLINE, wait_for
 
 GATE = "/cluster/sw/gate"

@@ -1,4 +1,4 @@
-"""One scene a backend: what the promises of tests/helpers/promises.py need to be tried with it."""
+"""One scene a backend: what the promises of tests/helpers/backend_promises.py need to be tried with it."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from envmgr.system.files import remove_tree
 from tests.helpers.backends import ENTRY, LICENSED
-from tests.helpers.eb_scene import Workshop, make_workshop
+from tests.helpers.easybuild.workshop import Workshop, make_workshop
 from tests.helpers.standin.channel import Channel
 
 tier = "easybuild"

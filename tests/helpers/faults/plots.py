@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envmgr.system.files import remove_tree
-from tests.helpers.eb_scene import Workshop
+from tests.helpers.easybuild.workshop import Workshop
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import locked
 from tests.helpers.verbs import VERBS

@@ -18,8 +18,8 @@ from envmgr.report import SilentReporter
 from envmgr.system.files import remove_tree
 from envmgr.system.run import Runner
 from tests.helpers.done import Done
-from tests.helpers.eb_aftermath import nothing_left
-from tests.helpers.eb_scene import Workshop
+from tests.helpers.easybuild.leftovers import nothing_left
+from tests.helpers.easybuild.workshop import Workshop
 from tests.helpers.faults.plots import PLOTS, Plot, lock_a_toy, publish_three
 from tests.helpers.faults.shim import (
     ALL,

@@ -51,7 +51,7 @@ def test_wheels_are_items_of_the_lock_and_what_conda_has_is_not_among_them(scene
         "category": "main",
         "optional": False,
     }
-    note = "wheels take for granted what conda's packages are known to bring: packaging 24.2, six 1.17.0; the build refuses"
+    note = "wheels need what these packages of conda should bring: packaging 24.2, six 1.17.0; the build fails"
     assert note in " ".join((done.stdout + done.stderr).split())
     sidecar = json.loads((folder / "conda-lock.records.json").read_text())["added"]
     assert sidecar["assumed"] == {"packaging": "packaging 24.2", "six": "six 1.17.0"}

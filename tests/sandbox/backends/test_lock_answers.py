@@ -15,7 +15,14 @@ from envmgr.backends.conda.lock import CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import read_lock as read_conda
 from envmgr.backends.conda.spec_parts import FilesDiffer, require_answer
 from envmgr.backends.wheels.lock import WheelsLock
-from tests.helpers.forged import ENTRY, forge_conda, forge_wheels, only_the_build_refuses, others, refused_everywhere
+from tests.helpers.forged_locks import (
+    ENTRY,
+    forge_conda,
+    forge_wheels,
+    only_the_build_refuses,
+    others,
+    refused_everywhere,
+)
 from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.standin.channel import Channel
 from tests.helpers.wheel_scene import WheelBox, make_wheel_box

@@ -16,7 +16,14 @@ from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.backends.wheels.lock import read_wheels_lock as read_wheels
 from envmgr.wheels.locked import LockedSdist
 from tests.helpers.builders import builders, compiled, pure
-from tests.helpers.forged import ENTRY, forge_conda, forge_wheels, only_the_build_refuses, others, refused_everywhere
+from tests.helpers.forged_locks import (
+    ENTRY,
+    forge_conda,
+    forge_wheels,
+    only_the_build_refuses,
+    others,
+    refused_everywhere,
+)
 from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.wheel_scene import WheelBox, make_wheel_box
 

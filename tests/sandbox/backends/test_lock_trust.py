@@ -61,7 +61,7 @@ def test_lock_that_was_edited_by_hand_is_told_by_both_checks(sandbox: Sandbox, f
     assert refused.code == 2
     assert refused.stderr == (
         "error[lock-contradicts]: the lock of hello/1.0 contradicts itself, or its recipe\n"
-        f"  edited: {told}\n\nhint: `envmgr lock hello/1.0` writes it anew\n"
+        f"  edited: {told}\n\nhint: `envmgr lock hello/1.0` writes it again\n"
     )
 
 

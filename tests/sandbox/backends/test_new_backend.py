@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from envmgr.system.files import remove_tree
+from tests.helpers.backend_promises import PROMISES
 from tests.helpers.backends import ENTRY, LICENSED, Scene
 from tests.helpers.contributing import copy_with
 from tests.helpers.places import ROOT
-from tests.helpers.promises import PROMISES
 from tests.helpers.sandbox import Sandbox
 
 FOLDER = "envmgr/backends/script"

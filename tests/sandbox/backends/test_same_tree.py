@@ -10,8 +10,8 @@ import pytest
 
 from envmgr.system.files import remove_tree
 from tests.helpers.builders import builders, compiled
-from tests.helpers.elsewhere import AM_ROOT, build_here_and_elsewhere
 from tests.helpers.sandbox import PYTHON, Sandbox
+from tests.helpers.second_build import AM_ROOT, build_here_and_elsewhere
 from tests.helpers.standin.channel import Channel
 from tests.helpers.wheel_scene import make_wheel_box
 

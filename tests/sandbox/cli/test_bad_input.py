@@ -386,7 +386,7 @@ def test_failing_smoke_test_publishes_nothing_and_the_install_is_reused(box: San
         "    exit status 4\n"
         "  log: LOG\n"
         "\n"
-        "hint: nothing was published; mend the recipe or its tests, then `envmgr build bad/1.0` (installs are kept)"
+        "hint: nothing was published; fix the recipe or its tests, then `envmgr build bad/1.0` (installs are kept)"
     )
     assert box.current() == before
     assert box.leftovers() == []
@@ -425,7 +425,7 @@ def test_long_output_of_a_smoke_test_is_shortened_in_the_middle(box: Sandbox) ->
         "5",
         "6",
         "7",
-        "… 982 lines …",
+        "(982 more lines)",
         *(str(n) for n in range(990, 1001)),
         "exit status 3",
     ]

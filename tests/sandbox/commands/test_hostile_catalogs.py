@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.backends import backend_names, get_backend
-from tests.helpers.hostile import KINDS, SECRET, entry, fill
+from tests.helpers.hostile_catalogs import KINDS, SECRET, entry, fill
 from tests.helpers.sandbox import Sandbox
 
 CPU = 120  # seconds; the worst take some, a pipe or a device takes all

@@ -176,7 +176,7 @@ def test_pin_that_never_ends_is_stopped_and_the_login_says_so_in_one_line(scene:
     assert (done.returncode, done.stdout) == (0, "on\n")
     assert done.stderr == (
         f"envmgr: {HOME}/pin is damaged, and was stopped: modules may be missing. "
-        "Tell the administrators: `envmgr node-setup --apply` mends it.\n"
+        "Tell the administrators: `envmgr node-setup --apply` fixes it.\n"
     )
 
 

@@ -173,7 +173,7 @@ def test_damaged_block_is_told_and_not_touched(scene: Scene) -> None:
     text = f"a\n# {BEGIN}\nb\n"
     (scene.etc / "bash.bashrc").write_text(text)
     done = scene.run("sh", "-c", install_script(scene.files, "apply"))
-    reason = f"the line '# {BEGIN}' is there, and no '# {END}' follows: mend it by hand"
+    reason = f"the line '# {BEGIN}' is there, and no '# {END}' follows: fix it by hand"
     assert f"failed\t/etc/bash.bashrc\t{reason}\n" in done.stdout
     assert (scene.etc / "bash.bashrc").read_text() == text
 

@@ -325,7 +325,7 @@ def test_text_between_marks_that_is_not_ours_is_refused(scene: Signing, text: st
         told = said(scene, action)
         for path in paths:
             assert told[path][0] == "failed"
-            assert told[path][1].endswith("mend it by hand")
+            assert told[path][1].endswith("fix it by hand")
             assert on_node(scene, path).read_bytes() == f"before\n{text}after\n".encode()
 
 

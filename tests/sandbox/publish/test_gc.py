@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.sandbox import Sandbox
-from tests.helpers.standing import MAPPED, standing
+from tests.helpers.waiting_programs import MAPPED, standing
 
 REFUSED = """\
 error[gc-keeps-no-days]: policies.keep_days is 0, and the site names nodes

@@ -260,8 +260,8 @@ hint: someone moved `current` back: find out who; `envmgr rollback 2` makes the 
         ("publish other/1.0", "nothing is made from it"),
         ("remove hello/1.0", "nothing is made from it"),
         ("build third/1.0", "nothing is made from it"),
-        ("rollback 1", "nothing else is made current before that is mended"),
-        ("rollback 3", "nothing else is made current before that is mended"),
+        ("rollback 1", "fix that before you make another generation current"),
+        ("rollback 3", "fix that before you make another generation current"),
         ("sign", "it is not signed"),
     ],
 )

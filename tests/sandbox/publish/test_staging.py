@@ -145,7 +145,7 @@ def test_smoke_test_that_writes_into_the_generation_is_told(box: Sandbox) -> Non
         "  modules/new\n"
         "  log: LOG\n"
         "\n"
-        "hint: a smoke test wrote there, or somebody else: mend the test, then run the same command again"
+        "hint: a smoke test wrote there, or somebody else did: fix the test, then run the same command again"
     )
     complete(box, 2)
     locked(box, "writer/1.0", HELLO)  # as the hint says

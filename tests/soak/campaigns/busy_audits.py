@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.helpers.busy import busy_loops
+from tests.helpers.busy_machine import busy_loops
 from tests.soak.campaigns import audits
 
 ROUNDS = audits.ROUNDS

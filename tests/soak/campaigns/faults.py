@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.helpers.cluster import Cluster
-from tests.helpers.eb_scene import ORDINARY_PYTHON, ordinary_python
+from tests.helpers.easybuild.workshop import ORDINARY_PYTHON, ordinary_python
 from tests.helpers.faults.plots import PLOTS
 from tests.helpers.faults.rounds import FAULTS, Outcome, some
 from tests.helpers.faults.table import write_rows

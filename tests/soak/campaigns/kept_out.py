@@ -9,8 +9,8 @@ from tests.soak.suite import run_pytest
 ROUNDS = 1
 FILES = (
     "tests/sandbox/commands/test_contradictions.py",
-    "tests/sandbox/publish/test_losses.py",
-    "tests/cluster/audit/test_alone.py",
+    "tests/sandbox/publish/test_lost_parts.py",
+    "tests/cluster/audit/test_without_site.py",
     "tests/cluster/builds/test_slurm.py",
     "tests/cluster/audit/test_hidden_gpus.py",
     "tests/easybuild/test_repair.py",

@@ -39,8 +39,8 @@ from envmgr.system.modes import closing, give_back, give_place, opening
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import assign, script_text
 from tests.helpers.evidence import audit_plan, evidence, found, site
+from tests.helpers.hint_machine import ALICE, RSW, make_machine, typed
 from tests.helpers.lmod_evidence import LOGIN
-from tests.helpers.planted import ALICE, RSW, make_machine, typed
 from tests.helpers.signed import SignedPrefix
 
 PACKAGE = Path(envmgr.__file__).parent

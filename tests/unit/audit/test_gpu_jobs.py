@@ -26,7 +26,7 @@ ONE = "a job with `--gres=gpu:1`"
 
 
 def gpus(*rows: tuple[str, str]) -> dict[str, str]:
-    """`rows` are (capability, name); `?` is one that was not told."""
+    """`rows` are (capability, name); `?` is one that is not known."""
     return {"fitness.gpus": "\n".join(f"nvidia {arch} {DRIVER} {name}" for arch, name in rows)}
 
 
@@ -83,7 +83,7 @@ def test_nodes_are_asked_whose_gpus_nobody_was_shown() -> None:
 def test_answer_of_such_a_job_counts_in_the_table_and_for_builds() -> None:
     entries = {"t/1": Requires(compute_capability=("8.0",)), "u/1": Requires(compute_capability=("9.0",))}
     given = evidence({"c1": HIDES, "c2": HIDES}, entries=entries)
-    unknown = ("not known: the compute capability of NVIDIA A100 was not told",)
+    unknown = ("not known: the compute capability of NVIDIA A100 is not known",)
     assert matrix(given) == tuple(MatrixRow(entry, "c[1-2]", fit=None, reasons=unknown) for entry in entries)
     shown = jobs({"c1": gpus(("8.0", "NVIDIA A100")) | {"fitness.cuda": "12.2"}}, {"c2": "no job was sent: x"})
     after = replace(given, gpu_jobs=shown)
@@ -121,7 +121,7 @@ def test_answer_of_such_a_job_counts_in_the_table_and_for_builds() -> None:
         ),
         (
             jobs({"c1": gpus(("?", "NVIDIA A100"))}),
-            f"note c1: GPUs: {HIDDEN}; {ONE} was told no compute capability | {ONE} is shown one",
+            f"note c1: GPUs: {HIDDEN}; {ONE} saw no compute capability | {ONE} is shown one",
         ),
     ],
 )
@@ -142,9 +142,7 @@ def test_what_came_of_the_job_is_said(answer: Fleet, line: str) -> None:
 def test_gpu_that_its_own_job_is_not_shown_is_a_warning(smi: str, visible: str, said: str) -> None:
     answer = jobs({"c1": gpus(("?", "NVIDIA A100")) | {"fitness.smi": smi}}, visible=visible)
     (line,) = told(fitness, replace(evidence({"c1": HIDES}), gpu_jobs=answer))
-    assert line.startswith(
-        f"warning c1: GPUs: {ONE} is shown none either: {said} | the GPU that Slurm gave to the job | "
-    )
+    assert line.startswith(f"warning c1: GPUs: {ONE} sees none either: {said} | the GPU that Slurm gave to the job | ")
 
 
 def test_the_sites_own_option_is_named() -> None:

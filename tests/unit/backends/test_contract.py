@@ -9,7 +9,7 @@ import pytest
 from envmgr.backends import Backend, all_backends, backend_names, get_backend
 from envmgr.errors import InputError
 from envmgr.store.prefix import Prefix
-from tests.helpers.promises import backends_of
+from tests.helpers.backend_promises import backends_of
 
 
 def test_every_backend_is_held_to_its_promises() -> None:

@@ -223,7 +223,7 @@ def test_damaged_file_is_an_error_for_readers_and_replaced_by_the_next_audit(tmp
     with pytest.raises(EnvmgrError) as caught:
         read_node_facts(Prefix(tmp_path))
     assert caught.value.reference == "node-facts-damaged"
-    assert caught.value.hint == "`envmgr audit` writes it anew"
+    assert caught.value.hint == "`envmgr audit` writes it again"
     assert save_node_facts(at(tmp_path), {GPU: ["c1"]}, {}, 5) == ""
     found = read_node_facts(Prefix(tmp_path))
     assert found is not None

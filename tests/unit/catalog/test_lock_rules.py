@@ -88,7 +88,7 @@ def test_edited_lock_cannot_be_accepted() -> None:
     with pytest.raises(ValueError, match="there is no rule `edited`"):
         recipe(accept={EDITED: "I know"})
     error = lock_contradicts("demo/1", judge_lock(LockFacts(own=(LockFault(EDITED, "text"),)), recipe()))
-    assert error.hint == "`envmgr lock demo/1` writes it anew"
+    assert error.hint == "`envmgr lock demo/1` writes it again"
 
 
 def test_every_rule_can_be_accepted_by_name() -> None:

@@ -71,3 +71,24 @@ def test_an_example_that_is_wrong_would_be_refused(wrong: str) -> None:
     context = whole.make_context("envmgr", [name, *words])
     with pytest.raises(Exception, match=r"No such option|is not a valid|valid integer"):
         whole.get_command(context, name).make_context(name, words, parent=context)
+
+
+@pytest.mark.parametrize(("group", "page"), [("site", "docs/site.md"), ("catalog", "docs/recipe.md")])
+def test_help_of_a_group_has_an_example_and_a_page_too(group: str, page: str) -> None:
+    assert said(group, "--help").endswith(f"\n  Example: envmgr {group} check\n\n  Read more in {page}.\n")
+
+
+def test_every_option_is_explained_by_a_sentence() -> None:
+    """A text that begins with a capital letter, ends with a full stop, and has more than one word."""
+    whole = typer.main.get_command(app)
+    context = whole.make_context("envmgr", ["list"])
+    fragments = []
+    for verb in VERBS:
+        command = whole
+        for name in verb.split():
+            command = command.get_command(context, name)
+        for each in command.params:
+            text = getattr(each, "help", None) or ""
+            if not re.fullmatch(r"[A-Z].* .*\.", text):
+                fragments.append((verb, each.name, text))
+    assert fragments == []

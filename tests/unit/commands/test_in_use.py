@@ -66,7 +66,7 @@ def test_ordinary_user_whose_prefix_nobody_else_reaches_keeps_what_is_seen(
     ctx.prefix.root.chmod(0o711)
     (unknown,) = ask_in_use(ctx, 60).found().unknown
     assert unknown == (
-        f"nobody is not shown the processes of others, who can reach {ctx.prefix.root}: run it as root ({CLOSED})"
+        f"nobody cannot see the processes of other users, who can reach {ctx.prefix.root}: run it as root ({CLOSED})"
     )
 
 
@@ -81,7 +81,7 @@ def test_ordinary_user_keeps_all_where_there_are_nodes_or_jobs(
     else:
         ctx = Context(site(ctx.prefix.root, login_nodes="login"), Runner(), SilentReporter(), {})
     (unknown,) = ask_in_use(ctx, 60).found().unknown
-    assert unknown.startswith("nobody is not shown the processes of others")
+    assert unknown.startswith("nobody cannot see other users' processes")
     assert unknown.endswith(": run it as root")
 
 

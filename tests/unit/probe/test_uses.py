@@ -11,8 +11,8 @@ import pytest
 
 from envmgr.commands.in_use import Uses, read_uses, uses_script
 from envmgr.system.run import run_detached
-from tests.helpers.standing import MAPPED, OPENED, standing
 from tests.helpers.waiting import DEADLINE
+from tests.helpers.waiting_programs import MAPPED, OPENED, standing
 
 INSTALL = "store/tool/1.0-0123abcd"
 
@@ -124,7 +124,10 @@ def test_answer_is_read() -> None:
             "the probe did not end: cannot write to /tmp, /dev/shm or /run",
         ),
         (f"{ANSWER}@use.late=12\n", "12 processes were not looked at in time"),
-        (ANSWER.replace("named.count=2", "named.count=90000"), "its processes name 90000 paths, more than are told"),
+        (
+            ANSWER.replace("named.count=2", "named.count=90000"),
+            "its processes name 90000 paths, more than are reported",
+        ),
     ],
 )
 def test_answer_that_is_not_whole_says_so(answer: str, unknown: str) -> None:

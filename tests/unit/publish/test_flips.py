@@ -21,7 +21,7 @@ from envmgr.publish.staging import abandon
 from envmgr.report import SilentReporter
 from envmgr.store.prefix import Prefix
 from envmgr.system import safe_paths
-from tests.helpers.told import Told
+from tests.helpers.kept_reporter import Told
 
 
 @pytest.fixture

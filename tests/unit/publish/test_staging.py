@@ -28,7 +28,7 @@ from envmgr.system.locks import try_file_lock
 from envmgr.system.processes import this_process
 from envmgr.system.resources import shipped
 from envmgr.system.run import Runner
-from tests.helpers.told import Told
+from tests.helpers.kept_reporter import Told
 
 
 @pytest.fixture

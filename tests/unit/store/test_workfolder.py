@@ -64,7 +64,7 @@ def test_place_that_the_site_names_is_taken_or_refused(place: Path, tmp_path: Pa
     (named / place.name).chmod(0o777)
     folder = work_folder(site(named), INSTALL)
     assert folder.is_relative_to(named)
-    with pytest.raises(EnvmgrError, match="is not ours alone"), private_folder(folder):
+    with pytest.raises(EnvmgrError, match="can be changed by other users"), private_folder(folder):
         pass
 
 

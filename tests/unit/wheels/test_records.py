@@ -92,7 +92,7 @@ def rewritten(wheel: Path, record: Callable[[str], str] = str, more: Sequence[tu
         (lambda text: text + "a\\x,,\n", [], "more than one spelling"),
         (lambda text: text + "a\u202ex,,\n", [], "more than one spelling"),
         (lambda text: text + "absent.py,,\n", [], "lists a file that it does not have: absent.py"),
-        (lambda text: text + "absent.py\n", [], "has a row of RECORD that is none"),
+        (lambda text: text + "absent.py\n", [], "has an invalid row in RECORD"),
         (lambda text: text + f"{RECORD}.jws,,\n", [(f"{RECORD}.jws", "x")], "lists a signature of its RECORD in it"),
     ],
 )

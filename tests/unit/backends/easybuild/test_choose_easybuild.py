@@ -25,7 +25,7 @@ from envmgr.catalog.site import Site, load_site
 from envmgr.errors import EnvmgrError
 from envmgr.report import SilentReporter
 from envmgr.system.run import Runner
-from tests.helpers.eb_tree import write_easybuild
+from tests.helpers.easybuild.small_installation import write_easybuild
 
 # Makes the environment that it is asked for, without a network, and writes down that it was asked.
 UV = """\

@@ -16,7 +16,7 @@ from envmgr.backends.easybuild.settings import EASYBUILD
 from envmgr.errors import InputError
 from envmgr.system.files import sha256_bytes
 from envmgr.system.resources import shipped
-from tests.helpers.eb_tree import DATA, EASYBLOCKS, FRAMEWORK, PACKAGES, write_easybuild
+from tests.helpers.easybuild.small_installation import DATA, EASYBLOCKS, FRAMEWORK, PACKAGES, write_easybuild
 
 LOCKS = sorted(shipped("recipes").glob("*/*/easybuild-lock.yml"))
 

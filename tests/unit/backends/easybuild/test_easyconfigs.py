@@ -15,8 +15,8 @@ from envmgr.backends.easybuild.settings import EasyBuildInput
 from envmgr.catalog.cuda_drivers import minimum_driver
 from envmgr.catalog.recipe import Recipe, load_recipe, load_software
 from envmgr.system.resources import shipped
-from tests.helpers.eb_installers import add_standins, anaconda_installer, cuda_installer, read_easyconfig
-from tests.helpers.eb_sources import SOURCES, SourceError, sourcepath
+from tests.helpers.easybuild.debian_sources import SOURCES, SourceError, sourcepath
+from tests.helpers.easybuild.vendor_installers import add_standins, anaconda_installer, cuda_installer, read_easyconfig
 from tests.helpers.places import TESTS
 
 ROOT = shipped("easyconfigs")
@@ -253,6 +253,6 @@ def test_standin_easyconfig_differs_in_the_checksum_alone(tmp_path: Path) -> Non
 
 
 def test_sources_module_names_no_place_of_a_machine() -> None:
-    text = Path(sys.modules["tests.helpers.eb_sources"].__file__ or "").read_text()
+    text = Path(sys.modules["tests.helpers.easybuild.debian_sources"].__file__ or "").read_text()
 
     assert re.findall(r"https?://", text) == []

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from envmgr.backends.easybuild.installation import Places, contents_sum, why_not_own
-from tests.helpers.eb_scene import AM_ROOT
-from tests.helpers.eb_tree import write_easybuild
+from tests.helpers.easybuild.small_installation import write_easybuild
+from tests.helpers.easybuild.workshop import AM_ROOT
 
 only_root = pytest.mark.skipif(not AM_ROOT, reason="only root gives files away")
 

@@ -15,7 +15,7 @@ from envmgr.backends.easybuild.settings import accept_eula_for
 from envmgr.backends.easybuild.trust import only_ours, require_own_easyconfigs
 from envmgr.catalog.site import load_site
 from envmgr.errors import InputError
-from tests.helpers.eb_scene import AM_ROOT
+from tests.helpers.easybuild.workshop import AM_ROOT
 
 only_root = pytest.mark.skipif(not AM_ROOT, reason="what root runs")
 

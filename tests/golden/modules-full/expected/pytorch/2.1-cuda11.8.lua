@@ -88,7 +88,7 @@ local function gpu_verdict(needs, facts)
     return false
   end
 
-  -- `cuda-compat` works on GPUs of data centres; which those are is told by the words of their names.
+  -- `cuda-compat` works on GPUs of data centres; the words of their names say which those are.
   local function with_compat(gpu)
     local name = gpu.name or "its GPU"
     for word in name:gmatch("%S+") do
@@ -126,7 +126,7 @@ local function gpu_verdict(needs, facts)
     elseif not needs.codes then
       doubt = "what it has code for is not known"
     elseif not (gpu.arch or ""):match("^%d+%.%d$") then
-      doubt = "the compute capability of " .. (gpu.name or "its GPU") .. " was not told"
+      doubt = "the compute capability of " .. (gpu.name or "its GPU") .. " is not known"
     else
       local has = "compute capability " .. gpu.arch .. ": it has code for " .. table.concat(needs.codes, ", ")
       local jit = compiles
@@ -158,7 +158,7 @@ local function gpu_verdict(needs, facts)
   end
 
   if not facts.gpus then
-    return "unknown", "the GPUs of this node were not told"
+    return "unknown", "the GPUs of this node are not known"
   end
   local own = {}
   for _, gpu in ipairs(facts.gpus) do
@@ -177,7 +177,7 @@ local function gpu_verdict(needs, facts)
   return best, why, refused
 end
 
--- Tells whoever loads `entry` what it does on the GPUs of this node, by `gpu_verdict`; `policy` is "warn" or "refuse".
+-- Says to users who load `entry` what it does on the GPUs of this node, by `gpu_verdict`; `policy` is "warn" or "refuse".
 -- Only at load: not in spider, avail, show or unload. Starts no program: what /run/envmgr/gpus holds (written at boot) counts as
 -- long as boot and driver are the ones that it names.
 local function gpu_gate(entry, policy, needs)
@@ -289,7 +289,7 @@ local function gpu_gate(entry, policy, needs)
     broken = "no GPU program runs here",
   }
   local help = {
-    ["no-jit"] = "A newer driver mends it: ask the administrators of this cluster.",
+    ["no-jit"] = "A newer driver fixes it: ask the administrators of this cluster.",
     ["no-code"] = "Use a node with another GPU, or an entry with code for this one.",
     ["too-old"] = "Use a node with a newer driver, or ask the administrators of this cluster to update this one.",
     broken = "Use another node, and tell the administrators of this cluster: this one wants a reboot, or its driver.",

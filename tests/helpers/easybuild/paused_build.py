@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.helpers.eb_scene import Workshop
+from tests.helpers.easybuild.workshop import Workshop
 from tests.helpers.scenes import processes
 from tests.helpers.waiting import wait_for
 

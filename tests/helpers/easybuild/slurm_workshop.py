@@ -16,7 +16,7 @@ from envmgr.system.files import remove_tree
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.site import SITE
 from tests.helpers.done import Done
-from tests.helpers.eb_scene import TOY_MAKEFILE, Workshop
+from tests.helpers.easybuild.workshop import TOY_MAKEFILE, Workshop
 from tests.helpers.waiting import DEADLINE
 
 # Builds for as long as the gate of its name is shut.

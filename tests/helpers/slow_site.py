@@ -13,7 +13,7 @@ import pytest
 
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.needs import reason_to_skip
-from tests.helpers.eb_scene import Workshop
+from tests.helpers.easybuild.workshop import Workshop
 
 _WAY = {key: value for key, value in os.environ.items() if re.fullmatch(r"(?i:\w+_proxy)|SSL_CERT_(FILE|DIR)", key)}
 

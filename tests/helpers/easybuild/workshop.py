@@ -25,7 +25,7 @@ import pytest
 from envmgr.backends.easybuild.installation import why_not_own
 from envmgr.backends.easybuild.settings import EASYBUILD
 from envmgr.system.files import remove_tree, sha256_bytes, sha256_file
-from tests.helpers.eb_sources import sourcepath
+from tests.helpers.easybuild.debian_sources import sourcepath
 from tests.helpers.places import CACHE, ROOT
 from tests.helpers.sandbox import Sandbox
 
@@ -101,7 +101,7 @@ class Workshop(Sandbox):
         self, name: str = "toy", version: str = "1.0", *, files: Mapping[str, str] | None = None, **fields: Any
     ) -> Path:
         """A software that builds in a second: its source in the mirror, its easyconfig, with its true checksum."""
-        from tests.helpers.eb_tar import write_tar
+        from tests.helpers.easybuild.source_archives import write_tar
 
         content = {"Makefile": TOY_MAKEFILE, "toy.c": TOY_C % version, **(files or {})}
         archive = write_tar(

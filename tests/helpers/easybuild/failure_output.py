@@ -7,8 +7,8 @@ from pathlib import Path
 from envmgr.backends.easybuild.lock import LOCK_NAME
 from envmgr.system.files import sha256_file
 from tests.helpers.done import Done
-from tests.helpers.eb_aftermath import nothing_left
-from tests.helpers.eb_scene import Workshop
+from tests.helpers.easybuild.leftovers import nothing_left
+from tests.helpers.easybuild.workshop import Workshop
 from tests.helpers.scenes import error_of
 
 LOCK_AGAIN = "hint: run `envmgr lock toy/1.0` and commit the result"

@@ -12,7 +12,7 @@ import pytest
 def workshop() -> Iterator[Any]:
     """A site for EasyBuild in a folder that the build user can reach."""
     from envmgr.system.files import remove_tree
-    from tests.helpers.eb_scene import make_workshop
+    from tests.helpers.easybuild.workshop import make_workshop
 
     box = make_workshop()
     yield box
@@ -22,7 +22,7 @@ def workshop() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def _opened_shop(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    from tests.helpers.eb_shop import open_shop
+    from tests.helpers.easybuild.slurm_workshop import open_shop
 
     yield from open_shop(cluster, tmp_path_factory)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.helpers.eb_scene import Workshop
+from tests.helpers.easybuild.workshop import Workshop
 from tests.helpers.scenes import no_processes
 
 

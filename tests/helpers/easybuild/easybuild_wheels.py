@@ -11,7 +11,7 @@ from pathlib import Path
 
 from envmgr.backends.easybuild.installation import Places
 from envmgr.backends.easybuild.settings import EASYBUILD
-from tests.helpers.eb_scene import easybuild_home
+from tests.helpers.easybuild.workshop import easybuild_home
 
 _PARTS = ("framework", "easyblocks", "easyconfigs")
 _MOST = re.compile(r"/easybuild/easyconfigs/[a-y]/")

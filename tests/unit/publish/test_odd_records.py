@@ -15,7 +15,7 @@ from envmgr.store.jobtable import read_build_row
 from envmgr.store.manifest import read_manifest
 from envmgr.store.node_facts import facts_file, read_node_facts
 from envmgr.store.prefix import Prefix, recorded_digest
-from tests.helpers.told import Told
+from tests.helpers.kept_reporter import Told
 
 SECRET = '{"digest": "a secret", "to": 1}\n'
 

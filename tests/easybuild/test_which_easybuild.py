@@ -15,8 +15,8 @@ from envmgr.backends.easybuild.lock import LOCK_NAME
 from envmgr.backends.easybuild.settings import EASYBUILD
 from envmgr.system.files import remove_tree
 from envmgr.system.run import Runner
-from tests.helpers.eb_scene import Workshop, easybuild_home
-from tests.helpers.eb_wheels import environ_of, write_wheels
+from tests.helpers.easybuild.easybuild_wheels import environ_of, write_wheels
+from tests.helpers.easybuild.workshop import Workshop, easybuild_home
 from tests.helpers.scenes import error_of
 
 NO_NETWORK = {

@@ -3,7 +3,7 @@
 `sourcepath("zlib")` fetches what is missing into `tests/.cache/sources/<letter>/<Name>/`, where EasyBuild looks for it, and
 returns the folder to name as its `sourcepath`. Whence comes from this machine's own apt settings; their files are only read.
 
-    python -m tests.helpers.eb_sources [NAME…]      # fetch (all) by hand
+    python -m tests.helpers.easybuild.debian_sources [NAME…]      # fetch (all) by hand
 """
 
 from __future__ import annotations

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from envmgr.system.files import sha256_file
 from tests.helpers.cluster import Cluster
-from tests.helpers.eb_scene import ordinary_python
-from tests.helpers.eb_sources import SOURCES, sourcepath
-from tests.helpers.eb_tar import write_tar
+from tests.helpers.easybuild.debian_sources import SOURCES, sourcepath
+from tests.helpers.easybuild.source_archives import write_tar
+from tests.helpers.easybuild.workshop import ordinary_python
 
 TOP = "/opt/eb"
 MODULES = f"{TOP}/modules/all"

@@ -6,11 +6,10 @@ the fact, its context and a hint.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
-
-from envmgr.wording import signal_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,3 +152,17 @@ class ErrorData:
         )
         error.exit_code = self.exit_code
         return error
+
+
+def ending(status: int) -> str:
+    """Return how a process ended, by its status: `ended with status 3`, `was ended by SIGTERM`."""
+    return f"was ended by {signal_text(-status)}" if status < 0 else f"ended with status {status}"
+
+
+def signal_text(number: int) -> str:
+    """Return a signal's name, `signal 60` for a number without one; of SIGKILL, with what usually sends it."""
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+    return f"{name} (out of memory?)" if number == signal.SIGKILL else name

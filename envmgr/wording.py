@@ -7,7 +7,6 @@ surrogates. One set serves every door, which refuses them, and every terminal, w
 from __future__ import annotations
 
 import re
-import signal
 import time
 from collections.abc import Callable, Sequence
 
@@ -106,17 +105,3 @@ def counted(number: int, plural: str) -> str:
 def utc_now() -> str:
     """Return this moment as records and logs hold it: `2026-11-25T10:58:09Z`."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
-def ending(status: int) -> str:
-    """Return how a process ended, by its status: `ended with status 3`, `was ended by SIGTERM`."""
-    return f"was ended by {signal_text(-status)}" if status < 0 else f"ended with status {status}"
-
-
-def signal_text(number: int) -> str:
-    """Return a signal's name, `signal 60` for a number without one; of SIGKILL, with what usually sends it."""
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-    return f"{name} (out of memory?)" if number == signal.SIGKILL else name

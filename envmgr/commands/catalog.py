@@ -102,26 +102,26 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
     recipes: dict[str, Recipe] = {}
     locks: dict[str, LoadedLock] = {}
     accepted: list[Accepted] = []
-    look = _Look(catalog)
+    finder = _EntryFinder(catalog)
     for entry in found:
         try:
-            findings += _check_entry(ctx, look, entry, recipes, locks, accepted)
+            findings += _check_entry(ctx, finder, entry, recipes, locks, accepted)
         except Interrupted:
             raise
         except Exception as error:  # noqa: BLE001 - a library that fails over one entry ends no check of the others
             text = f"{entry.recipe_path}: cannot be checked: {why_failed(error)}"
             hint = "report it, with the recipe and its lock"
             findings.append(Finding("recipe", "error", str(entry.entry), text, hint=hint))
-    findings += _check_depending(look, found, recipes)
+    findings += _check_depending(finder, found, recipes)
     findings += _check_together(recipes)
-    findings += _check_families(ctx, look, found, recipes, locks)
+    findings += _check_families(ctx, finder, found, recipes, locks)
     cut = (replace(each, found=one_line(each.found, _LONGEST), hint=one_line(each.hint, _LONGEST)) for each in findings)
     return CheckResult(len(found), tuple(cut), tuple(accepted))
 
 
 def _check_entry(
     ctx: Context,
-    look: _Look,
+    finder: _EntryFinder,
     found: CatalogEntry,
     recipes: dict[str, Recipe],
     locks: dict[str, LoadedLock],
@@ -147,7 +147,7 @@ def _check_entry(
         _finding("recipe", "warning", found, one_line(remark), hint)
         for remark in shortened(backend.remarks(recipe, ctx.site))
     ]
-    findings += _missing(look, found, recipe)
+    findings += _missing(finder, found, recipe)
     findings += _check_module(found, recipe, accepted)
     if recipe.deprecated and recipe.deprecated.date < datetime.datetime.now(datetime.UTC).date():
         text = f"deprecated.date {recipe.deprecated.date} has passed"
@@ -204,7 +204,7 @@ def _accepted(found: CatalogEntry, rule: str, change: str, reason: str) -> Accep
 
 
 @dataclass(slots=True)
-class _Look:
+class _EntryFinder:
     """Finds entries by name. What is nowhere is compared with the whole catalog: not for very many names."""
 
     catalog: Catalog
@@ -221,12 +221,12 @@ class _Look:
         return self.catalog.find(entry)
 
 
-def _missing(look: _Look, found: CatalogEntry, recipe: Recipe) -> list[Finding]:
+def _missing(finder: _EntryFinder, found: CatalogEntry, recipe: Recipe) -> list[Finding]:
     """Return a finding for each dependency that no catalog has; of very many, the first."""
     findings: list[Finding] = []
     for dependency in recipe.depends:
         try:
-            look.find(dependency)
+            finder.find(dependency)
         except InputError as error:
             text = error.message if len(findings) < MOST_LINES else "and more"
             findings.append(
@@ -237,7 +237,7 @@ def _missing(look: _Look, found: CatalogEntry, recipe: Recipe) -> list[Finding]:
     return findings
 
 
-def _check_depending(look: _Look, found: Sequence[CatalogEntry], recipes: Mapping[str, Recipe]) -> list[Finding]:
+def _check_depending(finder: _EntryFinder, found: Sequence[CatalogEntry], recipes: Mapping[str, Recipe]) -> list[Finding]:
     """Return findings on circles, and on entries that depend on very many; dependencies outside `found` are read
     too.
     """
@@ -248,7 +248,7 @@ def _check_depending(look: _Look, found: Sequence[CatalogEntry], recipes: Mappin
         if name not in depends:
             depends[name] = ()
             with suppress(Exception):  # reported where it is checked
-                depends[name] = (recipes.get(name) or look.find(name).recipe()).depends
+                depends[name] = (recipes.get(name) or finder.find(name).recipe()).depends
             waiting += depends[name]
     places = {str(each.entry): each.recipe_path for each in found}
     circles = find_circles(depends)
@@ -298,7 +298,7 @@ def _check_together(recipes: dict[str, Recipe]) -> list[Finding]:
 
 def _check_families(
     ctx: Context,
-    look: _Look,
+    finder: _EntryFinder,
     found: Sequence[CatalogEntry],
     recipes: Mapping[str, Recipe],
     locks: Mapping[str, LoadedLock],
@@ -312,7 +312,7 @@ def _check_families(
             continue
         seen.add(name)
         with suppress(Exception):  # what is wrong with a recipe or a lock is reported where that is checked
-            each = look.find(name)
+            each = finder.find(name)
             recipe = recipes.get(name) or each.recipe()
             members[name] = Member(recipe.families, False, recipe.depends)
             waiting += recipe.depends

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from envmgr.catalog.recipe import SmokeTest
-from envmgr.errors import CommandError, EnvmgrError, Failed
+from envmgr.errors import CommandError, EnvmgrError, Failed, signal_text
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.report import Reporter
@@ -21,7 +21,6 @@ from envmgr.system.files import explain_os_error
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.shelltext import assign, script_text, words
-from envmgr.wording import signal_text
 
 # A file in the test's home says so, not a status: a test may fail with any status, and a failure must never look like
 # a skip.

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import envmgr
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, ending
 from envmgr.report import Reporter
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.usernames import own_home
-from envmgr.wording import ending
 
 NETWORK = ("*_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """The variables by which programs reach a network through the site's proxies, and trust its certificates."""

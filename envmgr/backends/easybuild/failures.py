@@ -9,11 +9,10 @@ from pathlib import Path
 
 from envmgr.backends.easybuild.lock import LockedItem
 from envmgr.backends.easybuild.settings import eula_word
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.errors import EnvmgrError, InputError, ending, signal_text
 from envmgr.store.prefix import Install
 from envmgr.system.log_excerpt import meaningful, without_colour
 from envmgr.system.run import Completed
-from envmgr.wording import ending, signal_text
 
 _STEP_NAMES = {"sanity": "sanity check", "finish": "post-processing"}
 _FULL = re.compile(

@@ -14,13 +14,12 @@ from envmgr.backends.easybuild.lock import EasyBuildLock
 from envmgr.backends.easybuild.settings import EasyBuildInput
 from envmgr.catalog.names import Entry
 from envmgr.catalog.site import Site
-from envmgr.errors import EnvmgrError, ErrorData
+from envmgr.errors import EnvmgrError, ErrorData, ending
 from envmgr.report import Reporter
 from envmgr.system.child import NETWORK, passed, python_module
 from envmgr.system.models import FrozenModel
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.users import Account
-from envmgr.wording import ending
 
 # What EasyBuild's environment is made with, and where Lmod is; nothing else of root's shell passes.
 _PASSED = ("LMOD_PKG", "LMOD_DIR", "LMOD_CMD", "UV_*", "PIP_*", *NETWORK)

@@ -18,7 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 import envmgr
 from envmgr.catalog.site import Site
-from envmgr.errors import CommandError, EnvmgrError
+from envmgr.errors import CommandError, EnvmgrError, ending
 from envmgr.report import Reporter
 from envmgr.system.child import python_module
 from envmgr.system.files import explain_os_error
@@ -31,7 +31,7 @@ from envmgr.system.users import Account
 from envmgr.system.yamlfile import reason_of
 from envmgr.wheels.metadata import Metadata, read_metadata
 from envmgr.wheels.requirements import checked_all
-from envmgr.wording import ending, one_line, shortened
+from envmgr.wording import one_line, shortened
 
 _LOG = Kind("log", 1 << 50)
 _TAIL = 1 << 20  # bytes of a log that are looked at

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
+from envmgr.errors import ending, signal_text
 from envmgr.system.child import NETWORK, passed
-from envmgr.wording import ending, signal_text
 
 
 def test_proxies_and_certificates_pass_and_nothing_else() -> None:

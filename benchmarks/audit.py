@@ -54,11 +54,11 @@ print(json.dumps([took, status, resource.getrusage(resource.RUSAGE_CHILDREN).ru_
 # What the audit would send, instead of sending it.
 _PROBE = """
 import os, sys
-import envmgr.nodes
+import envmgr.nodes.fanout
 def show(nodes, script, **_):
     print(script, flush=True)
     os._exit(0)
-envmgr.nodes.ask_nodes = show
+envmgr.nodes.fanout.ask_nodes = show
 from envmgr.cli.app import main
 sys.argv[1:] = ["audit", *sys.argv[1:]]
 main()

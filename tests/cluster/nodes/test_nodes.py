@@ -22,7 +22,7 @@ VIAS = ["ssh", "slurm"]
 # Runs on the login node: argv[1] is a JSON object; one JSON line for each reply, at last one with what else is known.
 DRIVER = """
 import json, os, resource, sys, threading
-from envmgr import nodes
+from envmgr.nodes import batch, fanout
 from envmgr.errors import EnvmgrError
 from envmgr.system.run import Runner
 from envmgr.catalog.site import (load_site)
@@ -40,7 +40,7 @@ def on_reply(reply):
     }), flush=True)
 
 def ask():
-    verb = nodes.batch_on_nodes if spec["via"] == "batch" else nodes.ask_nodes
+    verb = batch.batch_on_nodes if spec["via"] == "batch" else fanout.ask_nodes
     more = {} if spec["via"] == "batch" else {"via": spec["via"]}
     verb(spec["nodes"], spec["script"], site=site, runner=Runner(), on_reply=on_reply, **more, **spec.get("options", {}))
 

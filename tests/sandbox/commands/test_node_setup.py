@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-import envmgr.nodes
+import envmgr.nodes.fanout
 from envmgr.catalog.site import load_site
 from envmgr.commands import Context
 from envmgr.commands.node_setup import FileOutcome, NodeFailure, set_up_nodes
@@ -112,7 +112,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, sandbox: Sandbox, replies: dict[str, tu
             status, text, reason = replies[node]
             on_reply(Reply(node, status, text, reason, time.time(), time.time()))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(envmgr.nodes, "ask_nodes", ask_nodes)
+    monkeypatch.setattr(envmgr.nodes.fanout, "ask_nodes", ask_nodes)
     site = load_site(sandbox.root / "site.yaml", {})
     ctx = Context(site, Runner(), SilentReporter(), dict(os.environ))
     return set_up_nodes(ctx, apply=True, nodes=",".join(replies))

@@ -99,7 +99,7 @@ def test_account_that_differs_on_a_node(cluster: Cluster) -> None:
 
 
 def test_slurm_states_of_a_real_cluster(cluster: Cluster) -> None:
-    code = "import json; from envmgr.nodes import node_states; from envmgr.system.run import Runner; print(json.dumps(node_states(Runner())))"
+    code = "import json; from envmgr.nodes.slurm import node_states; from envmgr.system.run import Runner; print(json.dumps(node_states(Runner())))"
 
     found: dict[str, tuple[str, str]] = {}
 

@@ -18,7 +18,8 @@ from envmgr.publish.plan import BuildPlan, PlanStep
 from envmgr.report import Result
 from envmgr.smoke import SmokeOutcome
 
-if TYPE_CHECKING:  # a build that is no Slurm job does not need it
+if TYPE_CHECKING:  # a build that is no Slurm job and has no gate does not need it
+    from envmgr.commands.gate import Mode
     from envmgr.nodes.jobs import JobOptions
 
 
@@ -106,10 +107,16 @@ def _load(
 def _pass_gate(ctx: Context, wanted: Sequence[ResolvedEntry], plan: BuildPlan, asked: bool | None) -> tuple[str, ...]:
     """Return what `pass_gate` says of the entries that the build would change."""
     fresh = {s.candidate.entry for s in (*plan.to_build, *plan.to_publish)}
-    if not fresh:
-        return ()
-    from envmgr.commands.gate import choose_mode, pass_gate
-
     mode = choose_mode(asked, ctx.site.policies.gate)
-    needs = {} if mode == "off" else {str(w.entry): w.needs(w.measured()) for w in wanted if w.entry in fresh}
-    return pass_gate(ctx, needs, mode)
+    if not fresh or mode == "off":
+        return ()
+    from envmgr.commands.gate import pass_gate
+
+    return pass_gate(ctx, {str(w.entry): w.needs(w.measured()) for w in wanted if w.entry in fresh}, mode)
+
+
+def choose_mode(asked: bool | None, policy: Mode) -> Mode:
+    """Return the mode of this build; `--gate` without a policy refuses."""
+    if asked is None:
+        return policy
+    return "off" if not asked else "refuse" if policy == "off" else policy

@@ -16,10 +16,8 @@ from envmgr.builds.schedule import Outcome, Work, make_all, raise_first
 from envmgr.builds.write_access import can_write, require_space
 from envmgr.commands import Context, logged
 from envmgr.commands.keep_going import Losses
-from envmgr.commands.publish import publish_wanted
 from envmgr.commands.resolved import ResolvedEntry
 from envmgr.errors import EnvmgrError, Written, failed_ones
-from envmgr.publish.generations import PublishedChange
 from envmgr.publish.plan import BuildPlan
 from envmgr.smoke import SmokeOutcome
 from envmgr.store.jobtable import holding
@@ -30,6 +28,7 @@ from envmgr.store.verify import Verified
 if TYPE_CHECKING:
     from envmgr.builds.slurm import Submitter
     from envmgr.nodes.jobs import JobOptions
+    from envmgr.publish.generations import PublishedChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +121,8 @@ class _Rest:
 
         Entries are lost too whose tests fail, or whose install has changed.
         """
+        from envmgr.commands.publish import publish_wanted  # slow to load, and a job that only builds needs none of it
+
         while not self.losses.failed or self._changed(wanted):
             try:
                 done = publish_wanted(

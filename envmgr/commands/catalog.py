@@ -237,7 +237,9 @@ def _missing(finder: _EntryFinder, found: CatalogEntry, recipe: Recipe) -> list[
     return findings
 
 
-def _check_depending(finder: _EntryFinder, found: Sequence[CatalogEntry], recipes: Mapping[str, Recipe]) -> list[Finding]:
+def _check_depending(
+    finder: _EntryFinder, found: Sequence[CatalogEntry], recipes: Mapping[str, Recipe]
+) -> list[Finding]:
     """Return findings on circles, and on entries that depend on very many; dependencies outside `found` are read
     too.
     """

@@ -34,13 +34,6 @@ class Unfit:
         return f"{self.entry}, {self.group}: {self.reason} ({self.nodes})"
 
 
-def choose_mode(asked: bool | None, policy: Mode) -> Mode:
-    """Return the mode of this build; `--gate` without a policy refuses."""
-    if asked is None:
-        return policy
-    return "off" if not asked else "refuse" if policy == "off" else policy
-
-
 def pass_gate(ctx: Context, requirements: Mapping[str, NodeNeeds], mode: Mode) -> tuple[str, ...]:
     """Report what speaks against building the entries; return it, one line each.
 

@@ -165,7 +165,7 @@ def test_worker_that_is_killed_alone_is_told(box: Sandbox, server: Server) -> No
     server.faults["noarch/hello-prefix*"] = Fault("stall", times=1)
     process = box.start("build", "hello/1.0")
     wait_for(server.stalled.is_set, what="half a download")
-    worker = next(int(p.partition(":")[0]) for p in processes(box) if "envmgr.backends.conda.worker" in p)
+    worker = next(int(p.partition(":")[0]) for p in processes(box) if "envmgr.backends.conda.install_worker" in p)
     os.kill(worker, signal.SIGKILL)
     done = finish(process)
     assert done.code == 3

@@ -193,7 +193,6 @@ def compiled(staging: Path, cache: Path, runner: Runner) -> str:
     Of one file, nothing comes after it that would find the disk full.
     """
     request = {
-        "op": "install",
         "records": [],
         "staging": str(staging),
         "final": "/final",
@@ -210,7 +209,7 @@ def compiled(staging: Path, cache: Path, runner: Runner) -> str:
     }
     (staging / ".unpacked").mkdir(exist_ok=True)
     try:
-        call_rattler(request, runner, SilentReporter())
+        call_rattler("install_worker", request, runner, SilentReporter())
     except EnvmgrError as error:
         return error.render().replace(str(staging), "STAGING")
     return ""

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
+from envmgr.backends.conda.cuda import cuda_of
 from envmgr.backends.conda.input import SOLVERS, CondaInput
-from envmgr.backends.conda.judging import cuda_of, facts_of, notes_of
-from envmgr.backends.conda.layout import MARKED, PYTHON, package_cache
-from envmgr.backends.conda.lock import UNPACKED, CondaLock, LockedPackage
+from envmgr.backends.conda.judging import facts_of, faults_of, notes_of
+from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock, require_own_channels
-from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings, places_of
+from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings, package_cache, places_of
 from envmgr.catalog.accept import FILE_NEEDS, named_in
 from envmgr.catalog.gpu_codes import short_cuda
 from envmgr.catalog.lock_rules import LockFacts
@@ -28,16 +28,16 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
-from envmgr.wheels.answers import require_own_wheels
-from envmgr.wheels.locked import WHEEL_UNPACKED, LockedWheel
 from envmgr.wheels.settings import indexes_of
 
 if TYPE_CHECKING:
     from envmgr.downloads import Fetched, Given
+    from envmgr.wheels.locked import LockedWheel
 
 ANACONDA_TERMS = "anaconda-terms"
 _ANACONDAS = re.compile(
-    r"defaults$|https?://(repo\.anaconda\.com|repo\.continuum\.io)/|https?://conda\.anaconda\.org/(anaconda|main|r|msys2)(/|$)"
+    r"defaults$|https?://(repo\.anaconda\.com|repo\.continuum\.io)/"
+    r"|https?://conda\.anaconda\.org/(anaconda|main|r|msys2)(/|$)"
 )
 
 
@@ -82,9 +82,9 @@ class LoadedCondaLock(LoadedLock):
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
         from importlib.metadata import version
 
-        from envmgr.backends.conda.install import install_lock
+        from envmgr.backends.conda.install import install_packages
 
-        facts, expected = install_lock(
+        facts, expected = install_packages(
             self.content, self.wanted, named_in(self.accepts.lower()), item.install, site, runner, reporter, jobs=jobs
         )
         tools = ("py-rattler",) if self.content.added is None else ("py-rattler", "installer")
@@ -148,8 +148,11 @@ class CondaBackend(Backend):
             raise stale_lock(entry, folder / LOCK_NAME, wanted.digest(), found.recipe_digest)
         wheels = found.added.wheels if found.added else ()
         require_own_channels(found.packages, places_of(wanted.channels, site), folder / LOCK_NAME)
-        require_own_wheels(wheels, wanted.indexes, site, folder / LOCK_NAME)
-        download, added = _bytes(found.packages), _bytes(wheels)
+        if wheels:  # slow to load, and most locks have no wheels
+            from envmgr.wheels.answers import require_own_wheels
+
+            require_own_wheels(wheels, wanted.indexes, site, folder / LOCK_NAME)
+        download, installed = _sizes(found)
         return LoadedCondaLock(
             backend=self,
             entry=entry,
@@ -162,8 +165,8 @@ class CondaBackend(Backend):
             ),
             python=PYTHON in found.versions,
             python_version=found.versions.get(PYTHON),
-            download=None if download is None or added is None else download + added,
-            installed=None if download is None or added is None else download * UNPACKED + added * WHEEL_UNPACKED,
+            download=download,
+            installed=installed,
             notes=notes_of(found, wanted),
             content=found,
             wanted=wanted,
@@ -190,12 +193,23 @@ class CondaBackend(Backend):
 
 
 def _facts(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts:
-    from envmgr.backends.conda.answers import faults_of
-
     facts = facts_of(lock, wanted, edited)
     known = {fault.text for fault in facts.own}
     more = [fault for fault in faults_of(lock, wanted) if fault.text not in known]
     return replace(facts, own=(*facts.own, *more))
+
+
+def _sizes(lock: CondaLock) -> tuple[int | None, int | None]:
+    """Return the bytes of a lock's downloads and of its install; None if the lock lacks the size of a file."""
+    packages = _bytes(lock.packages)
+    if packages is None or lock.added is None:
+        return packages, None if packages is None else packages * UNPACKED
+    from envmgr.wheels.locked import WHEEL_UNPACKED
+
+    wheels = _bytes(lock.added.wheels)
+    if wheels is None:
+        return None, None
+    return packages + wheels, packages * UNPACKED + wheels * WHEEL_UNPACKED
 
 
 def _bytes(files: Sequence[LockedPackage | LockedWheel]) -> int | None:

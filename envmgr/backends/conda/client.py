@@ -1,4 +1,4 @@
-"""The calls of the rattler worker, and the errors for its failures."""
+"""The calls of the workers that run rattler, and the errors for their failures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from envmgr.backends.conda.settings import CondaSettings, channels_of
 from envmgr.catalog.accept import FILE_NEEDS
@@ -36,6 +36,7 @@ _AGAIN = (
     "what was fetched is kept: run the same command again, or use another mirror "
     "(backends.conda.channels.<name>.mirrors in site.yaml)"
 )
+UNSOLVABLE = "loosen a spec of the recipe, add a channel, or declare the virtual package it asks for"
 # The kind of the last place's fault -> reference and hint.
 _DOWNLOADS = {
     "unreachable": ("no-network", _MIRROR),
@@ -128,15 +129,13 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
     if event["kind"] == "DownloadError":
         return download_failure(event, _DOWNLOADS, again=_AGAIN)
     if event["kind"] == "Stalled":
-        places = [place for channel in request["channels"] for place in channel["places"]]
         reference, hint = _DOWNLOADS["stalled"]
-        return EnvmgrError(reference, f"a channel stalled: {message}", context=places, hint=hint)
+        return EnvmgrError(reference, f"a channel stalled: {message}", context=_places(request), hint=hint)
     if event["kind"] == "Endless" or f"os error {errno.EFBIG}" in message:
-        places = [place for channel in request["channels"] for place in channel["places"]]
         return EnvmgrError(
             "channel-too-large",
             "a channel sends repodata without end",
-            context=[*lines[:4], *places],
+            context=[*lines[:4], *_places(request)],
             hint="is it a channel? open its URL, or lock against another place of it (`lock --channel "
             "NAME=URL-OR-FOLDER`)",
         )
@@ -146,7 +145,7 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
             "unsolvable",
             "the specs cannot be solved together",
             context=[*_specs(request), "", *reasons],
-            hint="loosen a spec of the recipe, add a channel, or declare the virtual package it asks for",
+            hint=UNSOLVABLE,
         )
     if event["kind"] in (
         "InvalidMatchSpecError",
@@ -163,14 +162,8 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
     if disk := disk_failure(event, request) or _full_now(event, request):
         return disk
     if re.search(r"404|os error 2\)|Not Found|could not find subdir", message):
-        return EnvmgrError(
-            "not-found",
-            f"nothing at {url or 'the named place'}",
-            context=lines,
-            hint="the channel or mirror no longer has it: add a mirror that does "
-            "(backends.conda.channels.<name>.mirrors in "
-            "site.yaml), or lock again",
-        )
+        reference, hint = _DOWNLOADS["not-found"]
+        return EnvmgrError(reference, f"nothing at {url or 'the named place'}", context=lines, hint=hint)
     if re.search(
         r"error sending request|dns error|connect|timed out|Request failed|decod|end of file|incomplete|body",
         message,
@@ -200,7 +193,7 @@ def _full_now(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrErr
 
 
 def failure_of_added(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
-    """Return the error for a failure of the worker that adds wheels, add.py."""
+    """Return the error for a failure of the worker that adds wheels, wheels_worker.py."""
     kind = event["kind"]
     if kind == "FilesDiffer":
         from envmgr.wheels.metadata import files_differ
@@ -224,12 +217,17 @@ def failure_of_added(event: Mapping[str, Any], request: Mapping[str, Any]) -> En
     return disk_failure(event, request) or _full_now(event, request) or wheel_failure(event, request)
 
 
+def _places(request: Mapping[str, Any]) -> list[str]:
+    return [place for channel in request["channels"] for place in channel["places"]]
+
+
 def _specs(request: Mapping[str, Any]) -> list[str]:
     virtual = ", ".join(f"{k} {v}" for k, v in request.get("virtual_packages", {}).items())
     return [f"specs: {', '.join(request.get('specs', ()))}", f"virtual packages: {virtual or 'none'}"]
 
 
 def call_rattler(
+    worker: Literal["solve_worker", "install_worker"],
     request: Mapping[str, Any],
     runner: Runner,
     reporter: Reporter,
@@ -238,7 +236,16 @@ def call_rattler(
     on_event: Callable[[Event], None] = lambda _: None,
     environ: Mapping[str, str] = os.environ,
 ) -> Event:
-    """Run one request to its end and return the `solved` event, or `done`. Raises EnvmgrError: see `failure`."""
+    """Let a worker run one request to its end, and return the `solved` event, or `done`.
+
+    Raises EnvmgrError: see `failure`.
+    """
     return call_worker(
-        "envmgr.backends.conda.worker", request, runner, reporter, failure=failure, on_event=on_event, environ=environ
+        f"envmgr.backends.conda.{worker}",
+        request,
+        runner,
+        reporter,
+        failure=failure,
+        on_event=on_event,
+        environ=environ,
     )

@@ -5,15 +5,17 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from envmgr.catalog.locks import recipe_digest
 from envmgr.system.models import FrozenModel
-from envmgr.wheels.requirements import Question, checked_all
 from envmgr.wheels.settings import PUBLIC
 from envmgr.wording import masked, one_line
+
+if TYPE_CHECKING:
+    from envmgr.wheels.requirements import Question
 
 # The virtual packages of a solve, unless the recipe sets others: Rocky 8 or newer. Never those of the locking host.
 DEFAULT_VIRTUAL_PACKAGES = {"__unix": "0", "__linux": "4.18", "__glibc": "2.28"}
@@ -81,6 +83,10 @@ class CondaInput(FrozenModel):
     def _rows(cls, values: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         if values and {"virtual_packages", "platform"} <= info.data.keys():  # they are valid
             wheel_platform(info.data["platform"], info.data["virtual_packages"])
+        if not values:
+            return ()
+        from envmgr.wheels.requirements import checked_all  # slow to load, and most recipes ask for no wheels
+
         return checked_all(values)
 
     @field_validator("indexes", "exclude_newer")
@@ -92,6 +98,8 @@ class CondaInput(FrozenModel):
 
     def question(self) -> Question:
         """Return the question for the indexes, if the input has `pip`."""
+        from envmgr.wheels.requirements import Question
+
         date = self.exclude_newer
         return Question(
             requirements=self.pip,

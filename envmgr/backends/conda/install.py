@@ -5,16 +5,17 @@ Steps: download, check, link into a sibling folder, compile, mark, make read-onl
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envmgr.backends.conda.activate import capture_activation
 from envmgr.backends.conda.client import call_rattler, failure_for, failure_of_added
 from envmgr.backends.conda.input import CondaInput
-from envmgr.backends.conda.layout import MARKED, PYTHON, package_cache, promised_files
-from envmgr.backends.conda.lock import UNPACKED, AddedWheels, CondaLock, LockedPackage
-from envmgr.backends.conda.settings import Channel, channels_of
+from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, LockedPackage
+from envmgr.backends.conda.settings import Channel, channels_of, package_cache
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given
 from envmgr.downloads.client import DownloadBar, WorkerBars, bring, promised_by_worker
@@ -25,8 +26,11 @@ from envmgr.store.staged_install import staged_install
 from envmgr.system.run import Runner
 from envmgr.wheels.settings import wheel_cache
 
+if TYPE_CHECKING:
+    from envmgr.backends.conda.pip import AddedWheels
 
-def install_lock(
+
+def install_packages(
     lock: CondaLock,
     wanted: CondaInput,
     accepts: Collection[str],
@@ -52,7 +56,9 @@ def install_lock(
             downloads = DownloadBar({p.name: p.size for p in lock.packages}, label, reporter, stack)
             bars = WorkerBars("link", "packages", len(lock.packages), label, reporter, stack, downloads)
             request = _request(lock, wanted, accepts, install, site, jobs)
-            call_rattler(request, runner, reporter, failure=failure_for(label, site), on_event=bars.on_event)
+            call_rattler(
+                "install_worker", request, runner, reporter, failure=failure_for(label, site), on_event=bars.on_event
+            )
         staged.promised |= promised_files(staged.folder)
         if lock.added is not None:
             staged.promised |= _add_wheels(lock.added, wanted, install, runner, reporter, jobs=jobs)
@@ -97,17 +103,16 @@ def _fetch_wheels(
     fetch_wheels(added, str(install.entry), site, runner, reporter, given={})
     cache = wheel_cache(install.prefix)
     files = {name: cache / wheel.sha256 / wheel.file for name, wheel in added.by_name.items()}
-    # conda's distributions are checked when they are linked: add.py
+    # conda's distributions are checked when they are linked: wheels_worker.py
     require_files_answer(wanted.question(), added.parts, files, added.python, install.entry, elsewhere=True)
 
 
 def _request(
     lock: CondaLock, wanted: CondaInput, accepts: Collection[str], install: Install, site: Site, jobs: int
 ) -> dict[str, object]:
-    """Return the request for worker.py."""
+    """Return the request for install_worker.py."""
     channels = channels_of(site).values()
     return {
-        "op": "install",
         "records": [p.to_json() | {"file": p.file_name, "places": download_places(p, channels)} for p in lock.packages],
         "specs": list(wanted.specs),
         "virtual": sorted(wanted.all_virtual_packages()),
@@ -144,7 +149,7 @@ def _add_wheels(
         "jobs": jobs,
     }
     return promised_by_worker(
-        "envmgr.backends.conda.add",
+        "envmgr.backends.conda.wheels_worker",
         request,
         len(added.wheels),
         str(install.entry),
@@ -160,3 +165,15 @@ def _facts(root: Path, lock: CondaLock, runner: Runner, reporter: Reporter) -> I
         environment=(*path_environment(root), *capture_activation(root, runner, log=reporter.log)),
         python=".".join(version.split(".")[:2]) if version else None,
     )
+
+
+def promised_files(root: Path) -> dict[str, str]:
+    """Return path -> sha256 as the packages promise it, for every file that is linked and not generated here."""
+    promised = {}
+    for path in sorted((root / "conda-meta").glob("*.json")):
+        for item in (json.loads(path.read_bytes()).get("paths_data") or {}).get("paths", []):
+            digest = item.get("sha256_in_prefix") or item.get("sha256")
+            # Compiled files of the packages are compiled again, with hashes in place of times.
+            if digest and item.get("path_type") == "hardlink" and not item["_path"].endswith(".pyc"):
+                promised[item["_path"]] = digest
+    return promised

@@ -1,154 +1,23 @@
-"""Checks for contradictions in a conda lock: CUDA majors, BLAS variant, OpenMP, and what packages need of each
-other.
+"""Checks of a conda lock: what speaks against it by itself, and whether it answers its recipe.
+
+A lock may contradict itself: CUDA majors, BLAS variants, OpenMP, the needs of its packages by names and builds. Whether
+it answers its recipe is checked by rattler's own MatchSpec: every spec needs its package, no need may be open, and
+every package must be needed. All of that uses the records of the lock; a build looks into the files (spec_parts.py).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
+from envmgr.backends.conda.cuda import asked, beside_cuda, conda_majors, cuda_of, cuda_version, named_packages
 from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
-from envmgr.backends.conda.spec_parts import is_build, read_row
+from envmgr.backends.conda.spec_parts import is_build, needed_names, read_row
 from envmgr.catalog.accept import HIDDEN
 from envmgr.catalog.gpu_codes import short_cuda
-from envmgr.catalog.lock_rules import EDITED, LockFacts, LockFault
-from envmgr.wheels.cuda import cuda_majors, cuda_of_wheels
-from envmgr.wheels.target import glibc_of
-
-# Packages whose version is CUDA's own. Not cuda-compat, which may be newer than the rest, and not Python's cuda-core,
-# cuda-pathfinder.
-_VERSIONED = re.compile(
-    r"cuda|cudatoolkit(-dev)?|pytorch-cuda|lib(cublas|npp|nvjpeg|nvjitlink)(-dev|-static)?"
-    r"|cuda-(version|runtime|toolkit|compiler|libraries|cudart|nvrtc|nvtx|cupti|nvcc|nvvm|nvprof|crt|nvdisasm|cuobjdump|cuxxfilt|nvprune|tools"
-    r"|command-line-tools|visual-tools|profiler-api|nvml|driver|gdb|sanitizer-api|demo-suite|minimal-build)([-_][a-z0-9_-]+)?"
-)
-_NAMED = re.compile(r".+-cu(?:da)?(1\d)(?:\.?\dx?|x)?")  # magma-cuda121, dgl-cuda11.3
-_LOCAL = re.compile(r"[.+]cu(?:da)?(1\d)\d(?:\D|$)")  # the local part of a version: 2.1.0.cu118
-_BUILD = re.compile(r"cu(?:da)?_?(\d+)(\.\d+)?")
-_ASKED = ("cuda-version", "cudatoolkit", "pytorch-cuda", "cuda-cudart", "libcublas")
-_CUDAS = re.compile(r"cuda-|cudatoolkit|pytorch-cuda|lib(cu(blas|dnn|fft|rand|solver|sparse|file)|npp|nvj)|cudnn|nccl")
-# Packages that NVIDIA's own channel combines with an older CUDA, with a newer cuda-version: they work with both.
-_BESIDE = ("libcurand", "libcurand-dev", "libcufile", "libcufile-dev", "cuda-opencl", "cuda-opencl-dev")
-_TOOLKITS = ("pytorch-cuda", "cudatoolkit", "cuda-cudart", "cuda-version")
-_MAJORS = range(8, 30)
-
-Majors = Mapping[str, list[str]]
-
-
-def conda_majors(packages: Iterable[LockedPackage], named: Collection[str] = ()) -> dict[str, list[str]]:
-    """Return CUDA major -> `name version` of the packages that are for this major only.
-
-    `named` are the packages that the recipe asks for.
-    """
-    there = list(packages)
-    strong, weak = _kinds(there, named)
-    return strong or weak
-
-
-def _kinds(packages: list[LockedPackage], named: Collection[str]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Return the majors by strong evidence, and by weak evidence, which counts only where there is no strong evidence.
-
-    Weak evidence is the build string of a package that needs no CUDA package, and libraries that may be newer than
-    CUDA.
-    """
-    strong: dict[str, list[str]] = {}
-    weak: dict[str, list[str]] = {}
-    beside = beside_cuda(packages, named)
-    for package in packages:
-        by_build = _by_build(package)
-        certain = _by_name(package) | _by_need(package)
-        for major in sorted(certain | by_build):
-            only_build = major not in certain and bool(package.depends) and not any(map(_needs_cuda, package.depends))
-            into = weak if package.name in beside or only_build else strong
-            into.setdefault(major, []).append(f"{package.name} {package.version}")
-    return strong, weak
-
-
-def cuda_version(packages: Iterable[LockedPackage], named: Collection[str] = ()) -> str | None:
-    """Return the toolkit's version, from `cuda-version` unless only libraries that may be newer than CUDA brought
-    it.
-    """
-    there = list(packages)
-    beside = beside_cuda(there, named)
-    versions = {package.name: package.version for package in there if package.name not in beside}
-    order = ("cuda-version", *_TOOLKITS[:-1]) if "cuda-version" in versions else _TOOLKITS
-    return next((versions[name] for name in order if name in versions), None)
-
-
-def beside_cuda(packages: Collection[LockedPackage], named: Collection[str]) -> frozenset[str]:
-    """Return the libraries that may be newer than CUDA.
-
-    `cuda-version` is included if only they ask for it and another toolkit package is present.
-    """
-    toolkit = {package.name for package in packages} & set(_TOOLKITS[:-1])
-    asking = {p.name for p in packages if any(read_row(row).name == "cuda-version" for row in p.depends)}
-    only = toolkit and asking and asking <= set(_BESIDE) and "cuda-version" not in named
-    return frozenset((*_BESIDE, "cuda-version") if only else _BESIDE if toolkit else ())
-
-
-def _by_name(package: LockedPackage) -> set[str]:
-    if _VERSIONED.fullmatch(package.name):
-        return _known({package.version.partition(".")[0]})
-    named = _NAMED.fullmatch(package.name) or _LOCAL.search(package.version)
-    return _known({named[1]}) if named else set()
-
-
-def _by_need(package: LockedPackage) -> set[str]:
-    if package.name.startswith("cuda-compat"):
-        return set()
-    return _known({str(min(each)) for _, each in asked(package.depends) if len(each) == 1})
-
-
-def _by_build(package: LockedPackage) -> set[str]:
-    return _known({_major_of(digits, whole=bool(minor)) for digits, minor in _BUILD.findall(package.build)})
-
-
-def _needs_cuda(row: str) -> bool:
-    return _CUDAS.match(read_row(row).name) is not None
-
-
-def _known(majors: set[str]) -> set[str]:
-    return {each for each in majors if each.isdecimal() and int(each) in _MAJORS}
-
-
-def _major_of(digits: str, *, whole: bool) -> str:
-    """Return the major in the digits: `118` is CUDA 11.8, `12` is CUDA 12, `92` is CUDA 9.2. `whole`: a minor follows
-    after a dot.
-    """
-    if whole or (len(digits) == 2 and digits[0] == "1"):
-        return digits
-    return digits[0] if len(digits) == 2 else digits[:2]
-
-
-def asked(rows: Iterable[str]) -> Iterator[tuple[str, set[int]]]:
-    """Yield the name and the possible majors for each row that asks for a CUDA package and limits its majors."""
-    for row in rows:
-        read = read_row(row)
-        if read.name in _ASKED and read.version and read.version != "*":
-            allowed = {major for major in _MAJORS if _allows(read.version, major)}
-            if 0 < len(allowed) < len(_MAJORS):
-                yield read.name, allowed
-
-
-def _allows(version: str, major: int) -> bool:
-    """Return whether some version of this major fits `>=11.8,<12`, `11.*`, `>=12,<13.0a0|>=13`."""
-    return any(
-        all(_fits(term, major) for term in each.split(",")) for each in re.sub(r"[()\s]", "", version).split("|")
-    )
-
-
-def _fits(term: str, major: int) -> bool:
-    match = re.fullmatch(r"(>=|<=|==|~=|!=|>|<|=)?(\d+)((?:\.[\da-z*]+)*)\*?", term)
-    if match is None:
-        return True  # an unknown term does not limit the major
-    sign, number, rest = match[1] or "=", int(match[2]), match[3]
-    if sign in (">=", ">"):
-        return major >= number
-    if sign == "<":
-        return major < number or (major == number and re.fullmatch(r"(\.0+)*(\.0*[a-z]+\d*)?", rest) is None)
-    return major <= number if sign == "<=" else True if sign == "!=" else major == number
-
+from envmgr.catalog.lock_rules import EDITED, UNANSWERED, LockFacts, LockFault, unanswered, unneeded
 
 _BLAS = ("libblas", "libcblas", "liblapack", "liblapacke")
 _VARIANT = re.compile(r"(?:^|[_-])(mkl|openblas|netlib|blis|accelerate|newaccelerate|nvpl|aocl)(?:$|[_-])")
@@ -182,19 +51,24 @@ def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts
     not.
     """
     packages = {package.name: package for package in lock.packages}
-    own = conda_majors(lock.packages, _named(wanted))
+    own = conda_majors(lock.packages, named_packages(wanted))
     majors = {major: list(names) for major, names in own.items()}
-    for major, names in cuda_majors({} if lock.added is None else lock.added.versions).items():
-        majors.setdefault(major, []).extend(f"{name} (wheel)" for name in names)
+    glibc = None
+    if lock.added is not None:  # few locks have wheels, and what reads them loads slowly
+        from envmgr.wheels.cuda import cuda_majors
+        from envmgr.wheels.target import glibc_of
+
+        for major, names in cuda_majors(lock.added.versions).items():
+            majors.setdefault(major, []).extend(f"{name} (wheel)" for name in names)
+        glibc = glibc_of(lock.added.wheels)
     faults = [
         *([LockFault(EDITED, edited, "lock it again")] if edited else []),
-        *_beyond(packages, own, beside_cuda(lock.packages, _named(wanted))),
+        *_beyond(packages, own, beside_cuda(lock.packages, named_packages(wanted))),
         *_virtual(lock, own, wanted),
         *_variants(packages),
         *_unmet(packages),
         *_hiding(packages),
     ]
-    glibc = None if lock.added is None else glibc_of(lock.added.wheels)
     return LockFacts(cuda=cuda_of(lock, wanted), majors=majors, glibc=glibc, own=tuple(faults))
 
 
@@ -207,17 +81,6 @@ def notes_of(lock: CondaLock, wanted: CondaInput) -> tuple[str, ...]:
         )
         return (said,)
     return ()
-
-
-def cuda_of(lock: CondaLock, wanted: CondaInput) -> str | None:
-    """Return the CUDA version of the environment, as `12.1`; empty if only a major is known; None without CUDA."""
-    named = _named(wanted)
-    own = short_cuda(cuda_version(lock.packages, named)) or ("" if conda_majors(lock.packages, named) else None)
-    return own or (None if lock.added is None else cuda_of_wheels(lock.added.versions)) or own
-
-
-def _named(wanted: CondaInput) -> frozenset[str]:
-    return frozenset(read_row(spec).name for spec in wanted.specs)
 
 
 def _beyond(
@@ -249,7 +112,7 @@ def _virtual(lock: CondaLock, majors: Mapping[str, Sequence[str]], wanted: Conda
     """
     if not majors:
         return
-    told = short_cuda(cuda_version(lock.packages, _named(wanted))) or max(majors, key=int)
+    told = short_cuda(cuda_version(lock.packages, named_packages(wanted))) or max(majors, key=int)
     said = wanted.virtual_packages.get("__cuda", "").split()
     mend = f'`virtual_packages: {{__cuda: "{told}"}}` in the recipe\'s input, and lock again'
     has = f"input.virtual_packages: the lock has CUDA {told}"
@@ -299,3 +162,95 @@ def _unmet(packages: Mapping[str, LockedPackage]) -> Iterator[LockFault]:
                 rule = "openmp-mutex" if need.name == _OPENMP else "unmet-need"
                 text = f"{package.name} {package.version} needs `{row}`, the lock has {there.version} {there.build}"
                 yield LockFault(rule, text, f"`{need.name} * {need.build}` in `specs`, and lock again")
+
+
+def faults_of(lock: CondaLock, wanted: CondaInput) -> Iterator[LockFault]:
+    """Yield the faults of the lock's packages and wheels."""
+    yield from _of_another_platform(lock, wanted)
+    packages = {package.name.lower(): package for package in lock.packages}
+    matcher = _Matcher(packages, wanted.all_virtual_packages())
+    for spec in wanted.specs:
+        if fault := matcher.unanswered(spec):
+            yield fault
+    for package in lock.packages:
+        yield from matcher.unmet(package)
+    needed = needed_names(wanted.specs, {name: package.depends for name, package in packages.items()})
+    yield from unneeded(((name, _shown(package)) for name, package in packages.items()), needed)
+    if lock.added is not None:  # few locks have wheels: what reads their requirements loads slowly
+        from envmgr.backends.conda.pip import brought_by
+        from envmgr.wheels.answers import faults_of_files
+        from envmgr.wheels.closure import closure_faults
+
+        added = lock.added
+        yield from closure_faults(wanted.question(), added.parts, added.python, present=brought_by(lock))
+        yield from faults_of_files(added, wanted.question())
+    elif wanted.pip:
+        yield from (unanswered(row, "") for row in wanted.pip)
+
+
+def _of_another_platform(lock: CondaLock, wanted: CondaInput) -> Iterator[LockFault]:
+    if lock.platform != wanted.platform:
+        yield LockFault(UNANSWERED, f"platform: the recipe says {wanted.platform}, the lock {lock.platform}")
+    for package in lock.packages:
+        if package.subdir not in (wanted.platform, "noarch"):
+            yield LockFault(UNANSWERED, f"{_shown(package)} is for {package.subdir}, the recipe for {wanted.platform}")
+
+
+def _shown(package: LockedPackage) -> str:
+    return f"{package.name} {package.version} {package.build}"
+
+
+class _Matcher:
+    """The packages of a lock and the virtual packages of its recipe, as rattler's records."""
+
+    def __init__(self, packages: Mapping[str, LockedPackage], virtual: Mapping[str, str]) -> None:
+        import rattler  # costs 0.2 s
+
+        self._rattler, self._packages, self._virtual = rattler, packages, virtual
+        self._records: dict[str, Any] = {}
+
+    def unanswered(self, spec: str) -> LockFault | None:
+        name = read_row(spec).name
+        there = self._shown(name)
+        if there and self._matches(spec, name) is True:
+            return None
+        return unanswered(spec, there)
+
+    def unmet(self, package: LockedPackage) -> Iterator[LockFault]:
+        """Yield the package's needs and limits that no version here meets. A row that cannot be read is skipped.
+
+        Names and builds are checked in judging.py.
+        """
+        for row in (*package.depends, *package.constrains):
+            name, there = read_row(row).name, self._shown(read_row(row).name)
+            if name.startswith("__") and not there and row in package.depends and name != "__conda":
+                text = f"{_shown(package)} needs `{row}`, and the recipe declares no `{name}`"
+                yield LockFault(
+                    "unmet-need", text, f"`virtual_packages: {{{name}: …}}` in the recipe's input, and lock again"
+                )
+            elif there and self._matches(row, name) is False:
+                yield LockFault("unmet-need", f"{_shown(package)} needs `{row}`, the lock has {there}", "lock again")
+
+    def _shown(self, name: str) -> str:
+        if name in self._packages:
+            return _shown(self._packages[name])
+        return f"{name} {self._virtual[name]}" if name in self._virtual else ""
+
+    def _matches(self, row: str, name: str) -> bool | None:
+        """Return whether the record of `name` matches the row; None for a row that rattler cannot read."""
+        try:
+            return bool(self._rattler.MatchSpec(row, strict=False).matches(self._record(name)))
+        except Exception:  # noqa: BLE001 - rattler has an error of its own for each part of a row
+            return None
+
+    def _record(self, name: str) -> Any:
+        if name not in self._records:
+            if name in self._packages:
+                each = self._packages[name]
+                version, build, number = each.version, each.build, each.build_number
+            else:
+                version, _, build = self._virtual[name].partition(" ")
+                number = 0
+            made = self._rattler.BuildString.new_unchecked(build or "0")
+            self._records[name] = self._rattler.PackageRecord(name, version, made, number, "linux-64")
+        return self._records[name]

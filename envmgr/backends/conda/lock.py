@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from envmgr.wheels.cuda import cuda_of_wheels
-from envmgr.wheels.locked import Distribution, LockedWheel, WheelSet, describe_wheels
 from envmgr.wording import one_line
+
+if TYPE_CHECKING:
+    from envmgr.backends.conda.pip import AddedWheels
+
+PYTHON = "python"  # the package that brings `bin/python`, also for PyPy in conda-forge
+# Layouts of an install. 1: the packages, compiled, read-only. 2: a Python has the mark of `system/pythons.py`; installs
+# without a Python did not change.
+MARKED = 2
 
 # A conda package is three to four times as large unpacked (measured with the stand-ins and torch's wheels).
 UNPACKED = 4
 _LONGEST_WORD, _LONGEST_ROW = 200, 4_000  # characters
-# Packages whose version is the CUDA version of an environment, the most reliable first.
-CUDA_PACKAGES = ("cuda-version", "cudatoolkit", "pytorch-cuda", "cuda-cudart")
 
 
 def _require_texts(values: Iterable[object], longest: int) -> None:
@@ -86,27 +90,6 @@ class ChannelSource:
     note: str = ""
 
 
-class AddedWheels(WheelSet):
-    """The wheels that are added to conda's packages.
-
-    `assumed` maps each distribution that the wheels need, and that conda's packages are assumed to bring, to `name
-    version` of the package. A lock that another tool wrote lacks it.
-    """
-
-    assumed: Mapping[str, str] = {}
-
-    @property
-    def by_name(self) -> dict[str, LockedWheel]:
-        from packaging.utils import canonicalize_name  # slow to import, and most locks have no wheels
-
-        return {canonicalize_name(each.name): each for each in self.wheels}
-
-    @property
-    def parts(self) -> dict[str, Distribution]:
-        """Return what each wheel needs, according to the lock."""
-        return {name: Distribution(each.version, each.requires) for name, each in self.by_name.items()}
-
-
 @dataclass(frozen=True, slots=True)
 class CondaLock:
     """A solved environment for one platform, packages sorted by name."""
@@ -136,20 +119,6 @@ class CondaLock:
 
         A wheel with the name of a conda package is listed as `name (pip)`.
         """
-        found = describe(self.packages)
-        wheels = {} if self.added is None else describe_wheels(self.added.wheels)
+        found = {p.name: f"{p.version} {p.build}" for p in self.packages}
+        wheels = {} if self.added is None else self.added.describe()
         return found | {f"{name} (pip)" if name in found else name: text for name, text in wheels.items()}
-
-    def cuda(self) -> str | None:
-        """Return the CUDA version of the environment, from conda's packages, else from the wheels."""
-        return cuda_of(self.versions) or (None if self.added is None else cuda_of_wheels(self.added.versions))
-
-
-def cuda_of(packages: Mapping[str, str]) -> str | None:
-    """Return the CUDA version of an environment, from its packages (name -> version); None without CUDA."""
-    return next((packages[name] for name in CUDA_PACKAGES if name in packages), None)
-
-
-def describe(packages: Iterable[LockedPackage]) -> dict[str, str]:
-    """Return name -> `version build`, as diffs, generations and plans show a package."""
-    return {p.name: f"{p.version} {p.build}" for p in packages}

@@ -11,12 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pydantic import ValidationError
 
-from envmgr.backends.conda.lock import AddedWheels, ChannelSource, CondaLock, LockedPackage
+from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
 from envmgr.catalog.locks import foreign_lock, lock_json, lock_text
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import pretty_json, sha256_bytes
@@ -24,6 +24,9 @@ from envmgr.system.models import require_format
 from envmgr.system.untrusted_files import MOST_LOCKED
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
 from envmgr.wording import one_line
+
+if TYPE_CHECKING:
+    from envmgr.backends.conda.pip import AddedWheels
 
 _SITE_PACKAGES = re.compile(r"lib/python3\.\d+t?/site-packages")
 
@@ -275,10 +278,16 @@ def _from_sidecar(path: Path, lock_sha256: str) -> CondaLock | None:
             channels=tuple(ChannelSource(**c) for c in data["channels"]),
             virtual_packages=data["virtual_packages"],
             solver=data["solver"],
-            added=AddedWheels.model_validate(data["added"]) if "added" in data else None,
+            added=_added_of(data["added"]) if "added" in data else None,
         )
     except (KeyError, TypeError, ValidationError) as error:
         raise InputError("lock-invalid", f"{path} lacks or misnames a field", context=one_line(error)) from None
+
+
+def _added_of(data: Any) -> AddedWheels:
+    from envmgr.backends.conda.pip import AddedWheels
+
+    return AddedWheels.model_validate(data)
 
 
 def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:

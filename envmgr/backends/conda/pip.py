@@ -1,7 +1,8 @@
 """Wheels of `pip:` that are added to the packages of `specs:`. Conda's packages are a constraint and are never
 replaced.
 
-Before an install, a package's distributions are known only by its name. The build uses those that it finds (add.py).
+Before an install, a package's distributions are known only by its name. The build uses those that it finds
+(wheels_worker.py). This module loads slowly, and is imported only for recipes and locks that have wheels.
 """
 
 from __future__ import annotations
@@ -9,26 +10,50 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
 from envmgr.backends.conda.input import CondaInput, wheel_platform
-from envmgr.backends.conda.layout import PYTHON
-from envmgr.backends.conda.lock import AddedWheels, CondaLock, LockedPackage
+from envmgr.backends.conda.lock import PYTHON, CondaLock, LockedPackage
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
 from envmgr.wheels.cuda import cuda_of_wheels, newer_than_cuda
-from envmgr.wheels.locked import LockedWheel
+from envmgr.wheels.locked import Distribution, LockedWheel, WheelSet, describe_wheels
 from envmgr.wheels.requirements import Question, read_requirement
 from envmgr.wheels.settings import index_of
 from envmgr.wheels.target import glibc_of, marker_holds
+
+
+class AddedWheels(WheelSet):
+    """The wheels that are added to conda's packages.
+
+    `assumed` maps each distribution that the wheels need, and that conda's packages are assumed to bring, to `name
+    version` of the package. A lock that another tool wrote lacks it.
+    """
+
+    assumed: Mapping[str, str] = {}
+
+    @property
+    def by_name(self) -> dict[str, LockedWheel]:
+        return {canonicalize_name(each.name): each for each in self.wheels}
+
+    @property
+    def parts(self) -> dict[str, Distribution]:
+        """Return what each wheel needs, according to the lock."""
+        return {name: Distribution(each.version, each.requires) for name, each in self.by_name.items()}
+
+    def describe(self) -> dict[str, str]:
+        """Return name -> `version tags`."""
+        return describe_wheels(self.wheels)
 
 
 def item_of(wheel: LockedWheel, platform: str, added: AddedWheels) -> dict[str, Any]:
@@ -48,14 +73,17 @@ def item_of(wheel: LockedWheel, platform: str, added: AddedWheels) -> dict[str, 
 def _dependencies(rows: Iterable[str], added: AddedWheels) -> dict[str, str]:
     """Return name -> versions, `*` for any; without rows for extras and for other platforms."""
     found: dict[str, str] = {}
-    for row in rows:
-        try:
-            asked = read_requirement(row)
-        except ValueError:  # of an old wheel
-            continue
+    for asked in _readable(rows):
         if marker_holds(asked.marker, added.python, added.platform):
             found[canonicalize_name(asked.name)] = str(asked.specifier) or "*"
     return dict(sorted(found.items()))
+
+
+def _readable(rows: Iterable[str]) -> Iterator[Requirement]:
+    """Yield the requirements, without rows of old wheels that cannot be read."""
+    for row in rows:
+        with suppress(ValueError):
+            yield read_requirement(row)
 
 
 def read_items(
@@ -160,7 +188,7 @@ def add_wheels(
     from envmgr.wheels.resolve import resolve_beside
 
     python = require_python(lock.packages)
-    brought = distributions(lock.packages)
+    brought = promised_distributions(lock.packages)
     question = wanted.question()
     present = {name: _marked(version) for name, (_, version) in brought.items()}
     try:
@@ -201,7 +229,7 @@ def require_python(packages: Iterable[LockedPackage]) -> str:
     return found.version
 
 
-def distributions(packages: Iterable[LockedPackage]) -> dict[str, tuple[str, str]]:
+def promised_distributions(packages: Iterable[LockedPackage]) -> dict[str, tuple[str, str]]:
     """Map normalised distribution name -> name and version of the conda package that brings it, judged by package
     names.
 
@@ -230,7 +258,7 @@ def brought_by(lock: CondaLock) -> dict[str, str]:
     """
     assumed = {} if lock.added is None else lock.added.assumed
     found = {name: text.rpartition(" ")[2] for name, text in assumed.items()}
-    return found | {name: version for name, (_, version) in distributions(lock.packages).items()}
+    return found | {name: version for name, (_, version) in promised_distributions(lock.packages).items()}
 
 
 def _marked(version: str) -> str:
@@ -241,11 +269,7 @@ def _marked(version: str) -> str:
 def _extras(question: Question, rows: Iterable[str]) -> set[tuple[str, str]]:
     """Return (name, extra) of each extra that the recipe or a wheel asks for."""
     extras: set[tuple[str, str]] = set()
-    for row in (*question.requirements, *rows):
-        try:
-            asked = read_requirement(row)
-        except ValueError:  # of an old wheel
-            continue
+    for asked in _readable((*question.requirements, *rows)):
         if asked.marker is not None and "extra" in str(asked.marker):
             continue
         extras |= {(canonicalize_name(asked.name), extra) for extra in asked.extras}

@@ -1,4 +1,4 @@
-"""The site's settings for conda, under `backends.conda`."""
+"""The site's settings for conda, under `backends.conda`, and the folder of downloaded packages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic import Field, field_validator
 from envmgr.catalog.settings import SiteFact, backend_settings, mirrors_fact
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import Mirrors
+from envmgr.store.prefix import Prefix
 from envmgr.system.models import FrozenModel
 from envmgr.wording import masked
 
@@ -49,6 +50,11 @@ class CondaSettings(FrozenModel):
 
     channels: dict[str, Channel] = {}
     program: Path | None = Field(default=None, description="conda, mamba or micromamba, for --solver conda-lock")
+
+
+def package_cache(prefix: Prefix) -> Path:
+    """Return the folder of downloaded packages: `<sha256>/<file name>`."""
+    return prefix.cache / "conda"
 
 
 def channels_of(site: Site) -> dict[str, Channel]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envmgr.backends.conda.client import call_rattler
+from envmgr.backends.conda.client import UNSOLVABLE, call_rattler
 from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
 from envmgr.backends.conda.settings import Channel, channels_of, program_of
@@ -50,7 +50,7 @@ def solve(
             if solver == "conda-lock":
                 urls = _conda_lock_urls(wanted, channels, site, runner, Path(cache))
                 request |= {"urls": sorted(urls), "names": sorted({_name_of(u) for u in urls})}
-            solved = call_rattler(request, runner, reporter)
+            solved = call_rattler("solve_worker", request, runner, reporter)
         except EnvmgrError as error:
             if error.reference == "unsolvable":
                 explain_unsolvable(error, request, runner, reporter)
@@ -99,11 +99,6 @@ def package_of(record: Mapping[str, Any]) -> LockedPackage:
     )
 
 
-def channel_places(channel: Channel) -> list[str]:
-    """Return the places of a channel, best first."""
-    return [*channel.mirrors, channel.url]
-
-
 def _channel_request(name: str, site: Site, places: Mapping[str, str]) -> dict[str, Any]:
     known = channels_of(site)
     channel = known.get(name) or (Channel(url=name) if re.match(r"(https?|file)://[^\s]+$", name) else None)
@@ -121,7 +116,7 @@ def _channel_request(name: str, site: Site, places: Mapping[str, str]) -> dict[s
             what = "has no <subdir>/repodata.json" if folder.is_dir() else "is no folder"
             raise InputError("channel-missing", f"{folder} {what}", context=f"given for channel {name}")
         chosen = folder.as_uri()
-    return {"name": name, "url": channel.url, "places": [chosen] if chosen else channel_places(channel)}
+    return {"name": name, "url": channel.url, "places": [chosen] if chosen else [*channel.mirrors, channel.url]}
 
 
 def _source(name: str, site: Site, solved: Mapping[str, Any], packages: Iterable[LockedPackage]) -> ChannelSource:
@@ -153,7 +148,7 @@ def _conda_lock_urls(
     """Run `conda-lock lock` and return the chosen canonical URLs."""
     import yaml
 
-    from envmgr.backends.conda.worker import canonical  # costs asyncio
+    from envmgr.backends.conda.solve_worker import canonical  # costs asyncio
 
     tool, conda = find_conda_lock(), find_conda(site)
     sources = list(channels)
@@ -177,12 +172,7 @@ def _conda_lock_failure(error: CommandError, conda: Path) -> EnvmgrError:
     lines = [line for line in said.splitlines()[1:] if line.strip()]
     if not lines:
         return error
-    return EnvmgrError(
-        "unsolvable",
-        f"conda-lock with {conda} finds no solution",
-        context=lines[:40],
-        hint="loosen a spec of the recipe, add a channel, or declare the virtual package it asks for",
-    )
+    return EnvmgrError("unsolvable", f"conda-lock with {conda} finds no solution", context=lines[:40], hint=UNSOLVABLE)
 
 
 def _conda_environment(environ: Mapping[str, str]) -> dict[str, str]:

@@ -25,7 +25,7 @@ ALWAYS = {"python": ("pip",)}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SpecParts:
     """One row of needs. `version` and `build` are empty if the row does not limit them.
 
     `name` is also empty if the row holds only conditionally (`mkl; if …`).
@@ -36,22 +36,22 @@ class Row:
     build: str = ""
 
 
-def read_row(text: str) -> Row:
+def read_row(text: str) -> SpecParts:
     """Parse `mkl 2023.*`, `mkl>=2023,<2024`, `_openmp_mutex * *_llvm`, `mkl=2023=h1_0`, `mkl[build='*_llvm']`."""
     match = _ROW.fullmatch(text)
     if match is None:
-        return Row("")
+        return SpecParts("")
     rest, build = match[2].strip(), ""
     if bracket := _BRACKET.search(rest):
         build = next(iter(re.findall(r"build\s*=\s*['\"]?([^'\",\]]+)", bracket[1])), "")
         rest = rest[: bracket.start()].strip()
     if exact := re.fullmatch(r"={1,2}([^=<>!~|,\s]+)=([^=\s]+)", rest):
-        return Row(match[1].lower(), exact[1], exact[2])
+        return SpecParts(match[1].lower(), exact[1], exact[2])
     rest = re.sub(r"(?<=[<>=!~,|])\s+|\s+(?=[,|])", "", rest)
     version, _, own = rest.partition(" ")
     if inner := re.fullmatch(r"([^=<>!~|,]+)=([^=]+)", version):  # `_openmp_mutex 4.5=2_gnu`
-        return Row(match[1].lower(), inner[1], inner[2])
-    return Row(match[1].lower(), version, own.strip() or build)
+        return SpecParts(match[1].lower(), inner[1], inner[2])
+    return SpecParts(match[1].lower(), version, own.strip() or build)
 
 
 def is_build(found: str, wanted: str) -> bool:

@@ -55,7 +55,7 @@ def explain_unsolvable(error: EnvmgrError, request: Mapping[str, Any], runner: R
     names = [name for name in _mentioned(error.context, lacking, specs) if not name.startswith("__")]
     question = {**request, "op": "offer", "names": [*dict.fromkeys([*names, *specs, "cuda-version"])]}
     try:
-        told = call_rattler(question, runner, reporter)
+        told = call_rattler("solve_worker", question, runner, reporter)
     except EnvmgrError as failed:
         error.context = (*error.context, f"what the channels have could not be asked: {failed.message}")
         return

@@ -10,7 +10,8 @@ import pytest
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, gpu_needs
 from envmgr.catalog.gpu_codes import Gpu
 from envmgr.catalog.recipe import Requires
-from envmgr.commands.gate import Unfit, choose_mode, common_denominator, unfit_nodes
+from envmgr.commands.build import choose_mode
+from envmgr.commands.gate import Unfit, common_denominator, unfit_nodes
 from envmgr.store.node_facts import FleetFacts, Seen, facts_file
 from envmgr.store.prefix import Prefix
 from tests.helpers.sandbox import Sandbox

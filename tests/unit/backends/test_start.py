@@ -10,7 +10,9 @@ import pytest
 HEAVY = ("pydantic", "yaml", "rattler", "aiohttp", "ClusterShell", "rich", "typer")
 
 
-@pytest.mark.parametrize("module", ["envmgr.backends.conda.worker", "envmgr.downloads.worker"])
+@pytest.mark.parametrize(
+    "module", ["envmgr.backends.conda.install_worker", "envmgr.backends.conda.solve_worker", "envmgr.downloads.worker"]
+)
 def test_a_worker_starts_with_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}\nprint(*(name for name in {HEAVY} if name in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from envmgr.backends.conda.lock import CUDA_PACKAGES, cuda_of
 from envmgr.catalog.cuda_drivers import driver_faults, minimum_driver
 
 
@@ -17,17 +16,6 @@ def test_minimum_driver_is_that_of_the_major_version(cuda: str, driver: str) -> 
 @pytest.mark.parametrize("cuda", ["10.2", "14.0", "1.1", "", "cpu"])
 def test_minimum_driver_is_none_where_the_table_has_no_row(cuda: str) -> None:
     assert minimum_driver(cuda) is None
-
-
-def test_cuda_of_takes_the_most_telling_package() -> None:
-    packages = {"cuda-cudart": "12.1.105", "pytorch-cuda": "12.1", "cudatoolkit": "11.8.0", "cuda-version": "12.9"}
-    for name in CUDA_PACKAGES:
-        assert cuda_of(packages) == packages.pop(name)
-    assert cuda_of(packages) is None
-
-
-def test_cuda_of_is_none_without_cuda() -> None:
-    assert cuda_of({"python": "3.12.1", "cuda-python": "12.0"}) is None
 
 
 @pytest.mark.parametrize(

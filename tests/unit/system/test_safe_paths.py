@@ -391,8 +391,8 @@ def test_log_is_a_regular_file_or_none(tmp_path: Path, victim: Path, kind: str) 
 
 # Who may change an owner or a mode, or remove a tree, by its name, and which that is. None of it lies where others can write.
 BY_NAME = {
-    "backends/conda/add.py": "removes a folder of its own, by Python's own descriptors",
-    "backends/conda/worker.py": "removes folders of its own, by Python's own descriptors",
+    "backends/conda/install_worker.py": "removes folders of its own, by Python's own descriptors",
+    "backends/conda/wheels_worker.py": "removes a folder of its own, by Python's own descriptors",
     "backends/wheels/base.py": "a program of an install that is being made, written just now",
     "backends/wheels/build_child.py": "runs as the account that builds, in a folder that only that one reaches",
     "backends/wheels/worker.py": "removes a folder of its own, by Python's own descriptors",

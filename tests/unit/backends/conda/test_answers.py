@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from envmgr.backends.conda.answers import faults_of
 from envmgr.backends.conda.input import CondaInput
-from envmgr.backends.conda.lock import AddedWheels, CondaLock, LockedPackage
+from envmgr.backends.conda.judging import faults_of
+from envmgr.backends.conda.lock import CondaLock, LockedPackage
+from envmgr.backends.conda.pip import AddedWheels
 from envmgr.wheels.locked import LockedWheel
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, _dependencies, lock_texts, read_lock
-from envmgr.backends.conda.worker import canonical
+from envmgr.backends.conda.solve_worker import canonical
 from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.errors import EnvmgrError, InputError
 

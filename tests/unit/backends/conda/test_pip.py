@@ -10,9 +10,9 @@ import pytest
 import yaml
 
 from envmgr.backends.conda.input import CondaInput
-from envmgr.backends.conda.lock import AddedWheels, ChannelSource, CondaLock, LockedPackage
+from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, lock_texts, read_lock
-from envmgr.backends.conda.pip import distributions, require_python
+from envmgr.backends.conda.pip import AddedWheels, promised_distributions, require_python
 from envmgr.catalog.locks import recipe_digest
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.wheels.locked import LockedWheel
@@ -64,7 +64,7 @@ def change(path: Path, **fields: Any) -> None:
 
 
 def test_packages_bring_distributions_by_their_names() -> None:
-    found = distributions(
+    found = promised_distributions(
         [
             package("six"),
             package("typing_extensions", "4.0"),

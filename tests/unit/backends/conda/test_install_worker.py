@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.conda import worker
+from envmgr.backends.conda import install_worker
 from tests.helpers.waiting import DEADLINE
 
 
@@ -28,8 +28,8 @@ class Slow:
             assert self._over.wait(DEADLINE)
             remove(folder)
 
-        patch.setattr(worker.shutil, "rmtree", removed)
-        patch.setattr(worker, "compile_python", self._compile)
+        patch.setattr(install_worker.shutil, "rmtree", removed)
+        patch.setattr(install_worker, "compile_python", self._compile)
 
     def _compile(self, staging: Path, final: str, jobs: int, emit: object) -> None:  # noqa: ARG002 - the function's own
         assert (staging / ".unpacked", final, jobs) == (self.unpacked, "/final", 2)
@@ -41,7 +41,7 @@ class Slow:
 
 def test_unpacked_packages_go_beside_the_compilation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slow = Slow(tmp_path, monkeypatch, fails=False)
-    worker.compile_beside_removal(tmp_path, "/final", 2)
+    install_worker.compile_beside_removal(tmp_path, "/final", 2)
     assert slow.tried == [True]
     assert not slow.unpacked.exists()
 
@@ -50,7 +50,7 @@ def test_compilation_that_failed_beside_the_removal_is_done_again_with_its_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Slow(tmp_path, monkeypatch, fails=True)
-    worker.compile_beside_removal(tmp_path, "/final", 2)
+    install_worker.compile_beside_removal(tmp_path, "/final", 2)
     assert slow.tried == [True, False]
 
 
@@ -60,10 +60,10 @@ def test_compilation_that_fails_for_itself_is_told(tmp_path: Path, monkeypatch: 
     (tmp_path / "bin/python").symlink_to("/bin/false")
     (tmp_path / "lib/python3.11").mkdir(parents=True)
     with pytest.raises(ChildProcessError):
-        worker.compile_beside_removal(tmp_path, "/final", 2)
+        install_worker.compile_beside_removal(tmp_path, "/final", 2)
     assert not (tmp_path / ".unpacked").exists()
 
 
 def test_removal_that_fails_is_told(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        worker.compile_beside_removal(tmp_path, "/final", 2)
+        install_worker.compile_beside_removal(tmp_path, "/final", 2)

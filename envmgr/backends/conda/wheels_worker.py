@@ -62,7 +62,7 @@ def add(request: Mapping[str, Any]) -> None:
     minor, jobs = ".".join(python.split(".")[:2]), int(request["jobs"])
     wheels = [Path(path) for path in request["wheels"]]
     packages = staging / "lib" / f"python{minor}" / "site-packages"
-    there = distributions(packages)
+    there = installed_distributions(packages)
     refuse_taken(wheels, there, staging)
     refuse_lacking(wheels, there, request["assumed"], Question.model_validate(request["question"]), python)
     expected = promised(wheels, minor)
@@ -84,7 +84,7 @@ def add(request: Mapping[str, Any]) -> None:
     emit("promised", files=expected.files)
 
 
-def distributions(packages: Path) -> dict[str, tuple[str, str]]:
+def installed_distributions(packages: Path) -> dict[str, tuple[str, str]]:
     """Map the normalised name of each distribution in `site-packages` to its version, and its folder or file.
 
     Source: packaging.python.org, "Recording installed projects"; setuptools' `.egg-info`, a folder or a file.

@@ -1,76 +1,57 @@
-"""The rattler worker, which solves, and installs what it downloads. Its protocol is in system/worker.py.
+"""The worker that asks channels with rattler: it solves, and says what the channels offer when a solve fails.
 
-Events: `solved`, `download`, `downloaded`, `cached`, `retry`, `total`, `linked`, `compiling`, `compile`, `compiled`,
-`done`, `error`.
+Its protocol is in system/worker.py. Events: `solved`, `retry`, `done`, `error`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-import importlib
 import json
 import os
 import resource
 import shutil
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envmgr.store.bytecode import compile_python
-from envmgr.system.worker import cancel_on_sigterm, emit, serve
+from envmgr.system.worker import emit, serve
 from envmgr.wording import size_text
 
-_LINKED_FROM = ".unpacked"
-"""Folder inside a staging folder, from which files are linked."""
 _LEAST_RATE = 1024  # bytes per second, averaged over the stall timeout
 _MOST_READ = 4 << 30  # bytes of unpacked repodata; the largest channels have a tenth of that
 _MOST_OF_DISK = 0.9  # share of the space that is free below the scratch folder at the start
 _MEMORY = 8 << 30  # bytes of data in a solve
 _BUSY = 0.1  # share of one core from which a solve counts as computing
+_BUILDS = 12
+# Users' name of a package -> its name in conda's channels.
+_CALLED = {
+    "sklearn": "scikit-learn",
+    "skimage": "scikit-image",
+    "cv2": "py-opencv",
+    "opencv-python": "py-opencv",
+    "opencv": "py-opencv",
+    "pil": "pillow",
+    "yaml": "pyyaml",
+    "bs4": "beautifulsoup4",
+    "torch": "pytorch",
+    "tensorflow-gpu": "tensorflow",
+    "attr": "attrs",
+    "dateutil": "python-dateutil",
+    "tables": "pytables",
+    "graphviz-python": "python-graphviz",
+}
 
 
-class InstallEvents:
-    """A reporter for rattler: it emits the number of packages, and each one that is linked. The other hooks must
-    exist.
-    """
-
-    def __init__(self) -> None:
-        self._links: list[str] = []
-
-    def on_transaction_start(self, total_operations: int) -> None:
-        emit("total", packages=total_operations)
-
-    def on_link_start(self, operation: int, package_name: str) -> int:  # noqa: ARG002 - rattler's signature
-        self._links.append(package_name)
-        return len(self._links) - 1
-
-    def on_link_complete(self, index: int) -> None:
-        emit("linked", name=self._links[index])
-
-    def _nothing(self, *_: object) -> int:
-        return 0
-
-    on_transaction_operation_start = on_transaction_operation_complete = on_transaction_complete = _nothing
-    on_populate_cache_start = on_populate_cache_complete = on_validate_start = on_validate_complete = _nothing
-    on_download_start = on_download_progress = on_download_completed = _nothing
-    on_unlink_start = on_unlink_complete = on_post_link_start = on_post_link_complete = _nothing
-    on_pre_unlink_start = on_pre_unlink_complete = _nothing
-
-
-async def solve(request: dict[str, Any]) -> None:
+async def solve_specs(request: dict[str, Any]) -> None:
     """Solve `specs` against each channel's first place that answers; with `urls`, look those records up instead."""
     import rattler
     import rattler.exceptions
 
-    gateway = rattler.Gateway(
-        cache_dir=request["cache"],
-        default_config=rattler.SourceConfig(sharded_enabled=False),  # conda/rattler#2719: fails on plain HTTP mirrors
-    )
+    gateway = open_gateway(rattler, request)
     platforms = [request["platform"], "noarch"]
     places = {c["name"]: list(c["places"]) for c in request["channels"]}
     tried: list[str] = []
@@ -107,6 +88,11 @@ async def solve(request: dict[str, Any]) -> None:
         repodata={name: snapshot_digests(ps[0], platforms) for name, ps in places.items()},
         solver=f"rattler {rattler.__version__}",
     )
+
+
+def open_gateway(rattler: Any, request: dict[str, Any]) -> Any:
+    plain = rattler.SourceConfig(sharded_enabled=False)  # conda/rattler#2719: shards fail on plain HTTP mirrors
+    return rattler.Gateway(cache_dir=request["cache"], default_config=plain)
 
 
 class NetworkError(Exception):
@@ -199,107 +185,93 @@ def snapshot_digests(place: str, platforms: list[str]) -> dict[str, str]:
     return {s: hashlib.sha256(f.read_bytes()).hexdigest() for s, f in files.items() if f.is_file()}
 
 
-async def install(request: dict[str, Any]) -> None:
-    """Fetch and check the archives of `records`, unpack and link them into `staging`, with `final` written into the
-    files.
+async def offer(request: dict[str, Any]) -> None:
+    """Emit `solved` with `versions`, `near`, `unmatched` and `bare`.
 
-    Unpacked packages lie inside the staging folder, in _LINKED_FROM, and are removed before a user sees it. Linking
-    therefore costs nothing, and no two installs share a file.
+    `versions` maps name -> [version, builds] pairs, newest first. `near` maps a missing name -> similar names.
+    `unmatched` are the specs that no record fits. `bare` are the channels that have nothing for the platform.
     """
-    from envmgr.backends.conda.layout import normalise_meta
-    from envmgr.backends.conda.spec_parts import require_answer
-    from envmgr.downloads.download import fetch_all, make_client
-    from envmgr.downloads.space import require_download_space
+    import rattler
+    import rattler.exceptions
 
-    cancel_on_sigterm()
-    importing = asyncio.create_task(asyncio.to_thread(importlib.import_module, "rattler"))  # during the downloads
-    await require_download_space(
-        request["records"], Path(request["cache"]), keep_free=request["min_free"], unpacked=request["unpacked"]
-    )
-    places = await fetch_all(
-        request["records"],
-        Path(request["cache"]),
-        make_client(request["version"]),
-        emit,
-        retries=request["retries"],
-        stall_timeout=request["stall_timeout"],
-        min_free=request["min_free"],
-    )
-    archives = {r["name"]: place for r, place in zip(request["records"], places, strict=True)}
-    files = {name: Path(unquote(urlsplit(url).path)) for name, url in archives.items()}
-    staging = Path(request["staging"])
-    rattler: Any = await importing
-    await asyncio.to_thread(require_answer, files, request)
-    await rattler.install(
-        [to_record(rattler, r, archives[r["name"]]) for r in request["records"]],
-        staging,
-        cache_dir=staging / _LINKED_FROM,
-        platform=rattler.Subdir(request["platform"]),
-        installed_packages=[],
-        reporter=InstallEvents(),
-        alternative_target_prefix=request["final"],
-        show_progress=False,
-    )
-    await asyncio.to_thread(normalise_meta, staging, request["records"], files)
-
-
-def to_record(rattler: Any, data: dict[str, Any], place: str) -> Any:
-    package = rattler.PackageRecord(
-        name=data["name"],
-        version=data["version"],
-        build=rattler.BuildString.new_unchecked(data["build"]),
-        build_number=data["build_number"],
-        subdir=data["subdir"],
-        noarch=data.get("noarch"),
-        depends=list(data.get("depends", ())),
-        constrains=list(data.get("constrains", ())),
-        sha256=bytes.fromhex(data["sha256"]),
-        md5=bytes.fromhex(data["md5"]) if data.get("md5") else None,
-        size=data.get("size"),
-        license=data.get("license"),
-        python_site_packages_path=data.get("python_site_packages_path"),
-    )
-    return rattler.RepoDataRecord(package, data["url"].rpartition("/")[2], place, data["url"].rsplit("/", 2)[0])
+    gateway = open_gateway(rattler, request)
+    platforms = [request["platform"], "noarch"]
+    sources = [
+        rattler.Channel(await _answering(gateway, rattler, channel, platforms)) for channel in request["channels"]
+    ]
+    found = await gateway.query(sources, platforms, [rattler.MatchSpec(n) for n in request["names"]], recursive=False)
+    versions: dict[str, list[tuple[str, list[str]]]] = {}
+    records = sorted((r for group in found for r in group), key=lambda r: (r.version, r.build_number), reverse=True)
+    for record in records:
+        rows = versions.setdefault(record.name.normalized, [])
+        if not rows or rows[-1][0] != str(record.version):
+            rows.append((str(record.version), []))
+        if (build := str(record.build)) not in rows[-1][1] and len(rows[-1][1]) < _BUILDS:
+            rows[-1][1].append(build)
+    unmatched = []
+    for spec in request["specs"]:
+        with suppress(Exception):  # a spec that cannot be read is reported elsewhere
+            match = rattler.MatchSpec(spec, strict=False)
+            if not any(
+                match.matches(record) for record in records if record.name.normalized == str(match.name.normalized)
+            ):
+                unmatched.append(spec)
+    missing = [name for name in request["names"] if name not in versions]
+    near: dict[str, list[str]] = {}
+    bare: list[str] = []
+    if missing:
+        for channel, source in zip(request["channels"], sources, strict=True):
+            if not list(await gateway.names([source], [request["platform"]])):
+                bare.append(channel["name"])
+        known = sorted({name.normalized for name in await gateway.names(sources, platforms)})
+        near = {name: similar_names(name, known) for name in missing}
+    emit("solved", versions=versions, near=near, unmatched=unmatched, bare=bare)
 
 
-def compile_beside_removal(staging: Path, final: str, jobs: int) -> None:
-    """Remove the unpacked packages (disk-bound) while compiling to byte code (processor-bound).
-
-    Raises:
-        ChildProcessError: see `compile_python`; compilation had all the free space.
-        OSError: something could not be removed.
-    """
-    unpacked = staging / _LINKED_FROM
-    makes_room = any(unpacked.iterdir())
-    with ThreadPoolExecutor(1) as pool:
-        removal = pool.submit(shutil.rmtree, unpacked)
+async def _answering(gateway: Any, rattler: Any, channel: dict[str, Any], platforms: list[str]) -> str:
+    """Return the first of the channel's places that answers; the last one if none does."""
+    place = ""
+    for place in channel["places"]:
         try:
-            compile_python(staging, final, jobs, emit)
-        except ChildProcessError:  # the disk may have been full of what was being removed
-            removal.result()
-            if not makes_room:
-                raise
-            compile_python(staging, final, jobs, emit)
-    removal.result()
+            await gateway.names([rattler.Channel(place)], platforms)
+        except rattler.exceptions.GatewayError:
+            continue
+        break
+    return place
 
 
-def work(request: dict[str, Any]) -> None:
-    if request["op"] == "solve":
-        bound_solve(Path(request["cache"]), request["stall_timeout"])
-        asyncio.run(solve(request))
-    elif request["op"] == "offer":
-        from envmgr.backends.conda.offer import offer
+def similar_names(wanted: str, known: list[str]) -> list[str]:
+    """Return up to three names: the package's name here, names with a prefix or suffix, and names that look very
+    similar.
+    """
+    from difflib import get_close_matches
 
-        bound_solve(Path(request["cache"]), request["stall_timeout"])
-        asyncio.run(offer(request))
-    else:
-        asyncio.run(install(request))
-        staging = Path(request["staging"])
-        if request.get("more"):  # wheels follow, and are compiled with everything else: add.py
-            shutil.rmtree(staging / _LINKED_FROM)
-        else:
-            compile_beside_removal(staging, request["final"], request["jobs"])
+    own = wanted.lower()
+    first = [
+        _CALLED.get(own, ""),
+        f"{own}-base",
+        f"{own}-core",
+        f"py{own}",
+        f"py-{own}",
+        f"python-{own}",
+        f"lib{own}",
+        own.removeprefix("python-"),
+        own.removeprefix("lib"),
+        own.removeprefix("py"),
+        own.replace("_", "-"),
+        own.replace("-", "_"),
+    ]
+    there = set(known)
+    begins = sorted((name for name in known if len(own) > 3 and name.startswith(f"{own}-")), key=len)
+    close = [*begins, *get_close_matches(own, known, n=3, cutoff=0.84)]
+    return list(dict.fromkeys(name for name in (*first, *close) if name in there and name != own))[:3]
+
+
+async def ask_channels(request: dict[str, Any]) -> None:
+    """Answer the request by its `op`, `solve` or `offer`, within bounds."""
+    bound_solve(Path(request["cache"]), request["stall_timeout"])
+    await (solve_specs if request["op"] == "solve" else offer)(request)
 
 
 if __name__ == "__main__":
-    serve(work)
+    serve(lambda request: asyncio.run(ask_channels(request)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -126,3 +126,28 @@ def describe_wheels(packages: Iterable[LockedFile]) -> dict[str, str]:
 
 def _kind(each: LockedFile) -> str:
     return "source" if isinstance(each, LockedSdist) else "-".join(each.file.removesuffix(".whl").split("-")[-3:])
+
+
+class AddedWheels(WheelSet):
+    """The wheels that are added to the packages of another manager, conda.
+
+    `assumed` maps each distribution that the wheels need, and that those packages are assumed to bring, to `name
+    version` of the package. A lock that another tool wrote lacks it.
+    """
+
+    assumed: Mapping[str, str] = {}
+
+    @property
+    def by_name(self) -> dict[str, LockedWheel]:
+        from packaging.utils import canonicalize_name  # slow to import, and most locks have no wheels
+
+        return {canonicalize_name(each.name): each for each in self.wheels}
+
+    @property
+    def parts(self) -> dict[str, Distribution]:
+        """Return what each wheel needs, according to the lock."""
+        return {name: Distribution(each.version, each.requires) for name, each in self.by_name.items()}
+
+    def describe(self) -> dict[str, str]:
+        """Return name -> `version tags`."""
+        return describe_wheels(self.wheels)

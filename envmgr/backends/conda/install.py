@@ -27,7 +27,7 @@ from envmgr.system.run import Runner
 from envmgr.wheels.settings import wheel_cache
 
 if TYPE_CHECKING:
-    from envmgr.backends.conda.pip import AddedWheels
+    from envmgr.wheels.locked import AddedWheels
 
 
 def install_packages(

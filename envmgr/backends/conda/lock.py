@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from envmgr.wording import one_line
 
 if TYPE_CHECKING:
-    from envmgr.backends.conda.pip import AddedWheels
+    from envmgr.wheels.locked import AddedWheels
 
 PYTHON = "python"  # the package that brings `bin/python`, also for PyPy in conda-forge
 # Layouts of an install. 1: the packages, compiled, read-only. 2: a Python has the mark of `system/pythons.py`; installs

@@ -26,7 +26,7 @@ from envmgr.system.yamlfile import dump_yaml, parse_yaml
 from envmgr.wording import one_line
 
 if TYPE_CHECKING:
-    from envmgr.backends.conda.pip import AddedWheels
+    from envmgr.wheels.locked import AddedWheels
 
 _SITE_PACKAGES = re.compile(r"lib/python3\.\d+t?/site-packages")
 
@@ -285,7 +285,7 @@ def _from_sidecar(path: Path, lock_sha256: str) -> CondaLock | None:
 
 
 def _added_of(data: Any) -> AddedWheels:
-    from envmgr.backends.conda.pip import AddedWheels
+    from envmgr.wheels.locked import AddedWheels
 
     return AddedWheels.model_validate(data)
 

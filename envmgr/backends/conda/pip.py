@@ -27,33 +27,10 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
 from envmgr.wheels.cuda import cuda_of_wheels, newer_than_cuda
-from envmgr.wheels.locked import Distribution, LockedWheel, WheelSet, describe_wheels
+from envmgr.wheels.locked import AddedWheels, LockedWheel
 from envmgr.wheels.requirements import Question, read_requirement
 from envmgr.wheels.settings import index_of
 from envmgr.wheels.target import glibc_of, marker_holds
-
-
-class AddedWheels(WheelSet):
-    """The wheels that are added to conda's packages.
-
-    `assumed` maps each distribution that the wheels need, and that conda's packages are assumed to bring, to `name
-    version` of the package. A lock that another tool wrote lacks it.
-    """
-
-    assumed: Mapping[str, str] = {}
-
-    @property
-    def by_name(self) -> dict[str, LockedWheel]:
-        return {canonicalize_name(each.name): each for each in self.wheels}
-
-    @property
-    def parts(self) -> dict[str, Distribution]:
-        """Return what each wheel needs, according to the lock."""
-        return {name: Distribution(each.version, each.requires) for name, each in self.by_name.items()}
-
-    def describe(self) -> dict[str, str]:
-        """Return name -> `version tags`."""
-        return describe_wheels(self.wheels)
 
 
 def item_of(wheel: LockedWheel, platform: str, added: AddedWheels) -> dict[str, Any]:

@@ -9,8 +9,7 @@ import pytest
 from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.judging import faults_of
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
-from envmgr.backends.conda.pip import AddedWheels
-from envmgr.wheels.locked import LockedWheel
+from envmgr.wheels.locked import AddedWheels, LockedWheel
 
 
 def package(text: str, *depends: str, constrains: Sequence[str] = ()) -> LockedPackage:

@@ -12,10 +12,10 @@ import yaml
 from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, lock_texts, read_lock
-from envmgr.backends.conda.pip import AddedWheels, promised_distributions, require_python
+from envmgr.backends.conda.pip import promised_distributions, require_python
 from envmgr.catalog.locks import recipe_digest
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.wheels.locked import LockedWheel
+from envmgr.wheels.locked import AddedWheels, LockedWheel
 from tests.helpers.places import ROOT
 
 URL = "https://example.org/channel"

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envmgr.audit.compare.between_nodes import compare, drift
-from envmgr.audit.model import Check, Evidence, Found, Row, scripts
+from envmgr.audit.compare.between_nodes import compare
+from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.model import Check, Evidence, Row, scripts
 from envmgr.nodes.sets import fold
 
 _SAME_NUMBERS = "one directory service for all nodes, or the same lines in /etc/passwd"
@@ -25,7 +26,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     build_user = evidence.site.build_user
     for name in sorted({build_user, evidence.plan.user} - {None, "root"}):  # type: ignore[type-var]
         yield from _numbers(str(name), evidence)
-    yield from _login(evidence.plan.user, evidence)
+    yield from _login(evidence)
     if build_user is not None:
         yield from _owner(build_user, evidence)
 
@@ -35,87 +36,44 @@ def _numbers(name: str, evidence: Evidence) -> Iterator[Row]:
     here = evidence.controller.get(f"accounts.{name}", "")
     known = [value for value in values if value not in ("", "hung")]
     right = here if here in known else ""
-    where = f"user {name}"
     for value, nodes in values.items():
         if value == "hung":
-            yield Found(
-                "error",
-                where,
-                "`id` does not answer",
-                "an answer in 5 s",
-                "is the directory service (sssd, LDAP, NIS) reachable from the node?",
-                nodes,
-            )
+            yield evidence.say("no_directory", nodes, name=name)
         elif value == "" and name == evidence.site.build_user and known:
-            yield Found(
-                "note",
-                where,
-                "there is no such user",
-                right or known[0],
-                f"`useradd --system {name}` with these numbers",
-                nodes,
-            )
+            yield evidence.say("unknown", nodes, name=name, right=right or known[0])
         elif right and value not in ("", right):
-            yield Found("error", where, value, f"{right}, as on this host", _SAME_NUMBERS, nodes)
+            yield evidence.say("other_number", nodes, name=name, value=value, right=right)
     if not right:
         numbers = {value: nodes for value, nodes in values.items() if value in known}
         if here not in ("", "hung") and len(known) == 1:  # this host against all nodes: who is right?
-            found = f"{known[0]} on {fold(numbers[known[0]])}; {here} on this host"
-            yield Found("error", where, found, "the same numbers", _SAME_NUMBERS, between=numbers[known[0]])
-        yield from drift(where, numbers, evidence, kept=False, severity="error", hint=_SAME_NUMBERS)
+            having, value = numbers[known[0]], known[0]
+            yield evidence.say("not_as_here", between=having, name=name, value=value, having=fold(having), here=here)
+        yield from compared("numbers", numbers, evidence, kept=False, name=name)
 
 
-def _login(name: str, evidence: Evidence) -> Iterator[Row]:
-    fleet, where = evidence.fleet, f"user {name}"
-    for shell, nodes in fleet.by_value("accounts.no_shell").items():
-        yield Found(
-            "error",
-            where,
-            f"its login shell {shell} is not there",
-            "a shell that can be started",
-            f"install it on the node, or `usermod -s /bin/bash {name}` where the accounts come from",
-            nodes,
-        )
-    there = fleet.only(lambda facts: "accounts.no_shell" not in facts)
-    for key, what, option in (("shell", "login shell", "-s"), ("home", "home", "-d")):
+def _login(evidence: Evidence) -> Iterator[Row]:
+    user = evidence.plan.user
+    there = evidence.fleet.only(lambda facts: "accounts.no_shell" not in facts)
+    for key, option in (("shell", "-s"), ("home", "-d")):
         values = there.by_value(f"accounts.{key}")
         right = next(iter(compare(values, evidence).outliers), None)
-        yield from drift(
-            where,
-            values,
-            evidence,
-            what=what,
-            severity="error",
-            hint=f"on the node: `usermod {option} {right.right} {name}`, or where its accounts come from: {_SAME_NUMBERS}"
-            if right
-            else _SAME_NUMBERS,
-            say=lambda value, what=what: f"its {what} is {value}",  # type: ignore[misc]
+        command = (
+            f"on the node: `usermod {option} {right.right} {user}`, or where its accounts come from: " if right else ""
         )
-    groups = fleet.by_value("accounts.groups")
-    lacks = [
-        ",".join(sorted(set(of.right.split()) - set(of.value.split()))) for of in compare(groups, evidence).outliers
-    ]
-    yield from drift(
-        where,
+        yield from compared(key, values, evidence, hint=f"{command}{_SAME_NUMBERS}")
+    groups = evidence.fleet.by_value("accounts.groups")
+    lacks = [",".join(sorted({*of.right.split()} - {*of.value.split()})) for of in compare(groups, evidence).outliers]
+    fix = f"on the node: `usermod -aG {lacks[0]} {user}`" if len(lacks) == 1 and lacks[0] else ""
+    yield from compared(
+        "groups",
         groups,
         evidence,
-        what="groups",
-        hint=f"on the node: `usermod -aG {lacks[0]} {name}`, or where its accounts come from: {_SAME_NUMBERS}"
-        if len(lacks) == 1 and lacks[0]
-        else f"compare `id {name}` of the nodes, and where its accounts come from: {_SAME_NUMBERS}",
-        say=lambda groups: f"its groups are {groups.replace(' ', ', ')}",
+        hint=f"{fix or f'compare `id {user}` of the nodes'}, {'or' if fix else 'and'} where its accounts come from: {_SAME_NUMBERS}",
         told=lambda of: _of_groups(set(of.value.split()), set(of.right.split())),
     )
-    for file, nodes in fleet.by_value("accounts.nologin").items():
-        says = next(iter(fleet.by_value("accounts.nologin_says")), "")
-        yield Found(
-            "error",
-            file,
-            f"it is there: no user can log in over ssh{f' ({says})' if says else ''}",
-            "no such file",
-            f"on the node: `rm {file}`, once its maintenance is over; jobs run there all the same, unless it is drained",
-            nodes,
-        )
+    for file, nodes in evidence.fleet.by_value("accounts.nologin").items():
+        says = next(iter(evidence.fleet.by_value("accounts.nologin_says")), "")
+        yield evidence.say("nologin", nodes, file=file, says=f" ({says})" if says else "")
 
 
 def _of_groups(found: set[str], right: set[str]) -> str:
@@ -129,7 +87,6 @@ def _owner(build_user: str, evidence: Evidence) -> Iterator[Row]:
 
     Nodes that do not know the build user, or know it by another number than this host, are skipped.
     """
-    prefix = str(evidence.site.prefix)
     here = evidence.controller.get(f"accounts.{build_user}", "")
     fleet = evidence.fleet.sound.only(
         lambda facts: (
@@ -140,14 +97,7 @@ def _owner(build_user: str, evidence: Evidence) -> Iterator[Row]:
     for owner, nodes in fleet.by_value("accounts.owner").items():
         number, _, name = owner.partition(" ")
         if name != build_user:
-            yield Found(
-                "error",
-                prefix,
-                f"belongs to {name} (uid {number})",
-                f"belongs to {build_user}",
-                "NFSv4: the same Domain in /etc/idmapd.conf on server and node; else `chown` on the server",
-                nodes,
-            )
+            yield evidence.say("owner", nodes, name=name, number=number, right=build_user)
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "node", "prefix"))

@@ -12,50 +12,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from envmgr.audit.compare.between_nodes import Outlier, as_on, compare, drift
-from envmgr.audit.model import Check, Evidence, Found, Row, scripts
+from envmgr.audit.compare.between_nodes import Outlier, as_on, compare
+from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.model import Check, Evidence, Row, scripts
 from envmgr.audit.wording import other_parts, short
 from envmgr.probe.model import Facts, Fleet
-
-_PRELOAD, _FOLDERS, _CACHE = "/etc/ld.so.preload", "/etc/ld.so.conf.d", "/etc/ld.so.cache"
-_MENDED = "on the node: `ldconfig`: programs take libraries of these folders from the cache alone"
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.looked("linker")
     for missing, nodes in fleet.by_value("linker.missing").items():
-        libraries = ", ".join(missing.splitlines())
-        yield Found(
-            "warning",
-            _PRELOAD,
-            f"names {short(libraries)}, which is not there: every program says so on stderr",
-            "libraries that are there",
-            "on the node: take the line out of the file, or install the library",
-            nodes,
-        )
+        yield evidence.say("missing", nodes, libraries=missing)
     values = fleet.by_value("linker.preload", default="")
-    yield from drift(
-        _PRELOAD,
-        values,
-        evidence,
-        hint=f"the same {_PRELOAD} on every node, or none: every program loads what it names",
-        say=lambda lines: f"preloads {short(', '.join(lines.splitlines()))}" if lines else "nothing preloaded",
-    )
+    yield from compared("preload", values, evidence)
     if len(values) == 1 and (preloaded := next(iter(values))):
-        yield Found(
-            "note",
-            _PRELOAD,
-            f"every program loads {short(', '.join(preloaded.splitlines()))}",
-            "nothing preloaded",
-            "is it meant? programs of modules load it, too",
-            values[preloaded],
-        )
-    yield from drift(
-        _FOLDERS,
+        yield evidence.say("preloaded", values[preloaded], libraries=preloaded)
+    yield from compared(
+        "folders",
         fleet.by_value("linker.folders", default=""),
         evidence,
-        hint=f"the same lines in {_FOLDERS} on every node, then `ldconfig`: programs take libraries from there, Lmod's Lua, too",
-        say=lambda lines: short(", ".join(lines.splitlines())) or "nothing",
         told=lambda of: short(other_parts(_without(of.value, of.right), _without(of.right, of.value), ", ")),
     )
     yield from _cache(fleet, evidence)
@@ -71,43 +46,27 @@ def _cache(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
             for group in same.groups:
                 if nodes := tuple(node for node in group.nodes if node in of.nodes):
                     told |= {*nodes} if _lost(of, group.facts) else set()
-                    yield from _unlike(of, group.facts, nodes)
+                    yield from _unlike(of, group.facts, nodes, evidence)
     for group in asked.groups:
         nodes = tuple(node for node in group.nodes if node not in told)
         newer, known = group.facts.get("linker.newer"), {folder for folder, _ in _names(group.facts, "cached")}
         lost = sorted(each for each in _names(group.facts, "uncached") if each[0] not in known)
         if nodes and newer and lost:
-            found = f"lacks {_said(lost)}, and has nothing else of there: {newer} is newer"
-            if newer == "missing":
-                found = f"is not there: no program finds {_said(lost)}"
-            yield Found("warning", _CACHE, found, "the libraries of all configured folders", _MENDED, nodes)
+            row = "no_cache" if newer == "missing" else "old_cache"
+            yield evidence.say(row, nodes, libraries=_said(lost), newer=newer)
 
 
-def _unlike(of: Outlier, facts: Facts, nodes: tuple[str, ...]) -> Iterator[Row]:
+def _unlike(of: Outlier, facts: Facts, nodes: tuple[str, ...], evidence: Evidence) -> Iterator[Row]:
     lost, right = _lost(of, facts), as_on(of.others)
     also, lacks = _pairs(of.value) - _pairs(of.right), _pairs(of.right) - _pairs(of.value) - lost
     configured = {line.partition(" ")[0].rstrip("/") for line in facts.get("linker.folders", "").splitlines()}
     left = {each for each in also if each[0] not in configured}
     if lost:
-        yield Found("warning", _CACHE, f"lacks {_said(lost)}, which lie there", f"them in it, {right}", _MENDED, nodes)
+        yield evidence.say("lost", nodes, libraries=_said(lost), right=right)
     if left:
-        yield Found(
-            "warning",
-            _CACHE,
-            f"has {_said(left)}: no line of {_FOLDERS} names that folder",
-            f"nothing of it, {right}",
-            _MENDED,
-            nodes,
-        )
+        yield evidence.say("left", nodes, libraries=_said(left), right=right)
     if words := other_parts([_said(also - left)] if also - left else [], [_said(lacks)] if lacks else []):
-        yield Found(
-            "note",
-            _CACHE,
-            words,
-            f"the same libraries, {right}",
-            "install the same in these folders, then `ldconfig`",
-            nodes,
-        )
+        yield evidence.say("other_libraries", nodes, words=words, right=right)
 
 
 def _lost(of: Outlier, facts: Facts) -> set[tuple[str, str]]:

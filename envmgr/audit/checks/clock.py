@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envmgr.audit.model import Check, Evidence, Found, Row, scripts
+from envmgr.audit.model import Check, Evidence, Row, scripts
 from envmgr.nodes.envelope import Reply
-from envmgr.nodes.sets import fold
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:
@@ -28,15 +27,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     known = [node for node in fleet.nodes if "began" in fleet.own.get(node, {})]
     everywhere = len(known) > 1 and sum(map(len, off.values())) == len(known)
     for said, nodes in off.items():
-        hint = f"is it this host's clock? else `chronyc -a makestep` on {fold(nodes)}"
-        yield Found(
-            "error",
-            "clock",
-            said,
-            f"at most {limit:g} s apart, by audit.max_skew",
-            hint if everywhere else "`chronyc -a makestep` on the node; does chronyd or ntpd run there?",
-            nodes,
-        )
+        yield evidence.say("off_everywhere" if everywhere else "off", nodes, said=said, limit=f"{limit:g}")
 
 
 def skew(times: list[float], reply: Reply) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import ProbeStage
@@ -31,36 +31,16 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     number = published.record.number
     if newer := newer_generations(evidence.fleet, number):
         having = [node for nodes in newer.values() for node in nodes]
-        yield Found(
-            "error",
-            f"{evidence.site.prefix}/current",
-            f"this host sees generation {number}",
-            f"generation {max(newer)}, as on {fold(having)}",
-            f"the mount of this host is the one that is stale: `mount -o remount {evidence.site.prefix}`, and audit again",
-        )
+        yield evidence.say("stale_here", number=number, newest=max(newer), having=fold(having))
         return
     for target, nodes in evidence.fleet.sound.by_value("current", default="").items():
-        if target == f"generations/{number:04d}":
-            continue
-        yield Found(
-            "error",
-            f"{evidence.site.prefix}/current",
-            f"names {_shown(target)}",
-            f"generation {number}, published before the attribute cache's time",
-            f"is it an old copy, or another export? on the node: `mount | grep {evidence.site.prefix}`",
-            nodes,
-        )
+        if target != f"generations/{number:04d}":
+            yield evidence.say("stale", nodes, target=_shown(target), number=number)
     right = evidence.fleet.sound.only(lambda facts: facts.get("current") == f"generations/{number:04d}")
     for found, nodes in right.by_value("generation.record").items():
         if found != published.record_sha256:
-            yield Found(
-                "error",
-                f"generation {number}",
-                f"its record is another one ({found[:12]})" if found else "its record cannot be read",
-                f"sha256 {published.record_sha256[:12]}, as on this host",
-                "the node has a copy of the prefix, not the prefix: mount it",
-                nodes,
-            )
+            what = f"is another one ({found[:12]})" if found else "cannot be read"
+            yield evidence.say("record", nodes, number=number, what=what, right=published.record_sha256[:12])
 
 
 def _places(roots: Iterable[str]) -> set[str]:
@@ -70,20 +50,12 @@ def _places(roots: Iterable[str]) -> set[str]:
 
 def _moved(evidence: Evidence, published: PublishedGeneration) -> Iterator[Row]:
     """Yield nodes on which the path in the modules does not lead to the prefix, by a link or a mount."""
-    prefix = str(evidence.site.prefix)
-    made = ", ".join(sorted(_places(spec.root for spec in published.specs.values()) - {prefix}))
+    made = ", ".join(sorted(_places(spec.root for spec in published.specs.values()) - {str(evidence.site.prefix)}))
     if not made:
         return
     for there, nodes in evidence.fleet.sound.by_value("generation.there", default="").items():
         if there != "yes":
-            yield Found(
-                "error",
-                prefix,
-                f"the prefix was made for {made}, and its modules lead there",
-                f"{made} in site.yaml, and on every node",
-                f"mount, link or move it to {made}, and set `prefix: {made}` in site.yaml",
-                nodes,
-            )
+            yield evidence.say("moved", nodes, made=made)
 
 
 def _shown(target: str) -> str:

@@ -22,8 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.ask.peer_addresses import NONE, peers_lines, peers_text, read_peers
-from envmgr.audit.compare.between_nodes import Values, drift, values_of_like_nodes
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.compare.between_nodes import Values, values_of_like_nodes
+from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import short
 from envmgr.probe.model import Facts, ProbeStage
@@ -39,34 +40,16 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 def judge(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.looked("names")
-    for nodes in fleet.by_value("names.hung").values():
-        yield Found(
-            "error",
-            "its own name",
-            "is not resolved within 5 s",
-            "an answer",
-            "does the node's resolver answer? /etc/resolv.conf",
-            nodes,
-        )
-    for nodes in fleet.by_value("names.loopback").values():
-        yield Found(
-            "error",
-            "lo",
-            "the loopback interface is down: 127.0.0.1 does not answer",
-            "an interface that is up",
-            "on the node: `ip link set lo up`, and what sets up its network",
-            nodes,
-        )
+    for fact in ("hung", "loopback"):
+        for nodes in fleet.by_value(f"names.{fact}").values():
+            yield evidence.say(fact, nodes)
     if _spans_nodes(evidence):
         yield from _own_names(evidence)
     yield from _of_peers(evidence)
     for key, file in (("resolver", "/etc/resolv.conf"), ("switch", "/etc/nsswitch.conf")):
-        yield from drift(
-            file,
-            fleet.by_value(f"names.{key}", default=""),
-            evidence,
-            hint=f"the same {file} on every node",
-            say=lambda lines: short("; ".join(lines.splitlines())) or "nothing",
+        values = fleet.by_value(f"names.{key}", default="")
+        yield from compared(
+            "file", values, evidence, file=file, say=lambda lines: short("; ".join(lines.splitlines())) or "nothing"
         )
 
 
@@ -86,7 +69,7 @@ def _own_names(evidence: Evidence) -> Iterator[Row]:
                 severity: Severity = "error" if jobs_span and node not in evidence.login else "warning"
                 told.setdefault((severity, found, _hint(group.facts)), []).append(node)
     for (severity, found, hint), nodes in told.items():
-        yield Found(severity, "its own name", found, "the node's address", hint, nodes)
+        yield evidence.say("own", nodes, severity=severity, found=found, hint=hint)
 
 
 def _found(facts: Facts) -> str:
@@ -131,25 +114,11 @@ def _of_peers(evidence: Evidence) -> Iterator[Row]:
                 for value, right in bad.items():
                     wrong.setdefault(known[value], []).append((name, value, right))
                 left = {value: nodes for value, nodes in known.items() if value not in bad}
-                yield from drift(
-                    f"the name {name}",
-                    left,
-                    evidence,
-                    kept=False,
-                    hint="compare /etc/hosts and DNS of the nodes",
-                    say=_is,
-                )
+                yield from compared("peer", left, evidence, kept=False, say=_is, name=name)
     for nodes, names_there in wrong.items():
-        yield _wrong_peers(nodes, names_there, _places(nodes[0], evidence))
+        yield _wrong_peers(nodes, names_there, _places(nodes[0], evidence), evidence)
     for nodes in fleet.by_value("names.peers_hung").values():
-        yield Found(
-            "note",
-            "names of the nodes",
-            "not looked at: they were not all resolved within 10 s",
-            "an answer for each",
-            "is the node's resolver slow? `getent hosts` of one, on the node",
-            nodes,
-        )
+        yield evidence.say("peers_hung", nodes)
 
 
 def _told(facts: Facts) -> tuple[dict[str, str], bool]:
@@ -176,7 +145,9 @@ def _places(node: str, evidence: Evidence) -> dict[str, str]:
     return {fields[0]: fields[2] for line in lines.splitlines() if len(fields := line.split()) == 3}
 
 
-def _wrong_peers(nodes: tuple[str, ...], wrong: list[tuple[str, str, str]], places: Mapping[str, str]) -> Found:
+def _wrong_peers(
+    nodes: tuple[str, ...], wrong: list[tuple[str, str, str]], places: Mapping[str, str], evidence: Evidence
+) -> Row:
     told = [f"{name} {_is(value)}{f' ({places[name]})' if name in places else ''}" for name, value, _ in wrong[:_SHOWN]]
     more = f"; and {len(wrong) - _SHOWN} others" if len(wrong) > _SHOWN else ""
     expected = "; ".join(f"{name} {_is(right)}, which it has" for name, _, right in wrong[:_SHOWN])
@@ -190,9 +161,7 @@ def _wrong_peers(nodes: tuple[str, ...], wrong: list[tuple[str, str, str]], plac
         hint = f"on the node: `echo '{address} {name}' >>/etc/hosts`, or mend the DNS that it asks"
     else:
         hint = "on the node: `getent hosts`, and the DNS that it asks: /etc/resolv.conf, /etc/nsswitch.conf"
-    return Found(
-        "error", "names of other nodes", f"{'; '.join(told)}{more}: jobs over both fail", expected, hint, nodes
-    )
+    return evidence.say("wrong_peers", nodes, names="; ".join(told) + more, expected=expected, hint=hint)
 
 
 def _is(addresses: str) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.sets import fold
@@ -60,14 +60,12 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _missing(evidence)
     for way, fleet in evidence.ways.items():
         yield from _strangers(way, fleet, evidence)
-        yield from _unfinished(way, fleet)
+        yield from _unfinished(way, fleet, evidence)
         for value, nodes in fleet.by_value("probe").items():
             device = value.partition(" ")[0]
-            hint = "free space in /tmp?"
-            if device.startswith("/dev/"):
-                numbers = {"/dev/null": "1 3", "/dev/zero": "1 5"}.get(device, "1 9")
-                hint = f"on the node: `rm {device} && mknod -m 666 {device} c {numbers}`; where it is mounted over, `umount {device}`"
-            yield Found("error", _NAMES.get(way, way), value, "an answer", hint, nodes)
+            numbers = {"/dev/null": "1 3", "/dev/zero": "1 5"}.get(device, "1 9")
+            row = "no_device" if device.startswith("/dev/") else "no_probe"
+            yield evidence.say(row, nodes, way=_NAMES.get(way, way), value=value, device=device, numbers=numbers)
 
 
 def _missing(evidence: Evidence) -> Iterator[Row]:
@@ -84,7 +82,7 @@ def _missing(evidence: Evidence) -> Iterator[Row]:
             hint = _hint(way, found, fold(names.get(node, node) for node in nodes), nodes[0], up=up)
             told_elsewhere = "does not answer, and a job stuck on it" in found  # by the check `mount`
             severity: Severity = "note" if told_elsewhere or found.startswith(_NO_FAULT) else "error"
-            yield Found(severity, _NAMES.get(way, way), found, "an answer", hint, nodes)
+            yield evidence.say("missing", nodes, severity=severity, way=_NAMES.get(way, way), found=found, hint=hint)
 
 
 _TAKES_JOBS = frozenset({"idle", "mixed", "mix", "allocated", "alloc", "completing", "comp"})
@@ -153,18 +151,16 @@ def _hint(way: str, reason: str, nodes: str, node: str, *, up: bool = False) -> 
     return f"try `ssh {node} true`"
 
 
-def _unfinished(way: str, fleet: Fleet) -> Iterator[Row]:
+def _unfinished(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     for stage, what in _STAGES.items():
         of_stage = fleet.only(_not_told_by_contexts) if stage == "login" else fleet
         for end, nodes in of_stage.by_value(f"{stage}.end").items():
             if stage == "prefix" and end.startswith("no end"):
                 continue  # the mount does not answer
-            hint = f"is the node, its network or the file server very slow? `ssh {nodes[0]}`, then `time module avail`; `--node-timeout` gives more time"
-            if end.startswith(NO_USER):
-                hint = NO_USER_HINT
-            elif not end.startswith("no end"):
-                hint = f"`ssh {nodes[0]}`, then `bash -lx` as that user: what ends it?"
-            yield Found("error", _NAMES.get(way, way), f"{what}: {end}", "an end", hint, nodes)
+            row = "slow" if end.startswith("no end") else "cut_short"
+            hint = NO_USER_HINT if end.startswith(NO_USER) else ""
+            place = _NAMES.get(way, way)
+            yield evidence.say(row, nodes, way=place, what=what, end=end, first=nodes[0], hint=hint)
 
 
 def _not_told_by_contexts(facts: Facts) -> bool:
@@ -188,9 +184,8 @@ def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
             continue
         for node in others:
             also = [n for n in (*named, *others) if n != node]
-            found = f"answers as {host}{f', as {_some(also)} does' if also else ''}"
-            hint = f"look at the address of {node} in /etc/hosts, DNS and ssh's config"
-            yield Found("error", _NAMES.get(way, way), found, node, hint, (node,))
+            others_too = f", as {_some(also)} does" if also else ""
+            yield evidence.say("stranger", [node], way=_NAMES.get(way, way), host=host, also=others_too)
 
 
 def _some(nodes: list[str]) -> str:

@@ -7,9 +7,9 @@ half-way, and logs and this audit's own facts cannot be written. Published files
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from envmgr.audit.model import Check, Evidence, Found, Row, scripts
+from envmgr.audit.model import Check, Evidence, Row, scripts
 from envmgr.wording import size_text
 
 
@@ -18,24 +18,17 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     free = {n: int(text) * 1024 for n in nodes if (text := own.get(n, {}).get("space.free_kb", "")).isdecimal()}
     least = evidence.site.policies.min_free
     if short := {n: count for n, count in free.items() if count < least}:
-        yield _finding(
-            evidence, f"{size_text(min(short.values()))} free", f"{size_text(least)}, by policies.min_free", short
-        )
+        yield evidence.say("bytes", short, free=size_text(min(short.values())), least=size_text(least))
     inodes = {n: count for n in nodes if (count := _inodes(own.get(n, {}).get("space.inodes", ""))) is not None}
     least = evidence.site.audit.min_inodes
     if short := {n: count for n, count in inodes.items() if count < least}:
-        yield _finding(evidence, f"{min(short.values()):,} inodes free", f"{least:,}, by audit.min_inodes", short)
+        yield evidence.say("inodes", short, free=f"{min(short.values()):,}", least=f"{least:,}")
 
 
 def _inodes(text: str) -> int | None:
     """Return the number of free inodes, or None if the file system has no count of them."""
     total, _, free = text.partition(" ")
     return int(free) if free.isdecimal() and total.isdecimal() and int(total) > 0 else None
-
-
-def _finding(evidence: Evidence, found: str, expected: str, nodes: Mapping[str, int]) -> Found:
-    hint = "`envmgr gc` removes old generations and unused installs; else make the file system larger"
-    return Found("warning", str(evidence.site.prefix), found, expected, hint, nodes)
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "prefix"), wants=frozenset({"published"}))

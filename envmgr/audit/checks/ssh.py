@@ -15,8 +15,9 @@ import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from envmgr.audit.compare.between_nodes import Outlier, as_on, compare, drift, values_of_like_nodes
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.compare.between_nodes import Outlier, as_on, compare, values_of_like_nodes
+from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import fields_of, short
 from envmgr.nodes.sets import fold
@@ -35,7 +36,6 @@ _WORDS = {
     "denygroups": "DenyGroups",
     "allowgroups": "AllowGroups",
 }
-_KNOWN = "/etc/ssh/ssh_known_hosts"
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -47,15 +47,13 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _let_in(fleet.only(lambda facts: "ssh.sshd" in facts), evidence)
     yield from _known(fleet, evidence)
     for values in _alike(fleet, "ssh.config", evidence):
-        yield from drift(
-            "/etc/ssh/ssh_config",
+        yield from compared(
+            "config",
             values,
             evidence,
             kept=False,
-            hint="the same ssh_config, and files in ssh_config.d, on every node",
             say=lambda files: f"files {', '.join(x.partition(' ')[0] for x in files.splitlines()) or 'none'}",
             told=lambda of: f"other content: {', '.join(_other_files(of))}",
-            expect=lambda _right, _value: "the same",
         )
 
 
@@ -104,23 +102,15 @@ def _let_in(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     for outlier in compare(rules, evidence).outliers:
         if outlier.value and not outlier.right:
             told.update(outlier.nodes)
-            yield Found(
-                "error",
-                "sshd",
-                f"it does not let {user} in: {short(outlier.value)}",
-                f"{user} can log in, {as_on(outlier.others)}",
-                _mend(outlier, fleet),
-                outlier.nodes,
-            )
+            right, fix = as_on(outlier.others), _mend(outlier, fleet)
+            yield evidence.say("refused", outlier.nodes, rule=outlier.value, right=right, fix=fix)
     rest = fleet.only(lambda facts: not refused(facts, user)) if told else fleet
     for values in _alike(rest, "ssh.sshd", evidence):
-        yield from drift(
-            "sshd",
+        yield from compared(
+            "settings",
             values,
             evidence,
             kept=False,
-            hint="the same /etc/ssh/sshd_config, and files in sshd_config.d, then `systemctl reload sshd` (`ssh` on Debian)",
-            say=lambda text: short(", ".join(text.splitlines())),
             told=lambda of: short(_only(of.value, of.right)),
             expect=lambda right, value: short(_only(right, value)),
         )
@@ -147,36 +137,28 @@ def _only(text: str, other: str) -> str:
 def _known(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     for values in _alike(fleet, "ssh.known", evidence):
         for outlier in compare(values, evidence).outliers:
-            yield _other_keys(outlier, fleet)
+            yield _other_keys(outlier, fleet, evidence)
         if compare(values, evidence).differ:
-            yield from drift(
-                _KNOWN,
+            yield from compared(
+                "known",
                 values,
                 evidence,
                 kept=False,
-                hint=f"the same {_KNOWN} on every node",
                 say=lambda digest: "no such file" if digest == "none" else f"content {digest[:12]}",
             )
 
 
-def _other_keys(outlier: Outlier, fleet: Fleet) -> Found:
+def _other_keys(outlier: Outlier, fleet: Fleet, evidence: Evidence) -> Row:
     names = sorted(_lacks(outlier.nodes, fleet) - _lacks(outlier.others, fleet))
-    found = (
-        f"has no key of {fold(names)}: ssh from there ends in `Host key verification failed`"
-        if names
-        else "other content"
-    )
-    if outlier.value == "none":
-        found = "is not there: ssh from there ends in `Host key verification failed`"
-    first, node = outlier.others[0], outlier.nodes[0]
-    copy = f"`scp -3p {first}:{_KNOWN} {node}:{_KNOWN}`"
-    return Found(
-        "warning",
-        _KNOWN,
-        found,
-        f"the keys of all nodes, {as_on(outlier.others)}",
-        f"{copy}{', and so for the others' if len(outlier.nodes) > 1 else ''}, once it is clear that {first} has what is right",
+    row = "no_keys" if outlier.value == "none" else "missing_keys" if names else "other_keys"
+    return evidence.say(
+        row,
         outlier.nodes,
+        names=fold(names),
+        right=as_on(outlier.others),
+        first=outlier.others[0],
+        node=outlier.nodes[0],
+        others=", and so for the others" if len(outlier.nodes) > 1 else "",
     )
 
 

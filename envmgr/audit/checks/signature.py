@@ -19,11 +19,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envmgr.audit.controller import Controller
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.errors import EnvmgrError
-from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_STAMP, SIGNERS
-from envmgr.nodes.sets import fold
+from envmgr.modules.nodesetup import CHECK_FLIP, SIGNERS
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.publish.flip_checks import FlipFault, FlipLook, look_at_current_flip, mend_of, severity_of
 from envmgr.publish.signature import signers_text
@@ -39,10 +38,6 @@ _PRIVATE = re.compile(rb"^-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----", re.MULTILINE)
 
 LATE = 1200
 """Seconds after which a check is old; the same in nodesetup/signed.sh."""
-_TIMER = (
-    f"does its timer run? `systemctl status envmgr-flip.timer` on the node, or cron; by hand, as root: `{CHECK_FLIP}`"
-)
-_SET_UP = "`envmgr node-setup --apply --nodes {}` puts it there, and runs it"
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -128,14 +123,7 @@ def _open_keys(evidence: Evidence) -> Iterator[Row]:
         told.setdefault(line, [])
     for line, of in told.items():
         mode, _, path = line.partition(" ")
-        yield Found(
-            "error",
-            path,
-            f"mode {mode}: others than its owner can read the key that signs what users run",
-            "a private key that is its owner's alone",
-            f"`{closing('go-rwx', path)}`; it may have been read: make a new key, and take the old one out of signing.allowed_signers",
-            of,
-        )
+        yield evidence.say("open_key", of, path=path, mode=mode, close=closing("go-rwx", path))
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:
@@ -144,72 +132,38 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         return
     here = evidence.answer(Here) or Here()
     if here.unread:
-        yield Found("error", "signing.allowed_signers", here.unread, "the list of those who may sign")
+        yield evidence.say("unread", said=here.unread)
     right = next((fault.right for fault in here.faults if fault.right), None)
     for fault in here.faults:
-        yield Found(
-            severity_of(fault.state),
-            fault.path,
-            f"{fault.state}: {fault.found}",
-            "a flip that someone signed who may",
-            mend_of(fault.state, [each.state for each in here.faults], right),
-        )
+        fix = mend_of(fault.state, [each.state for each in here.faults], right)
+        severity = severity_of(fault.state)
+        yield evidence.say("fault", severity=severity, path=fault.path, state=fault.state, found=fault.found, fix=fix)
     fleet = evidence.looked("signature")
     for signers, nodes in fleet.by_value("signature.signers", default="").items():
         if here.signers and signers != here.signers:
-            yield Found(
-                "error",
-                SIGNERS,
-                "is another list" if signers else "is not there",
-                "the site's",
-                f"`envmgr node-setup --apply --nodes {fold(nodes)}`; find out who changed it",
-                nodes,
-            )
+            yield evidence.say("signers", nodes, what="is another list" if signers else "is not there")
     yield from _stamps(fleet, evidence, here.flip)
 
 
 def _stamps(fleet: Fleet, evidence: Evidence, flip: str) -> Iterator[Row]:
     number = evidence.published.record.number if evidence.published is not None else None
     for group in fleet.groups:
-        facts, nodes = group.facts, fold(group.nodes)
+        facts, nodes = group.facts, group.nodes
         state = facts.get("signature.state", "") if facts.get("signature.prefix") == str(evidence.site.prefix) else ""
         if not state:
             severity: Severity = "error" if evidence.site.policies.unsigned == "refuse" else "warning"
-            yield Found(
-                severity,
-                FLIP_STAMP,
-                "nothing there has checked what is published",
-                "a check every five minutes",
-                _SET_UP.format(nodes),
-                group.nodes,
-            )
+            yield evidence.say("unchecked", nodes, severity=severity)
         elif facts.get("signature.late") == "yes":
-            yield Found(
-                "warning",
-                FLIP_STAMP,
-                f"its check is more than {LATE // 60} minutes old, or of before its last start",
-                "a check every five minutes",
-                _TIMER,
-                group.nodes,
-            )
+            yield evidence.say("late", nodes, minutes=LATE // 60, program=CHECK_FLIP)
         elif state not in ("signed", "expired"):
             reason = facts.get("signature.reason", "")
-            yield Found(
-                severity_of(state),
-                FLIP_STAMP,
-                f"{state}{f': {reason}' if reason else ''}",
-                "what is current was signed by someone who may",
-                mend_of(state),
-                group.nodes,
-            )
+            words = f"{state}{f': {reason}' if reason else ''}"
+            yield evidence.say("refused", nodes, severity=severity_of(state), words=words, fix=mend_of(state))
         elif flip and number is not None and facts.get("signature.flip") != f"{number} {flip}":
-            yield Found(
-                "warning" if _long_ago(evidence, group.nodes) else "note",
-                FLIP_STAMP,
-                f"it has checked flip {facts.get('signature.flip', '').partition(' ')[2]}",
-                f"flip {flip}, of generation {number}",
-                f"its timer comes every five minutes; by hand, as root: `{CHECK_FLIP}`",
-                group.nodes,
+            severity = "warning" if _long_ago(evidence, nodes) else "note"
+            checked = facts.get("signature.flip", "").partition(" ")[2]
+            yield evidence.say(
+                "old_flip", nodes, severity=severity, checked=checked, flip=flip, number=number, program=CHECK_FLIP
             )
 
 

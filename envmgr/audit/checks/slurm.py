@@ -19,9 +19,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from envmgr.audit.compare.between_nodes import drift, values_of_like_nodes
+from envmgr.audit.compare.between_nodes import values_of_like_nodes
+from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.model import Check, Evidence, Found, Row, scripts
+from envmgr.audit.model import Check, Evidence, Row, scripts
 from envmgr.audit.wording import other_parts, short
 from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import SLURM_LINE, open_hint
@@ -72,13 +73,7 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Hosts:
 def judge(evidence: Evidence) -> Iterator[Row]:
     slurm = evidence.slurm
     if slurm.broken:
-        yield Found(
-            "error",
-            "Slurm",
-            f"slurmctld does not answer: {slurm.broken}",
-            "what `sinfo` says",
-            "`scontrol ping`; `systemctl restart slurmctld` on its host; is munge running here?",
-        )
+        yield evidence.say("broken", said=slurm.broken)
     names = slurm_names(slurm.states, evidence.nodes)
     states: dict[tuple[Severity, str, str], list[str]] = {}
     for node, name in names.items():
@@ -86,20 +81,13 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         if severity := _severity(state):
             states.setdefault((severity, state, reason), []).append(node)
     for (severity, state, reason), nodes in states.items():
-        yield Found(
-            severity,
-            "Slurm",
-            in_words((_plain(state), reason)),
-            "idle, mixed or allocated",
-            _hint(state, severity, fold(names[node] for node in nodes)),
-            nodes,
-        )
+        hint = _hint(state, severity, fold(names[node] for node in nodes))
+        yield evidence.say("state", nodes, severity=severity, state=in_words((_plain(state), reason)), hint=hint)
     yield from _hosts(evidence, names)
     yield from _settings(evidence)
     yield from _files(evidence)
     if unknown := _strangers(evidence, slurm, names):
-        hint = "`scontrol show node` lists those it knows; NodeName in slurm.conf"
-        yield Found("note", "Slurm", "it does not know this node", "a node of Slurm's", hint, unknown)
+        yield evidence.say("unknown", unknown)
 
 
 def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Iterator[Row]:
@@ -113,14 +101,7 @@ def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Iterator[Row]:
     for node, name in names.items():
         host, right = fleet.own.get(node, {}).get("host", ""), known.get(name, "")
         if host and right and node not in named and _label(host) != _label(right):
-            yield Found(
-                "warning",
-                "Slurm",
-                f"the host calls itself {host}",
-                f"{right}, as in slurm.conf (NodeHostname)",
-                f"on the node: `hostname {right}`, and /etc/hostname: slurmd does not start under another name",
-                (node,),
-            )
+            yield evidence.say("host_name", [node], host=host, right=right)
 
 
 def _settings(evidence: Evidence) -> Iterator[Row]:
@@ -128,73 +109,40 @@ def _settings(evidence: Evidence) -> Iterator[Row]:
 
     A node without a slurm.conf (configless) has the controller's.
     """
-    yield from drift(
-        "slurmd",
-        evidence.fleet.by_value("slurm.cores"),
-        evidence,
-        say=lambda cores: "runs on all cores" if cores == "all" else f"is bound to the cores {cores}",
-        hint="jobs inherit that: who bound it (taskset, CPUAffinity= of systemd)? on the node: `systemctl restart slurmd`",
+    cores = evidence.fleet.by_value("slurm.cores")
+    yield from compared(
+        "cores", cores, evidence, say=lambda of: "runs on all cores" if of == "all" else f"is bound to the cores {of}"
     )
     with_file = evidence.fleet.only(lambda facts: "slurm.sum" in facts)
     file = next(iter(with_file.by_value("slurm.conf")), "")
     prologs = with_file.by_value("slurm.prolog", default="")
-    yield from drift(
-        file,
-        prologs,
-        evidence,
-        what="TaskProlog",
-        severity="error",
-        hint=f"the same line in {file} on every node, then `scontrol reconfigure`"
-        if evidence.alone
-        else f"`{SLURM_LINE}` in {file} of the node, then `scontrol reconfigure`: without it jobs that inherit nothing have no modules",
-        say=lambda prolog: f"TaskProlog is {prolog}" if prolog else "no TaskProlog",
-    )
+    ours = f"`{SLURM_LINE}` in {file} of the node, then `scontrol reconfigure`: without it jobs that inherit nothing have no modules"
+    yield from compared("prolog", prologs, evidence, file=file, hint="" if evidence.alone else ours)
     if len(prologs) == 1:  # else TaskProlog is the difference
-        yield from drift(
-            file,
-            with_file.by_value("slurm.sum"),
-            evidence,
-            what="content",
-            hint=f"the same {file} on every node, then `scontrol reconfigure`",
-            say=lambda digest: f"content {digest[:12]}",
-        )
+        digests = with_file.by_value("slurm.sum")
+        yield from compared("content", digests, evidence, file=file, say=lambda digest: f"content {digest[:12]}")
 
 
 def _files(evidence: Evidence) -> Iterator[Row]:
     """Yield faults of other files that Slurm's own programs need on a node, and of files that users need to read."""
-    for lines, nodes in evidence.fleet.by_value("slurm.required").items():
-        for line in lines.splitlines():
-            place, _, plugin = line.partition(" ")
-            yield Found(
-                "error",
-                place.rpartition(":")[0],
-                f"requires {plugin}, which is not there: no job starts",
-                "a plugin that is there",
-                f"on the node: install what brings it, or take the line {place} away",
-                nodes,
-            )
-    for lines, nodes in evidence.fleet.by_value("slurm.unreadable").items():
-        for line in lines.splitlines():
-            path, _, mode = line.rpartition(" ")
-            yield Found(
-                "error",
-                path,
-                f"mode {mode}: {evidence.plan.user} cannot read it, and Slurm's commands fail for users",
-                "a file that users can read" if path.endswith(".conf") else "a folder that users can enter",
-                open_hint(evidence.site, [path], whom="users"),
-                nodes,
-            )
+    for line, nodes in evidence.fleet.by_line("slurm.required").items():
+        place, _, plugin = line.partition(" ")
+        yield evidence.say("required", nodes, file=place.rpartition(":")[0], place=place, plugin=plugin)
+    for line, nodes in evidence.fleet.by_line("slurm.unreadable").items():
+        path, _, mode = line.rpartition(" ")
+        kind = "a file that users can read" if path.endswith(".conf") else "a folder that users can enter"
+        fix = open_hint(evidence.site, [path], whom="users")
+        yield evidence.say("unreadable", nodes, path=path, mode=mode, kind=kind, fix=fix)
     plugins = evidence.fleet.by_value("slurm.plugins")
     folders = evidence.fleet.by_value("slurm.plugin_dir")
     for alike in values_of_like_nodes(plugins, evidence):  # login nodes have less of Slurm
-        yield from drift(
-            f"PluginDir {next(iter(folders), '')}",
+        yield from compared(
+            "plugins",
             {names: tuple(nodes) for names, nodes in alike.items()},
             evidence,
-            hint="on the node: install the package of Slurm's that brings them, in the version of the other nodes; `scontrol show config` names PluginDir",
+            folder=next(iter(folders), ""),
             say=lambda names: f"{len(names.splitlines())} plugins",
             told=lambda of: short(other_parts(*_apart(of.value, of.right), by=", ")),
-            expect=lambda _right, _value: "the same plugins",
         )
 
 

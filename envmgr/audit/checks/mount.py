@@ -19,9 +19,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from envmgr.audit.compare.between_nodes import QUORUM, Values, drift
+from envmgr.audit.compare.between_nodes import QUORUM, Values
+from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.controller import Controller
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import fields_of
 from envmgr.catalog.site import Site
@@ -32,7 +33,7 @@ from envmgr.probe.shell import GATE_SECONDS
 from envmgr.report import Severity
 from envmgr.system.modes import as_user, ask_about_way, closing
 from envmgr.system.mounts import LOCKS_HINT, local_locks
-from envmgr.system.shelltext import quote, script_text
+from envmgr.system.shelltext import script_text
 
 SLOW_MS = 1000  # a healthy prefix answers in a few ms
 _TIMES = 4  # a node may take so many times as long as the median of all nodes
@@ -74,28 +75,16 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     for said, nodes in evidence.fleet.sound.by_value("mount.user_stopped").items():
         before, _, owner = said.rpartition(" ")
         folder, _, mode = before.rpartition(" ")
-        yield Found(
-            "error",
-            prefix,
-            f"{evidence.plan.user} cannot enter {folder} (mode {mode}, {owner})",
-            "a way that users can go; what their shells lack for want of it is not told besides",
-            open_hint(
-                evidence.site,
-                [folder],
-                whom="users",
-                place="" if f"{folder}/".startswith(f"{prefix}/") else "on the node",
-            ),
-            nodes,
-        )
-    yield from _hung(fleet)
+        place = "" if f"{folder}/".startswith(f"{prefix}/") else "on the node"
+        fix = open_hint(evidence.site, [folder], whom="users", place=place)
+        yield evidence.say("closed", nodes, folder=folder, mode=mode, owner=owner, fix=fix)
+    yield from _hung(fleet, evidence)
     if evidence.alone:
         return
     sources = fleet.sound.by(_source)
     right = evidence.site.mount.source or _right_source(sources, evidence)
     if not right:
-        yield from drift(
-            prefix, sources, evidence, severity="error", hint="`mount: {source: …}` in site.yaml says which is right"
-        )
+        yield from compared("source", sources, evidence)
     for group in fleet.groups:
         nodes = _not_the_server(group, right)
         if nodes and (found := _fault(group.facts, right)):
@@ -103,19 +92,15 @@ def judge(evidence: Evidence) -> Iterator[Row]:
                 "no link"
             ):
                 continue  # nothing is published: reported once
+            row = "no_answer" if found.startswith("does not answer") else "not_mounted"
             expected = f"mounted from {right}" if right else "an answer"
-            hint = f"on the node: `mount {prefix}`"
-            if found.startswith("does not answer"):
-                expected = f"an answer in {GATE_SECONDS} s"
-                hint = f"is the server well? else on the node: `umount -l {prefix} && mount {prefix}`"
-            yield Found("error", prefix, found, expected, hint, nodes)
+            yield evidence.say(row, nodes, found=found, expected=expected, seconds=GATE_SECONDS)
     alike = fleet.sound.only(lambda facts: _source(facts) == right)
     if evidence.site.mount.writable is not None:
         alike = _without_modes(alike)
     for key in ("mount.options", "mount.super"):
-        hint = f"compare fstab or autofs maps; `mount -o remount {prefix}`"
-        yield from drift(f"{prefix} options", alike.by_value(key, default=""), evidence, what=key, hint=hint)
-    yield from _usable(fleet.sound.only(lambda facts: _source(facts) == right), prefix)
+        yield from compared("options", alike.by_value(key, default=""), evidence, key=key)
+    yield from _usable(fleet.sound.only(lambda facts: _source(facts) == right), evidence)
     yield from _writable(evidence, fleet.sound.only(lambda facts: _source(facts) == right))
     yield from _slow(evidence, alike)
     yield from _local_locks(evidence, fleet)
@@ -135,17 +120,10 @@ def _local_locks(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
         if nodes and (local := local_locks(group.facts.get("mount.type", ""), options)):
             found.setdefault(local, []).extend(node for node in nodes if node)
     for (severity, words), nodes in found.items():
-        yield Found(
-            severity,
-            str(evidence.site.prefix),
-            words,
-            "locks that all hosts share which write there",
-            LOCKS_HINT,
-            nodes,
-        )
+        yield evidence.say("local_locks", nodes, severity=severity, words=words, fix=LOCKS_HINT)
 
 
-def _hung(fleet: Fleet) -> Iterator[Row]:
+def _hung(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """Yield other mounts that do not answer."""
     found: dict[tuple[str, bool], list[str]] = {}
     for group in fleet.groups:
@@ -153,44 +131,20 @@ def _hung(fleet: Fleet) -> Iterator[Row]:
             found.setdefault((line, _hangs_shells(group.facts)), []).extend(group.nodes)
     for (line, shells), nodes in found.items():
         point, kind, source, file = fields_of(line, 4)
+        row = "hangs_shells" if shells else "hung"
         named = f", and {file} names it" if file else ""
-        yield Found(
-            "error" if shells else "warning",
-            point,
-            f"does not answer ({kind} {source}){named}: what touches it hangs",
-            f"an answer in {GATE_SECONDS} s{'; what shells lack there is not told besides' if shells else ''}",
-            f"is its server well? else on the node: `umount -l {quote(point)}`, and mount it again once it is",
-            nodes,
-        )
+        yield evidence.say(row, nodes, point=point, kind=kind, source=source, named=named, seconds=GATE_SECONDS)
 
 
-def _usable(fleet: Fleet, prefix: str) -> Iterator[Row]:
+def _usable(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """Yield nodes on which programs of the prefix cannot start, or something else is mounted over a part of it."""
     noexec = fleet.only(lambda facts: "noexec" in facts.get("mount.options", "").split(","))
     if noexec.nodes:
-        yield Found(
-            "error",
-            prefix,
-            "mounted noexec: no program of an entry starts",
-            "exec",
-            f"on the node: `mount -o remount,exec {prefix}`, and in fstab",
-            noexec.nodes,
-        )
-    over: dict[str, list[str]] = {}
-    for group in fleet.groups:
-        for line in group.facts.get("mount.below", "").splitlines():
-            over.setdefault(line, []).extend(group.nodes)
-    for line, nodes in over.items():
+        yield evidence.say("noexec", noexec.nodes)
+    for line, nodes in fleet.by_line("mount.below").items():
         point, _, what = line.partition(" ")
         if others := [node for node in fleet.nodes if node not in nodes]:
-            yield Found(
-                "error",
-                point,
-                f"another file system is mounted there ({what})",
-                f"what {prefix} has there, as on {fold(others)}",
-                f"on the node: `umount {quote(point)}`, and in fstab",
-                nodes,
-            )
+            yield evidence.say("mounted_over", nodes, point=point, what=what, others=fold(others))
 
 
 def _slow(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
@@ -201,14 +155,7 @@ def _slow(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
         slow = [node for node, time in times.items() if time > limit]
         if slow:
             worst = max(times[node] for node in slow)
-            yield Found(
-                "warning",
-                str(evidence.site.prefix),
-                f"{what} in {worst / 1000:.1f} s",
-                f"in {limit / 1000:.2g} s",
-                "look at the file server's load and the network between",
-                slow,
-            )
+            yield evidence.say("slow", slow, what=what, took=f"{worst / 1000:.1f}", limit=f"{limit / 1000:.2g}")
 
 
 def _without_modes(fleet: Fleet) -> Fleet:
@@ -268,32 +215,16 @@ def _right_source(sources: Values, evidence: Evidence) -> str:
 
 
 def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
-    prefix = str(evidence.site.prefix)
     if (asked := evidence.answer(Writable)) is not None:
         writable = asked.nodes
         modes = {node: "rw" if _is_writable(g.facts) else "ro" for g in fleet.groups for node in g.nodes}
         for wanted, other in (("rw", "ro"), ("ro", "rw")):
             right = {node for node in modes if (node in writable) == (wanted == "rw")}
             if wrong := [node for node in right if modes[node] == other]:
-                yield Found(
-                    "error",
-                    prefix,
-                    f"mounted {other}",
-                    f"{wanted}, by mount.writable in site.yaml",
-                    f"on the node: `mount -o remount,{wanted} {prefix}`, and in fstab",
-                    wrong,
-                )
+                yield evidence.say("mode", wrong, wanted=wanted, other=other)
     for paths, nodes in evidence.fleet.sound.by_value("mount.user_writes").items():
         if paths.strip():
-            hint = f"on the server: {_closed(paths.split()[0], evidence.site)}, and give it to the build user"
-            yield Found(
-                "error",
-                prefix,
-                f"{evidence.plan.user} can write {', '.join(paths.split())}",
-                "only the build user can",
-                hint,
-                nodes,
-            )
+            yield evidence.say("user_writes", nodes, paths=paths, fix=_closed(paths.split()[0], evidence.site))
 
 
 def _closed(path: str, site: Site) -> str:

@@ -6,7 +6,7 @@
 for ambient_name in $ambient_variables; do
   eval "[ -z \"\${$ambient_name:+set}\" ] || put ambient.\$ambient_name \"\$$ambient_name\""
 done
-# These where they are exported, in the words of bash, of zsh and of other shells; an empty one means something to POSIXLY_CORRECT alone.
+# These where they are exported, in the words of bash, of zsh and of other shells; an empty one means something only to POSIXLY_CORRECT.
 ambient_found="
 $(export -p)"
 for ambient_name in $ambient_harmful; do
@@ -34,7 +34,7 @@ if [ -z "${job?}" ]; then
 elif [ "${SLURM_JOB_ID-}" != "$job" ]; then
   put ambient.SLURM_JOB_ID "${SLURM_JOB_ID:-empty}"
 fi
-# The rest of what is exported, node against node: without what sessions, jobs and Lmod make anew, without functions and long values.
+# The rest of what is exported, node against node: without what sessions, jobs and Lmod make each time, without functions and long values.
 # The host's own name and the job's number are the same words everywhere.
 env | LC_ALL=C grep -E '^[A-Za-z][A-Za-z0-9_]*=.{1,300}$' | grep -v -E -e "$ambient_passed" |
   nameless | sed -e '' ${job:+-e "s|\\([^0-9=]\\)$job\\([^0-9]\\)|\\1JOB\\2|g" -e "s|\\([^0-9=]\\)$job\$|\\1JOB|"} | LC_ALL=C sort | lines ambient.exported
@@ -60,7 +60,7 @@ case ${TZ-} in
     [ -r "$ambient_said" ] || printf '%s\n' "$TZ" | grep -q -E '^(<[^>]+>|[A-Za-z]{3,})[-+]?[0-9]' || put ambient.zone "$TZ"
     ;;
 esac
-# A function is told by its name alone, a program by its path.
+# Of a function only the name is printed, of a program its path.
 ambient_found="
 $(for ambient_name in $ambient_names; do command -v "$ambient_name" 2>/dev/null; done)
 "
@@ -76,7 +76,7 @@ alias $ambient_name="*)
       put "ambient.alias.$ambient_name" "${ambient_said#alias }"
       ;;
   esac
-  case " ${ENVMGR_ALIASES-} " in # names alone, of csh
+  case " ${ENVMGR_ALIASES-} " in # only names, of csh
     *" $ambient_name "*) put "ambient.alias.$ambient_name" "$ambient_name" ;;
   esac
   case $ambient_found in
@@ -85,7 +85,7 @@ $ambient_name
 "*)
       # Where it was defined, which bash tells: `NAME LINE FILE`, and the file `environment` for one that was inherited.
       ambient_said=
-      # shellcheck disable=SC3044,SC3045 # asked of bash alone
+      # shellcheck disable=SC3044,SC3045 # only bash is asked
       [ -z "${BASH_VERSION-}" ] || ambient_said=$(shopt -s extdebug 2>/dev/null && declare -F "$ambient_name")
       put "ambient.function.$ambient_name" "${ambient_said#"$ambient_name "}"
       ;;

@@ -12,7 +12,7 @@ case $said in
     case ${LMOD_CMD:+lmod:}$(module --version 2>&1) in
       *"Modules based on Lua"*) put module yes ;;
       lmod:*Release* | lmod:*VERSION=*) put module "another program's" ;;
-      lmod:*) put module yes ;; # which does not answer: that is told by what it says
+      lmod:*) put module yes ;; # which does not answer: what it says reports that
       *Release* | *VERSION=*)
         put module "another program's"
         tool="Environment Modules"

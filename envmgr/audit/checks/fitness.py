@@ -134,7 +134,7 @@ def _hint(reason: str, needs: NodeNeeds) -> str:
     if reason.startswith("glibc "):
         return "glibc comes with the operating system: update it there, or take an entry built for an older one"
     if "cuda-compat" in reason and needs.gpu is not None:
-        return "on GeForce only a newer driver mends it; or take an entry without cuda-compat"
+        return "on GeForce only a newer driver fixes it; or take an entry without cuda-compat"
     if reason.startswith("CPU "):
         return f"take an entry built for {reason.split()[2].rstrip(',')}"
     return "take an entry with code for these GPUs"

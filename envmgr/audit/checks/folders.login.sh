@@ -33,7 +33,7 @@ awk -F '\t' '
   }
 ' /proc/self/mountinfo "$room/folders.real" >"$room/folders.at"
 lines folders.at <"$room/folders.at"
-# Of several on one point the last is seen: `over` a network mount, where it is none itself.
+# Of several on one point the last is seen: `over` a network mount, where it is not one itself.
 awk -v prefix="$prefix/" '
   {
     for (i = 7; $i != "-"; i++);

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# $1: sample or full; $2: seconds it may take; $3: lines of an entry's missing libraries that are told; then ENTRY ROOT pairs.
+# $1: sample or full; $2: seconds it may take; $3: lines of an entry's missing libraries that are printed; then ENTRY ROOT pairs.
 # It looks at the clock itself: the probe cannot end all of its processes without ending itself. /bin/sh is there so that ldd says
 # which file it speaks of also for a single one.
 

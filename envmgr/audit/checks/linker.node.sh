@@ -9,7 +9,7 @@ if [ -s /etc/ld.so.preload ]; then
 fi
 grep -H -s -v -E '^[[:space:]]*(#|$|include[[:space:]])' /etc/ld.so.conf /etc/ld.so.conf.d/*.conf |
   sed 's/^\([^:]*\):[[:space:]]*\(.*\)/\2 (\1)/' | LC_ALL=C sort -u | lines linker.folders
-# What the linker's cache has of folders besides the system's own, in which programs find libraries without it: a line a folder, with
+# What the linker's cache has of folders apart from the system's own, in which programs find libraries without it: a line a folder, with
 # names. And what lies in configured ones and is not in the cache, by its name or by that of its version.
 linker_others() { grep -v -E '^/(usr/)?lib(64|32|x32)?(/[^/ ]*-linux-gnu[^/ ]*)?(/glibc-hwcaps/[^ ]*)?/*( |$)'; }
 linker_look() { # a folder may be on a server that hangs

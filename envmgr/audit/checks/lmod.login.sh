@@ -1,6 +1,6 @@
 # shellcheck shell=sh
 # Lmod's version, settings and own files; behind lmod_config.sh. Left out of the settings: what belongs to the machine, the
-# terminal or the home, and what is told on its own.
+# terminal or the home, and what is reported on its own.
 
 if [ -n "${LMOD_CMD-}" ]; then
   # Where node-setup's word on `module avail` is missing, the check of contexts tells it.

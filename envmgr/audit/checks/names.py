@@ -89,7 +89,7 @@ def _hint(facts: Facts) -> str:
         )
     mend = f"take the line {line} away" if "names.other" in facts else f"the node's own address in the line {line}"
     again = (
-        "; cloud-init writes it anew at each start: `manage_etc_hosts: false` in its settings"
+        "; cloud-init writes it again at each start: `manage_etc_hosts: false` in its settings"
         if "names.writer" in facts
         else ""
     )
@@ -158,7 +158,7 @@ def _wrong_peers(
     elif name in places:
         hint = f"on the node: `sed -i '{places[name].rpartition(':')[2]}s/^[^[:space:]]*/{address}/' /etc/hosts`"
     elif value == NONE:
-        hint = f"on the node: `echo '{address} {name}' >>/etc/hosts`, or mend the DNS that it asks"
+        hint = f"on the node: `echo '{address} {name}' >>/etc/hosts`, or fix the DNS that it asks"
     else:
         hint = "on the node: `getent hosts`, and the DNS that it asks: /etc/resolv.conf, /etc/nsswitch.conf"
     return evidence.say("wrong_peers", nodes, names="; ".join(told) + more, expected=expected, hint=hint)

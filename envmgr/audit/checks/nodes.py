@@ -103,7 +103,7 @@ def _why(reply: Reply, slurm: SlurmView, names: Mapping[str, str]) -> str:
 # The message of ssh -> the command that fixes it, with one node's name.
 _HINTS = (
     (r"connection refused", "on {node}: `systemctl start sshd` (`ssh` on Debian)"),
-    (r"host key", "was {node} installed anew? then `ssh-keygen -R {node}`, and put its new key into known_hosts"),
+    (r"host key", "was {node} installed again? then `ssh-keygen -R {node}`, and put its new key into known_hosts"),
     (r"permission denied", "`ssh-copy-id {node}`; `transport: {{user: …}}` in site.yaml names the login user"),
     (r"timed out|no route", "is {node} on, and on the network? `ping {node}`"),
     (r"resolve|name or service", "put {node} into DNS or /etc/hosts"),
@@ -138,11 +138,11 @@ def _hint(way: str, reason: str, nodes: str, node: str, *, up: bool = False) -> 
             "in site.yaml are options of ours; `scontrol show partition` lists what there is"
         )
     if "no job was sent" in reason:
-        return "another finding tells why"
+        return "another finding says why"
     if way != "ssh" and up and "slurmd's log: " in reason:
-        return f"is another finding of {nodes} the cause? it is mended on the node: Slurm has nothing against it"
+        return f"is another finding of {nodes} the cause? fix it on the node: Slurm itself reports nothing wrong"
     if way != "ssh" and up:
-        return f"is another finding of {nodes} the cause? else the last lines of slurmd's log there (SlurmdLogFile in slurm.conf) tell it"
+        return f"is another finding of {nodes} the cause? if not, read the last lines of slurmd's log there (SlurmdLogFile in slurm.conf)"
     if way != "ssh":
         return f"`scontrol show node {nodes}`; `scontrol update nodename={nodes} state=resume` once it is well"
     for pattern, hint in _HINTS:

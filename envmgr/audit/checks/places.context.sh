@@ -69,14 +69,14 @@ if [ -n "$places_home" ] && [ -n "${HOME-}" ] && [ "$HOME" != "$places_home" ] &
   put places.other_home "$HOME"
 fi
 case ${HOME-} in
-  /nonexistent | / | '') ;; # an account that is none of a person
+  /nonexistent | / | '') ;; # an account that belongs to no person
   *)
     if ! [ -d "$HOME" ]; then
       put places.home "is not there"
     elif ! [ -w "$HOME" ]; then
       put places.home "cannot be written"
     else
-      # OWNER:home lies in the home itself, OWNER:below in a folder of it; OWNER alone is elsewhere, or behind a link.
+      # OWNER:home lies in the home itself, OWNER:below in a folder of it; only OWNER is elsewhere, or behind a link.
       places_real=$(readlink -f "$HOME")
       [ "$(readlink -f "${places_home:-$HOME}")" = "$places_real" ] || places_real=
       places_said=$(for places_folder in "$HOME/.lmod.d" "$HOME/.config" "$HOME/.config/lmod" "$HOME/.cache" "$HOME/.cache/lmod" "$HOME/.local" "$HOME/.conda"; do

@@ -52,7 +52,7 @@ case $- in *i*) ;; *) [ "$PWD" = / ] || put shell_state.folder "$PWD" ;; esac
     for shell_option in nullglob failglob nocaseglob nocasematch; do
       case :${BASHOPTS-}: in *":$shell_option:"*) shell_left="$shell_left $shell_option" ;; esac
     done
-    # Posix mode, where it is no sh and none that inherited it: that is told with the variable.
+    # Posix mode, where it is no sh and did not inherit it: that is reported with the variable.
     case ${BASH##*/}:$SHELLOPTS: in
       bash:*:posix:*) env | grep -q '^POSIXLY_CORRECT=' || shell_left="$shell_left posix" ;;
     esac

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Modules of others, a sample, with those of folders that modules open, as `COMPILER MODULE`: each loaded by itself in a clean environment,
+# Modules of other tools, a sample, with those of folders that modules open, as `COMPILER MODULE`: each loaded by itself in a clean environment,
 # and what it brings. Behind opened.sh and named_paths.sh.
 : "${prefix?}" "${room?}" "${site_modules_most?}" "${site_modules_seconds?}" "${site_modules_named?}"
 

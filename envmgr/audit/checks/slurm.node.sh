@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Whether slurmd was told its name (`slurmd -N NAME`): then the host may have another. What the node's own slurm.conf has, whether users
+# Whether slurmd was given its name (`slurmd -N NAME`): then the host may have another. What the node's own slurm.conf has, whether users
 # can read it, which plugins lie in PluginDir, and which of them plugstack.conf requires that are not there.
 : "${user?}"
 

@@ -172,7 +172,7 @@ def _hint(state: str, severity: Severity, nodes: str) -> str:
     resume = f"`scontrol update nodename={nodes} state=resume`"
     if "*" in state:
         return f"`systemctl restart slurmd` on the node; then {resume}"
-    return f"once that is mended: {resume}"
+    return f"once that is fixed: {resume}"
 
 
 def _strangers(evidence: Evidence, slurm: SlurmView, names: Mapping[str, str]) -> list[str]:

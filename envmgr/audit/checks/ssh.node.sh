@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Whom sshd lets in, by its own account of its settings (root alone can ask for it), and where these stand; what users' ssh reads of
+# Whom sshd lets in, by its own account of its settings (only root can ask for it), and where these stand; what users' ssh reads of
 # the other nodes. `ssh_peers` are the names of the asked nodes.
 : "${user?}" "${ssh_peers?}"
 

@@ -23,7 +23,7 @@ if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ "$(id -u)" != 0 ]; the
 fi
 # shellcheck disable=SC3044 # it is bash
 if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ -r "$HOME/.profile" ]; then
-  for startup_file in "$HOME/.bash_profile" "$HOME/.bash_login"; do # bash reads the first of them alone
+  for startup_file in "$HOME/.bash_profile" "$HOME/.bash_login"; do # bash reads only the first of them
     if [ -r "$startup_file" ]; then
       grep -q -E '\.(profile|bashrc)' "$startup_file" || put startup_hides "$startup_file"
       break

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Lines `KIND[:other] FILE[|MODULES]`, of login bash alone: other contexts of the same account have the same home. `other`: the file is not the
+# Lines `KIND[:other] FILE[|MODULES]`, only of login bash: other contexts of the same account have the same home. `other`: the file is not the
 # user's own, or a link leads to it, or out of the home: no command may change it. A cache in use is one
 # that Lmod takes (l_readCacheFile of its src/Cache.lua): younger than LMOD_ANCIENT_TIME, and newer than a system cache of the
 # same folder. Behind lmod_config.sh.

@@ -168,7 +168,7 @@ def test_rc_file_that_names_an_old_cache_and_modulerc_files(scene: Scene) -> Non
             f"rc-files warning c3: /etc/lmod/modules/.modulerc.lua: {sets} | not there, as on c[1-2]",
             f"rc-files warning c1: /opt/rc/modulerc.lua: {sets} | not there, as on c[2-3]",
             "cache warning c2: alice's login shell: Lmod also uses the cache /opt/old/spider | not that one, as on c[1,3]",
-            "cache warning c2: /opt/old/spider: Lmod is told to use it, and it is not there | a cache made after each change, which Lmod uses",
+            "cache warning c2: /opt/old/spider: Lmod should use it, and it is not there | a cache made after each change, which Lmod uses",
         ]
     assert scene.told() == []
 

@@ -117,6 +117,6 @@ def test_slurm_states_of_a_real_cluster(cluster: Cluster) -> None:
     assert told(slurm, evidence({"c1": {}, "c2": {}, "c3": {}}, slurm=found)) == [
         (
             "warning c2: Slurm: drained: broken disk | idle, mixed or allocated | "
-            "once that is mended: `scontrol update nodename=c2 state=resume`"
+            "once that is fixed: `scontrol update nodename=c2 state=resume`"
         )
     ]

@@ -285,7 +285,7 @@ def test_sh_job_that_nothing_tells_what_to_write_is_a_note() -> None:
     fleet = replace(made.ways["slurm"], groups=(replace(group, facts=facts),))
     assert told(contexts, replace(made, ways={"slurm": fleet})) == [
         (
-            "note c1: sbatch-bash (alice): a `#!/bin/sh` job that says `module` is told `not found` | what to write instead, by the "
+            "note c1: sbatch-bash (alice): a `#!/bin/sh` job that calls `module` gets `not found` | what to write instead, by the "
             "program `module` of node-setup | `envmgr node-setup --apply --nodes c1`, and TaskProlog in slurm.conf"
         )
     ]

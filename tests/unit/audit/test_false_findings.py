@@ -191,7 +191,7 @@ def test_findings_have_the_nodes_name_and_hints_have_slurms() -> None:
     assert told(slurm, given) == [
         (
             "error c2.x.example: Slurm: down: dead disk | idle, mixed or allocated | "
-            "once that is mended: `scontrol update nodename=c2 state=resume`"
+            "once that is fixed: `scontrol update nodename=c2 state=resume`"
         )
     ]
     (line,) = [each for each in told(nodes, given) if "unreachable" in each]
@@ -364,7 +364,7 @@ def test_node_that_slurm_sends_jobs_to_is_not_to_be_resumed() -> None:
     ended = "Slurm: the job ended without an answer: cancelled"
     (line,) = told(nodes, without_jobs(ended))
     assert line.endswith(
-        "is another finding of c2 the cause? else the last lines of slurmd's log there (SlurmdLogFile in slurm.conf) tell it"
+        "is another finding of c2 the cause? if not, read the last lines of slurmd's log there (SlurmdLogFile in slurm.conf)"
     )
     (line,) = told(nodes, without_jobs(ended, "drained"))
     assert line.endswith("`scontrol update nodename=c2 state=resume` once it is well")

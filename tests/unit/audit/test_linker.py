@@ -6,7 +6,7 @@ from envmgr.audit.checks import linker
 from tests.helpers.evidence import evidence, told
 
 WHERE = "/etc/ld.so.cache"
-MEND = "on the node: `ldconfig`: programs take libraries of these folders from the cache alone"
+MEND = "on the node: `ldconfig`: programs find libraries of these folders only in the cache"
 CONF = "/opt/v/lib (/etc/ld.so.conf.d/v.conf)\n/usr/local/lib (/etc/ld.so.conf.d/libc.conf)"
 
 

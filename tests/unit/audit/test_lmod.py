@@ -257,7 +257,7 @@ def test_user_files_of_every_kind_are_told_once_a_file() -> None:
         ),
         f"warning c2: ~alice/.bashrc: a `conda init` {block} | `conda init --reverse` as alice",
         f"warning c2: ~alice/.zshrc: a `mamba init` {block} | `mamba shell deinit` as alice",
-        "note c2: ~alice/.modulerc: changes what Lmod does for alice | no such file | is it meant? else move it away",
+        "note c2: ~alice/.modulerc: changes what Lmod does for alice | no such file | is it intended? if not, move it away",
         (
             "warning c2: ~alice/.lmod.d/.cache/spiderT.lua: Lmod uses this cache of alice's own, and it is older than the modules "
             "in /opt/mods | no cache, or a newer one | `runuser -u alice -- rm -r ~alice/.lmod.d/.cache`; a system cache of these modules would keep "

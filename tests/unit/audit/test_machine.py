@@ -271,7 +271,7 @@ def test_node_that_slurm_uses_is_fine(state: str) -> None:
             "Node unexpectedly rebooted",
             (
                 "error c1: Slurm: down: Node unexpectedly rebooted | idle, mixed or allocated | "
-                "once that is mended: `scontrol update nodename=c1 state=resume`"
+                "once that is fixed: `scontrol update nodename=c1 state=resume`"
             ),
         ),
         (
@@ -295,7 +295,7 @@ def test_node_that_slurm_uses_is_fine(state: str) -> None:
             "Kill task failed",
             (
                 "warning c1: Slurm: drained: Kill task failed | idle, mixed or allocated | "
-                "once that is mended: `scontrol update nodename=c1 state=resume`"
+                "once that is fixed: `scontrol update nodename=c1 state=resume`"
             ),
         ),
         (
@@ -303,7 +303,7 @@ def test_node_that_slurm_uses_is_fine(state: str) -> None:
             "disk",
             (
                 "warning c1: Slurm: draining: disk | idle, mixed or allocated | "
-                "once that is mended: `scontrol update nodename=c1 state=resume`"
+                "once that is fixed: `scontrol update nodename=c1 state=resume`"
             ),
         ),
         (
@@ -311,7 +311,7 @@ def test_node_that_slurm_uses_is_fine(state: str) -> None:
             "gres/gpu count too low",
             (
                 "error c1: Slurm: inval: gres/gpu count too low | idle, mixed or allocated | "
-                "once that is mended: `scontrol update nodename=c1 state=resume`"
+                "once that is fixed: `scontrol update nodename=c1 state=resume`"
             ),
         ),
         ("powered_down~", "", "note c1: Slurm: powered_down | idle, mixed or allocated"),
@@ -327,7 +327,7 @@ def test_nodes_in_one_state_are_folded_and_others_left_out() -> None:
     assert told(slurm, evidence({"c1": {}, "c3": {}}, missing=("c2",), slurm=states)) == [
         (
             "error c[1-2]: Slurm: down: x | idle, mixed or allocated | "
-            "once that is mended: `scontrol update nodename=c[1-2] state=resume`"
+            "once that is fixed: `scontrol update nodename=c[1-2] state=resume`"
         )
     ]
 

@@ -76,7 +76,7 @@ def test_no_job_runs_on_a_login_node() -> None:
             {"names.own": "127.0.1.1", "names.line": "/etc/hosts:9", "names.writer": "cloud-init"},
             (
                 f"resolves to 127.0.1.1 on the node itself | the node's address | on the node: the node's own address in the line /etc/hosts:9: {ENDS}; "
-                "cloud-init writes it anew at each start: `manage_etc_hosts: false` in its settings"
+                "cloud-init writes it again at each start: `manage_etc_hosts: false` in its settings"
             ),
         ),
     ],
@@ -117,7 +117,7 @@ def test_name_that_is_not_known_on_one_node_is_to_be_added_there() -> None:
     assert peers({"c1": LOOKED, "c2": LOOKED | {"names.peers": "c3 -"}, "c3": LOOKED}) == [
         (
             "error c2: names of other nodes: c3 resolves to nothing: jobs over both fail | c3 is 10.0.0.3, which it has | "
-            "on the node: `echo '10.0.0.3 c3' >>/etc/hosts`, or mend the DNS that it asks"
+            "on the node: `echo '10.0.0.3 c3' >>/etc/hosts`, or fix the DNS that it asks"
         )
     ]
 

@@ -219,5 +219,5 @@ def test_no_job_is_sent_to_a_node_with_a_mount_that_hangs() -> None:
     given = evidence({"c1": HEALTHY}, own={"c1": {"host": "c1"}})
     (line,) = told(nodes, replace(given, ways={"ssh": given.fleet, "slurm": lost}))
     assert line.startswith(
-        f"note c2: Slurm (inherited environment): unreachable: {reason} | an answer | another finding tells why"
+        f"note c2: Slurm (inherited environment): unreachable: {reason} | an answer | another finding says why"
     )

@@ -164,7 +164,7 @@ def test_start_up_files_are_compared_by_content() -> None:
         for n in (1, 2, 3)
     }
     assert told(startup_files, evidence(answers)) == [
-        "note c2: /etc/profile: content b | content a, as on c[1,3] | compare /etc/profile of the nodes: is it meant?"
+        "note c2: /etc/profile: content b | content a, as on c[1,3] | compare /etc/profile of the nodes: is the difference intended?"
     ]
 
 

@@ -9,6 +9,7 @@ from envmgr.audit.baseline import HowAsked, Notebook
 from envmgr.audit.causes import Trace, Traced, TraceQuestion, Traces
 from envmgr.audit.compare.table_rows import rows_of_table
 from envmgr.audit.model import Check, Evidence, Found, Noted, Row
+from envmgr.audit.table import UndeclaredFactError
 from envmgr.audit.wording import joined, short
 from envmgr.nodes.sets import expand, fold
 from envmgr.probe.model import Fleet, ProbeStage
@@ -33,13 +34,21 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
     """Judge, ask in one round for the responsible lines, and return all findings: errors first, then by check, place
     and nodes.
     """
-    rows = {name: rows_of(check, evidence) for name, check in checks.items()}
+    rows: dict[str, tuple[Row, ...]] = {}
+    faults: list[Finding] = []
+    for name, check in checks.items():
+        try:
+            rows[name] = rows_of(check, evidence)
+        except UndeclaredFactError as error:  # a mistake in one check takes nothing from the others
+            rows[name] = ()
+            faults.append(_mistaken(name, error))
     notebook = Notebook()
     for row in (row for of in rows.values() for row in of if isinstance(row, Noted)):
         notebook.note(row.compared, row.values)
     questions = [question for of in rows.values() for question in questions_of(of)]
     traces = trace(questions) if questions else Traces({})
     findings = [finding for name, of in rows.items() for finding in findings_of(checks[name], of, traces)]
+    findings += faults
     findings += _not_here(evidence)
     findings += joined(_gone(evidence, notebook, checks))
     findings += joined(_not_looked_at(evidence, checks))
@@ -53,8 +62,16 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
     return AuditJudged(tuple(ordered), notebook)
 
 
+def _mistaken(check: str, error: UndeclaredFactError) -> Finding:
+    hint = "a mistake in envmgr: please report it; the other checks were judged"
+    return Finding(check, "error", "all nodes", f"not looked at: {error}", "facts that the check's table names", hint)
+
+
 def rows_of(check: Check, evidence: Evidence) -> tuple[Row, ...]:
-    """Return the rows of one check, with hints that are not filled in yet."""
+    """Return the rows of one check, with hints that are not filled in yet.
+
+    Raises UndeclaredFactError for a mistake in the check.
+    """
     given = evidence.of_check(check.table)
     return (*rows_of_table(given), *check.judge(given))
 

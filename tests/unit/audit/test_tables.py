@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from string import Formatter
 
@@ -11,6 +12,7 @@ import pytest
 
 from envmgr.audit import checks, table
 from envmgr.audit.checks import all_checks
+from envmgr.audit.judge import judge
 from envmgr.audit.model import Check
 from envmgr.audit.table import (
     ENGINE,
@@ -133,7 +135,7 @@ def literals(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("given", TABLES)
 def test_check_may_read_every_fact_that_its_module_names(given: Table) -> None:
-    """An audit that reads a fact of another check without `reads` ends with UndeclaredFactError, on some clusters only."""
+    """An audit that reads a fact of another check without `reads` reports a mistake of envmgr, on some clusters only."""
     every = {key for check in CHECKS.values() for key in check.table.keys} | ENGINE.keys
     may = Declared(given)
     for text in literals(FOLDER / f"{given.part}.py"):
@@ -147,6 +149,17 @@ def test_facts_that_no_table_has_cannot_be_listed() -> None:
     assert given.fleet.sound.names("places.of.") == []
     with pytest.raises(UndeclaredFactError, match=r"no table declares facts that begin with `places\.for\.`"):
         given.fleet.sound.names("places.for.")
+
+
+def test_check_that_reads_an_undeclared_fact_takes_nothing_from_the_others() -> None:
+    mistaken = replace(CHECKS["clock"], judge=lambda given: given.fleet.by_value("other.fact") and ())
+    given = evidence({"c2": {"linker.missing": "/opt/a.so", "linker.looked.node": "yes"}})
+    found = judge(given, {"clock": mistaken, "linker": CHECKS["linker"]}).findings
+    said = [(each.check, each.severity, each.found) for each in found if "not looked at" != each.found]
+    assert said == [
+        ("clock", "error", "not looked at: no table declares the fact `other.fact`"),
+        ("linker", "warning", "names /opt/a.so, which is not there: every program says so on stderr"),
+    ]
 
 
 def test_words_are_filled_in_for_shells_and_lists() -> None:

@@ -30,7 +30,7 @@ from dataclasses import replace
 
 from envmgr.audit.ask.gpu_jobs import GpuAnswer, gpu_answers
 from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.fit.hardware_kinds import kinds_of, outside
+from envmgr.audit.fit.hardware_kinds import kinds_of, uncovered
 from envmgr.audit.fit.matrix import hiding, is_hidden, observed, required
 from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
@@ -61,7 +61,16 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _drivers(evidence)
     if not evidence.alone:
         yield from _site_level(evidence)
-    yield from outside(evidence)
+    for gpu in uncovered(evidence):
+        yield evidence.say(
+            "no_machine_code",
+            gpu.nodes,
+            field=gpu.codes.field,
+            gpu=gpu.gpu,
+            arch=gpu.arch,
+            codes=", ".join(gpu.codes.codes),
+            fix=gpu.line,
+        )
     yield from _unfit_entries(evidence)
     yield from _drift(evidence)
 

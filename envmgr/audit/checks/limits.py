@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from envmgr.audit.compare.between_nodes import drift
+from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.model import Check, Evidence, Row, scripts
 
 # The name in /proc/self/limits -> (the option of ulimit, the name in Slurm).
@@ -48,14 +48,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
                     else "no limit: CUDA, large files and long jobs meet it",
                 )
             if not low:
-                yield from drift(
-                    shell.where,
-                    values,
-                    evidence,
-                    what=name,
-                    hint="compare /etc/security/limits.conf and its limits.d, and how slurmd is started",
-                    say=partial(_said, name, option),
-                )
+                yield from compared("differ", values, evidence, shell, name=name, say=partial(_said, name, option))
 
 
 def _is_low(name: str, value: str) -> bool:

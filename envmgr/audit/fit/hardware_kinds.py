@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from envmgr.audit.compare.between_nodes import QUORUM
 from envmgr.audit.fit.matrix import observed
-from envmgr.audit.model import Evidence, Found, Row
+from envmgr.audit.model import Evidence
 from envmgr.backends import GpuCodes, all_backends
 from envmgr.catalog.gpu_codes import covers
 from envmgr.catalog.settings import quoted, site_line
@@ -37,8 +38,19 @@ def groups_by_kind(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
     return large | {most: (*large[most], *(n for kind, nodes in kinds.items() if kind not in large for n in nodes))}
 
 
-def outside(evidence: Evidence) -> Iterator[Row]:
-    """Yield a warning for GPUs that the site's codes do not cover.
+@dataclass(frozen=True, slots=True)
+class Uncovered:
+    """A kind of GPU that the site's codes of a backend do not cover, the nodes that have it, and the line that would."""
+
+    codes: GpuCodes
+    arch: str
+    gpu: str
+    nodes: tuple[str, ...]
+    line: str
+
+
+def uncovered(evidence: Evidence) -> Iterator[Uncovered]:
+    """Yield the GPUs that the site's codes do not cover.
 
     There is none if the site lists no codes, or if the GPU's capability is unknown.
     """
@@ -49,15 +61,8 @@ def outside(evidence: Evidence) -> Iterator[Row]:
             for arch, name in known:
                 if covers(codes.vendor, codes.codes, arch) is False:
                     found.setdefault((arch, name), []).extend(nodes)
-        for (arch, name), accused in sorted(found.items()):
-            yield Found(
-                "warning",
-                codes.field,
-                f"no machine code for {name} ({arch})",
-                f"{arch} among {', '.join(codes.codes)}",
-                f"if its CUDA or ROCm knows that GPU, compile for it, too: {_line(codes, [arch for arch, _ in found])}; then lock and build what asks for it",
-                accused,
-            )
+        line = _line(codes, [arch for arch, _ in found])
+        yield from (Uncovered(codes, arch, gpu, tuple(nodes), line) for (arch, gpu), nodes in sorted(found.items()))
 
 
 def _line(codes: GpuCodes, more: list[str]) -> str:

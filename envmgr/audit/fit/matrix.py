@@ -81,7 +81,7 @@ def _sorted(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _GpuAnswer:
     """The answer of some nodes. `facts` is what was read from it, None if it holds none."""
 
     raw: Facts
@@ -89,14 +89,14 @@ class _Answer:
     nodes: tuple[str, ...]
 
 
-def _answers(evidence: Evidence) -> list[_Answer]:
+def _answers(evidence: Evidence) -> list[_GpuAnswer]:
     """Return the answers of the first way. GPUs that were hidden from it are taken from another way, such as a job."""
     shown = _shown_elsewhere(evidence)
     found = []
     for group in evidence.fleet.groups:
         facts = node_facts(group.facts)
         if facts is None or _known(facts.gpus) == len(facts.gpus):
-            found.append(_Answer(group.facts, facts, group.nodes))
+            found.append(_GpuAnswer(group.facts, facts, group.nodes))
             continue
         by_gpus: dict[NodeFacts, list[str]] = {}
         for node in group.nodes:
@@ -106,7 +106,7 @@ def _answers(evidence: Evidence) -> list[_Answer]:
             else:
                 seen = facts.model_copy(update={"gpus": with_shown(facts.gpus, facts.gpus)})
             by_gpus.setdefault(seen, []).append(node)
-        found += [_Answer(group.facts, each, tuple(nodes)) for each, nodes in by_gpus.items()]
+        found += [_GpuAnswer(group.facts, each, tuple(nodes)) for each, nodes in by_gpus.items()]
     return found
 
 
@@ -204,7 +204,7 @@ def required(evidence: Evidence) -> list[tuple[str, NodeNeeds]]:
     return [(entry, published.specs[entry].needs) for entry in sorted(published.specs)] if published else []
 
 
-def _outcome(entry: str, needs: NodeNeeds, told: _Answer, place: int | None) -> _Outcome:
+def _outcome(entry: str, needs: NodeNeeds, told: _GpuAnswer, place: int | None) -> _Outcome:
     if told.facts is None:
         return _UNKNOWN
     reasons = unfit(needs, told.facts)

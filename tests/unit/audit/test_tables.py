@@ -155,7 +155,7 @@ def test_check_that_reads_an_undeclared_fact_takes_nothing_from_the_others() -> 
     mistaken = replace(CHECKS["clock"], judge=lambda given: given.fleet.by_value("other.fact") and ())
     given = evidence({"c2": {"linker.missing": "/opt/a.so", "linker.looked.node": "yes"}})
     found = judge(given, {"clock": mistaken, "linker": CHECKS["linker"]}).findings
-    said = [(each.check, each.severity, each.found) for each in found if "not looked at" != each.found]
+    said = [(each.check, each.severity, each.found) for each in found if each.found != "not looked at"]
     assert said == [
         ("clock", "error", "not looked at: no table declares the fact `other.fact`"),
         ("linker", "warning", "names /opt/a.so, which is not there: every program says so on stderr"),

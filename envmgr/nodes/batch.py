@@ -180,7 +180,9 @@ class _Jobs:
     def _submit(self, nodes: list[str]) -> None:
         mark = f"--envmgr-{self.nonce}--"
         program = _program(self._options)
+        # Jobs inherit from a login shell, as those of a user do who types sbatch after a login.
         argv = (*self._login, program, mark, *(self._names[node] for node in nodes))
+        # One login shell submits for many nodes: it is slow on many sites, and each start-up file runs once.
         self._submitting.update(nodes)
         began = time.time()
         self._fan.launch(

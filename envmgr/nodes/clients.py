@@ -96,6 +96,7 @@ class Client:
             return
         self._open = False
         self.ending = ending
+        # The reason may still be in the pipe when stdout ends first.
         self._read_errors()  # the reason, when stdout ended first
         self._loop.remove_writer(self._stdin)
         self._loop.remove_reader(self._stdout)
@@ -247,6 +248,7 @@ class Loop:
         while self._running or not self._stopped:
             if (now := time.monotonic()) >= tick:
                 self._dying.look()
+                # Counted from now: after a pause of this host, ticks that were missed do not come all at once.
                 tick = now + TICK
                 self._on_tick()
                 continue

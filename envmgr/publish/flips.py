@@ -114,6 +114,7 @@ def flip(
         user=own_name(),
         host=socket.gethostname(),
     )
+    # Written before `current` changes: a node that sees the new generation must find the flip that allows it.
     made = write_flip(prefix, draft, known, None if signer is None else _Signing(signer, reporter))
     try:
         _rename(prefix, made)
@@ -139,6 +140,7 @@ def _rename(prefix: Prefix, made: Flip) -> None:
     happen.
     """
     pending = pending_link(prefix, made.record.sequence)
+    # gc on a host with locks of its own may have removed it since it was completed.
     if not (prefix.generation(made.record.generation) / RECORD).is_file():
         raise OvertakenError(f"generation {made.record.generation} was removed")
     with explain_os_error(prefix.current):
@@ -174,10 +176,12 @@ def settle(prefix: Prefix, reporter: Reporter) -> frozenset[int]:
     for folder in (prefix.root, prefix.flips):
         renew_listing(folder)
         clear_temporaries(folder)
+    # A run that stands still may go on in the middle of this: its rename must fail then.
     stop_all(prefix)
     withdraw_lone_signatures(prefix)
     stay = {*sequences(prefix)}
     told = _told(prefix)
+    # Nothing is withdrawn on a guess: a flip that came would be lost for good.
     if told is None:  # nothing says what came
         return frozenset(stay)
     current = known_current(prefix)
@@ -329,6 +333,8 @@ def told_records(prefix: Prefix) -> dict[int, str]:
     found: dict[int, str] = {}
     for row in flips(prefix):
         if isinstance(row.get("record"), str):
+            # The first line counts: a later one, which anybody with write access can add, must not change what was
+            # published.
             found.setdefault(row["to"], row["record"])
     return found
 
@@ -345,6 +351,7 @@ def flips(prefix: Prefix) -> list[dict[str, Any]]:
     """
     rows = _history(prefix)
     told = {row["sequence"] for row in rows}
+    # The usual case reads one file; flips are read one by one only where the history lacks some.
     if told.issuperset(sequences(prefix)):
         return rows
     force = in_force(prefix, known_current(prefix))
@@ -361,6 +368,7 @@ def _history(prefix: Prefix) -> list[dict[str, Any]]:
     with suppress(FileNotFoundError):
         for line in read_bytes(prefix.history, HISTORY).decode(errors="replace").split("\n"):
             with suppress(ValueError, RecursionError):
+                # A kill or a full disk cuts lines: one that cannot be read says nothing of the others.
                 row = json.loads(line)
                 if isinstance(row, dict) and isinstance(row.get("to"), int):
                     require_format(row, FORMAT, prefix.history)

@@ -116,6 +116,7 @@ def publish(
                 if change.base is None:
                     reporter.say(f"generation {parent} became current meanwhile: the change is put on it")
                 overtaken += 1
+                # Others publish again and again: from now on the tests run under the lock, where nobody can overtake.
                 if overtaken > _OVERTAKEN:
                     _test(staged, passed, check)
                 if passed.issuperset(digest for digest, _ in staged.tests().values()):
@@ -155,6 +156,7 @@ def _finish(staged: Staged, known: Collection[int]) -> PublishedChange:
                 known=known,
             )
         except BaseException:
+            # The flip may have come before the error: a generation that is current must not be abandoned.
             staged.done = known_current(work.prefix) == number
             raise
     return PublishedChange(number, parent, tuple(sorted(staged.changed)))
@@ -262,6 +264,7 @@ def _clean_incomplete(prefix: Prefix, reporter: Reporter) -> None:
                 change(prefix.generation(number), mode=0o555)
     for number in generation_numbers(prefix):
         folder = prefix.generation(number)
+        # A publish that lives holds a row for its number, so what has none was left by a kill.
         if number in complete or number == current or is_staged(prefix, number):
             continue
         if not (folder / ABANDONED).exists():

@@ -143,6 +143,7 @@ class Staged:
         seen: dict[str, object] = {}
         waiting = [name]
         while waiting:
+            # Two modules may load the same third one: each is digested once.
             if (each := waiting.pop()) in seen:
                 continue
             entry, spec = self.entries[each], self.merged[each].spec
@@ -160,6 +161,7 @@ class Staged:
         Raises:
             EnvmgrError: `staged-changed` where its files are not those that were staged and tested.
         """
+        # Smoke tests ran since the files were written, with this user's rights.
         self._require_untouched()
         folder, work = self.folder, self.work
         record = GenerationRecord(
@@ -311,6 +313,8 @@ def _read_parent(work: StagingWork) -> tuple[int | None, GenerationRecord | None
                 require_unchanged_generation(prefix, number, work.signer, work.reporter, made_again=work.change.anew)
             return number, read_record(prefix, number), read_specs(prefix, number)
         except EnvmgrError:
+            # Nothing holds the lock here: a publish and a gc may have replaced and removed that generation meanwhile.
+            # Then the error says nothing, and what is current now is read.
             if current_number(prefix) == number:
                 raise
 
@@ -335,6 +339,7 @@ def _take_number(row: ExitStack, work: StagingWork, number: int, paths: set[str]
         with explain_os_error(folder), suppress(FileExistsError):
             folder.mkdir()
             return number, folder
+        # Another publish took the folder between the row and the mkdir: this number is its own now.
         row.close()
         number = _hold_number(row, work, paths, above=number)
 

@@ -150,6 +150,8 @@ def end_processes_in(folder: str) -> int:
     """
     mine: set[int] = set()
     ended: set[int] = set()
+    # A compiler driver may start others while it is being killed: look again until none is left, for five seconds in
+    # all.
     for _ in range(50):
         mine = {pid for pid in _own_processes() if _is_below(pid, folder)} - {os.getpid()}
         if not mine:

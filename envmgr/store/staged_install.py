@@ -38,9 +38,11 @@ class StagedInstall:
         manifest is written.
         """
         if self.marks:
+            # The marks belong to the install: they are made before its tree digest is taken and its folders are closed.
             for mark in mark_pythons(self.folder):
                 self.promised.pop(mark, None)  # a package's own file
         policies = self.site.policies
+        # Read-only before the rename: nobody ever finds an install at its place that can still be changed.
         make_read_only(self.folder, group=group_id(policies.group), mask=policies.mask)
         land(self.install)
         self.landed = True
@@ -65,6 +67,7 @@ def staged_install(install: Install, site: Site, *, marks: bool = True) -> Itera
             yield staged
             if not staged.landed:
                 staged.land()
+    # Ctrl-C and a full disk too: a half tree at this path would count as left by a kill at the next build.
     except BaseException:
         with suppress(OSError):  # the first fault is reported; the next run clears up
             clear(install)
@@ -92,6 +95,7 @@ def land(install: Install) -> None:
     """
     require_not_anothers(install.lock)
     if install.replaces is None:
+        # One rename within one file system: a reader finds no install or the whole one.
         install.staging.rename(install.path)
         sync_folder(install.path.parent)
         return
@@ -103,6 +107,7 @@ def land(install: Install) -> None:
             hint="the lock, the cache and the manifest were not made for each other; the install stays as it was: "
             f"remove {install.manifest.name} and build the entry again",
         )
+    # Both trees change places at once: the path always leads to a whole install, also for programs that start now.
     exchange(install.staging, install.path)
     sync_folder(install.path.parent)
     # Another user's files may stay: the install is whole, and the next build reports what it cannot remove.

@@ -59,10 +59,12 @@ def sha256_regular(path: str, size: int) -> str:
     """
     descriptor = os.open(path, _REGULAR)
     try:
+        # One byte more than the size: a full read would not show whether the file grew.
         piece = os.read(descriptor, min(size, _WHOLE) + 1)
         if len(piece) == size <= _WHOLE:
             return hashlib.sha256(piece).hexdigest()
         digest = hashlib.sha256(piece)
+        # One buffer for all pieces: a new one for each would be cleared first, which costs a third of the time.
         buffer = bytearray(_LARGE)
         view = memoryview(buffer)
         while count := os.readv(descriptor, (buffer,)):
@@ -98,6 +100,7 @@ def atomic_write(path: Path, text: str | bytes, *, mode: int = 0o644) -> None:
     with explain_os_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         clear_temporaries(path.parent, path.name)
+        # A run that clears temporaries may take the new file for a dead one's in the moment before its lock.
         for _ in range(2):
             with suppress(FileNotFoundError):  # another run took it for a dead one's, before it had its lock
                 _write_beside(path, data, mode)
@@ -113,7 +116,9 @@ def _write_beside(path: Path, data: bytes, mode: int) -> None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.write(data)
             file.flush()
+            # Not by open's mode: the umask of whoever runs this would decide.
             os.fchmod(file.fileno(), mode)
+            # Without it a crash of the host can leave an empty file under the final name.
             os.fsync(file.fileno())
             temporary.replace(path)
     except BaseException:
@@ -150,6 +155,7 @@ def _clear_temporary(path: str) -> None:
     try:
         status = os.fstat(descriptor)
         if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+            # A living write holds this lock, so only files of dead ones are removed.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.unlink(path)  # noqa: PTH108 - a scandir path
     finally:
@@ -188,6 +194,7 @@ def exchange(one: Path, other: Path) -> None:
     if not os.path.lexists(other):
         one.rename(other)
         return
+    # Python has no name for it, and musl and old glibc do not have it either.
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is not None and not call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE):
         return
@@ -260,6 +267,7 @@ def free_bytes(path: Path) -> int:
     """Return the bytes that an ordinary user may still write on the file system of `path` or its nearest existing
     parent.
     """
+    # The prefix may not exist yet: its nearest parent is on the file system that it will be on.
     while not path.exists():
         path = path.parent
     return shutil.disk_usage(path).free

@@ -63,6 +63,7 @@ def file_lock(
                 on_wait(_named(holder))
             check()
             time.sleep(_LOCK_POLL)
+        # Who waits reads the holder from the file itself, which flock does not protect from reading.
         _write_holder(descriptor)
         with ExitStack() as stack:
             told = bool(holder)
@@ -182,6 +183,7 @@ def _take_away(mark: Path, row: Mapping[str, Any]) -> None:
             mark.rename(aside)
         except FileNotFoundError:
             return
+        # Between the look and the rename, another host may have taken the dead mark away and made its own.
         if _read_mark(aside) != row:
             with suppress(FileExistsError):
                 mark.hardlink_to(aside)

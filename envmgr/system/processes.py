@@ -121,6 +121,7 @@ class Leaving:
 
     def look(self, now: float) -> None:
         """Send the signal whose time has come; call it again until the process has ended."""
+        # The later signal first: a look that comes late must not send SIGTERM when SIGKILL is due.
         if now >= self.kill:
             self._send(signal.SIGKILL)
         elif now >= self.term:
@@ -145,6 +146,7 @@ def end_child(process: subprocess.Popen[bytes], *, group: bool, grace: float = G
     """
     now = time.monotonic()
     leaving = Leaving(process, term=now, kill=now + grace, group=group)
+    # The whole group counts, not only its leader: srun ends at once and leaves a child that gives the job back.
     while not leaving.has_ended():
         leaving.look(now := time.monotonic())
         if now >= leaving.kill + wait:

@@ -42,6 +42,7 @@ def beating(path: Path, text: str, *, anew: bool = False) -> Iterator[None]:
                 if says(path, text):
                     os.utime(path)
 
+    # A thread and not a process: the pulse must stop when this process is stopped or hangs as a whole.
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()
     try:

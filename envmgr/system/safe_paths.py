@@ -68,6 +68,8 @@ class _Walk:
         self.link = ""
 
     def to(self, path: Path, *, make: bool, follow: bool) -> Way:
+        # Walked by hand, with an open folder at each step: between a check by name and a use by name, others can swap a
+        # link in.
         waiting, links = [*reversed(path.parts)] or ["."], 0
         self._look()
         while True:
@@ -87,6 +89,7 @@ class _Walk:
                 links += 1
                 if links > _MOST_LINKS:
                     raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+                # A link of another user leads wherever that user wants, now or after the check.
                 if self._blame(self.here / name, status):
                     self.link = self.link or str(self.here / name)
                 target = Path(os.readlink(name, dir_fd=self.folder))
@@ -107,6 +110,7 @@ class _Walk:
     def _look(self) -> None:
         status = os.fstat(self.folder)
         self._blame(self.here, status)
+        # In a folder like /tmp, the sticky bit keeps others from renaming what is not theirs.
         if status.st_mode & 0o002 and not status.st_mode & stat.S_ISVTX:
             self.fault = self.fault or f"{self.here} can be written by everyone"
 
@@ -158,6 +162,8 @@ def change(
     with way_to(path) as way, _opened(way.name, way.folder) as descriptor:
         _refuse_link(way, path)
         status = os.fstat(descriptor)
+        # A second name of a file may lie where others can reach it: a mode or owner that is set here would count there,
+        # too.
         second_name = status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode)
         if second_name or not any(kind(status.st_mode) for kind in kinds):
             raise OSError(errno.ENOTDIR, "something else lies there", str(path))
@@ -240,6 +246,7 @@ def empty_below(top: Path, path: Path, *, keep: str, first: str) -> None:
                 os.unlink(way.name, dir_fd=way.folder)
                 return
             _set(descriptor, status, -1, None, 0o755)
+            # The record goes first: without it, what a kill leaves does not count as a complete generation.
             for name in sorted(_names(descriptor), key=lambda name: name != first):
                 if name != keep:
                     with suppress(FileNotFoundError):

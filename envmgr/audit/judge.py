@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from envmgr.audit.baseline import HowAsked, Notebook
@@ -19,10 +19,14 @@ from envmgr.report import Finding
 
 @dataclass(frozen=True, slots=True)
 class AuditJudged:
-    """The result of judging. `notebook` has everything that was compared, for a baseline."""
+    """The result of judging. `notebook` has everything that was compared, for a baseline.
+
+    `mistakes` maps each check that could not be judged to its mistake. A baseline must not name these checks.
+    """
 
     findings: tuple[Finding, ...]
     notebook: Notebook
+    mistakes: Mapping[str, UndeclaredFactError]
 
 
 def no_traces(_: Sequence[TraceQuestion]) -> Traces:
@@ -35,31 +39,35 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
     and nodes.
     """
     rows: dict[str, tuple[Row, ...]] = {}
-    faults: list[Finding] = []
+    dead: set[str] = set()
+    mistakes: dict[str, UndeclaredFactError] = {}
     for name, check in checks.items():
         try:
-            rows[name] = rows_of(check, evidence)
+            of, explained = rows_of(check, evidence), _explained(check, evidence)
         except UndeclaredFactError as error:  # a mistake in one check takes nothing from the others
-            rows[name] = ()
-            faults.append(_mistaken(name, error))
+            mistakes[name] = error
+        else:
+            rows[name] = of
+            dead |= explained
+    compared = {name: check for name, check in checks.items() if name in rows}
     notebook = Notebook()
     for row in (row for of in rows.values() for row in of if isinstance(row, Noted)):
         notebook.note(row.compared, row.values)
     questions = [question for of in rows.values() for question in questions_of(of)]
     traces = trace(questions) if questions else Traces({})
     findings = [finding for name, of in rows.items() for finding in findings_of(checks[name], of, traces)]
-    findings += faults
+    findings += [_mistaken(name, error) for name, error in mistakes.items()]
     findings += _not_here(evidence)
-    findings += joined(_gone(evidence, notebook, checks))
+    findings += joined(_gone(evidence, notebook, compared))
     findings += joined(_not_looked_at(evidence, checks))
-    findings = _without_consequences(findings, evidence, checks)
+    findings = _without_consequences(findings, dead, checks)
     nodes: dict[Finding, list[str]] = {}
     for finding in findings:  # one finding for nodes whose answers differ elsewhere
         nodes.setdefault(replace(finding, nodes=""), []).extend(expand(finding.nodes) if finding.nodes else ())
     findings = [replace(finding, nodes=fold(of)) for finding, of in nodes.items()]
     order = {"error": 0, "warning": 1, "note": 2}
     ordered = sorted(findings, key=lambda f: (order[f.severity], f.check, f.where, f.nodes, f.found))
-    return AuditJudged(tuple(ordered), notebook)
+    return AuditJudged(tuple(ordered), notebook, mistakes)
 
 
 def _mistaken(check: str, error: UndeclaredFactError) -> Finding:
@@ -72,8 +80,15 @@ def rows_of(check: Check, evidence: Evidence) -> tuple[Row, ...]:
 
     Raises UndeclaredFactError for a mistake in the check.
     """
+    answer = evidence.answers.get(check.name)
+    if isinstance(answer, UndeclaredFactError):  # its question to this host could not be asked
+        raise answer
     given = evidence.of_check(check.table)
     return (*rows_of_table(given), *check.judge(given))
+
+
+def _explained(check: Check, evidence: Evidence) -> frozenset[str]:
+    return check.explained(evidence.of_check(check.table)) if check.explained is not None else frozenset()
 
 
 def questions_of(rows: Iterable[Row]) -> list[TraceQuestion]:
@@ -96,17 +111,14 @@ def _finding(check: str, row: Found, traces: Traces) -> Finding:
 
 
 def _without_consequences(
-    findings: Iterable[Finding], evidence: Evidence, checks: Mapping[str, Check]
+    findings: Iterable[Finding], dead: Collection[str], checks: Mapping[str, Check]
 ) -> list[Finding]:
-    """Drop the consequences on nodes where modules cannot work at all, and keep only the cause."""
-    dead = frozenset[str]().union(
-        *(c.explained(evidence.of_check(c.table)) for c in checks.values() if c.explained is not None)
-    )
+    """Drop the consequences on `dead` nodes, where modules cannot work at all, and keep only the cause."""
     needy = {name for name, check in checks.items() if "modules" in check.wants}
     found = []
     for finding in findings:
         of = expand(finding.nodes or finding.between) if dead and finding.check in needy else ()
-        if dead.isdisjoint(of):
+        if not any(node in dead for node in of):
             found.append(finding)
         elif finding.nodes and (left := [node for node in of if node not in dead]):
             found.append(replace(finding, nodes=fold(left)))

@@ -158,7 +158,8 @@ def _save(ctx: Context, path: Path, evidence: Evidence, judged: AuditJudged, che
     if not evidence.fleet.nodes or (evidence.published is None and not evidence.alone):
         ctx.reporter.say(f"warning: {path} is not written: nothing could be compared")
         return
-    atomic_write(path, baseline_text(judged.notebook, how_asked(evidence, checks)))
+    compared = {name: check for name, check in checks.items() if name not in judged.mistakes}
+    atomic_write(path, baseline_text(judged.notebook, how_asked(evidence, compared)))
     if missing := [reply.node for reply in evidence.fleet.missing]:
         ctx.reporter.say(f"warning: {path} is without {fold(missing)}, of which there was no answer")
 

@@ -14,7 +14,7 @@ from envmgr.audit.causes import TraceQuestion, Traces
 from envmgr.audit.checks import all_checks, munge
 from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.controller import SlurmView
-from envmgr.audit.judge import findings_of, questions_of, rows_of
+from envmgr.audit.judge import AuditJudged, findings_of, judge, questions_of, rows_of
 from envmgr.audit.model import Check, Evidence, audit_parts, check_of
 from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
 from envmgr.audit.table import Declared, Table, UndeclaredFactError
@@ -161,6 +161,14 @@ def found(check: Check | ModuleType, given: Evidence, traces: Traces | None = No
     """The findings of one check, as they come; without `traces` no trace shows a line."""
     whole = as_check(check)
     return findings_of(whole, rows_of(whole, given), traces or Traces({}))
+
+
+def judgement(given: Evidence, checks: Mapping[str, Check]) -> AuditJudged:
+    """The judgement of these checks; a fact that a check reads and no table has is an error here, not a finding."""
+    made = judge(given, checks)
+    for mistake in made.mistakes.values():
+        raise mistake
+    return made
 
 
 def drifts(values: Mapping[str, tuple[str, ...]], given: Evidence, **more: Any) -> list[Finding]:

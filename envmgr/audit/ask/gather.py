@@ -25,6 +25,7 @@ from envmgr.audit.fit.hardware_kinds import groups_by_kind
 from envmgr.audit.model import Check, Evidence, Want, audit_parts, standing_alone
 from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
 from envmgr.audit.shell.shared_shell import expected_effects
+from envmgr.audit.table import UndeclaredFactError
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
@@ -247,11 +248,7 @@ class _Gathering:
         controller = Controller(asker.runner, self.sets, jobs="slurm" in self.ways, end=asker.end)
         if self._want("slurm"):
             evidence = replace(evidence, slurm=controller.slurm())
-        answers = {
-            name: check.ask_controller(controller, evidence.of_check(check.table))
-            for name, check in self.checks.items()
-            if check.ask_controller is not None
-        }
+        answers = {name: answer_here(check, controller, evidence) for name, check in self.checks.items()}
         return replace(evidence, answers=answers)
 
     def _loads_here(self, plan: AuditPlan) -> Mapping[str, str]:
@@ -289,6 +286,16 @@ class _Gathering:
         except EnvmgrError as error:
             self.asker.reporter.say(f"warning: nodes are not compared within groups: {error.message}")
             return {}
+
+
+def answer_here(check: Check, controller: Controller, evidence: Evidence) -> object:
+    """Return this host's answer to the check's question, None for a check without one, or the check's mistake."""
+    if check.ask_controller is None:
+        return None
+    try:
+        return check.ask_controller(controller, evidence.of_check(check.table))
+    except UndeclaredFactError as error:
+        return error  # a mistake in one check takes nothing from the others
 
 
 def _accounts(site: Site) -> tuple[str, tuple[ShellAccount, ...]]:

@@ -14,13 +14,13 @@ from envmgr.audit.baseline import baseline_text
 from envmgr.audit.causes import Traces
 from envmgr.audit.checks import all_checks
 from envmgr.audit.fit.matrix import matrix
-from envmgr.audit.judge import findings_of, how_asked, judge, rows_of
+from envmgr.audit.judge import findings_of, how_asked, rows_of
 from envmgr.audit.model import Check, Evidence
 from envmgr.audit.table import ENGINE
 from envmgr.catalog.recipe import Requires
 from envmgr.nodes.sets import expand
 from envmgr.probe.model import CONTEXTS, ShellAccount
-from tests.helpers.evidence import evidence
+from tests.helpers.evidence import evidence, judgement
 
 CHECKS = all_checks()
 LOGIN = next(context for context in CONTEXTS if context.name == "bash-login")
@@ -62,7 +62,7 @@ def test_no_answer_ends_a_check(name: str) -> None:
     @given(answers(check))
     def judged(facts: list[dict[str, str]]) -> None:
         made = evidence_of(facts)
-        found = judge(made, {name: check})
+        found = judgement(made, {name: check})
         baseline_text(found.notebook, how_asked(made, {name: check}))
         rows = rows_of(check, made)
         assert len(findings_of(check, rows, Traces({}))) <= len(rows)

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from envmgr.audit.baseline import SCHEMA, Baseline, Compared, HowAsked, Notebook, baseline_text, read_baseline
 from envmgr.audit.checks import get_check
 from envmgr.audit.compare.between_nodes import drift
-from envmgr.audit.judge import judge
 from envmgr.audit.model import Check
 from envmgr.audit.table import Table
 from envmgr.errors import InputError
-from tests.helpers.evidence import drifts, evidence
+from tests.helpers.evidence import drifts, evidence, judgement
 from tests.helpers.wording import pydantic_says
 
 ASKED = HowAsked(nodes="c[1-3]", user="alice", shells=("bash-login (alice)",), checks=("x",))
@@ -100,7 +99,7 @@ def test_what_is_gone_is_told_of_what_was_asked_for_again() -> None:
     given_to = evidence({"c1": {"gate": "ok"}, "c2": {"gate": "ok"}}, baseline=Baseline(Path("b"), asked, had))
     gone = [
         (f.where, f.found, f.nodes)
-        for f in judge(given_to, {"nodes": get_check("nodes")}).findings
+        for f in judgement(given_to, {"nodes": get_check("nodes")}).findings
         if "gone" in f.found
     ]
     assert gone == [("/apps", "content is gone", "c[1-2]")]
@@ -135,7 +134,7 @@ def test_link_to_a_file_in_a_checkout_is_read_and_a_pipe_is_refused(tmp_path: Pa
 def test_what_is_not_compared_in_every_audit_is_not_kept() -> None:
     def noted_of(*, kept: bool) -> set[Compared]:
         check = Check(judge=lambda given: drift("here", {"a": ("c1",)}, given, kept=kept), table=Table(part="x"))
-        return {*judge(evidence({}), {"x": check}).notebook.pages}
+        return {*judgement(evidence({}), {"x": check}).notebook.pages}
 
     assert noted_of(kept=False) == set()
     assert noted_of(kept=True) == {Compared("x", "here", "")}

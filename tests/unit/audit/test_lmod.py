@@ -11,12 +11,11 @@ from typing import Any
 import pytest
 
 from envmgr.audit.checks import get_check
-from envmgr.audit.judge import judge
 from envmgr.audit.model import Evidence
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.modules.lmod import find_lmod
 from envmgr.probe.model import Fleet, Group, ShellAccount, ShellContext
-from tests.helpers.evidence import audit_plan, found, line
+from tests.helpers.evidence import audit_plan, found, judgement, line
 from tests.helpers.lmod_evidence import LOGIN, NAMES, RECORD, published, site
 
 # -- judged by hand-made answers ----------------------------------------------------------------------------------------
@@ -328,7 +327,7 @@ def test_what_follows_from_a_missing_lmod_is_not_told_besides() -> None:
         asked=((LOGIN, "user", "ssh"),),
         ways={"ssh": Fleet((Group(facts, ("c1",)), Group(gone, ("c2",))), {}, {}, ())},
     )
-    found = judge(given, {name: get_check(name) for name in ("lmod", "contexts")}).findings
+    found = judgement(given, {name: get_check(name) for name in ("lmod", "contexts")}).findings
     assert {f.nodes for f in found if f.check == "contexts"} == {"c1"}  # of c2 that alone is told
-    alone = judge(given, {"contexts": get_check("contexts")}).findings
+    alone = judgement(given, {"contexts": get_check("contexts")}).findings
     assert "c[1-2]" in {f.nodes for f in alone}

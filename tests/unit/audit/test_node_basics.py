@@ -20,13 +20,12 @@ from envmgr.audit.checks import (
     slurm,
     user_files,
 )
-from envmgr.audit.judge import judge
 from envmgr.audit.model import Check
 from envmgr.audit.plan import ExpectedInstall
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import Group
 from tests.helpers.context_shell import context_facts
-from tests.helpers.evidence import audit_plan, evidence, site, told
+from tests.helpers.evidence import audit_plan, evidence, judgement, site, told
 from tests.helpers.lmod_evidence import LOGIN
 
 KEY = "ctx.bash-login.user."
@@ -164,7 +163,7 @@ def test_number_that_is_none_ends_no_audit(text: str) -> None:
         own={"c1": dict.fromkeys(numbers, text)},
         asked=((LOGIN, "user", "ssh"),),
     )
-    judge(given, all_checks())
+    judgement(given, all_checks())
 
 
 SITE = "/opt/site fuse.sshfs fs1:/export/site"
@@ -181,7 +180,7 @@ def of_checks(facts: dict[str, str], *checks: str) -> list[str]:
     own = {node: {"host": node} for node in answers}
     given = evidence(answers, own=own, asked=((LOGIN, "user", "ssh"),))
     chosen = {name: check for name, check in all_checks().items() if name in checks}
-    found = (f for f in judge(given, chosen).findings if "c2" in f.nodes)
+    found = (f for f in judgement(given, chosen).findings if "c2" in f.nodes)
     return [f"{f.severity} {f.check} {f.nodes}: {f.where}: {f.found}" for f in found]
 
 

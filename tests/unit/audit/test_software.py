@@ -17,7 +17,6 @@ from envmgr.audit.ask.expected_generation import expected_installs
 from envmgr.audit.checks import all_checks, get_check, software
 from envmgr.audit.fit.install_facts import covered_by, start_fault
 from envmgr.audit.fit.matrix import MatrixRow, matrix
-from envmgr.audit.judge import judge
 from envmgr.audit.model import Evidence
 from envmgr.audit.plan import ExpectedInstall
 from envmgr.catalog.recipe import Requires
@@ -29,7 +28,7 @@ from envmgr.store.manifest import InstallFacts, make_manifest, write_manifest
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import script_text
-from tests.helpers.evidence import SHA, evidence, told
+from tests.helpers.evidence import SHA, evidence, judgement, told
 from tests.helpers.open_folders import open_to_all
 
 LOOK, START = (script_text(software.__file__ or "", f"{name}.sh") for name in ("look", "start"))
@@ -418,7 +417,7 @@ def _parts(name: str, plan: Any) -> Any:
 
 def test_check_without_an_answer_is_a_finding_unless_its_stage_has_one() -> None:
     checks = {"clock": get_check("clock")}
-    silent = judge(
+    silent = judgement(
         evidence({"c1": {"clock.looked.prefix": "yes"}, "c2": {}, "c3": {"prefix.end": "no end in 7 s"}}), checks
     ).findings
     assert [(f.severity, f.check, f.nodes, f.where, f.found) for f in silent] == [

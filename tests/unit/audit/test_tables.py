@@ -11,9 +11,12 @@ from string import Formatter
 import pytest
 
 from envmgr.audit import checks, table
+from envmgr.audit.ask.gather import answer_here
+from envmgr.audit.baseline import Baseline, Compared, HowAsked
 from envmgr.audit.checks import all_checks
+from envmgr.audit.controller import Controller
 from envmgr.audit.judge import judge
-from envmgr.audit.model import Check
+from envmgr.audit.model import Check, Evidence
 from envmgr.audit.table import (
     ENGINE,
     Declared,
@@ -25,8 +28,10 @@ from envmgr.audit.table import (
     read_table,
     without_shell,
 )
+from envmgr.nodes.sets import NodeSets
+from envmgr.system.run import Runner
 from envmgr.system.shelltext import quote
-from tests.helpers.evidence import evidence
+from tests.helpers.evidence import evidence, judgement, site
 
 FOLDER = Path(checks.__path__[0])
 CHECKS = all_checks()
@@ -151,15 +156,37 @@ def test_facts_that_no_table_has_cannot_be_listed() -> None:
         given.fleet.sound.names("places.for.")
 
 
-def test_check_that_reads_an_undeclared_fact_takes_nothing_from_the_others() -> None:
-    mistaken = replace(CHECKS["clock"], judge=lambda given: given.fleet.by_value("other.fact") and ())
-    given = evidence({"c2": {"linker.missing": "/opt/a.so", "linker.looked.node": "yes"}})
-    found = judge(given, {"clock": mistaken, "linker": CHECKS["linker"]}).findings
-    said = [(each.check, each.severity, each.found) for each in found if each.found != "not looked at"]
+def reads_undeclared(given: Evidence, *_: object) -> frozenset[str]:
+    return frozenset(given.fleet.by_value("other.fact"))
+
+
+@pytest.mark.parametrize("hook", ["judge", "explained"])
+def test_check_that_reads_an_undeclared_fact_takes_nothing_from_the_others(hook: str) -> None:
+    mistaken = replace(CHECKS["clock"], **{hook: reads_undeclared})
+    had = {
+        Compared("clock", "/etc/adjtime", ""): {"c2": "utc"}
+    }  # not compared now, which does not mean that it is gone
+    baseline = Baseline(Path("b"), HowAsked(nodes="c2", user="alice", shells=(), checks=("clock",)), had)
+    given = evidence({"c2": {"linker.missing": "/opt/a.so", "linker.looked.node": "yes"}}, baseline=baseline)
+    judged = judge(given, {"clock": mistaken, "linker": CHECKS["linker"]})
+    said = [(each.check, each.severity, each.found) for each in judged.findings if each.found != "not looked at"]
     assert said == [
         ("clock", "error", "not looked at: no table declares the fact `other.fact`"),
         ("linker", "warning", "names /opt/a.so, which is not there: every program says so on stderr"),
     ]
+    assert list(judged.mistakes) == ["clock"]  # of which no baseline may say that it compared
+    with pytest.raises(UndeclaredFactError):
+        judgement(given, {"clock": mistaken})
+
+
+def test_question_to_this_host_that_reads_an_undeclared_fact_is_reported() -> None:
+    mistaken = replace(CHECKS["clock"], ask_controller=lambda _, given: reads_undeclared(given))
+    given, here = evidence({"c2": {}}), Controller(Runner(), NodeSets(site(), Runner()), jobs=False, end=0.0)
+    answers = {
+        name: answer_here(check, here, given) for name, check in {"clock": mistaken, "space": CHECKS["space"]}.items()
+    }
+    assert answers["space"] is None
+    assert list(judge(replace(given, answers=answers), {"clock": mistaken}).mistakes) == ["clock"]
 
 
 def test_words_are_filled_in_for_shells_and_lists() -> None:

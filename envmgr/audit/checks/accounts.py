@@ -63,13 +63,12 @@ def _login(evidence: Evidence) -> Iterator[Row]:
         yield from compared(key, values, evidence, hint=f"{command}{_SAME_NUMBERS}")
     groups = evidence.fleet.by_value("accounts.groups")
     lacks = [",".join(sorted({*of.right.split()} - {*of.value.split()})) for of in compare(groups, evidence).outliers]
-    fix = f"on the node: `usermod -aG {lacks[0]} {user}`" if len(lacks) == 1 and lacks[0] else ""
+    accounts = f"where its accounts come from: {_SAME_NUMBERS}"
+    hint = f"compare `id {user}` of the nodes, and {accounts}"
+    if len(lacks) == 1 and lacks[0]:
+        hint = f"on the node: `usermod -aG {lacks[0]} {user}`, or {accounts}"
     yield from compared(
-        "groups",
-        groups,
-        evidence,
-        hint=f"{fix or f'compare `id {user}` of the nodes'}, {'or' if fix else 'and'} where its accounts come from: {_SAME_NUMBERS}",
-        told=lambda of: _of_groups(set(of.value.split()), set(of.right.split())),
+        "groups", groups, evidence, hint=hint, told=lambda of: _of_groups(set(of.value.split()), set(of.right.split()))
     )
     for file, nodes in evidence.fleet.by_value("accounts.nologin").items():
         says = next(iter(evidence.fleet.by_value("accounts.nologin_says")), "")

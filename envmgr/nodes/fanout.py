@@ -141,7 +141,7 @@ class SshWay:
 
 
 def _ended(status: int | None) -> str:
-    return "it did not end" if status is None else f"it {ending(status)}"
+    return "it did not end" if status is None else ending(status)
 
 
 class _DeadlineOver(Exception):  # noqa: N818 - our own way out of the event loop

@@ -116,7 +116,7 @@ def _write_beside(path: Path, data: bytes, mode: int) -> None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             file.write(data)
             file.flush()
-            # Not by open's mode: the umask of whoever runs this would decide.
+            # Not by open's mode: the umask of the user who runs this would decide.
             os.fchmod(file.fileno(), mode)
             # Without it a crash of the host can leave an empty file under the final name.
             os.fsync(file.fileno())

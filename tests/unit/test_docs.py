@@ -209,3 +209,14 @@ def test_architecture_page_names_files_that_exist() -> None:
     named = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_.0-9]+)?)`", rows)
     assert len(named) > 10
     assert [n for n in named if not any((base / n).exists() for base in (ROOT / "envmgr", ROOT))] == []
+
+
+def test_pages_name_files_of_the_package_that_exist() -> None:
+    pages = [*DOCS.glob("*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]
+    named = {
+        path
+        for page in pages
+        for path in re.findall(r"`((?:envmgr|modulefiles|nodesetup)/[\w./-]+)`", page.read_text("utf-8"))
+    }
+    assert len(named) > 5
+    assert [path for path in sorted(named) if not (ROOT / path).exists() and "NAME" not in path] == []

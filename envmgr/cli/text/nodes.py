@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from envmgr.cli.render import out, table
-from envmgr.nodes.sets import expand
 from envmgr.wording import counted
 
 if TYPE_CHECKING:
@@ -134,6 +133,8 @@ _ALONE = {"contexts", "resolution", "modulefiles", "site-modules"}
 
 def _summary(result: AuditResult) -> str:
     """Return one line; it claims agreement only where that was looked at, everywhere."""
+    from envmgr.nodes.sets import expand  # other verbs ask no nodes
+
     count = Counter(f.severity for f in result.findings)
     words = [counted(count[s], f"{s}s") for s in ("error", "warning", "note") if count[s]]
     if count["error"] or count["warning"] or (result.generation is None and not result.alone):

@@ -216,7 +216,7 @@ def test_pages_name_files_of_the_package_that_exist() -> None:
     named = {
         path
         for page in pages
-        for path in re.findall(r"`((?:envmgr|modulefiles|nodesetup)/[\w./-]+)`", page.read_text("utf-8"))
+        for path in re.findall(r"`((?:envmgr|modulefiles|nodesetup)/[\w./-]+\.\w+)`", page.read_text("utf-8"))
     }
     assert len(named) > 5
     assert [path for path in sorted(named) if not (ROOT / path).exists() and "NAME" not in path] == []

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.errors import CommandError, EnvmgrError
+from envmgr.errors import CommandError, EnvmgrError, ending
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.shelltext import assign, script_text
 
@@ -179,7 +179,7 @@ class Shell:
         argv += [step.path for step in self.steps]
         try:
             status = self.runner.run(argv, env=before, cwd=work, timeout=self.timeout, check=False).returncode
-            reason = f"ended the shell (exit status {status})" if status >= 0 else f"died of signal {-status}"
+            reason = f"ended the shell (exit status {status})" if status >= 0 else ending(status)
         except CommandError:
             reason = f"did not end within {self.timeout:g} s"
         log = (lambda _: None) if preset else self.log  # the plain run is logged, the others only repeat it

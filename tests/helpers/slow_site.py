@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from envmgr.system.files import remove_tree
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.needs import reason_to_skip
 from tests.helpers.easybuild.workshop import Workshop
@@ -30,6 +31,11 @@ class Lasting(Workshop):
 
     def environ(self, **extra: str) -> dict[str, str]:
         return super().environ(**_WAY, **extra)
+
+    def drop_unknown(self) -> None:
+        """Remove the prefix if an envmgr of other formats made it: it is built again then."""
+        if self.prefix.exists() and "format-unknown" in self.run("history", "--format", "json").stdout:
+            remove_tree(self.prefix)
 
 
 @contextmanager

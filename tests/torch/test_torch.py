@@ -39,6 +39,7 @@ def box() -> Iterator[Torch]:
     made = make_workshop()
     box = Torch(made.root, "", settings={"build_dir": "/tmp"}, lasting=PREFIX)
     box.write_site()
+    box.drop_unknown()
     done = box.build()
     assert done.code == 0, done.stdout + done.stderr
     yield box

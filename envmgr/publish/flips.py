@@ -270,10 +270,18 @@ def _next_number(prefix: Prefix) -> int:
 
 
 def _told(prefix: Prefix) -> dict[int, int] | None:
-    """Return sequence -> generation of the flips that came, by the history; None for a history that cannot be read."""
-    with suppress(OSError, EnvmgrError):
+    """Return sequence -> generation of the flips that came, by the history; None for a history that cannot be read.
+
+    Raise EnvmgrError `format-unknown`: a line in this format must not follow those of another one.
+    """
+    try:
         return {row["sequence"]: row["to"] for row in _history(prefix) if 0 < row["sequence"] <= MOST}
-    return None
+    except OSError:
+        return None
+    except EnvmgrError as error:
+        if error.reference == "format-unknown":
+            raise
+        return None
 
 
 def _write_down(prefix: Prefix, record: FlipRecord, reporter: Reporter) -> None:

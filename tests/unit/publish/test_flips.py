@@ -163,6 +163,16 @@ def test_the_history_is_mended_by_the_flips(prefix: Prefix) -> None:
     assert flips(prefix) == rows
 
 
+def test_nothing_is_settled_or_made_current_beside_a_history_of_another_format(prefix: Prefix) -> None:
+    go(prefix, 1)
+    other = prefix.history.read_text().replace('"schema": 1', '"schema": 2')
+    prefix.history.write_text(other)
+    for act in (lambda: settle(prefix, SilentReporter()), lambda: go(prefix, 2)):
+        with pytest.raises(EnvmgrError, match="format-unknown"):
+            act()
+    assert (prefix.history.read_text(), current_number(prefix), names(prefix)) == (other, 1, ["000001.json"])
+
+
 def test_a_damaged_flip_harms_only_itself(prefix: Prefix) -> None:
     go(prefix, 1)
     go(prefix, 1)

@@ -21,7 +21,7 @@ from envmgr.downloads.web import read_page
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.models import FrozenModel
 from envmgr.system.run import Runner
-from envmgr.wheels.closure import closure_faults
+from envmgr.wheels.answers import closure_faults
 from envmgr.wheels.locked import Distribution
 from envmgr.wheels.requirements import Question, checked_all
 from envmgr.wording import one_line

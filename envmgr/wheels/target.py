@@ -1,4 +1,4 @@
-"""The system that wheels are resolved for, which need not be this host: its tags, markers and glibc.
+"""The system that wheels are for, which need not be this host: its tags, markers, glibc, and the CUDA of the wheels.
 
 Everywhere `python` is a version (3.11 or 3.11.7) and `platform` a platform in uv's words.
 """
@@ -14,6 +14,9 @@ from envmgr.wheels.locked import LockedWheel
 if TYPE_CHECKING:  # slow to import: a lock is read without them
     from packaging.markers import Environment, Marker
     from packaging.tags import Tag
+from collections.abc import Mapping
+
+from envmgr.catalog.versions import older
 
 # Source: PEP 600, and PEP 513, 571, 599 for the names before it.
 _OLD_NAMES = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
@@ -83,3 +86,72 @@ def marker_holds(marker: Marker | None, python: str, platform: str) -> bool:
     """Return True if a row of Requires-Dist counts there when no extra is asked for."""
     values = {**target_environment(python, platform), "extra": ""}
     return marker is None or marker.evaluate(cast("dict[str, str]", values))
+
+
+_RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu(?P<major>\d+))?")  # its version is CUDA's
+# Names with the major, also of other authors: `cupy-cuda12x`, `cudf-cu12`, `jax-cuda12-plugin`.
+_NAMED = re.compile(r"[a-z0-9-]+-cu(da)?(?P<major>1\d)(\dx?|x)?(-[a-z]+)?")
+# A local version: `+cu118`, `+pt25cu124`, `+cu12torch2.5`, `+cuda12.cudnn89`.
+_LOCAL = re.compile(r"\+(?:.*[^a-z])??(?:[a-z]+\d+)?cu(?:da)?(?P<major>1\d)(?P<minor>\d{1,2}(?!\d))?")
+# NVIDIA's own libraries without a number in their name, whose major is CUDA's.
+_OF_ITS_MAJOR = re.compile(r"nvidia-(cuda-[a-z]+|nvjitlink|nvtx|cublas)|cuda-toolkit")
+# NVIDIA's own libraries whose whole version is CUDA's.
+_OF_ITS_VERSION = re.compile(r"nvidia-(cuda-(runtime|nvrtc|cupti)|nvjitlink)(-cu\d+)?")
+# Libraries for communication: programs that run without a GPU ask for them, too.
+_COMMUNICATION = re.compile(r"nvidia-(nccl|nvshmem)-cu\d+ ")
+_MAJORS = range(8, 30)
+
+
+def cuda_of_wheels(versions: Mapping[str, str]) -> str | None:
+    """Return the CUDA version of an environment, as `12.1`; None without CUDA.
+
+    NVIDIA's runtime decides; without it a local version (`+cu118`).
+    """
+    for name, version in versions.items():
+        if _RUNTIME.fullmatch(name) and _is_major(version.partition(".")[0]):
+            return _minor(version)
+    for version in versions.values():
+        if (local := _LOCAL.search(version)) and local["minor"]:
+            return f"{local['major']}.{local['minor']}"
+    return None
+
+
+def cuda_majors(versions: Mapping[str, str]) -> dict[str, list[str]]:
+    """Map each CUDA major to `name version` of the packages that are made for it.
+
+    Empty if there are only libraries for communication.
+    """
+    found: dict[str, list[str]] = {}
+    for name, version in versions.items():
+        major = ""
+        if named := _NAMED.fullmatch(name):
+            major = named["major"]
+        elif _OF_ITS_MAJOR.fullmatch(name):
+            major = version.partition(".")[0]
+        elif local := _LOCAL.search(version):
+            major = local["major"]
+        if _is_major(major):
+            found.setdefault(major, []).append(f"{name} {version}")
+    only_communication = all(_COMMUNICATION.match(each) for names in found.values() for each in names)
+    return {} if only_communication else found
+
+
+def newer_than_cuda(versions: Mapping[str, str]) -> list[str]:
+    """Return `name version` of NVIDIA's libraries that belong to a later CUDA than the runtime.
+
+    Some packages do not say which version of them they need.
+    """
+    cuda = cuda_of_wheels(versions)
+    return [
+        f"{name} {version}"
+        for name, version in versions.items()
+        if cuda is not None and _OF_ITS_VERSION.fullmatch(name) and older(cuda, _minor(version))
+    ]
+
+
+def _is_major(text: str) -> bool:
+    return text.isdecimal() and int(text) in _MAJORS  # not so in `1!12` and `v12`, which are good versions, too
+
+
+def _minor(version: str) -> str:
+    return ".".join(version.split(".")[:2])

@@ -22,7 +22,7 @@ from envmgr.report import Reporter
 from envmgr.system.child import Event, Failure, call_worker
 from envmgr.system.files import free_bytes
 from envmgr.system.run import Runner
-from envmgr.wheels.failures import wheel_failure
+from envmgr.wheels.fetch import wheel_failure
 from envmgr.wording import size_text
 
 _NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing without a report

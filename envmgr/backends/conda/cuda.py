@@ -35,7 +35,7 @@ def cuda_of(lock: CondaLock, wanted: CondaInput) -> str | None:
     own = short_cuda(cuda_version(lock.packages, named)) or ("" if conda_majors(lock.packages, named) else None)
     if own or lock.added is None:
         return own
-    from envmgr.wheels.cuda import cuda_of_wheels  # most locks have no wheels
+    from envmgr.wheels.target import cuda_of_wheels  # most locks have no wheels
 
     return cuda_of_wheels(lock.added.versions) or own
 

@@ -55,8 +55,7 @@ def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts
     majors = {major: list(names) for major, names in own.items()}
     glibc = None
     if lock.added is not None:  # few locks have wheels, and what reads them loads slowly
-        from envmgr.wheels.cuda import cuda_majors
-        from envmgr.wheels.target import glibc_of
+        from envmgr.wheels.target import cuda_majors, glibc_of
 
         for major, names in cuda_majors(lock.added.versions).items():
             majors.setdefault(major, []).extend(f"{name} (wheel)" for name in names)
@@ -178,8 +177,7 @@ def faults_of(lock: CondaLock, wanted: CondaInput) -> Iterator[LockFault]:
     yield from unneeded(((name, _shown(package)) for name, package in packages.items()), needed)
     if lock.added is not None:  # few locks have wheels: what reads their requirements loads slowly
         from envmgr.backends.conda.pip import brought_by
-        from envmgr.wheels.answers import faults_of_files
-        from envmgr.wheels.closure import closure_faults
+        from envmgr.wheels.answers import closure_faults, faults_of_files
 
         added = lock.added
         yield from closure_faults(wanted.question(), added.parts, added.python, present=brought_by(lock))

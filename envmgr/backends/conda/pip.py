@@ -26,11 +26,10 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
-from envmgr.wheels.cuda import cuda_of_wheels, newer_than_cuda
 from envmgr.wheels.locked import AddedWheels, LockedWheel
 from envmgr.wheels.requirements import Question, read_requirement
 from envmgr.wheels.settings import index_of
-from envmgr.wheels.target import glibc_of, marker_holds
+from envmgr.wheels.target import cuda_of_wheels, glibc_of, marker_holds, newer_than_cuda
 
 
 def item_of(wheel: LockedWheel, platform: str, added: AddedWheels) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from envmgr.backends.conda.spec_parts import FilesDiffer
 from envmgr.store.bytecode import compile_python
 from envmgr.system.safe_paths import change
 from envmgr.system.worker import emit, serve
-from envmgr.wheels.closure import closure_faults
+from envmgr.wheels.answers import closure_faults
 from envmgr.wheels.locked import Distribution
 from envmgr.wheels.metadata import metadata_in
 from envmgr.wheels.requirements import Question

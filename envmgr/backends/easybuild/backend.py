@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from envmgr.backends import Backend, Built, GpuCodes, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.easybuild import Workbench
+from envmgr.backends.easybuild.build_place import clean_modules
 from envmgr.backends.easybuild.easyconfigs import changed_since, shipped_files
 from envmgr.backends.easybuild.gpus import compiled_for, explain_gpus
 from envmgr.backends.easybuild.items import (
@@ -21,7 +22,6 @@ from envmgr.backends.easybuild.items import (
     modules_folder,
     tools_folder,
 )
-from envmgr.backends.easybuild.leftovers import clean_modules
 from envmgr.backends.easybuild.lock import (
     LOCK_NAME,
     EasyBuildLock,
@@ -128,8 +128,7 @@ class LoadedEasyBuildLock(LoadedLock):
         return site.with_settings(self.backend.name, easyconfigs=[str(folder / "easyconfigs")])
 
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
-        from envmgr.backends.easybuild.build import build_easyconfig
-        from envmgr.backends.easybuild.build_files import Order
+        from envmgr.backends.easybuild.build import Order, build_easyconfig
         from envmgr.backends.easybuild.choose_easybuild import easybuild_for_build
         from envmgr.backends.easybuild.sources import collect_sources, require_packages
         from envmgr.modules.lmod import find_lmod
@@ -234,7 +233,7 @@ class EasyBuildBackend(Backend):
         remove_below(install.prefix.root, lock_of(install))
 
     def may_replace(self, install: Install, runner: Runner) -> None:
-        from envmgr.backends.easybuild.rebuild_in_place import require_mounts
+        from envmgr.backends.easybuild.build_place import require_mounts
 
         require_mounts(install, runner)
 

@@ -1,35 +1,180 @@
-"""Build one store item: lay out its files, run one `eb` of its own, finish its tree, read its module."""
+"""Build one store item: fill its private folder, run one `eb` of its own, follow its events, finish its tree, read its
+module.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.backends.easybuild.build_files import Order, lay_out
-from envmgr.backends.easybuild.events import Events
-from envmgr.backends.easybuild.failures import build_failure
-from envmgr.backends.easybuild.flat import flat_facts
-from envmgr.backends.easybuild.items import MARKED, brings_python, locks_folder, module_file
-from envmgr.backends.easybuild.leftovers import clear_leftovers, end_daemons, remove_half, remove_lock
-from envmgr.backends.easybuild.rebuild_in_place import (
+from envmgr.backends.easybuild.build_place import (
     built_module,
     built_tree,
+    clear_leftovers,
+    end_daemons,
     lift_tree,
+    remove_half,
+    remove_lock,
     replace_install,
     stage_rebuild,
 )
+from envmgr.backends.easybuild.easyconfigs import EASYCONFIG, local_easyconfig, local_file, root_of, sum_of
+from envmgr.backends.easybuild.failures import build_failure
+from envmgr.backends.easybuild.flat import flat_facts
+from envmgr.backends.easybuild.installation import INSIDE, EasyBuild
+from envmgr.backends.easybuild.items import (
+    MARKED,
+    brings_python,
+    configuration_of,
+    locks_folder,
+    module_file,
+    module_name,
+    modules_folder,
+    runs_with,
+)
+from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
+from envmgr.backends.easybuild.settings import accept_eula_for, easyconfig_folders
+from envmgr.catalog.site import Site
+from envmgr.errors import EnvmgrError
+from envmgr.modules.lmod import Lmod
 from envmgr.report import Reporter
 from envmgr.store.manifest import InstallFacts
+from envmgr.store.prefix import Install, Item
 from envmgr.store.tree import make_read_only
 from envmgr.store.workfolder import build_folder, work_folder
-from envmgr.system.files import explain_os_error, group_id, sync_file_system
+from envmgr.system.files import atomic_write, explain_os_error, group_id, pretty_json, sync_file_system
 from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Completed, Runner
 from envmgr.system.safe_paths import change, remove_below
+from envmgr.system.untrusted_files import copy_file
+
+# EasyBuild's steps, in its order, as our hooks name them.
+STEPS = (
+    "fetch",
+    "unpack",
+    "patch",
+    "prepare",
+    "configure",
+    "build",
+    "test",
+    "install",
+    "extensions",
+    "finish",
+    "sanity",
+    "cleanup",
+    "module",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """All that a build of one item needs. `items` are those of the whole lock.
+
+    `sources` maps a file's name to its place in the cache, checked.
+    """
+
+    install: Install
+    locked: LockedItem
+    lock: EasyBuildLock
+    items: Sequence[Item]
+    sources: Mapping[str, Path]
+    tool: EasyBuild
+    lmod: Lmod
+    site: Site
+
+    @property
+    def names(self) -> dict[str, str]:
+        """`name/version` of each item -> its module's name, which is that of its folder in the store."""
+        return {str(item.install.entry): module_name(item.install) for item in self.items}
+
+    @property
+    def closure(self) -> list[Install]:
+        """The installs that it runs with, in build order."""
+        return runs_with(self.items, self.install)
+
+
+def lay_out(order: Order, folder: Path, jobs: int) -> Path:
+    """Write the private folder's content, and return the easyconfig in it."""
+    locked, install = order.locked, order.install
+    for name in ("tmp", "build", "log", "repository", "home", "events"):
+        (folder / name).mkdir()
+    for source in locked.sources:
+        place = folder / "sources" / (source.folder or locked.folder)
+        place.mkdir(parents=True, exist_ok=True)
+        (place / source.name).symlink_to(order.sources[source.name])
+    easyconfig = _easyconfigs(order, folder / "easyconfigs")
+    atomic_write(folder / "items.json", pretty_json(order.names))
+    settings = configuration_of(order.lock, locked, order.site.cpu_level)
+    rows = {
+        "installpath-software": install.prefix.store,
+        "installpath-modules": modules_folder(install.prefix),
+        "suffix-modules-path": "",
+        "subdir-modules": ".",
+        "subdir-software": ".",
+        "locks-dir": locks_folder(install.prefix),
+        "buildpath": folder / "build",
+        "sourcepath": folder / "sources",
+        "repositorypath": folder / "repository",
+        "tmp-logdir": folder / "log",
+        "tmpdir": folder / "tmp",
+        "robot-paths": folder / "easyconfigs",
+        "include-module-naming-schemes": INSIDE / "envmgr_naming.py",
+        "module-naming-scheme": "EnvmgrModuleNamingScheme",
+        "fixed-installdir-naming-scheme": 0,
+        "hooks": INSIDE / "envmgr_hooks.py",
+        "parallel": jobs,
+        "local-var-naming-check": "error",
+        **{name: _said(value) for name, value in settings.items()},
+        "accept-eula-for": accept_eula_for(order.lock.accept_eula),
+        "umask": "022",
+        "show-progress-bar": 0,
+        "trace": 0,
+    }
+    lines = [f"{key}={str(value).replace('%', '%%')}" for key, value in rows.items() if value != ""]
+    atomic_write(folder / "easybuild.cfg", "[config]\nsuffix-modules-path=\n" + "\n".join(lines) + "\n")
+    return easyconfig
+
+
+def _said(value: object) -> object:
+    """Return the value as EasyBuild's configuration file has it."""
+    if isinstance(value, list):
+        return ",".join(value)
+    return int(value) if isinstance(value, bool) else value
+
+
+def _easyconfigs(order: Order, folder: Path) -> Path:
+    """Copy the easyconfig and the files that go with it, compared with the lock: what runs is what was locked."""
+    locked = order.locked
+    roots = [*easyconfig_folders(order.site), order.tool.easyconfigs]
+    if locked.origin == "catalog":
+        easyconfig = local_easyconfig(locked, order.site)
+    else:
+        easyconfig = order.tool.easyconfigs / locked.folder / locked.easyconfig
+    _copy(locked.easyconfig, locked.sha256, easyconfig, folder / locked.folder, order.site)
+    for file in locked.beside:
+        found = local_file(locked, file, easyconfig, roots)
+        _copy(file.name, file.sha256, found, folder / (file.folder or locked.folder), order.site)
+    return folder / locked.folder / locked.easyconfig
+
+
+def _copy(name: str, sha256: str, path: Path | None, folder: Path, site: Site) -> None:
+    if path is None or not path.is_file() or sum_of(path, site) != sha256:
+        place = "/".join((*folder.parts[-2:], name))
+        raise EnvmgrError(
+            "easyconfig-differs",
+            f"{name} is not what the lock says",
+            context=[str(path or f"no folder of easyconfigs has {place}"), f"sha256 {sha256} was locked"],
+            hint="lock the entry again, or restore the file from git",
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    copy_file(path, folder / name, EASYCONFIG, tree=root_of(path, site))
+
 
 _EPOCH = "1577836800"  # 2020-01-01: what programs that write the time of a build write instead
 
@@ -179,3 +324,50 @@ def _let_read(folder: Path) -> None:
     if folder.stat().st_mode & 0o555 != 0o555:
         with suppress(PermissionError):  # another member owns it
             change(folder, add=0o555)
+
+
+class Events:
+    """Follows the file that the hooks write.
+
+    `done` counts steps, `detail` is the current activity, and `step` the last step that began. `log` is the place of
+    EasyBuild's log while it runs, `failed` its message on a failure.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.total = len(STEPS)
+        self.done = 0
+        self.detail = ""
+        self.step = ""
+        self.failed = ""
+        self.log = ""
+        self._offset = 0
+
+    def read(self) -> Iterator[str]:
+        """Yield new events as readable lines."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except OSError:
+            return
+        whole, newline, _ = data.rpartition(b"\n")
+        self._offset += len(whole) + len(newline)
+        for line in whole.splitlines():
+            with suppress(ValueError, KeyError):
+                yield self._take(json.loads(line))
+
+    def _take(self, event: dict[str, str]) -> str:
+        match event["event"]:
+            case "step":
+                self.detail = self.step = event["step"]
+                if event["step"] in STEPS:
+                    self.done = STEPS.index(event["step"])
+                self.log = self.log or event["log"]
+                return str(event["step"])
+            case "extension":
+                self.detail = f"extension {event['name']}"
+                return self.detail
+            case _:
+                self.failed = event["message"]
+                return f"failed: {event['message']}"

@@ -11,11 +11,10 @@ from functools import partial
 from pathlib import Path
 
 from envmgr.backends.easybuild import Workbench
-from envmgr.backends.easybuild.installation import EasyBuild, Places, contents_sum, own_places, why_not_own
+from envmgr.backends.easybuild.installation import EasyBuild, Places, contents_sum, only_ours, own_places, why_not_own
 from envmgr.backends.easybuild.items import tools_folder
 from envmgr.backends.easybuild.lock import EasyBuildFile, EasyBuildLock
 from envmgr.backends.easybuild.sources import collect_easybuild
-from envmgr.backends.easybuild.trust import only_ours
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.modules.lmod import find_lmod

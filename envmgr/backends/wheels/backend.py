@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
-from envmgr.backends.wheels.base import LOST, Base, load_base
-from envmgr.backends.wheels.input import WheelsInput, WheelsQuestion, read_question
+from envmgr.backends.wheels.input import LOST, Base, WheelsInput, WheelsQuestion, load_base, read_question
 from envmgr.backends.wheels.lock import LOCK_NAME, WheelsLock, read_wheels_lock, recipe_faults, wheels_lock_texts
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.lock_rules import LockFacts
@@ -28,10 +27,9 @@ from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.system.untrusted_files import LOCK, copy_files
 from envmgr.wheels.answers import require_hashes, require_own_wheels
-from envmgr.wheels.cuda import cuda_majors, cuda_of_wheels, newer_than_cuda
 from envmgr.wheels.locked import WHEEL_UNPACKED, describe_wheels
 from envmgr.wheels.settings import WheelsSettings, explain_indexes, indexes_of, wheel_cache
-from envmgr.wheels.target import glibc_of
+from envmgr.wheels.target import cuda_majors, cuda_of_wheels, glibc_of, newer_than_cuda
 
 # 1: a prefix of links over the base's Python, wheels unpacked by installer 1.1, compiled, marked, read-only.
 _LAYOUT = 1

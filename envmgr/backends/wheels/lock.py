@@ -22,8 +22,7 @@ from envmgr.errors import InputError
 from envmgr.system.files import pretty_json, sha256_bytes
 from envmgr.system.models import require_format
 from envmgr.system.yamlfile import reason_of
-from envmgr.wheels.answers import faults_of_files
-from envmgr.wheels.closure import closure_faults
+from envmgr.wheels.answers import closure_faults, faults_of_files
 from envmgr.wheels.locked import Distribution, LockedFile, LockedSdist, LockedWheel, WheelSet
 from envmgr.wording import one_line
 

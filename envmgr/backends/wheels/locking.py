@@ -22,9 +22,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import ValidationError
 
-from envmgr.backends.wheels.base import SYSTEM_PYTHONS, Base
 from envmgr.backends.wheels.build_call import BuildReply, Isolation, SourceBuild, isolate, warn_of_root
-from envmgr.backends.wheels.input import WheelsQuestion
+from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base, WheelsQuestion
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.site import Site
@@ -40,7 +39,7 @@ from envmgr.system.scratch import scratch_folder
 from envmgr.system.untrusted_files import BESIDE, copy_file
 from envmgr.system.users import Account, runs_for_root
 from envmgr.wheels.answers import refuse_prereleases, require_hashes
-from envmgr.wheels.failures import wheel_failure
+from envmgr.wheels.fetch import wheel_failure
 from envmgr.wheels.locked import LockedFile, LockedPatch, LockedSdist
 from envmgr.wheels.metadata import Metadata, metadata_in
 from envmgr.wheels.resolve import FoundWheel, Resolution, ask_indexes, choose_wheels, find_missing_wheels

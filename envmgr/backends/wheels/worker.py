@@ -1,4 +1,4 @@
-"""The worker that installs wheels: unpacks them, makes the interpreter, compiles.
+"""The worker that installs wheels: unpacks them, makes the interpreter over another Python, compiles.
 
 How it is spoken to: system/worker.py. Events: `total`, `linked`, `compiling`, `compile`, `compiled`, `done`, `error`.
 """
@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from envmgr.backends.wheels.base import make_environment, make_interpreter
 from envmgr.store.bytecode import compile_python
 from envmgr.system.safe_paths import change
 from envmgr.system.worker import emit, serve
@@ -20,6 +19,11 @@ from envmgr.wheels.unpack import promised, unpack_all
 
 _UNPACKED = ".unpacked"
 """Folder of a staging folder: where wheels are unpacked, below the install's whole final path."""
+_OWN = frozenset({"site-packages", "EXTERNALLY-MANAGED"})
+
+
+class NoPython(Exception):  # noqa: N818 - the name of what is wrong
+    """There is no Python of that version to build on."""
 
 
 def install(request: Mapping[str, Any]) -> None:
@@ -47,6 +51,57 @@ def install(request: Mapping[str, Any]) -> None:
     packages = staging / "lib" / f"python{minor}" / "site-packages"
     compile_python(staging, str(final), int(request["jobs"]), emit, folders=[packages])
     emit("promised", files=expected.files)
+
+
+def make_interpreter(staging: Path, base: Path, minor: str) -> None:
+    """Make a real prefix of links in `staging`, over the Python `minor` (3.11) of the install at `base`.
+
+    A virtual environment on top of an install sees its packages only if that is a real prefix (invariant 7).
+    Source: CPython, Modules/getpath.py. Raise NoPython; OSError.
+    """
+    program = next((p for p in (base / "bin" / f"python{minor}", base / "bin" / "python3") if p.is_file()), None)
+    library = base / "lib" / f"python{minor}"
+    if program is None or not (library / "os.py").is_file():
+        raise NoPython(f"{base} has no Python {minor}: neither bin/python{minor} nor lib/python{minor}/os.py")
+    folder = _make_folders(staging, minor)
+    own = staging / "bin" / f"python{minor}"
+    shutil.copyfile(program, own)
+    own.chmod(0o755)
+    for path in sorted(library.iterdir()):
+        if path.name not in _OWN:
+            (folder / path.name).symlink_to(path)
+    _link(staging / "include" / f"python{minor}", base / "include" / f"python{minor}")
+    for shared in sorted((base / "lib").glob(f"libpython{minor}*.so*")):
+        _link(staging / "lib" / shared.name, shared)
+
+
+def make_environment(staging: Path, minor: str, programs: Path) -> None:
+    """Make a virtual environment in `staging`, over `programs/python<minor>`. Raise NoPython; OSError."""
+    program = programs / f"python{minor}"
+    if not program.is_file():
+        raise NoPython(f"this host has no {program}")
+    _make_folders(staging, minor)
+    (staging / "bin" / f"python{minor}").symlink_to(program)
+    (staging / "pyvenv.cfg").write_text(
+        f"home = {programs}\ninclude-system-site-packages = false\nversion = {minor}\n", encoding="utf-8"
+    )
+
+
+def _make_folders(staging: Path, minor: str) -> Path:
+    """Make the folders, and the names of the program; return the library's folder."""
+    (staging / "bin").mkdir(parents=True, exist_ok=True)
+    for name in ("python", "python3"):
+        (staging / "bin" / name).symlink_to(f"python{minor}")
+    library = staging / "lib" / f"python{minor}"
+    (library / "site-packages").mkdir(parents=True, exist_ok=True)
+    return library
+
+
+def _link(place: Path, target: Path) -> None:
+    """Link to the base's; a folder that packages have put files into stays theirs."""
+    if target.exists() and not place.exists():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(target)
 
 
 if __name__ == "__main__":

@@ -393,9 +393,8 @@ def test_log_is_a_regular_file_or_none(tmp_path: Path, victim: Path, kind: str) 
 BY_NAME = {
     "backends/conda/install_worker.py": "removes folders of its own, by Python's own descriptors",
     "backends/conda/wheels_worker.py": "removes a folder of its own, by Python's own descriptors",
-    "backends/wheels/base.py": "a program of an install that is being made, written just now",
     "backends/wheels/build_child.py": "runs as the account that builds, in a folder that only that one reaches",
-    "backends/wheels/worker.py": "removes a folder of its own, by Python's own descriptors",
+    "backends/wheels/worker.py": "an install that is being made: a program written just now, and a folder of its own",
     "wheels/resolve.py": "files that were written just now, in a folder of temporary files that is this run's alone",
     "wheels/uv.py": "files that were written just now, in a folder of temporary files that is this run's alone",
     "system/files.py": "removes trees, by Python's own descriptors",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.easybuild.rebuild_in_place import require_mounts
+from envmgr.backends.easybuild.build_place import require_mounts
 from envmgr.catalog.names import Entry
 from envmgr.errors import EnvmgrError
 from envmgr.store.prefix import Install, Prefix

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from envmgr.wheels.closure import closure_faults
+from envmgr.wheels.answers import closure_faults
 from envmgr.wheels.locked import Distribution
 from envmgr.wheels.requirements import MOST_ROWS, Question
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from envmgr.wheels.cuda import cuda_majors, cuda_of_wheels, newer_than_cuda
 from envmgr.wheels.locked import LockedWheel
-from envmgr.wheels.target import glibc_of, target_tags
+from envmgr.wheels.target import cuda_majors, cuda_of_wheels, glibc_of, newer_than_cuda, target_tags
 
 
 def wheel(file: str, **fields: object) -> LockedWheel:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.wheels.failures import wheel_failure
+from envmgr.wheels.fetch import wheel_failure
 from envmgr.wheels.unpack import BadWheel, Ended, Overlap, promised, unpack, unpack_all
 from tests.helpers.wheelhouse import Wheelhouse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from envmgr.backends.easybuild.events import STEPS, Events
+from envmgr.backends.easybuild.build import STEPS, Events
 
 
 def line(event: str, **fields: str) -> str:

@@ -20,8 +20,8 @@ from envmgr.backends.easybuild.lock import (
     EasyBuildLock,
     read_easybuild_lock,
 )
-from envmgr.backends.easybuild.package_index import find_files, find_in_mirrors, listed_at, mirrors_of
 from envmgr.backends.easybuild.settings import EASYBUILD
+from envmgr.backends.easybuild.sources import find_files, find_in_mirrors, listed_at, mirrors_of
 from envmgr.catalog.site import Site, load_site
 from envmgr.report import SilentReporter
 from envmgr.system.files import sha256_file

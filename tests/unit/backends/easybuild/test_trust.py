@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from envmgr.backends.easybuild.choose_easybuild import user_home
+from envmgr.backends.easybuild.installation import only_ours
+from envmgr.backends.easybuild.make_lock import require_own_easyconfigs
 from envmgr.backends.easybuild.lock import EasyBuildLock
 from envmgr.backends.easybuild.lock_checks import licence_words
 from envmgr.backends.easybuild.settings import accept_eula_for
-from envmgr.backends.easybuild.trust import only_ours, require_own_easyconfigs
 from envmgr.catalog.site import load_site
 from envmgr.errors import InputError
 from tests.helpers.easybuild.workshop import AM_ROOT

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.wheels.build_wheels import require_own_builders
+from envmgr.backends.wheels.install import require_own_builders
 from envmgr.errors import InputError
 from envmgr.wheels.locked import LockedSdist, LockedWheel
 from envmgr.wheels.requirements import Question

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.wheels.base import NoPython, make_environment, make_interpreter
+from envmgr.backends.wheels.worker import NoPython, make_environment, make_interpreter
 
 
 @pytest.fixture

@@ -30,8 +30,7 @@ from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.modules.render import render_tree
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
-from envmgr.system.files import remove_tree
-from envmgr.system.resources import shipped
+from envmgr.system.files import remove_tree, shipped
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.config import PREFIX
 from tests.helpers.cluster.needs import reason_to_skip

@@ -13,7 +13,7 @@ from envmgr.modules.lmod import find_lmod
 from envmgr.modules.render import render_tree
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 
 # A node with a driver of the newest, one GPU, and what its service wrote.
 _NODE = """

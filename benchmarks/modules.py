@@ -12,8 +12,7 @@ from envmgr.modules.lmod import find_lmod
 from envmgr.modules.render import render_tree
 from envmgr.modules.spec import EnvOp, ModuleSpec
 from envmgr.modules.statements import ModulePolicies
-from envmgr.system.files import remove_tree
-from envmgr.system.resources import shipped
+from envmgr.system.files import remove_tree, shipped
 
 
 def claims(count: int = 1000) -> list[Claim]:

@@ -1,4 +1,5 @@
-"""NVIDIA's drivers by CUDA version: tables, and what a recipe must require. A version without a row is unknown, never guessed.
+"""NVIDIA's drivers by CUDA version: tables, and what a recipe must require. A version without a row is unknown, never
+guessed.
 
 Source:
     FLOORS: NVIDIA, "CUDA Compatibility", minimum drivers for minor-version compatibility: a toolkit of major version M

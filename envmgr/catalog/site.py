@@ -12,9 +12,9 @@ from pydantic import ValidationError
 
 from envmgr.catalog.site_file import SiteFile
 from envmgr.errors import InputError
+from envmgr.system.files import shipped
 from envmgr.system.invisible import TABS, require_visible
 from envmgr.system.modes import ask_about_way, closing
-from envmgr.system.resources import shipped
 from envmgr.system.safe_paths import way_to
 from envmgr.system.untrusted_files import SITE, read_in
 from envmgr.system.usernames import own_home, user_name

@@ -204,7 +204,7 @@ def audit(
     other. The exit code is 0 when nothing is wrong, 1 with findings, and 3 when it could not audit.
     """
     from envmgr.audit.plan import AuditRequest
-    from envmgr.cli.report_file import refuse_missing_folder
+    from envmgr.cli.render import refuse_missing_folder
     from envmgr.cli.text.nodes import show_audit, show_explain
     from envmgr.commands.audit import audit_nodes, explain_check
 
@@ -245,7 +245,7 @@ def adopt(
 
     For each module it shows what made it, and which entry of the catalog could replace it. It changes nothing on nodes.
     """
-    from envmgr.cli.report_file import refuse_missing_folder
+    from envmgr.cli.render import refuse_missing_folder
     from envmgr.cli.text.nodes import show_adopt
     from envmgr.commands.adopt import adopt_cluster
 

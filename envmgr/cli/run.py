@@ -210,7 +210,7 @@ def _show(answer: VerbAnswer | EnvmgrError, fmt: str, report: Path | None) -> No
     if isinstance(answer, EnvmgrError) and answer.reference == "output-failed":  # it cannot be written there
         print_error(answer, "table")
     elif report is not None or fmt not in {"table", "json"}:
-        from envmgr.cli.report_file import write_report
+        from envmgr.cli.render import write_report
 
         write_report(answer, fmt, report)
     elif isinstance(answer, EnvmgrError):

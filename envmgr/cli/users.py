@@ -58,7 +58,7 @@ def job(
 
     It loads the module, starts processes as the entry's MPI or torchrun needs, and writes to the job's log what ran.
     """
-    from envmgr.cli.report_file import refuse_missing_folder
+    from envmgr.cli.render import refuse_missing_folder
     from envmgr.cli.text.nodes import show_job
     from envmgr.commands.job import write_job
     from envmgr.nodes.jobs import JobOptions
@@ -99,7 +99,7 @@ def export(
 
     ReFrame gets a configuration with one partition for each node group and one environment for each entry.
     """
-    from envmgr.cli.report_file import refuse_missing_folder
+    from envmgr.cli.render import refuse_missing_folder
     from envmgr.cli.text.nodes import show_export
     from envmgr.commands.export import export_entries
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.builds import BuildJob
 from envmgr.commands import Context
-from envmgr.commands.keep_going import Losses
+from envmgr.commands.entry_faults import Losses
 from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_all, resolve_named
 from envmgr.errors import InputError, Written
 from envmgr.publish.plan import BuildPlan, PlanStep

@@ -15,7 +15,7 @@ from envmgr.builds.leftovers import clean_leftovers
 from envmgr.builds.schedule import Outcome, Work, make_all, raise_first
 from envmgr.builds.write_access import can_write, require_space
 from envmgr.commands import Context, logged
-from envmgr.commands.keep_going import Losses
+from envmgr.commands.entry_faults import Losses
 from envmgr.commands.resolved import ResolvedEntry
 from envmgr.errors import EnvmgrError, Written, failed_ones
 from envmgr.publish.plan import BuildPlan

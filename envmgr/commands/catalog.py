@@ -17,7 +17,7 @@ from envmgr.catalog.names import parse_entry, variable_name
 from envmgr.catalog.recipe import Recipe, Requires, shared_files
 from envmgr.catalog.target import CPU_ORDER, Target, read_target
 from envmgr.commands import Context
-from envmgr.commands.lock_faults import entry_faults, judge_all, why_failed
+from envmgr.commands.entry_faults import entry_faults, judge_all, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.modules.families import Clash, Member, find_clashes
 from envmgr.publish.compose import judge_recipe

@@ -14,7 +14,7 @@ from envmgr.catalog.locks import LockChange, diff_packages, require_lock_visible
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.site import Site
 from envmgr.commands import Context
-from envmgr.commands.lock_faults import entry_faults, judge_all, reading_entry, require_sound, why_failed
+from envmgr.commands.entry_faults import entry_faults, judge_all, reading_entry, require_sound, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error

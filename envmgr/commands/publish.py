@@ -24,7 +24,7 @@ from envmgr.smoke.here import raise_for_failures, run_smoke_tests
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Prefix
 from envmgr.store.verify import require_unchanged
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 
 if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
     from envmgr.nodes.jobs import JobOptions

@@ -14,8 +14,7 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe, Software
 from envmgr.catalog.target import Target, read_target
 from envmgr.commands import Context, require_current_if_ever
-from envmgr.commands.keep_going import Losses
-from envmgr.commands.lock_faults import entry_faults, judge_all, reading_entry, require_sound
+from envmgr.commands.entry_faults import Losses, entry_faults, judge_all, reading_entry, require_sound
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import Member, find_families, member_of
 from envmgr.modules.render import fingerprint, render_digest, templates_digest
@@ -33,7 +32,7 @@ from envmgr.publish.record import (
 )
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Item, Prefix
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 from envmgr.system.shelltext import quote
 
 PublishedEntries = Mapping[str, PublishedEntry]

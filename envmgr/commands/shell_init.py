@@ -8,7 +8,7 @@ from typing import ClassVar
 from envmgr.commands import Context
 from envmgr.errors import InputError
 from envmgr.report import Result
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 from envmgr.system.shelltext import assign, quote, script_text
 
 SHELLS = ("bash", "zsh", "sh", "csh", "tcsh")

@@ -23,8 +23,8 @@ from envmgr.report import Result
 from envmgr.store.place import require_place
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import free_bytes, group_id
+from envmgr.system.locks import LOCKS_HINT, local_locks, mount_of
 from envmgr.system.modes import give_place
-from envmgr.system.mounts import LOCKS_HINT, local_locks, mount_of
 from envmgr.system.scratch import temporary_files
 from envmgr.system.users import access_faults, find_account
 from envmgr.wording import size_text

@@ -10,9 +10,8 @@ from typing import Literal
 
 from envmgr.catalog.site import Site
 from envmgr.modules.lmod import USUAL_FOLDERS
-from envmgr.system.files import sha256_bytes
+from envmgr.system.files import sha256_bytes, shipped
 from envmgr.system.modes import as_user, ask_owner, opening
-from envmgr.system.resources import shipped
 from envmgr.system.shelltext import assign, quote
 
 HOME = "/etc/envmgr/node"

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from envmgr.errors import CommandError, EnvmgrError
+from envmgr.nodes import tool, tool_env
 from envmgr.nodes.sets import Partitions, expand, fold
 from envmgr.nodes.slurm import UNCONFIGURED, slurm_here, slurm_names, slurm_reason, states_or_reason, why_no_step
-from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
 
 _ASK = 10.0  # seconds that a command of Slurm's may take

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
+from envmgr.nodes import tool, tool_env
 from envmgr.nodes.access import SlurmNodes, access_options
 from envmgr.nodes.jobs import SLURM_DOWN, end_jobs
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import job_name, longest_job, slurm_names, slurm_reason, time_limit
-from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import script_text
 from envmgr.system.users import session_as

@@ -12,11 +12,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from envmgr.catalog.site import Site
-from envmgr.nodes import slurm
+from envmgr.nodes import slurm, tool, tool_env
 from envmgr.nodes.envelope import Answer, Reply, Status, end_mark, end_rest, marked, unwrap, wrap
 from envmgr.nodes.fanout import NODES_OWN, Fan, reply_now
 from envmgr.nodes.sets import require_node_names
-from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import UNTRACED_END, assign, script_text, untraced
 from envmgr.system.users import require_account, session_as, this_account

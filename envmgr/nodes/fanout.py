@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted, ending
-from envmgr.nodes import slurm, ssh
+from envmgr.nodes import slurm, ssh, tool_env
 from envmgr.nodes.envelope import Answer, Reply, Status, begun, end_mark, unwrap, wrap
 from envmgr.nodes.sets import require_node_names
-from envmgr.nodes.tools import tool_env
 from envmgr.system.run import Runner
 from envmgr.wording import size_text
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError, InputError
+from envmgr.nodes import tool, tool_env
 from envmgr.nodes.slurm import ENDED, UNCONFIGURED, slurm_reason, time_limit
-from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Completed, Runner
 
 _ASK = 20.0  # seconds that squeue, scontrol and scancel may take

@@ -16,7 +16,7 @@ from envmgr.catalog.names import nearest
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import NodeGroup
 from envmgr.errors import CommandError, EnvmgrError, InputError
-from envmgr.nodes.tools import tool, tool_env
+from envmgr.nodes import tool, tool_env
 from envmgr.system.run import Runner
 
 MOST_NODES = 100_000  # more is a slip of the pen

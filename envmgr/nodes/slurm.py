@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError
+from envmgr.nodes import tool, tool_env
 from envmgr.nodes.envelope import Status
-from envmgr.nodes.tools import tool, tool_env
 from envmgr.system.run import Runner
 from envmgr.system.users import session_as
 

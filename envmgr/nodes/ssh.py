@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from envmgr.catalog.site_file import Transport
-from envmgr.nodes.tools import tool
+from envmgr.nodes import tool
 
 _MOST_SOCKET = 104  # bytes of a Unix socket's path, less than sun_path everywhere
 _HASH = 1 + 40 + 17  # `/`, %C, and the suffix that ssh gives the socket while it makes it

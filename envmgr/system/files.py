@@ -1,4 +1,4 @@
-"""Files: atomic writes, the symlink flip, removal of read-only trees, canonical JSON. Locks are in locks.py."""
+"""Files: atomic writes, the symlink flip, removal of read-only trees, canonical JSON, the files that ship with envmgr."""
 
 from __future__ import annotations
 
@@ -330,3 +330,13 @@ def _not_writable(error: OSError, where: str) -> EnvmgrError:
         context=str(error),
         hint="run as the site's build user, or give this user the folder",
     )
+
+
+def shipped(name: str) -> Path:
+    """Return the folder `modulefiles`, `recipes`, `easyconfigs` or `nodesetup` as installed."""
+    package = Path(__file__).resolve().parents[1]
+    in_wheel = package / "data" / name
+    with suppress(PermissionError):  # reading it will say so
+        if in_wheel.is_dir():
+            return in_wheel
+    return package.parent / name

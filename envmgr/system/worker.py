@@ -1,8 +1,8 @@
 """A worker's own side of `system/child.py`: one JSON request on stdin, JSON events on stdout, then `os._exit`.
 
 It is a process of its own because rattler can crash at interpreter exit after success, and because importing it costs
-0.2 s. It imports nothing heavy itself. It leads a process group. When stdin closes (the parent died, however), it kills that group, so that nothing goes
-on writing. The last event is `done` or `error`.
+0.2 s. It imports nothing heavy itself. It leads a process group. When stdin closes (the parent died, however), it kills
+that group, so that nothing goes on writing. The last event is `done` or `error`.
 """
 
 from __future__ import annotations

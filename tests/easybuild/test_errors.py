@@ -12,8 +12,7 @@ import yaml
 
 from envmgr.backends.easybuild.lock import LOCK_NAME
 from envmgr.backends.easybuild.settings import EASYBUILD
-from envmgr.system.files import sha256_file
-from envmgr.system.resources import shipped
+from envmgr.system.files import sha256_file, shipped
 from tests.helpers.easybuild.failure_output import LOCK_AGAIN, building, locking, patched, told
 from tests.helpers.easybuild.source_archives import write_tar
 from tests.helpers.easybuild.workshop import AM_ROOT, BUILD_USER, Workshop, easybuild_home

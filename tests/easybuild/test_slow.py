@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 from tests.helpers.cluster import Cluster
 from tests.helpers.easybuild.workshop import make_workshop, real_sources
 from tests.helpers.places import TESTS

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from envmgr.system.files import sha256_file
-from envmgr.system.resources import shipped
+from envmgr.system.files import sha256_file, shipped
 from tests.helpers.easybuild.source_archives import write_tar
 from tests.helpers.easybuild.vendor_installers import add_standins
 from tests.helpers.easybuild.workshop import Workshop, real_sources

@@ -7,7 +7,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from envmgr.cli import VerbAnswer, answer_with, report_file
+from envmgr.cli import VerbAnswer, answer_with, render
 from envmgr.cli.text.nodes import show_audit, show_explain
 from envmgr.commands.audit import AuditResult, ExplainResult, WayAnswers
 from envmgr.errors import EnvmgrError
@@ -36,11 +36,11 @@ def _given(answer: AuditResult | ExplainResult | EnvmgrError) -> VerbAnswer | En
 
 
 def write_report(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, report: Path | None) -> None:
-    report_file.write_report(_given(answer), fmt, report)
+    render.write_report(_given(answer), fmt, report)
 
 
 def answer_text(answer: AuditResult | ExplainResult | EnvmgrError, fmt: str, *, now: float) -> str | None:
-    return report_file.answer_text(_given(answer), fmt, now=now)
+    return render.answer_text(_given(answer), fmt, now=now)
 
 
 def text(answer: Any, fmt: str, now: float = 0) -> str:

@@ -8,7 +8,7 @@ import shutil
 from envmgr.modules.render import render_tree
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 from tests.helpers.places import TESTS
 
 GOLDEN = TESTS / "golden"

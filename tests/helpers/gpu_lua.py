@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from envmgr.catalog.gpu_codes import Gpu, GpuFacts, GpuNeeds
 from envmgr.modules.lua import needs_table
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 from tests.helpers.waiting import DEADLINE
 
 

@@ -15,7 +15,7 @@ from envmgr.modules.lmod import find_lmod
 from envmgr.modules.render import render_tree
 from envmgr.modules.spec import EnvOp, ModuleSpec
 from envmgr.modules.statements import ModulePolicies
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 from envmgr.system.run import Completed, Runner, clean_env
 from tests.helpers.waiting import DEADLINE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envmgr.backends.conda.lock import CondaLock
 from envmgr.backends.conda.lockfile import read_lock
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 
 ROOT = shipped("recipes")
 CONDA_FORGE = "https://conda.anaconda.org/conda-forge"

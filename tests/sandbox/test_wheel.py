@@ -86,7 +86,9 @@ def test_installed_wheel_lists_the_shipped_entries_from_anywhere(installed: Path
 
 
 def test_installed_wheel_is_what_runs(installed: Path, tmp_path: Path) -> None:
-    code = "import envmgr; from envmgr.system.resources import shipped; print(envmgr.__file__, shipped('recipes'), sep='\\n')"
+    code = (
+        "import envmgr; from envmgr.system.files import shipped; print(envmgr.__file__, shipped('recipes'), sep='\\n')"
+    )
     done = subprocess.run(
         [sys.executable, "-P", "-c", code],
         cwd=tmp_path,

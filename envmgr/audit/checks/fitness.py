@@ -41,7 +41,7 @@ from envmgr.catalog.target import CPU_ORDER
 from envmgr.nodes.access import gpu_request
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, Group, ProbeStage
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 from envmgr.system.shelltext import assign, script_text
 
 SMI_SECONDS = 6  # without its persistence daemon a driver needs one or two to wake up

@@ -31,8 +31,8 @@ from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, Group, ProbeStage, number_in
 from envmgr.probe.shell import GATE_SECONDS
 from envmgr.report import Severity
+from envmgr.system.locks import LOCKS_HINT, local_locks
 from envmgr.system.modes import as_user, ask_about_way, closing
-from envmgr.system.mounts import LOCKS_HINT, local_locks
 from envmgr.system.shelltext import script_text
 
 SLOW_MS = 1000  # a healthy prefix answers in a few ms

@@ -1,4 +1,6 @@
-"""`module`, and the parts of MODULEPATH other than the generation: compared between nodes, and between shells of a node."""
+"""`module`, and the parts of MODULEPATH other than the generation: compared between nodes, and between shells of a
+node.
+"""
 
 from __future__ import annotations
 

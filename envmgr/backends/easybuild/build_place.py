@@ -1,8 +1,9 @@
-"""The place of a build: what earlier builds left there is cleared, and an install is rebuilt while programs run from it.
+"""The place of a build: what earlier builds left there is cleared, and an install is rebuilt while programs run from
+it.
 
-EasyBuild can only build at the install's final path. For a rebuild it sees an empty folder there, in a mount namespace of
-its own: other processes still see the damaged install. Its output goes to the install's staging folder and to the build's
-private one. When it is complete, it is exchanged for the damaged install.
+EasyBuild can only build at the install's final path. For a rebuild it sees an empty folder there, in a mount namespace
+of its own: other processes still see the damaged install. Its output goes to the install's staging folder and to the
+build's private one. When it is complete, it is exchanged for the damaged install.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from pathlib import Path
 from envmgr.backends.easybuild.lock import LockedFile, LockedItem
 from envmgr.backends.easybuild.settings import easyconfig_folders, own_easyconfigs
 from envmgr.catalog.site import Site
+from envmgr.system.files import shipped
 from envmgr.system.invisible import TABS
-from envmgr.system.resources import shipped
 from envmgr.system.untrusted_files import (
     ANYWHERE,
     BESIDE,

@@ -1,8 +1,8 @@
 """`envmgr lock` of an EasyBuild entry: the closure, one sha256 for every source, and EasyBuild's own files.
 
-EasyBuild and easyconfigs run in a process of their own (`resolve`, `inside/resolve.py`). For root, the whole lock is made
-in a process of the site's build user, which cannot become root: this module as a program, with one request on stdin and
-one line with the answer on stdout. The answer is read as a lock is read, and compared with what was asked.
+EasyBuild and easyconfigs run in a process of their own (`resolve`, `inside/resolve.py`). For root, the whole lock is
+made in a process of the site's build user, which cannot become root: this module as a program, with one request on
+stdin and one line with the answer on stdout. The answer is read as a lock is read, and compared with what was asked.
 """
 
 from __future__ import annotations

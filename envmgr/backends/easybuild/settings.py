@@ -14,8 +14,8 @@ from envmgr.catalog.locks import recipe_digest
 from envmgr.catalog.settings import SiteFact, backend_settings
 from envmgr.catalog.site import Site
 from envmgr.catalog.target import CpuLevel
+from envmgr.system.files import shipped
 from envmgr.system.models import FrozenModel
-from envmgr.system.resources import shipped
 
 EASYBUILD = "5.4.1"
 """The version that locks a recipe that names none. Source: the release that all of this was tried with."""

@@ -1,8 +1,9 @@
-"""Install a wheels lock: build the wheels of its sources, fetch, unpack into a sibling, compile, make read-only, rename.
+"""Install a wheels lock: build the wheels of its sources, fetch, unpack into a sibling, compile, make read-only,
+rename.
 
-A source is built twice, in a private folder, and both builds must give the same file. It is built only with what it asks
-for. Its lock is not trusted: the hashed source and the METADATA of the wheels are asked, and no wheel is unpacked before
-it is known that the source asks for it.
+A source is built twice, in a private folder, and both builds must give the same file. It is built only with what it
+asks for. Its lock is not trusted: the hashed source and the METADATA of the wheels are asked, and no wheel is unpacked
+before it is known that the source asks for it.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.faults import dead_node, hung, unmounted
 from tests.helpers.cluster.site import settings

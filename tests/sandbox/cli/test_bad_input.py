@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from envmgr.system.files import remove_tree
-from envmgr.system.resources import shipped as shipped_folder
+from envmgr.system.files import shipped as shipped_folder
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import error_of, locked, processes
 from tests.helpers.standin.channel import Channel

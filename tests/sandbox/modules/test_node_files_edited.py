@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.system.files import remove_tree
-from envmgr.system.resources import shipped
+from envmgr.system.files import remove_tree, shipped
 from tests.helpers.node_scene import SHELLS, Scene
 from tests.helpers.waiting import DEADLINE, HANGS
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from envmgr.audit.checks import mount
-from envmgr.system.mounts import LOCKS_HINT, local_locks, mount_of
+from envmgr.system.locks import LOCKS_HINT, local_locks, mount_of
 from envmgr.system.untrusted_files import ANYWHERE
 from tests.helpers.evidence import evidence, told
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from envmgr.audit.checks import signature
 from envmgr.publish.flip_checks import FlipFault, mend_of
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 from tests.helpers.evidence import evidence, told
 
 SIGNS = {"signing": {"allowed_signers": "allowed_signers"}}

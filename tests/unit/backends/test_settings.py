@@ -13,7 +13,7 @@ from envmgr.backends.conda.settings import DEFAULT_CHANNELS, Channel, channels_o
 from envmgr.backends.easybuild.settings import easyconfig_folders, own_easyconfigs
 from envmgr.catalog.site import Site, load_site
 from envmgr.errors import InputError
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 from tests.helpers.wording import pydantic_says
 
 NOT_URL = "must be an http(s):// or file:// URL"

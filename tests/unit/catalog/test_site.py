@@ -18,7 +18,7 @@ from envmgr.catalog import site as site_module
 from envmgr.catalog.site import Site, embedded_prefix, find_site, load_site
 from envmgr.catalog.site_file import SiteFile
 from envmgr.errors import InputError
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 from tests.helpers.places import ROOT
 from tests.helpers.waiting import DEADLINE
 from tests.helpers.wording import one_of, pydantic_says

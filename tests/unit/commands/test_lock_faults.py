@@ -6,8 +6,7 @@ import pytest
 
 from envmgr.catalog.lock_rules import Judged, LockFault, lock_contradicts
 from envmgr.catalog.names import parse_entry
-from envmgr.commands.keep_going import Losses
-from envmgr.commands.lock_faults import entry_faults, reading_entry
+from envmgr.commands.entry_faults import Losses, entry_faults, reading_entry
 from envmgr.errors import EnvmgrError, InputError
 
 

@@ -24,7 +24,7 @@ from envmgr.modules.spec import EnvOp, ModuleSpec, ShellFunction, UnloadCommand
 from envmgr.modules.statements import ModulePolicies, operations
 from envmgr.publish.compose import compose_module
 from envmgr.store.manifest import InstallFacts
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 from envmgr.system.run import clean_env
 from tests.helpers import standin_conda
 from tests.helpers.lmod_shell import LMOD, Tree, make_tree, op, spec

@@ -10,7 +10,7 @@ import pytest
 
 from envmgr.modules.pip_shim import render_shims
 from envmgr.modules.spec import ModuleSpec, Pip
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 
 WAY_OUT = [
     "For Python packages of your own, while this module is loaded:",

@@ -96,7 +96,7 @@ def commands(folder: Path, monkeypatch: pytest.MonkeyPatch, **texts: str) -> Non
             (folder / name).write_text(f"#!/bin/sh\n{texts[name]}\n")
             (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/nowhere")
-    monkeypatch.setattr("envmgr.nodes.tools.clean_env", lambda: {"PATH": "/nowhere"})  # nothing of this machine's Slurm
+    monkeypatch.setattr("envmgr.nodes.clean_env", lambda: {"PATH": "/nowhere"})  # nothing of this machine's Slurm
 
 
 SINFO = "case $* in *%P*) echo 'gpu'; echo 'all*' ;; *) echo 'c1|idle|none' ;; esac"

@@ -24,9 +24,9 @@ from envmgr.report import Reporter, SilentReporter
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Prefix
 from envmgr.system import locks
+from envmgr.system.files import shipped
 from envmgr.system.locks import try_file_lock
 from envmgr.system.processes import this_process
-from envmgr.system.resources import shipped
 from envmgr.system.run import Runner
 from tests.helpers.kept_reporter import Told
 

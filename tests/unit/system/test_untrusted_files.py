@@ -241,7 +241,6 @@ OTHERWISE = {
     "store/verify.py": "an install's own files, which are only hashed",
     "system/files.py": "writes; sums of what was built or downloaded",
     "system/locks.py": "locks of processes",
-    "system/mounts.py": "/proc",
     "system/safe_paths.py": "folders, and what is changed or removed, by descriptors",
     "system/processes.py": "/proc, and files in memory",
     "system/pythons.py": "an install",

@@ -14,8 +14,7 @@ from envmgr.backends.easybuild.installation import Places, contents_sum, own_pla
 from envmgr.backends.easybuild.lock import read_easybuild_lock, render_lock
 from envmgr.backends.easybuild.settings import EASYBUILD
 from envmgr.errors import InputError
-from envmgr.system.files import sha256_bytes
-from envmgr.system.resources import shipped
+from envmgr.system.files import sha256_bytes, shipped
 from tests.helpers.easybuild.small_installation import DATA, EASYBLOCKS, FRAMEWORK, PACKAGES, write_easybuild
 
 LOCKS = sorted(shipped("recipes").glob("*/*/easybuild-lock.yml"))

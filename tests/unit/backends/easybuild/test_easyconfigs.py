@@ -14,7 +14,7 @@ import pytest
 from envmgr.backends.easybuild.settings import EasyBuildInput
 from envmgr.catalog.cuda_drivers import minimum_driver
 from envmgr.catalog.recipe import Recipe, load_recipe, load_software
-from envmgr.system.resources import shipped
+from envmgr.system.files import shipped
 from tests.helpers.easybuild.debian_sources import SOURCES, SourceError, sourcepath
 from tests.helpers.easybuild.vendor_installers import add_standins, anaconda_installer, cuda_installer, read_easyconfig
 from tests.helpers.places import TESTS

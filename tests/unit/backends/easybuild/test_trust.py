@@ -10,9 +10,9 @@ import pytest
 
 from envmgr.backends.easybuild.choose_easybuild import user_home
 from envmgr.backends.easybuild.installation import only_ours
-from envmgr.backends.easybuild.make_lock import require_own_easyconfigs
 from envmgr.backends.easybuild.lock import EasyBuildLock
 from envmgr.backends.easybuild.lock_checks import licence_words
+from envmgr.backends.easybuild.make_lock import require_own_easyconfigs
 from envmgr.backends.easybuild.settings import accept_eula_for
 from envmgr.catalog.site import load_site
 from envmgr.errors import InputError

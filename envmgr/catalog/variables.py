@@ -12,17 +12,8 @@ from collections.abc import Collection, Sequence
 from pathlib import PurePosixPath
 
 from envmgr.catalog.names import variable_name
+from envmgr.system.known_programs import KNOWN
 from envmgr.wording import first_unseen, number_of
-
-KNOWN = re.compile(
-    r"""(?:ANDROID|ANSIBLE|APPTAINER\w*|AWS|AZURE|BUNDLE|CARGO|CCACHE|CL|CLANG|COMPOSER|CONAN|CONDA|CURL|DBUS|DISTUTILS|DOCKER|DOTNET|EASYBUILD|EDITOR
-    |EMACS\w*|FISH|FONTCONFIG|GCC|GDB|GEM|GHC|GIO|GIT|GNUPG|GO|GPG|GRADLE|GST|GTK|HISTORY|HTTPS?|JAVA|JDK|JRE|JULIA|JUPYTER|KRB5|KUBE|LC|LESS|LIBGL
-    |LUA\w*|M2|MAIL|MAKE|MAMBA|MANPAGER|MAVEN|MPLCONFIG|MYPY|NIX|NODE|NPM|OCL|OMPI|OPAL|OPENSSL|PAGER|PERL\w*|PG|PIP|PIPX|PMIX?|PNPM|POETRY|PRTE
-    |PYENV|QT|R|RBENV|RENV|RUBY\w*|RUST\w*|SALLOC|SASL|SBATCH|SCCACHE|SINGULARITY\w*|SLURM\w*|SPACK|SQLITE|SRUN|SSH\w*|SSL|SUDO|SYSTEMD|TCL|TERMINFO
-    |TEX\w*|TK|TMUX|TORCH|TRITON|UV|VIM|VIRTUALENV|VIRTUAL|VK|WINE|XDG|YARN)(?:_\w+)?""",
-    re.VERBOSE | re.ASCII,
-)
-
 
 # Sources: ld.so(8); glibc's `unsecvars.h`; bash(1); environ(7); python(1); perlrun(1); lua(1); git(1); Lmod's manual.
 _REACHES = re.compile(

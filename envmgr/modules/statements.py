@@ -15,12 +15,13 @@ from typing import Literal
 from envmgr.catalog.names import variable_name
 from envmgr.catalog.recipe import LOAD_NAMES
 from envmgr.catalog.site import Site
-from envmgr.catalog.variables import KNOWN, fault_in_value
+from envmgr.catalog.variables import fault_in_value
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import NO_FAMILIES, Families
 from envmgr.modules.lua import needs_table
 from envmgr.modules.pip_shim import FOLDER, own_packages
 from envmgr.modules.spec import EnvOp, ModuleSpec, Pip
+from envmgr.system.known_programs import KNOWN
 from envmgr.system.models import FrozenModel
 from envmgr.system.shelltext import quote
 from envmgr.wording import LINES, escaped

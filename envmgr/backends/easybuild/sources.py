@@ -234,8 +234,6 @@ def _easybuild_files(lock: EasyBuildLock, bench: Workbench, given: Given, *, dry
 
     The mirrors are asked for what is not here; a dry run only reports where the files would be.
     """
-    from envmgr.backends.easybuild.sources import find_in_mirrors, listed_at, mirrors_of
-
     mirrors = mirrors_of(bench.site)
     plain = {file: SourceFile(file.name, file.sha256, (file.url,), _FOLDER) for file in lock.easybuild_files}
     if not mirrors:

@@ -202,7 +202,7 @@ class Resolution:
         if lacking := [each for each in asked if listed[each] is False]:
             raise EnvmgrError(
                 "wheel-unhashed",
-                f"the index tells no sha256 of {lacking[0].file}",
+                f"the index gives no sha256 of {lacking[0].file}",
                 context=[f"{each.file} on {each.page}" for each in lacking[:10]],
                 hint="ask an index that has hashes, or put files that you trust into a folder "
                 "(`lock --index NAME=FOLDER` asks it once)",
@@ -281,7 +281,7 @@ def choose_wheels(text: str, python: str, platform: str, wanted: Question | None
         if "sha256" not in wheel.hashes:
             raise EnvmgrError(
                 "wheel-unhashed",
-                f"the index tells no sha256 of {wheel.filename}",
+                f"the index gives no sha256 of {wheel.filename}",
                 context=str(wheel.url or wheel.path),
                 hint="ask an index that has hashes, or a folder of wheels",
             )

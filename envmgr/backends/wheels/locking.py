@@ -178,7 +178,7 @@ class _Locker:
         if "sha256" not in sdist.hashes:
             raise EnvmgrError(
                 "wheel-unhashed",
-                f"the index tells no sha256 of {sdist.filename}",
+                f"the index gives no sha256 of {sdist.filename}",
                 hint="ask an index that has hashes, or a folder",
             )
         try:

@@ -350,7 +350,7 @@ def test_index_without_hashes_is_refused(scene: WheelBox, rich: bool, file: str)
     scene.entry("some/1.0", *(["sourced"] if more else ["top"]), **more)
     with scene.served():
         done = scene.refused("lock", "some/1.0")
-    assert f"error[wheel-unhashed]: the index tells no sha256 of {file}\n" in done.stderr
+    assert f"error[wheel-unhashed]: the index gives no sha256 of {file}\n" in done.stderr
     assert not (scene.box.root / "recipes/some/1.0/wheels.lock").exists()
     if not more:
         scene.box.ok("lock", "some/1.0", "--index", f"house={scene.house.files}")  # the hint

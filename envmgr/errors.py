@@ -79,6 +79,15 @@ def failed_ones(failed: Mapping[str, EnvmgrError]) -> tuple[Failed, ...]:
     return tuple(Failed(what, error.reference, error.message) for what, error in failed.items())
 
 
+def joined_errors(errors: Sequence[EnvmgrError]) -> EnvmgrError:
+    """Return the first of the errors, with the others below its context, and the hints of all."""
+    error, *others = errors
+    for other in others:
+        error.context = (*error.context, "", other.head, *(f"  {line}" for line in other.context))
+    error.hint = "\n".join(dict.fromkeys(each.hint for each in errors if each.hint))
+    return error
+
+
 class InputError(EnvmgrError):
     """The user must change the request: arguments, site, recipe, lock. Exit code 2."""
 

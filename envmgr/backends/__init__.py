@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from envmgr.errors import InputError
+from envmgr.errors import EnvmgrError, InputError
 
 if TYPE_CHECKING:  # a backend's worker also lies in this package, and starts without these imports
     from pydantic import BaseModel, ValidationError
@@ -46,7 +46,8 @@ class LockResult:
     """The result of locking a recipe.
 
     `files` maps file name -> text for the recipe's folder, `packages` maps name -> `version build`. `facts`, together
-    with those of the entries `below`, are judged before any file is written.
+    with those of the entries `below`, are judged before any file is written. With `problems`, which a person has to
+    decide, none is.
     """
 
     files: Mapping[str, str]
@@ -54,6 +55,7 @@ class LockResult:
     notes: tuple[str, ...] = ()
     facts: LockFacts = field(default_factory=_no_facts)
     below: tuple[LoadedEntry, ...] = ()
+    problems: tuple[EnvmgrError, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

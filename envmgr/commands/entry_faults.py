@@ -14,7 +14,7 @@ from envmgr.catalog.accept import RULES
 from envmgr.catalog.lock_rules import Judged, LockFacts, LockFault, judge_lock, lock_contradicts
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
-from envmgr.errors import EnvmgrError, Interrupted, Written, failed_ones
+from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones, joined_errors
 from envmgr.wording import MOST_LINES, one_line
 
 
@@ -33,6 +33,19 @@ def require_sound(judged: Iterable[tuple[Entry, Judged]]) -> None:
     for entry, each in judged:
         if each.faults:
             raise lock_contradicts(entry, each)
+
+
+def require_decided(problems: Iterable[EnvmgrError], judged: Iterable[tuple[Entry, Judged]]) -> None:
+    """Raise all that a person has to decide before a lock is written, as one error: `problems`, and the faults of the
+    first entry that has any.
+    """
+    found = [*problems]
+    try:
+        require_sound(judged)
+    except InputError as error:
+        found.append(error)
+    if found:
+        raise joined_errors(found)
 
 
 def entry_faults(entry: Entry, judged: Iterable[tuple[Entry, Judged]]) -> list[LockFault]:

@@ -14,8 +14,8 @@ from envmgr.catalog.locks import LockChange, diff_packages, require_lock_visible
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.site import Site
 from envmgr.commands import Context
-from envmgr.commands.entry_faults import entry_faults, judge_all, reading_entry, require_sound, why_failed
-from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones
+from envmgr.commands.entry_faults import entry_faults, judge_all, reading_entry, require_decided, why_failed
+from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones, joined_errors
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error
 from envmgr.system.untrusted_files import LOCK, read_bytes
@@ -110,14 +110,9 @@ def _one_error(failed: Mapping[str, EnvmgrError], written: Sequence[str]) -> Env
         first = alike.setdefault(said, each)
         if first is not each:
             first.context = (f"entry {entry}", *first.context)
-    error, *others = alike.values()
-    context = [*error.context]
-    for other in others:
-        context += ["", other.head, *(f"  {line}" for line in other.context)]
+    error = joined_errors([*alike.values()])
     if written:
-        context += [*([""] if others else []), f"written: {', '.join(written)}"]
-    error.context = tuple(context)
-    error.hint = "\n".join(dict.fromkeys(hint for hint in (error.hint, *(o.hint for o in others)) if hint))
+        error.context = (*error.context, *([""] if len(alike) > 1 else []), f"written: {', '.join(written)}")
     error.failed, error.written = all_failed, Written(locks=tuple(written))
     return error
 
@@ -155,7 +150,7 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
         _require_solver(backend, options.solver)
         result = backend.lock(entry.entry, recipe, ctx.site, ctx.runner, ctx.reporter, options)
         judged = judge_all(entry.entry, recipe, result.facts, result.below)
-        require_sound(judged)
+        require_decided(result.problems, judged)
         for name, text in result.files.items():
             require_lock_visible(text, name)
     except EnvmgrError as error:

@@ -1,82 +1,107 @@
-"""Answers of servers, within bounds: a page in memory, a transfer in pieces. By Python's own client: only http(s), also
-after a redirect, and bytes as they come, which nothing unpacks.
+"""Answers of servers, within bounds: a page in memory, a transfer in pieces. Only http(s), also after a redirect, and bytes
+as they come, which nothing unpacks.
+
+Connections are kept: a lock of two hundred packages asks an index four hundred times, and a name server that gets a question
+for each drops some.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPResponse
+from email.message import Message
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from envmgr.errors import EnvmgrError
 from envmgr.system.untrusted_files import ANYWHERE, Kind, read_bytes
 
+if TYPE_CHECKING:
+    import urllib3
+
 STALL = 10.0  # seconds without a byte
 _LONGEST = 60.0  # seconds for a page
 _PIECE = 1 << 16  # bytes
+_KEPT = 32  # connections to one host
+_REDIRECTS = 10
+Headers = Mapping[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page. `kind` is the content type in lower case, without parameters; empty for a file."""
+    """A page. `kind` is the content type in lower case, without parameters; empty for a file. `part` is the header
+    Content-Range of an answer that is a part of a file.
+    """
 
     kind: str
     content: bytes
+    part: str = ""
 
 
 def open_url(
-    url: str,
-    *,
-    method: str = "GET",
-    headers: Mapping[str, str] | None = None,
-    secrets: Mapping[str, str] | None = None,
-    stall: float = STALL,
-) -> HTTPResponse:
-    """Open a URL. `secrets` are headers that do not go on to the target of a redirect. OSError, HTTPException;
-    ValueError for another scheme.
+    url: str, *, method: str = "GET", headers: Headers = None, secrets: Headers = None, stall: float = STALL
+) -> urllib3.BaseHTTPResponse:
+    """Open a URL, by a kept connection if there is one. `secrets` are headers that do not go on to another host.
+
+    Raises:
+        OSError (HTTPError for a status of 300 and more); ValueError for another scheme.
     """
-    if urlsplit(url).scheme not in ("http", "https"):
+    import urllib3
+
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https"):
         raise ValueError(f"only http(s) is asked: {url}")
-    request = urllib.request.Request(url, method=method, headers=dict(headers or {}))  # noqa: S310 - seen above
-    for key, value in (secrets or {}).items():
-        request.add_unredirected_header(key, value)
-    opener = urllib.request.OpenerDirector()  # `build_opener` would add ftp:, file: and data:
-    for handler in (
-        urllib.request.ProxyHandler,
-        urllib.request.UnknownHandler,
-        urllib.request.HTTPHandler,
-        urllib.request.HTTPSHandler,
-        urllib.request.HTTPDefaultErrorHandler,
-        urllib.request.HTTPRedirectHandler,
-        urllib.request.HTTPErrorProcessor,
-    ):
-        opener.add_handler(handler())
+    hidden = dict(secrets or {})
+    proxy = "" if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme, "")
     try:
-        answer: HTTPResponse = opener.open(request, timeout=stall)
-    except HTTPError as error:
-        error.close()  # its connection
-        raise
+        answer = _connections(proxy).request(
+            method,
+            url,
+            headers={**(headers or {}), **hidden},
+            preload_content=False,
+            decode_content=False,
+            timeout=stall,
+            retries=urllib3.Retry(
+                connect=0, read=0, status=0, other=0, redirect=_REDIRECTS, remove_headers_on_redirect=hidden.keys()
+            ),
+        )
+    except urllib3.exceptions.HTTPError as error:
+        raise OSError(str(error)) from error
+    if answer.status >= 300:
+        with suppress(urllib3.exceptions.HTTPError), answer:
+            answer.read(_PIECE)  # a short one is read whole, and leaves its connection
+        reason = f"a redirect to nowhere ({answer.reason})" if answer.status < 400 else answer.reason or ""
+        raise HTTPError(url, answer.status, reason, Message(), None)
     return answer
 
 
+@cache
+def _connections(proxy: str) -> urllib3.PoolManager:
+    """Return the connections of this process, direct or by a proxy."""
+    import urllib3
+
+    if not proxy:
+        return urllib3.PoolManager(maxsize=_KEPT)
+    parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
+    head = urllib3.make_headers(proxy_basic_auth=login)
+    return urllib3.ProxyManager(parts.geturl(), maxsize=_KEPT, proxy_headers=head)
+
+
 def read_page(
-    url: str,
-    *,
-    most: int,
-    headers: Mapping[str, str] | None = None,
-    secrets: Mapping[str, str] | None = None,
-    longest: float = _LONGEST,
+    url: str, *, most: int, headers: Headers = None, secrets: Headers = None, longest: float = _LONGEST
 ) -> Page:
     """Read http(s):// or file://, up to `most` bytes, in at most `longest` seconds from the first lookup of its host.
 
     Raises:
-        OSError (TimeoutError), HTTPException; ValueError for a larger answer, and for another scheme.
+        OSError (TimeoutError); ValueError for a larger answer, and for another scheme.
     """
     parts = urlsplit(url)
     if parts.scheme == "file":
@@ -93,7 +118,7 @@ def read_page(
         except Exception as error:  # noqa: BLE001 - it is raised below
             found.append(error)
 
-    # A server that drips its headers keeps Python's client for ever: nobody waits for that thread, and no exit does.
+    # A server that drips its headers keeps a client for ever: nobody waits for that thread, and no exit does.
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
     thread.join(longest)
@@ -103,15 +128,19 @@ def read_page(
     return outcome
 
 
-def _read(
-    url: str, most: int, headers: Mapping[str, str] | None, secrets: Mapping[str, str] | None, ends: float
-) -> Page:
+def _read(url: str, most: int, headers: Headers, secrets: Headers, ends: float) -> Page:
+    import urllib3
+
     content = bytearray()
-    with open_url(url, headers=headers, secrets=secrets) as answer:
-        while piece := answer.read1(_PIECE):
-            content += piece
-            if len(content) > most:
-                raise ValueError(f"{url} is larger than {most} bytes")
-            if time.monotonic() > ends:
-                raise TimeoutError(f"{url} is not there in time")
-        return Page(answer.headers.get_content_type(), bytes(content))
+    with open_url(url, headers=headers, secrets=secrets) as answer:  # one that is read whole leaves its connection
+        try:
+            while piece := answer.read1(_PIECE):
+                content += piece
+                if len(content) > most:
+                    raise ValueError(f"{url} is larger than {most} bytes")
+                if time.monotonic() > ends:
+                    raise TimeoutError(f"{url} is not there in time")
+        except urllib3.exceptions.HTTPError as error:
+            raise OSError(str(error)) from error
+        kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return Page(kind, bytes(content), answer.headers.get("Content-Range", "") if answer.status == 206 else "")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +26,10 @@ from envmgr.wheels.locked import Distribution, LockedFile, LockedSdist, LockedWh
 from envmgr.wheels.requirements import MOST_ROWS, Question, read_requirement
 from envmgr.wheels.settings import indexes_of
 from envmgr.wheels.target import marker_holds, target_environment, target_tags
+from envmgr.wording import and_more
 
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]{0,200})")
+_MOST_SHOWN = 5
 _MOST_STEPS = 2_000_000  # some seconds; the longest locks that people make take a quarter of it
 _Node = tuple[str, str]
 """A package and one of its extras; the extra is empty for what it needs in any case."""
@@ -180,6 +182,24 @@ def needed_of(wanted: Question, parts: Mapping[str, Distribution], python: str) 
         return {*parts}
 
 
+def asks_for_all(
+    wanted: Question,
+    parts: Mapping[str, Distribution],
+    python: str,
+    kinds: Callable[[Mapping[str, str]], Collection[str]],
+) -> str:
+    """Return the requirement that alone brings every kind of packages that `parts` have; empty if none does.
+
+    `kinds` gives the kinds of packages, by their versions.
+    """
+    everything = {*kinds({name: part.version for name, part in parts.items()})}
+    for row in wanted.requirements:
+        names = needed_of(wanted.model_copy(update={"requirements": (row,)}), parts, python)
+        if {*kinds({name: part.version for name, part in parts.items() if name in names})} == everything:
+            return row
+    return ""
+
+
 def _closure(
     wanted: Question, parts: Mapping[str, Distribution], python: str, present: Mapping[str, str], *, elsewhere: bool
 ) -> _Closure:
@@ -198,7 +218,7 @@ def _needs(rows: Sequence[str]) -> Iterator[_Need]:
 
 
 def faults_of_files(lock: WheelSet, wanted: Question) -> Iterator[LockFault]:
-    """Yield the faults of platform, date and pre-releases, by what the lock says.
+    """Yield the faults of platform and date, by what the lock says.
 
     Another tool's lock names no uv, and does not say its own platform and date.
     """
@@ -219,8 +239,6 @@ def faults_of_files(lock: WheelSet, wanted: Question) -> Iterator[LockFault]:
             yield LockFault(UNANSWERED, f"{each.file} is not for Python {minor} on {wanted.platform}")
         if wanted.exclude_newer and (wrong := _wrong_time(each, wanted.exclude_newer)):
             yield LockFault(UNANSWERED, wrong)
-    for name, version in _unasked_prereleases(lock.versions, wanted):
-        yield LockFault(UNANSWERED, f"{name} {version} is a pre-release, and the recipe asks for none")
 
 
 def _wrong_time(each: LockedFile, date: str) -> str:
@@ -240,21 +258,38 @@ def _wrong_time(each: LockedFile, date: str) -> str:
     return f"{each.file} was uploaded at {each.uploaded}, and the recipe says exclude_newer: {date}"
 
 
-def refuse_prereleases(wanted: Question, versions: Mapping[str, str]) -> None:
-    """Raise EnvmgrError `prerelease` for a version that resolves, but was probably not intended."""
-    for name, version in _unasked_prereleases(versions, wanted):
-        raise EnvmgrError(
+def prerelease_faults(wanted: Question, packages: Iterable[LockedFile]) -> Iterator[LockFault]:
+    """Yield a fault for each version that `prerelease_errors` speaks of."""
+    for name, version in _unasked_prereleases(packages, wanted):
+        yield LockFault(UNANSWERED, f"{name} {version} is a pre-release, and nothing asks for one")
+
+
+def prerelease_errors(wanted: Question, packages: Iterable[LockedFile]) -> list[EnvmgrError]:
+    """Return an EnvmgrError `prerelease` if there are versions that resolve, but were probably not intended."""
+    if not (found := [*_unasked_prereleases(packages, wanted)]):
+        return []
+    named = [f"{name} {version}" for name, version in found]
+    rows = ", ".join(f"`{name}=={version}`" for name, version in found[:_MOST_SHOWN])
+    return [
+        EnvmgrError(
             "prerelease",
-            f"{name} {version} is a pre-release, and nobody asked for one",
-            hint=f"ask for it by its version in the recipe (`{name}=={version}`), or constrain it to a release",
+            f"nobody asked for a pre-release, and the lock would get {and_more(named, _MOST_SHOWN)}",
+            hint=f"ask for it by its version in the recipe ({rows}), or constrain it to a release",
         )
+    ]
 
 
-def _unasked_prereleases(versions: Mapping[str, str], wanted: Question) -> Iterator[tuple[str, str]]:
-    """Yield name and version of them. uv takes a pre-release also if there is nothing else."""
-    rows = [Requirement(row) for row in (*wanted.requirements, *wanted.constraints)]
-    asked = {canonicalize_name(each.name) for each in rows if each.specifier.prereleases}
-    yield from ((name, version) for name, version in versions.items() if name not in asked and _is_pre(version))
+def _unasked_prereleases(packages: Iterable[LockedFile], wanted: Question) -> Iterator[tuple[str, str]]:
+    """Yield name and version of them. uv takes a pre-release also if there is nothing else.
+
+    What a package of the lock asks for by its own pre-release is asked for.
+    """
+    each = [*packages]
+    if early := {one.name: one.version for one in each if _is_pre(one.version)}:
+        rows = [*wanted.requirements, *wanted.constraints, *(row for one in each for row in one.requires or ())]
+        needs = [need.read for need in _needs(rows) if need.name in early and need.read is not None]
+        asked = {canonicalize_name(read.name) for read in needs if read.specifier.prereleases}
+        yield from ((name, version) for name, version in early.items() if name not in asked)
 
 
 def _is_pre(version: str) -> bool:

@@ -101,6 +101,11 @@ class WheelSet(FrozenModel):
         return {wheel.name: wheel.version for wheel in self.wheels}
 
     @property
+    def packages(self) -> tuple[LockedFile, ...]:
+        """The packages that are installed, each by its file."""
+        return self.wheels
+
+    @property
     def groups(self) -> tuple[tuple[LockedFile, ...], ...]:
         """All files, in groups that hold one version of a package, so that uv can be asked for each at once."""
         return (self.wheels,)

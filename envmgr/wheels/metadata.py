@@ -5,18 +5,23 @@ Source: packaging.python.org, "Core metadata specifications"; PEP 658, PEP 714 (
 
 from __future__ import annotations
 
+import io
 import re
 import zipfile
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from email.parser import HeaderParser
 from http.client import HTTPException
 from pathlib import Path
+from typing import IO
+from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 
 from packaging.utils import NormalizedName, canonicalize_name
 from packaging.version import InvalidVersion, Version
 
+from envmgr.downloads.ranges import RemoteFile
 from envmgr.downloads.web import read_page
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.models import FrozenModel
@@ -29,6 +34,8 @@ from envmgr.wording import one_line
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 _AT_ONCE = 8
 _LARGEST = 1 << 22  # bytes
+_MOST_OF_WHEEL = 1 << 25  # bytes that are read of a wheel on a server
+_PIECE = 1 << 14
 
 
 class Metadata(FrozenModel):
@@ -74,20 +81,20 @@ def metadata_in(wheel: Path) -> Metadata:
     return read_metadata(_from_wheel(wheel))
 
 
-def _from_wheel(path: Path) -> str:
-    with zipfile.ZipFile(path) as wheel:
+def _from_wheel(file: Path | IO[bytes]) -> str:
+    with zipfile.ZipFile(file) as wheel:
         name = next((n for n in wheel.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1), "")
         if not name:
             return ""
-        with wheel.open(name) as file:
-            text = file.read(_LARGEST + 1)
+        with wheel.open(name) as member:
+            text = member.read(_LARGEST + 1)
     if len(text) > _LARGEST:
-        raise ValueError(f"{name} of {path.name} is larger than {_LARGEST} bytes")
+        raise ValueError(f"{name} is larger than {_LARGEST} bytes")
     return text.decode(errors="replace")
 
 
 def requires_at(urls: Mapping[str, str], runner: Runner) -> dict[str, tuple[str, ...]]:
-    """Map packages to their rows of Requires-Dist, if their index gives them beside the wheel at the URL.
+    """Map packages to the rows of Requires-Dist of their wheel at the URL, if its server gives them.
 
     They are for the sidecar, and decide nothing. A file in a folder has its own METADATA.
     """
@@ -105,12 +112,19 @@ def _requires_at(url: str) -> tuple[str, ...] | None:
         if url.startswith("file://"):
             text = _from_wheel(Path(unquote(urlsplit(url).path)))
         elif url.startswith(("http://", "https://")):
-            text = read_page(f"{url}.metadata", most=_LARGEST).content.decode(errors="replace")
+            text = _at(url)
         else:
             return None
         return checked_all(HeaderParser().parsestr(text).get_all("Requires-Dist") or ())
     except (OSError, HTTPException, ValueError, KeyError, zipfile.BadZipFile):
         return None
+
+
+def _at(url: str) -> str:
+    """Return the METADATA that an index has beside a wheel, or else the wheel's own, of which only parts are read."""
+    with suppress(HTTPError):
+        return read_page(f"{url}.metadata", most=_LARGEST).content.decode(errors="replace")
+    return _from_wheel(io.BufferedReader(RemoteFile(url, most=_MOST_OF_WHEEL), _PIECE))
 
 
 def require_files_answer(

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
-from packaging.version import Version
 
 from envmgr.catalog.site import Site
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.errors import EnvmgrError, InputError, joined_errors
 from envmgr.report import Reporter, Stage
 from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.users import Account, lesser_account
-from envmgr.wheels.answers import RequiredHashes, hash_differs, refuse_prereleases
+from envmgr.wheels.answers import RequiredHashes, hash_differs, prerelease_errors
 from envmgr.wheels.index_pages import ListedFile, sha256_listed
 from envmgr.wheels.locked import LockedWheel, WheelSet
 from envmgr.wheels.metadata import Metadata, normal_name, requires_at
+from envmgr.wheels.newest import RecipeFields, explain_unsolvable, wheels_older
 from envmgr.wheels.requirements import Question
 from envmgr.wheels.settings import indexes_of, locked_url
 from envmgr.wheels.target import target_environment, target_tags
@@ -37,6 +37,17 @@ FoundWheel = tuple[LockedWheel, str]
 """A wheel, and the URL at which it lies today."""
 
 
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The answer of the indexes. `needed` are the names of the known packages that are needed; `problems` are what a
+    person has to decide before the lock counts.
+    """
+
+    lock: WheelSet
+    needed: frozenset[str]
+    problems: tuple[EnvmgrError, ...]
+
+
 def resolve_beside(
     present: Mapping[str, str],
     wanted: Question,
@@ -45,6 +56,7 @@ def resolve_beside(
     runner: Runner,
     reporter: Reporter,
     places: Mapping[str, str],
+    fields: RecipeFields,
 ) -> tuple[WheelSet, frozenset[str]]:
     """Return the wheels that are missing beside the distributions `present`, and the names of those that are needed.
 
@@ -52,36 +64,38 @@ def resolve_beside(
     version; `places` maps an index to the URL or folder to ask instead, this once.
 
     Raises:
-        EnvmgrError: as `find_missing_wheels` and `refuse_prereleases`.
+        EnvmgrError: as `find_missing_wheels`, its problems, and `prerelease`.
     """
     with (
         ask_indexes(wanted, python, site, runner, reporter, places) as resolution,
         reporter.stage("resolve", unit="packages") as stage,
     ):
         resolution.know([Metadata(name=normal_name(name), version=version) for name, version in present.items()])
-        lock, used = find_missing_wheels(resolution, stage)
-        refuse_prereleases(wanted, lock.versions)
-    return lock, used
+        found = find_missing_wheels(resolution, stage, fields)
+    if problems := [*found.problems, *prerelease_errors(wanted, found.lock.packages)]:
+        raise joined_errors(problems)
+    return found.lock, found.needed
 
 
-def find_missing_wheels(
-    resolution: Resolution, stage: Stage, *, builds: bool = False
-) -> tuple[WheelSet, frozenset[str]]:
-    """Return the wheels that complete what `resolution` knows, and the names of the known that are needed.
+def find_missing_wheels(resolution: Resolution, stage: Stage, fields: RecipeFields) -> Resolved:
+    """Return the wheels that complete what `resolution` knows.
 
-    With `builds`, the recipe can name packages to build from their source.
+    Its problem is `wheels-older`. `fields` are those of the recipe that change which wheels fit.
 
     Raises:
-        EnvmgrError: `unsolvable`, `no-network`, `resolve-failed`, `wheels-older`, `wheel-unhashed`.
+        EnvmgrError: `unsolvable`, `no-network`, `resolve-failed`, `wheel-unhashed`.
     """
     from importlib.metadata import version
 
     wanted, python = resolution.wanted, resolution.python
-    text = resolution.compile([*PYLOCK, *ONLY_WHEELS])
+    try:
+        text = resolution.compile([*PYLOCK, *ONLY_WHEELS])
+    except EnvmgrError as error:
+        raise explain_unsolvable(resolution, error, fields) if error.reference == "unsolvable" else error from None
     chosen = [*choose_wheels(text, python, wanted.platform, wanted)]
     found = [each for each in chosen if each[0].name not in resolution.known]
     stage.update(len(found), total=len(found))
-    _refuse_older(resolution, {wheel.name: wheel.version for wheel, _ in found}, builds=builds)
+    older = wheels_older(resolution, {wheel.name: wheel.version for wheel, _ in found}, fields)
     found = resolution.with_index(found)
     requires = requires_at({wheel.name: url for wheel, url in found}, resolution.runner)
     wheels = [
@@ -95,7 +109,8 @@ def find_missing_wheels(
         exclude_newer=wanted.exclude_newer,
         wheels=tuple(wheels),
     )
-    return lock, frozenset(wheel.name for wheel, _ in chosen if wheel.name in resolution.known)
+    needed = frozenset(wheel.name for wheel, _ in chosen if wheel.name in resolution.known)
+    return Resolved(lock, needed, (older,) if older else ())
 
 
 @contextmanager
@@ -132,8 +147,13 @@ class Resolution:
             _write_placeholders(present, folder)
             self._placeholders = ["--find-links", str(folder)]
 
-    def compile(self, options: Sequence[str], requirements: Sequence[str] | None = None) -> str:
-        """Return uv's text for `requirements`, or for those of the question. Raise as `compile_requirements` does."""
+    def compile(
+        self, options: Sequence[str], requirements: Sequence[str] | None = None, *, platform: str | None = None
+    ) -> str:
+        """Return uv's text for `requirements` and `platform`, or for those of the question.
+
+        Raise as `compile_requirements` does.
+        """
         limits = [*self.wanted.constraints, *(f"{name}=={version}" for name, version in self.known.items())]
         while True:
             try:
@@ -143,7 +163,7 @@ class Resolution:
                     self.runner,
                     self.scratch,
                     python=self.python,
-                    platform=self.wanted.platform,
+                    platform=platform or self.wanted.platform,
                     constraints=limits,
                     exclude_newer=self.wanted.exclude_newer,
                     options=[*self._placeholders, *options],
@@ -310,27 +330,3 @@ def _only_hashed(package: Package, required: RequiredHashes) -> Package:
         return replace(package, wheels=kept)
     found = [f"{wheel.filename}  sha256 {wheel.hashes.get('sha256', 'unknown')}" for wheel in wheels[:10]]
     raise hash_differs(f"{package.name} {package.version}", sums, found, "the index")
-
-
-def _refuse_older(resolution: Resolution, versions: Mapping[str, str], *, builds: bool) -> None:
-    """Raise EnvmgrError `wheels-older`: with only wheels, uv goes back to the last version that had one, and does not
-    say so.
-    """
-    text = resolution.compile(["--no-deps", "--no-annotate"])
-    rows = (row.partition("==") for row in text.split("\n") if "==" in row and not row.startswith((" ", "#")))
-    newest = {canonicalize_name(re.sub(r"\[.*", "", name)): re.split(r"[ ;]", version)[0] for name, _, version in rows}
-    older = [
-        (name, versions[name], version)
-        for name, version in newest.items()
-        if name in versions and Version(versions[name]) < Version(version)
-    ]
-    if older:
-        name, here, there = older[0]
-        way = f"let {there} be built from its source (`build: [{name}]` in the recipe); " if builds else ""
-        raise EnvmgrError(
-            "wheels-older",
-            f"the newest wheel of {name} is {here}; {there} is there as source only",
-            context=[f"{n}: {h} as a wheel, {t} as source" for n, h, t in older],
-            hint=f"ask for `{name}=={here}` if the old one is what you want; {way}or put a wheel of {there} that you "
-            "made into a folder that is an index of the site",
-        )

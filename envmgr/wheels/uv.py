@@ -104,7 +104,8 @@ def compile_requirements(
         env |= {**account.variables(), "TMPDIR": str(cache), **_logins(places, environ)}
     argv: list[str | Path] = [find_uv_bin(), "pip", "compile", "--no-config", "--quiet", "--no-header"]
     argv += ["--python", sys.executable, "--no-python-downloads", "--python-version", python]
-    argv += ["--python-platform", _nearest(platform), "--cache-dir", cache, *options, *_index_options(places)]
+    argv += [] if "--universal" in options else ["--python-platform", _nearest(platform)]
+    argv += ["--cache-dir", cache, *options, *_index_options(places)]
     argv += ["--exclude-newer", exclude_newer] if exclude_newer else []
     argv += ["--constraints", limits, asked]
     context = [f"asked: {', '.join(requirements)}"[:1000], *(f"index {p.index}: {p.url}" for p in places)]
@@ -172,6 +173,12 @@ def _refuse_foreign(text: str, places: Sequence[IndexPlace], scratch: Path) -> N
                 )
 
 
+def later_platforms(platform: str) -> list[str]:
+    """Return the platforms with a later glibc that uv knows, the oldest first."""
+    arch, _, glibc = platform.rpartition("_")
+    return [f"{arch}_{each}" for each in _GLIBCS if each > int(glibc)]
+
+
 def _nearest(platform: str) -> str:
     """Return the newest platform that uv knows and that is no newer: uv finds no wheels for a glibc between the two."""
     arch, _, glibc = platform.rpartition("_")
@@ -224,6 +231,7 @@ def _sentences(text: str) -> list[str]:
     nothing.
     """
     plain = " ".join(re.sub(r"^\W+", "", line) for line in text.splitlines())
+    plain = re.sub(r"^.*?No solution found.*?(?=Because )", "", plain)
     reasons, *hints = re.split(r"\s+hint: ", plain)
     sentences = re.split(r"(?<=[.,])\s+(?=(?:And |Because |we can conclude))", reasons.strip())
     shown = sentences if len(plain) < 1500 else ["…", *sentences[-3:]]

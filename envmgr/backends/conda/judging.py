@@ -177,11 +177,12 @@ def faults_of(lock: CondaLock, wanted: CondaInput) -> Iterator[LockFault]:
     yield from unneeded(((name, _shown(package)) for name, package in packages.items()), needed)
     if lock.added is not None:  # few locks have wheels: what reads their requirements loads slowly
         from envmgr.backends.conda.pip import brought_by
-        from envmgr.wheels.answers import closure_faults, faults_of_files
+        from envmgr.wheels.answers import closure_faults, faults_of_files, prerelease_faults
 
         added = lock.added
         yield from closure_faults(wanted.question(), added.parts, added.python, present=brought_by(lock))
         yield from faults_of_files(added, wanted.question())
+        yield from prerelease_faults(wanted.question(), added.wheels)
     elif wanted.pip:
         yield from (unanswered(row, "") for row in wanted.pip)
 

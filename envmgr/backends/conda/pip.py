@@ -161,14 +161,16 @@ def add_wheels(
     Raises:
         EnvmgrError: `pip-without-python`, and those of `wheels.resolve.resolve_beside`.
     """
+    from envmgr.wheels.newest import RecipeFields
     from envmgr.wheels.resolve import resolve_beside
 
     python = require_python(lock.packages)
     brought = promised_distributions(lock.packages)
     question = wanted.question()
     present = {name: _marked(version) for name, (_, version) in brought.items()}
+    fields = RecipeFields(platform='`virtual_packages: {{__glibc: "{glibc}"}}`')
     try:
-        found, used = resolve_beside(present, question, python, site, runner, reporter, places)
+        found, used = resolve_beside(present, question, python, site, runner, reporter, places, fields)
     except EnvmgrError as error:
         if f"+{_OURS}" in "\n".join(error.context):
             error.hint = (

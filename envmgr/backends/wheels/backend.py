@@ -12,7 +12,7 @@ from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult,
 from envmgr.backends.wheels.input import LOST, Base, WheelsInput, WheelsQuestion, load_base, read_question
 from envmgr.backends.wheels.lock import LOCK_NAME, WheelsLock, read_wheels_lock, recipe_faults, wheels_lock_texts
 from envmgr.catalog.entries import open_catalog
-from envmgr.catalog.lock_rules import LockFacts
+from envmgr.catalog.lock_rules import LockFacts, LockFault
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry, catalog_of
 from envmgr.catalog.recipe import Recipe
@@ -26,7 +26,7 @@ from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.system.untrusted_files import LOCK, copy_files
-from envmgr.wheels.answers import require_hashes, require_own_wheels
+from envmgr.wheels.answers import asks_for_all, prerelease_faults, require_hashes, require_own_wheels
 from envmgr.wheels.locked import WHEEL_UNPACKED, describe_wheels
 from envmgr.wheels.settings import WheelsSettings, explain_indexes, indexes_of, wheel_cache
 from envmgr.wheels.target import cuda_majors, cuda_of_wheels, glibc_of, newer_than_cuda
@@ -59,7 +59,9 @@ class LoadedWheelsLock(LoadedLock):
         return cuda_of_wheels(self.content.versions)
 
     def facts(self, *, checked: bool = False) -> LockFacts:
-        return _facts(self.content, self.base, None if checked else self.wanted)
+        own = [] if checked else [*recipe_faults(self.content, self.wanted, self.base.version)]
+        own += [] if checked else prerelease_faults(self.wanted, self.content.packages)
+        return _facts(self.content, self.base, self.wanted, own)
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.wheels.fetch import fetch_wheels
@@ -127,13 +129,14 @@ class WheelsBackend(Backend):
         folder = open_catalog(site).find(entry).folder
         wanted = read_question(read_input(entry, recipe, WheelsInput), folder)
         base = load_base(wanted.python, entry, site)
-        found = resolve_recipe(wanted, base, folder, site, runner, reporter, options.places or {})
+        found, problems = resolve_recipe(wanted, base, folder, site, runner, reporter, options.places or {})
         return LockResult(
             wheels_lock_texts(found),
             describe_wheels(found.packages),
-            _notes(base, found),
-            _facts(found, base, wanted),
+            _notes(base, found, wanted),
+            _facts(found, base, wanted, [*recipe_faults(found, wanted, base.version)]),
             below=() if base.entry is None else (base.entry,),
+            problems=problems,
         )
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedWheelsLock:
@@ -163,7 +166,7 @@ class WheelsBackend(Backend):
             python=True,
             download=download,
             installed=None if download is None else download * WHEEL_UNPACKED,
-            notes=_notes(base, found),
+            notes=_notes(base, found, wanted),
             below=() if base.entry is None else (base.entry,),
             content=found,
             wanted=wanted,
@@ -187,21 +190,26 @@ class WheelsBackend(Backend):
         return (OwnFolder(wheel_cache(prefix)),)
 
 
-def _facts(lock: WheelsLock, base: Base, wanted: WheelsQuestion | None) -> LockFacts:
-    """Return the facts, with the CUDA of the entry below it: one process loads both.
-
-    If `wanted` is given, they have the faults of a lock that does not answer it.
-    """
+def _facts(lock: WheelsLock, base: Base, wanted: WheelsQuestion, own: Sequence[LockFault]) -> LockFacts:
+    """Return the facts, with the faults `own`, and with the CUDA of the entry below it: one process loads both."""
     majors = {major: list(names) for major, names in cuda_majors(lock.versions).items()}
+    if len(majors) > 1 and _brings_all(lock, wanted):
+        majors = dict([max(majors.items(), key=lambda row: int(row[0]))])
     if majors and base.entry is not None:
         for major, names in (base.entry.lock.facts(checked=True).majors or {}).items():
             majors.setdefault(major, []).extend(f"{name} (of {base.name})" for name in names)
-    own = () if wanted is None else tuple(recipe_faults(lock, wanted, base.version))
-    return LockFacts(cuda_of_wheels(lock.versions), majors, glibc_of(lock.wheels), own)
+    return LockFacts(cuda_of_wheels(lock.versions), majors, glibc_of(lock.wheels), tuple(own))
 
 
-def _notes(base: Base, lock: WheelsLock) -> tuple[str, ...]:
+def _brings_all(lock: WheelsLock, wanted: WheelsQuestion) -> str:
+    """Return the requirement that itself needs packages for each CUDA major of the lock: its authors combined them."""
+    return asks_for_all(wanted, lock.parts, lock.python, cuda_majors)
+
+
+def _notes(base: Base, lock: WheelsLock, wanted: WheelsQuestion) -> tuple[str, ...]:
     found = [LOST.format(version=base.minor)] if base.entry is None else []
+    if len(majors := cuda_majors(lock.versions)) > 1 and (row := _brings_all(lock, wanted)):
+        found.append(f"{row} itself needs packages for CUDA {' and '.join(sorted(majors, key=int))}")
     if newer := newer_than_cuda(lock.versions):
         cuda = cuda_of_wheels(lock.versions)
         found.append(

@@ -38,13 +38,16 @@ from envmgr.system.safe_paths import change_tree
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.untrusted_files import BESIDE, copy_file
 from envmgr.system.users import Account, runs_for_root
-from envmgr.wheels.answers import refuse_prereleases, require_hashes
+from envmgr.wheels.answers import prerelease_errors, require_hashes
 from envmgr.wheels.fetch import wheel_failure
 from envmgr.wheels.locked import LockedFile, LockedPatch, LockedSdist
 from envmgr.wheels.metadata import Metadata, metadata_in
+from envmgr.wheels.newest import RecipeFields
 from envmgr.wheels.resolve import FoundWheel, Resolution, ask_indexes, choose_wheels, find_missing_wheels
 from envmgr.wheels.settings import wheel_cache
 from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK
+
+_FIELDS = RecipeFields(platform="`platform: {platform}`", build="`build: [{names}]`")
 
 
 def resolve_recipe(
@@ -55,13 +58,14 @@ def resolve_recipe(
     runner: Runner,
     reporter: Reporter,
     places: Mapping[str, str],
-) -> WheelsLock:
-    """Resolve for the Python of `base`. `recipe` is the recipe's folder.
+) -> tuple[WheelsLock, tuple[EnvmgrError, ...]]:
+    """Resolve for the Python of `base`; return also the problems that a person has to decide. `recipe` is the recipe's
+    folder.
 
     `places` maps an index to the URL or folder to ask instead, this once.
 
     Raises:
-        EnvmgrError: as `find_missing_wheels`, `refuse_prereleases` and `_lock_sources`;
+        EnvmgrError: as `find_missing_wheels` and `_lock_sources`;
             InputError: `build-unasked`, `hash-differs`.
     """
     with (
@@ -69,17 +73,16 @@ def resolve_recipe(
         reporter.stage("resolve", unit="packages") as stage,
     ):
         sdists = _lock_sources(wanted, base, recipe, resolution) if wanted.build else ()
-        found, used = find_missing_wheels(resolution, stage, builds=True)
-        if unasked := [name for name in wanted.build if name not in used]:
+        found = find_missing_wheels(resolution, stage, _FIELDS)
+        if unasked := [name for name in wanted.build if name not in found.needed]:
             raise InputError(
                 "build-unasked",
                 f"input.build names {', '.join(unasked)}, which nothing asks for",
                 hint="add it to `requirements`, or take it out of `build`",
             )
-        lock = WheelsLock(recipe_digest=wanted.digest(), sdists=sdists, **dict(found))
+        lock = WheelsLock(recipe_digest=wanted.digest(), sdists=sdists, **dict(found.lock))
         require_hashes(wanted, lock.files, lock.python, "the index")
-        refuse_prereleases(wanted, lock.versions)
-    return lock
+    return lock, (*found.problems, *prerelease_errors(wanted, lock.packages))
 
 
 def _lock_sources(wanted: WheelsQuestion, base: Base, recipe: Path, resolution: Resolution) -> tuple[LockedSdist, ...]:

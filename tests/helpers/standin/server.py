@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import re
 import socket
 import threading
 import time
@@ -74,6 +75,7 @@ class Server(ThreadingHTTPServer):
         self.faults = dict(faults)
         self.requests: list[Request] = []
         self.login: str | None = None  # the Authorization that pages ask for
+        self.parts = True  # whether it answers a question for a part of a file
         self.stalled = threading.Event()
         self._released = threading.Event()
         self._closing = threading.Event()
@@ -156,11 +158,20 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             data = file.read_bytes()
             flood = fault is not None and fault.kind in ("flood", "endless")
-            self._start(row, 200, None if flood else len(data), _KINDS.get(file.name, "application/octet-stream"))
+            kind = _KINDS.get(file.name, "application/octet-stream")
+            if part := re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", "")) if self.server.parts else None:
+                first = int(part[1]) if part[1] else max(0, len(data) - int(part[2]))
+                last = min(int(part[2]), len(data) - 1) if part[1] and part[2] else len(data) - 1
+                self._start(row, 206, last + 1 - first, kind, part=f"bytes {first}-{last}/{len(data)}")
+                data = data[first : last + 1]
+            else:
+                self._start(row, 200, None if flood else len(data), kind)
             if body:
                 self._send(row, data, fault)
 
-    def _start(self, row: Request, status: int, length: int | None, kind: str = "application/octet-stream") -> None:
+    def _start(
+        self, row: Request, status: int, length: int | None, kind: str = "application/octet-stream", *, part: str = ""
+    ) -> None:
         row.status = status
         self.send_response(status)
         if length is None:
@@ -168,6 +179,8 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_header("Content-Length", str(length))
         self.send_header("Content-Type", kind)
+        if part:
+            self.send_header("Content-Range", part)
         # A client that keeps answers must ask again: tests change files behind one URL.
         self.send_header("Cache-Control", "no-cache")
         self.end_headers()

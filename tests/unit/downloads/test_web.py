@@ -1,18 +1,25 @@
 from __future__ import annotations
 
 import gzip
+import io
+import os
 import re
+import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event, Thread
+from urllib.error import HTTPError
 
 import pytest
 
+from envmgr.downloads.ranges import RemoteFile
 from envmgr.downloads.space import Room, TooLarge
 from envmgr.downloads.web import open_url, read_page
 from envmgr.wheels import index_pages, metadata
+from tests.helpers.standin.server import Server, serve
 from tests.helpers.wheelhouse import Wheelhouse
 
 
@@ -84,6 +91,66 @@ def test_redirect_leads_to_no_other_scheme(url: str, place: str) -> None:
 def test_redirect_in_a_circle_ends(url: str) -> None:
     with pytest.raises(OSError, match="redirect"):
         read_page(f"{url}/to?{url}/to", most=1000)
+
+
+def test_connection_is_kept_for_the_next_page(tmp_path: Path) -> None:
+    """Also after an error, and by several threads: a name server is not asked for each page."""
+    (tmp_path / "page").write_text("text")
+    opened: list[object] = []
+
+    class Counted(Server):
+        def finish_request(self, request: object, client_address: object) -> None:
+            opened.append(client_address)
+            super().finish_request(request, client_address)  # type: ignore[arg-type]
+
+    server = Counted(tmp_path, {})
+    Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    try:
+        for _ in range(5):
+            assert read_page(f"{server.url}/page", most=100).content == b"text"
+            with pytest.raises(HTTPError, match="404"):
+                read_page(f"{server.url}/none", most=100)
+        with ThreadPoolExecutor(4) as pool:
+            assert {*pool.map(lambda _: read_page(f"{server.url}/page", most=100).content, range(40))} == {b"text"}
+    finally:
+        server.close()
+    assert len(opened) <= 5
+
+
+def test_secret_goes_to_no_other_host(tmp_path: Path) -> None:
+    seen: list[str | None] = []
+
+    class Other(Hostile):
+        def do_GET(self) -> None:
+            seen.append(self.headers["Authorization"])
+            super().do_GET()
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Other) as there, ThreadingHTTPServer(("127.0.0.1", 0), Other) as here:
+        for each in (here, there):
+            Thread(target=each.serve_forever, daemon=True).start()
+        place = f"http://localhost:{there.server_port}/"
+        read_page(f"http://127.0.0.1:{here.server_port}/to?{place}", most=100, secrets={"Authorization": "Basic eA=="})
+        for each in (here, there):
+            each.shutdown()
+    assert seen == ["Basic eA==", None]
+
+
+@pytest.mark.parametrize("parts", [True, False])
+def test_archive_on_a_server_is_read_in_parts(tmp_path: Path, parts: bool) -> None:
+    with zipfile.ZipFile(tmp_path / "large.zip", "w") as archive:
+        archive.writestr("first", "1")
+        archive.writestr("large", os.urandom(2_000_000))
+        archive.writestr("last", "3")
+    with serve(tmp_path) as server:
+        server.parts = parts
+        if not parts:
+            with pytest.raises((OSError, ValueError)):
+                RemoteFile(f"{server.url}/large.zip", most=1_000_000)
+            return
+        with zipfile.ZipFile(io.BufferedReader(RemoteFile(f"{server.url}/large.zip", most=1_000_000))) as archive:
+            assert [archive.read(name) for name in ("last", "first")] == [b"3", b"1"]
+            with pytest.raises(ValueError, match="is larger than"):
+                archive.read("large")
 
 
 def test_file_that_is_no_regular_one_or_too_large_is_no_page(tmp_path: Path) -> None:

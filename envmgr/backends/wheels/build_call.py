@@ -42,6 +42,7 @@ _CHILD = "envmgr.backends.wheels.build_child"
 _QUESTION_LIMIT = 3600.0
 _QUESTION = Bounds(memory=8 << 30)
 _OF_PYTHON = 6  # lines
+_LACKS = re.compile(r"No module named '([A-Za-z0-9_]+)")
 _TRACEBACK = re.compile(r"\s*Traceback \(most recent call last\)")
 
 
@@ -236,10 +237,12 @@ class SourceBuild:
                     "build from its source" if question == "wheel" else "say what it is built with, and what it needs"
                 )
                 message = f"{package} did not {fact}"
+                lacks = _LACKS.search("\n".join(said))
+                module = lacks[1].replace("_", "-") if lacks else "NAME==VERSION"
                 hint = (
-                    "its build has no network, and only the packages that it asks for: a patch of its pyproject.toml "
-                    "(`patches` in the recipe) adds one that it forgot (`requires` of `[build-system]`), `constraints` "
-                    "holds one to an older version"
+                    "its build has no network, and only the packages that it asks for: "
+                    f"`build_requires: {{{self.name}: [{module}]}}` in the recipe adds one that it imports and does not "
+                    "ask for, in the version that the entry has; `constraints` holds one to an older version"
                 )
         return EnvmgrError(reference, message, context=context, log=log, hint=hint)
 

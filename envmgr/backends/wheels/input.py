@@ -52,8 +52,9 @@ class WheelsInput(FrozenModel):
 
     `requirements` and `constraints` are as pip has them, or the name of a file beside the recipe.
     `python` is an entry of the catalog, or `system`: the operating system's own. `indexes` are names of the site's: a
-    package comes from the first that has its name. `build` are packages that are built from their source. `platform` is
-    in uv's words; it is the platform of the oldest node, and never the host's.
+    package comes from the first that has its name. `build` are packages that are built from their source, and
+    `build_requires` what the build of one imports and does not ask for. `platform` is in uv's words; it is the platform
+    of the oldest node, and never the host's.
     """
 
     python: str
@@ -62,6 +63,7 @@ class WheelsInput(FrozenModel):
     indexes: tuple[str, ...] = Field(default=("pypi",), min_length=1)
     exclude_newer: datetime.date | None = None
     build: tuple[str, ...] = Field(default=(), max_length=100)
+    build_requires: dict[str, tuple[str, ...]] = Field(default={}, max_length=100)
     patches: tuple[Patch, ...] = Field(default=(), max_length=100)
     platform: str = Field(default="x86_64-manylinux_2_28", pattern=r"^(x86_64|aarch64)-manylinux_2_[0-9]{1,3}$")
 
@@ -96,8 +98,16 @@ class WheelsInput(FrozenModel):
                 raise ValueError(f"`{name}` is not the name of a package; its version belongs to `requirements`")
         return tuple(sorted({canonicalize_name(name) for name in value}))
 
+    @field_validator("build_requires")
+    @classmethod
+    def _build_rows(cls, value: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+        return {canonicalize_name(name): checked_all(rows) for name, rows in sorted(value.items())}
+
     @model_validator(mode="after")
-    def _patched(self) -> Self:
+    def _built(self) -> Self:
+        for name in self.build_requires:
+            if name not in self.build:
+                raise ValueError(f"build_requires: {name} is not built from its source: name it in `build`")
         for patch in self.patches:
             if patch.package is None and len(self.build) != 1:
                 raise ValueError(f"patches: whose is {patch.file}? Say `package`, a name of `build`")
@@ -117,11 +127,12 @@ class WheelsQuestion(Question):
 
     python: str
     build: tuple[str, ...] = ()
+    build_requires: dict[str, tuple[str, ...]] = {}
     patches: tuple[Patch, ...] = ()
 
     def digest(self) -> str:
         """Return the digest of everything that is said: fields of sources count only where sources are built."""
-        unused = {"hashed", *(name for name in ("build", "patches") if not getattr(self, name))}
+        unused = {"hashed", *(name for name in ("build", "build_requires", "patches") if not getattr(self, name))}
         return recipe_digest("wheels", self.model_dump(mode="json", exclude=unused))
 
 
@@ -150,6 +161,7 @@ def read_question(given: WheelsInput, folder: Path) -> WheelsQuestion:
         exclude_newer=None if date is None else date.isoformat(),
         platform=given.platform,
         build=given.build,
+        build_requires=given.build_requires,
         patches=tuple(_checked_patch(patch, folder, given.build) for patch in given.patches),
     )
 

@@ -91,8 +91,11 @@ def built_wheels(
         built: list[BuiltWheel] = []
         with reporter.stage(f"{install.entry} build", total=total, unit="wheels") as stage:
             for number, sdist in enumerate(lock.sdists):
-                tick = partial(stage.update, number, total=total, detail=sdist.name)
-                built.append(builder.build(sdist, folder / sdist.name, tick))
+
+                def tell(detail: str, number: int = number) -> None:
+                    stage.update(number, total=total, detail=detail)
+
+                built.append(builder.build(sdist, folder / sdist.name, tell))
             stage.update(total)
         yield tuple(built)
 
@@ -108,8 +111,8 @@ class _Builder:
     reporter: Reporter
     jobs: int
 
-    def build(self, sdist: LockedSdist, work: Path, tick: Callable[[], None]) -> BuiltWheel:
-        """Build one in the new folder `work`."""
+    def build(self, sdist: LockedSdist, work: Path, tell: Callable[[str], None]) -> BuiltWheel:
+        """Build one in the new folder `work`; `tell` is called with what goes on."""
         install = self.item.install
         cache = wheel_cache(install.prefix)
         source = SourceBuild(
@@ -129,7 +132,7 @@ class _Builder:
         def ask(question: str, wheels: Sequence[Path]) -> Sequence[str]:
             place = work / question  # nothing of it stays
             place.mkdir()
-            answer = source.ask(question, place, wheels, on_tick=tick)
+            answer = source.ask(question, place, wheels, on_tick=partial(tell, sdist.name))
             remove_tree(place)
             return answer.requires
 
@@ -142,6 +145,11 @@ class _Builder:
                 "user or folder its files may differ"
             )
         keep_log = partial(_keep_log, install=install, name=sdist.name)
+
+        def tick() -> None:
+            tell(f"{sdist.name}, {'second' if (work / 'wheel1').exists() else 'first'} of two builds")
+
+        self.reporter.say(f"{install.entry}: the log of the build of {sdist.name} is {work / 'log'}")
         answer = source.ask("wheel", work, wheels, jobs=self.jobs, times=2, keep_log=keep_log, on_tick=tick)
         path = work / "wheel0" / answer.wheel
         _require_the_same(sdist, path)
@@ -162,9 +170,9 @@ class _Builder:
 
 
 def require_own_builders(
-    sdist: LockedSdist, files: Mapping[str, Path], wanted: Question, python: str, entry: object, ask: Ask
+    sdist: LockedSdist, files: Mapping[str, Path], wanted: WheelsQuestion, python: str, entry: object, ask: Ask
 ) -> None:
-    """Require that `files`, the wheels of `sdist.build` by name, are what the source asks for.
+    """Require that `files`, the wheels of `sdist.build` by name, are what the source and the recipe ask for.
 
     Those that its pyproject.toml explains are unpacked first, to ask its hook.
 
@@ -176,7 +184,7 @@ def require_own_builders(
     def question(rows: Sequence[str]) -> Question:
         return wanted.model_copy(update={"requirements": tuple(rows)})  # under the recipe's constraints
 
-    system = question(ask("system", []))
+    system = question([*ask("system", []), *wanted.build_requires.get(sdist.name, ())])
     first = needed_of(system, parts, python) & parts.keys()
     require_files_answer(system, {name: parts[name] for name in first}, {}, python, entry, asker=asker)
     more = ask("requires", [files[name] for name in sorted(first)])

@@ -11,7 +11,7 @@ import platform
 import stat
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +82,22 @@ def resolve_recipe(
             )
         lock = WheelsLock(recipe_digest=wanted.digest(), sdists=sdists, **dict(found.lock))
         require_hashes(wanted, lock.files, lock.python, "the index")
-    return lock, (*found.problems, *prerelease_errors(wanted, lock.packages))
+    return lock, (*found.problems, *prerelease_errors(wanted, lock.packages), *_other_versions(lock, wanted))
+
+
+def _other_versions(lock: WheelsLock, wanted: WheelsQuestion) -> Iterator[EnvmgrError]:
+    """Yield an error for each package that a build requires, by the recipe, in another version than the entry has it."""
+    for sdist in lock.sdists:
+        asked = {canonicalize_name(Requirement(row).name) for row in wanted.build_requires.get(sdist.name, ())}
+        for wheel in sdist.build:
+            version = lock.versions.get(wheel.name)
+            if wheel.name in asked and version not in (None, wheel.version):
+                yield InputError(
+                    "build-requires-differ",
+                    f"{sdist.name} would be built with {wheel.name} {wheel.version}, and the entry has {version}",
+                    hint=f"`build_requires: {{{sdist.name}: [{wheel.name}=={version}]}}` builds it with that one; or ask "
+                    f"for `{wheel.name}=={wheel.version}`",
+                )
 
 
 def _lock_sources(wanted: WheelsQuestion, base: Base, recipe: Path, resolution: Resolution) -> tuple[LockedSdist, ...]:
@@ -140,7 +155,7 @@ class _Locker:
                 runner=self.resolution.runner,
                 account=self.account,
             )
-            rows = self._ask("system", source, work).requires
+            rows = (*self._ask("system", source, work).requires, *self.wanted.build_requires.get(name, ()))
             wheels = self._wheels(rows)
             paths = self._fetch(wheels, files, name)
             more = self._ask("requires", source, work, paths).requires

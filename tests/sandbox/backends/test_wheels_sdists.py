@@ -146,7 +146,7 @@ def test_old_wheel_of_what_is_newer_as_source_says_how_to_build_it(scene: WheelB
     scene.house.wheel("deep", "0.3")
     scene.house.sdist("deep", "0.19", pure("deep", "0.19"))
     scene.entry(ENTRY, "deep")
-    assert "(`build: [deep]` in the recipe)" in scene.refused("lock", ENTRY).stderr
+    assert "`build: [deep]` in the recipe builds it from its source" in scene.refused("lock", ENTRY).stderr
     scene.entry(ENTRY, "deep", build=["deep"])  # the hint
     assert scene.lock(ENTRY) == {"deep": "0.19"}
 
@@ -277,6 +277,51 @@ def test_build_that_does_not_say_what_it_needs(scene: WheelBox) -> None:
     told = scene.refused("lock", ENTRY).stderr
     assert "error[build-failed]: here 1.0 did not say what it is built with, and what it needs\n" in told
     assert "ModuleNotFoundError: No module named 'absent'" in told
+    assert "`build_requires: {here: [absent]}` in the recipe adds one that it imports and does not ask for" in told
+
+
+def test_build_gets_what_the_recipe_says_that_it_requires(scene: WheelBox) -> None:
+    """flash-attn, for one, imports torch in its setup.py and does not ask for it; its wheel was in the cache, and is read there."""
+    scene.house.sdist("here", "1.0", compiled("here", before="import framework\nassert framework.VERSION == '2.0'"))
+    scene.house.wheel("framework", "1.0")
+    scene.house.wheel("framework", "2.0", requires=["part"])
+    scene.house.wheel("framework", "3.0")
+    scene.house.wheel("part")
+    ask = {"build": ["here"], "build_requires": {"Here": ["framework==2.0"]}}
+    scene.entry(ENTRY, "here", "framework==2.0", **ask)
+    assert scene.lock(ENTRY) == {"framework": "2.0", "here": "1.0", "part": "1.0"}
+    assert [each["name"] for each in sidecar(scene)["here"]["build"]] == ["framework", "part", "setuptools", "wheel"]
+    done = scene.box.ok("build", ENTRY)
+    assert f"{ENTRY}: the log of the build of here is " in done.stderr
+    assert manifest(scene)["provenance"]["made"][0]["name"] == "here"
+    scene.box.ok("lock", "--check", ENTRY)
+
+
+def test_build_with_another_version_than_the_entry_has_is_refused(scene: WheelBox) -> None:
+    scene.house.sdist("here", "1.0", compiled("here", before="import framework"))
+    scene.house.wheel("framework", "1.0")
+    scene.house.wheel("framework", "2.0")
+    scene.entry(ENTRY, "here", "framework==1.0", build=["here"], build_requires={"here": ["framework==2.0"]})
+    told = scene.refused("lock", ENTRY).stderr
+    head = "error[build-requires-differ]: here would be built with framework 2.0, and the entry has 1.0\n"
+    assert head in told
+    assert "`build_requires: {here: [framework==1.0]}`" in told
+    scene.entry(
+        ENTRY, "here", "framework==1.0", build=["here"], build_requires={"here": ["framework==1.0"]}
+    )  # the hint
+    scene.lock(ENTRY)
+
+
+def test_what_a_build_requires_is_part_of_the_question(scene: WheelBox) -> None:
+    scene.house.sdist("here", "1.0", pure("here"))
+    scene.house.wheel("framework")
+    scene.entry(ENTRY, "here", build=["here"])
+    scene.lock(ENTRY)
+    scene.entry(ENTRY, "here", build=["here"], build_requires={"here": ["framework"]})
+    assert "does not match recipe.yaml" in scene.box.run("lock", "--check", ENTRY).stdout
+    scene.entry(ENTRY, "here", build_requires={"here": ["framework"]})
+    told = scene.refused("lock", ENTRY).stderr
+    assert "build_requires: here is not built from its source: name it in `build`" in told
 
 
 def test_archive_that_reaches_out_of_its_folder(scene: WheelBox) -> None:

@@ -236,6 +236,8 @@ def reason_of(fault: Mapping[str, Any]) -> str:
     """Return the reason of one pydantic fault, for people."""
     if fault["type"] == "too_long":
         return f"has {fault['ctx']['actual_length']} items: there are {fault['ctx']['max_length']} at most"
+    if fault["type"] in ("tuple_type", "list_type") and isinstance(fault["input"], str):
+        return f"must be a list: `[{one_line(fault['input'], 60)}]`"
     return _REASONS.get(fault["type"]) or str(fault["msg"]).removeprefix("Value error, ")
 
 

@@ -12,18 +12,28 @@ from typing import TYPE_CHECKING
 
 from envmgr.system.models import FrozenModel
 from envmgr.wheels.target import marker_holds
-from envmgr.wording import one_line
+from envmgr.wording import one_line, shortened
 
 if TYPE_CHECKING:  # a parser, which is slow to import: a lock is read without it
     from packaging.markers import Marker
     from packaging.requirements import Requirement
 
 MOST_ROWS = 5_000  # requirements of one file, or of one package
+MOST_FAULTS = 100  # rows that are refused, in one message
 _LONGEST = 2_000  # characters of one; the longest that were seen have some 300
 _MOST_EXTRAS = 100  # of one; the most that were seen are 45
 _DEEPEST = 30  # brackets that are open at once; `packaging` takes several calls for each
 _MEANS = (
     "the site's indexes give what is asked for; a folder of wheels can be one (`backends.wheels.indexes` of site.yaml)"
+)
+_OPTIONS = (
+    (re.compile(r"-e|--editable"), f"a package in a folder has no sha256: build a wheel of it; {_MEANS}"),
+    (re.compile(r"-r|--requirement"), "a file names no other file: put the rows of that one here"),
+    (re.compile(r"-c|--constraint"), "limits belong to the field `constraints`, which also takes a file"),
+    (
+        re.compile(r"-i\b|-f\b|--(extra-)?index-url|--find-links|--no-index"),
+        "indexes are named in site.yaml (`backends.wheels.indexes`), and chosen by the recipe's `indexes`",
+    ),
 )
 _PLACE = re.compile(r"(git|hg|svn|bzr)\+|[A-Za-z][A-Za-z0-9+.-]*://|[./~]|[^;@]*/")
 # Of names, versions, extras and markers. `#`, `$` and `\` mean something to pip and uv, whatever stands around them.
@@ -66,7 +76,8 @@ def read_requirement(row: str) -> Requirement:
     if strange := _STRANGE.search(row):
         raise ValueError(f"`{shown}` is no requirement: it has U+{ord(strange[0]):04X}")
     if row.startswith("-"):
-        raise ValueError(f"`{shown}`: options do not belong here: {_MEANS}")
+        means = next((text for option, text in _OPTIONS if option.match(row)), f"options do not belong here: {_MEANS}")
+        raise ValueError(f"`{shown}`: {means}")
     names_place = ValueError(f"`{shown}` names a place, whose content no lock holds to a sha256: {_MEANS}")
     if _PLACE.match(row):
         raise names_place
@@ -76,6 +87,12 @@ def read_requirement(row: str) -> Requirement:
         requirement = Requirement(row.replace("\t", " ").strip())
     except InvalidRequirement as error:
         raise ValueError(f"`{shown}` is no requirement: {one_line(str(error).partition(chr(10))[0])}") from None
+    if requirement.url is not None and requirement.url.startswith("file:"):
+        name = requirement.name
+        raise ValueError(
+            f"`{shown}` names a folder of another machine, as `pip freeze` does for conda's packages: write "
+            f"`{name}==VERSION`, or name {name} in `specs` of a conda recipe"
+        )
     if requirement.url is not None:
         raise names_place
     if len(requirement.extras) > _MOST_EXTRAS:
@@ -104,11 +121,20 @@ def checked(row: str) -> str:
 
 
 def checked_all(rows: Iterable[str]) -> tuple[str, ...]:
-    """Return each as `checked`. Raise ValueError also for more rows than a package or a file may have."""
-    found = tuple(rows)
-    if len(found) > MOST_ROWS:
-        raise ValueError(f"{len(found)} requirements: there are {MOST_ROWS} at most")
-    return tuple(checked(row) for row in found)
+    """Return each as `checked`. Raise ValueError with one line for each that is refused, and for more rows than a
+    package or a file may have.
+    """
+    found, faults = list[str](), list[str]()
+    for number, row in enumerate(rows):
+        if number == MOST_ROWS:
+            raise ValueError(f"more than {MOST_ROWS} requirements")
+        try:
+            found.append(checked(row))
+        except ValueError as error:
+            faults.append(str(error))
+    if faults:
+        raise ValueError("\n".join(shortened(faults, MOST_FAULTS)))
+    return tuple(found)
 
 
 def _depth(row: str) -> int:

@@ -58,6 +58,16 @@ class CondaInput(FrozenModel):
                 )
         return values
 
+    @field_validator("specs", mode="before")
+    @classmethod
+    def _no_file(cls, value: object) -> object:
+        if isinstance(value, str) and value.endswith((".yml", ".yaml")):
+            raise ValueError(
+                f"`{one_line(value, 60)}` is a file: write its `dependencies` here as a list, and its lists `channels` "
+                "and `pip` in the fields of these names"
+            )
+        return value
+
     @field_validator("specs")
     @classmethod
     def _no_extras(cls, values: tuple[str, ...]) -> tuple[str, ...]:

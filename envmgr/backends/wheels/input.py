@@ -22,8 +22,8 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import sha256_bytes
 from envmgr.system.models import FrozenModel
 from envmgr.system.untrusted_files import BESIDE, REQUIREMENTS, read_bytes, read_file_text, require_visible_patch
-from envmgr.wheels.requirements import MOST_ROWS, HashedRow, Question, checked, checked_all
-from envmgr.wording import one_line
+from envmgr.wheels.requirements import MOST_FAULTS, MOST_ROWS, HashedRow, Question, checked, checked_all
+from envmgr.wording import one_line, shortened
 
 SYSTEM = "system"
 SYSTEM_PYTHONS = Path("/usr/bin")
@@ -86,9 +86,19 @@ class WheelsInput(FrozenModel):
     def _rows(cls, value: tuple[str, ...] | str) -> tuple[str, ...] | str:
         if not isinstance(value, str):
             return checked_all(value)
-        if not _FILE.fullmatch(value):
-            raise ValueError(f"`{value}` is not the name of a file (requirements.txt) beside the recipe")
-        return value
+        if _FILE.fullmatch(value):
+            return value
+        shown = one_line(value, 60)
+        if value.endswith((".toml", ".lock")):
+            raise ValueError(
+                f"`{shown}` is no file of requirements: name the packages that you ask for, in a list or in a file "
+                "requirements.txt; `envmgr lock` writes the lock"
+            )
+        try:
+            checked(value)
+        except ValueError:
+            raise ValueError(f"`{shown}` is not the name of a file (requirements.txt) beside the recipe") from None
+        raise ValueError(f"`{shown}` is a requirement and no file: write a list, `[{shown}]`")
 
     @field_validator("build")
     @classmethod
@@ -195,13 +205,20 @@ def _read_rows(path: Path) -> Iterator[HashedRow]:
     if not os.path.lexists(path):
         raise InputError("requirements-missing", f"{path} does not exist", hint="it lies beside recipe.yaml")
     text = read_file_text(path, REQUIREMENTS, tree=catalog_of(path.parent))
+    faults: list[InputError] = []
     for count, (number, line) in enumerate(_joined_lines(text, path), 1):
         if count > MOST_ROWS:
             raise _invalid_row(path, number, f"more than {MOST_ROWS} requirements", line)
         try:
-            yield _read_row(line)
+            row = _read_row(line)
         except ValueError as error:
-            raise _invalid_row(path, number, one_line(error), line) from None
+            faults.append(_invalid_row(path, number, one_line(error), line))
+        else:
+            yield row
+    if faults:
+        first, *others = faults
+        more = shortened([other.message for other in others], MOST_FAULTS)
+        raise InputError(first.reference, first.message, context=(*first.context, *more))
 
 
 def _joined_lines(text: str, path: Path) -> Iterator[tuple[int, str]]:

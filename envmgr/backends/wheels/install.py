@@ -136,7 +136,8 @@ class _Builder:
             remove_tree(place)
             return answer.requires
 
-        require_own_builders(sdist, files, self.wanted, self.base.version, install.entry, ask)
+        also = self.wanted.build_requires.get(sdist.name, ())
+        require_own_builders(sdist, files, self.wanted, self.base.version, install.entry, ask, also)
         wheels = [*files.values()]
         seen = PLACE if source.placed(work, wheels) else work
         if seen == work:
@@ -170,9 +171,15 @@ class _Builder:
 
 
 def require_own_builders(
-    sdist: LockedSdist, files: Mapping[str, Path], wanted: WheelsQuestion, python: str, entry: object, ask: Ask
+    sdist: LockedSdist,
+    files: Mapping[str, Path],
+    wanted: Question,
+    python: str,
+    entry: object,
+    ask: Ask,
+    also: Sequence[str] = (),
 ) -> None:
-    """Require that `files`, the wheels of `sdist.build` by name, are what the source and the recipe ask for.
+    """Require that `files`, the wheels of `sdist.build` by name, are what the source asks for, and the recipe `also`.
 
     Those that its pyproject.toml explains are unpacked first, to ask its hook.
 
@@ -184,7 +191,7 @@ def require_own_builders(
     def question(rows: Sequence[str]) -> Question:
         return wanted.model_copy(update={"requirements": tuple(rows)})  # under the recipe's constraints
 
-    system = question([*ask("system", []), *wanted.build_requires.get(sdist.name, ())])
+    system = question([*ask("system", []), *also])
     first = needed_of(system, parts, python) & parts.keys()
     require_files_answer(system, {name: parts[name] for name in first}, {}, python, entry, asker=asker)
     more = ask("requires", [files[name] for name in sorted(first)])

@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from envmgr.backends import backend_names, require_settings
+from envmgr.backends import backend_names, read_input, require_settings
+from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.settings import DEFAULT_CHANNELS, Channel, channels_of, program_of
 from envmgr.backends.easybuild.settings import easyconfig_folders, own_easyconfigs
+from envmgr.catalog.names import Entry
+from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site, load_site
 from envmgr.errors import InputError
 from envmgr.system.files import shipped
@@ -114,3 +117,17 @@ def test_faults_of_a_site_whose_file_cannot_be_read_here_are_told_without_lines(
 
 def test_channel_loses_its_final_slash() -> None:
     assert Channel(url="file:///srv/x///").url == "file:///srv/x"
+
+
+@pytest.mark.parametrize(
+    ("specs", "reason"),
+    [
+        ("environment.yml", "input.specs: `environment.yml` is a file: write its `dependencies` here as a list"),
+        ("numpy", "input.specs: must be a list: `[numpy]`"),
+    ],
+)
+def test_text_in_place_of_specs_gets_an_answer_that_fits(specs: str, reason: str) -> None:
+    recipe = Recipe.model_validate({"schema": 1, "backend": "conda", "input": {"channels": ["x"], "specs": specs}})
+    with pytest.raises(InputError) as error:
+        read_input(Entry("some", "1"), recipe, CondaInput)
+    assert error.value.context[0].startswith(reason)

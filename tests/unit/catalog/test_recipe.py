@@ -138,7 +138,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         ["families: a family is one word of letters, digits and _ (Lmod makes variable names of it)"],
     ),
     "families-twice": ({"families": ["mpi", "python", "MPI"]}, ["families: MPI is there twice"]),
-    "families-text": ({"families": "mpi"}, ["families: must be a list"]),
+    "families-text": ({"families": "mpi"}, ["families: must be a list: `[mpi]`"]),
     "two-tests-of-a-name": (
         {"tests": [{"name": "a", "run": "x"}, {"name": "a", "run": "y"}]},
         ["tests: two tests are called a"],

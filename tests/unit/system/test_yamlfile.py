@@ -242,7 +242,7 @@ def test_load_model_tells_a_missing_field_at_its_parent(tmp_path: Path) -> None:
 
 
 def test_load_model_tells_a_wrong_type_of_a_list(tmp_path: Path) -> None:
-    assert faults(tmp_path, "name: x\nparts: one\n") == ["2: parts: must be a list"]
+    assert faults(tmp_path, "name: x\nparts: one\n") == ["2: parts: must be a list: `[one]`"]
 
 
 @pytest.mark.parametrize("text", ["", "# only a comment\n", "---\n", "~\n"])

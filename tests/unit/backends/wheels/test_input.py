@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 
@@ -79,8 +80,8 @@ def test_hashes_are_held_and_not_answered(tmp_path: Path) -> None:
         (f"a --hash=sha256:{A[1:]}\n", 1, "no other hash"),
         ("a --config-settings=x=y\n", 1, "is the only option"),
         (f"a --hash=sha256:{A} --no-binary=:all:\n", 1, "is the only option"),
-        ("--index-url http://evil\n", 1, "options do not belong here"),
-        ("-r other.txt\n", 1, "options do not belong here"),
+        ("--index-url http://evil\n", 1, "indexes are named in site.yaml"),
+        ("-r other.txt\n", 1, "put the rows of that one here"),
         ("# reviewed \\\nevil==6\n", 1, "a comment within a row"),
         ("a==1 # why \\\nevil==6\n", 1, "a comment within a row"),
         ("a==1 \\\n# why\n--hash=sha256:00\n", 2, "a comment within a row"),
@@ -99,6 +100,61 @@ def test_what_is_not_held_is_refused_with_its_place(tmp_path: Path, text: str, l
     assert caught.value.reference == "requirement-invalid"
     assert caught.value.message.startswith(f"{path}:{line}: ")
     assert reason in caught.value.message
+
+
+FREEZE = """\
+absl-py @ file:///croot/absl-py_1694/work
+numpy==1.26.4
+-e .
+-r base.txt
+-c limits.txt
+--extra-index-url https://index.invalid/simple
+one @ git+https://host.invalid/one
+"""
+
+
+def test_all_rows_of_a_file_that_are_refused_are_said_at_once(tmp_path: Path) -> None:
+    """`pip freeze` of a conda environment has a hundred of them."""
+    path = tmp_path / "requirements.txt"
+    path.write_text(FREEZE)
+    with pytest.raises(InputError) as caught:
+        read_question(WheelsInput(python="system", requirements="requirements.txt"), tmp_path)
+    said = [caught.value.message, *caught.value.context[1:]]
+    assert [each.split(": ")[0] for each in said] == [f"{path}:{number}" for number in (1, 3, 4, 5, 6, 7)]
+    reasons = (
+        "write `absl-py==VERSION`",
+        "build a wheel",
+        "put the rows",
+        "`constraints`",
+        "`indexes`",
+        "names a place",
+    )
+    for reason, line in zip(reasons, said, strict=True):
+        assert reason in line
+
+
+def test_all_rows_of_a_list_that_are_refused_are_said_at_once() -> None:
+    rows = ["one", "two @ file:///x/two", "-e .", "three==1"]
+    with pytest.raises(ValidationError) as error:
+        WheelsInput.model_validate({"python": "system", "requirements": rows})
+    (fault,) = error.value.errors()
+    said = str(fault["msg"]).splitlines()
+    assert ["two @ file:///x/two" in said[0], "-e ." in said[1], len(said)] == [True, True, 2]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ("numpy", "`numpy` is a requirement and no file: write a list, `[numpy]`"),
+        ("numpy<2", "`numpy<2` is a requirement and no file: write a list, `[numpy<2]`"),
+        ("pylock.toml", "`pylock.toml` is no file of requirements: name the packages that you ask for"),
+        ("uv.lock", "`uv.lock` is no file of requirements"),
+        ("../up.txt", "`../up.txt` is not the name of a file (requirements.txt) beside the recipe"),
+    ],
+)
+def test_text_in_place_of_a_list_gets_an_answer_that_fits(value: str, reason: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(reason)):
+        WheelsInput.model_validate({"python": "system", "requirements": value})
 
 
 @pytest.mark.parametrize(

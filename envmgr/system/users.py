@@ -114,6 +114,7 @@ def refuse_tracing() -> None:
 
 
 _PR_SET_DUMPABLE = 4
+_MOST_LINKS = 40  # as the kernel follows
 
 
 def runs_for_root(user: str | None, prefix: Path, *, mask: int, reads: Sequence[Path] = ()) -> Account | None:
@@ -273,19 +274,39 @@ def _access_faults(user: str, reads: Sequence[Path]) -> Iterator[EnvmgrError]:
     context = "root started envmgr and changes to the build user"
     programs = ((Path(sys.executable), os.X_OK), (_PACKAGE, os.R_OK | os.X_OK))
     if out_of_reach := [path for path, mode in programs if not os.access(path, mode, effective_ids=True)]:
+        path = out_of_reach[0]
+        python = "with a Python that this user can run, such as /usr/bin/python3, " if os.path.islink(path) else ""  # noqa: PTH114 - False where it cannot be looked at
         yield EnvmgrError(
             "user-cannot-run",
-            f"{user} cannot run {out_of_reach[0]}",
+            f"{user} cannot run {path}{_why_closed(path, user)}",
             context=context,
-            hint="install envmgr where that user can read it, for example under /opt",
+            hint=f"install envmgr {python}where that user can read it, for example under /opt",
         )
     if out_of_reach := [path for path in reads if not _readable(path)]:
         yield EnvmgrError(
             "user-cannot-read",
-            f"{user} cannot read {out_of_reach[0]}",
+            f"{user} cannot read {out_of_reach[0]}{_why_closed(out_of_reach[0], user)}",
             context=context,
             hint="keep the site and its catalogs where that user can read them, for example under /etc/envmgr",
         )
+
+
+def _why_closed(path: Path, user: str) -> str:
+    """Return the first folder on the way to `path` that the effective user cannot enter, with the link that leads
+    there; empty if it is `path` itself.
+    """
+    place, left, links = Path("/"), [*path.absolute().parts[1:]], 0
+    by_link = ""
+    while left and os.access(place, os.X_OK, effective_ids=True):
+        name = left.pop(0)
+        place = place.parent if name == ".." else place / name
+        if os.path.islink(place) and links < _MOST_LINKS:  # noqa: PTH114 - as above
+            links += 1
+            target = place.readlink()
+            place = Path("/") if target.is_absolute() else place.parent
+            left = [*target.parts[target.is_absolute() :], *left]
+            by_link = f"it leads to {place.joinpath(*left)}, and "
+    return f": {by_link}{place} is closed to {user}" if left or by_link else ""
 
 
 def _readable(path: Path) -> bool:

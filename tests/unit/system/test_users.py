@@ -10,6 +10,8 @@ import shutil
 import stat
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +117,16 @@ def test_drop_to_leaves_a_folder_that_the_user_cannot_read(tmp_path: Path) -> No
     assert found == wrong_user("nobody", ME, tmp_path) or found["cwd"] == "/usr"
 
 
-def test_drop_to_tells_a_python_that_the_user_cannot_run(tmp_path: Path) -> None:
+@pytest.fixture
+def reached() -> Iterator[Path]:
+    """A folder that every user can enter; pytest's own are closed."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def test_drop_to_tells_a_python_that_the_user_cannot_run(reached: Path) -> None:
+    tmp_path = reached
     tool = tmp_path / "python"
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o700)
@@ -132,13 +143,38 @@ def test_drop_to_tells_a_python_that_the_user_cannot_run(tmp_path: Path) -> None
     }
 
 
+def test_python_of_a_virtual_environment_that_leads_into_a_closed_home_is_told(reached: Path) -> None:
+    """The environment can be read: who looks only at that path finds nothing wrong."""
+    tmp_path = reached
+    home = tmp_path / "home"
+    (home / "bin").mkdir(parents=True)
+    (home / "bin/python3").write_text("#!/bin/sh\n")
+    (home / "bin/python3").chmod(0o755)
+    home.chmod(0o700)
+    for folder in ("venv/bin", "other"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "other/python").symlink_to("../home/bin/python3")
+    (tmp_path / "venv/bin/python").symlink_to(tmp_path / "other/python")
+    found = become("nobody", tmp_path, EXECUTABLE=str(tmp_path / "venv/bin/python"))
+    if not AM_ROOT:
+        assert found == wrong_user("nobody", ME, tmp_path)
+        return
+    assert found["error"].splitlines()[0] == (
+        f"error[user-cannot-run]: nobody cannot run {tmp_path}/venv/bin/python: it leads to "
+        f"{tmp_path}/other/../home/bin/python3, and {home} is closed to nobody"
+    )
+    assert (
+        "hint: install envmgr with a Python that this user can run, such as /usr/bin/python3, where" in found["error"]
+    )
+
+
 def test_drop_to_tells_a_package_that_the_user_cannot_read(tmp_path: Path) -> None:
     """The verbs are imported after the change of user."""
     package = tmp_path / "envmgr"
     package.mkdir(mode=0o700)
     found = become("nobody", tmp_path, PACKAGE=str(package))
     first = f"error[user-cannot-run]: nobody cannot run {package}"
-    assert found == wrong_user("nobody", ME, tmp_path) or found["error"].splitlines()[0] == first
+    assert found == wrong_user("nobody", ME, tmp_path) or found["error"].startswith(first)
 
 
 @pytest.mark.parametrize(("uid", "name"), [(NOBODY.pw_uid, "nobody"), (61234, "uid 61234")])

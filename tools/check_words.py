@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _ROOT = Path(__file__).parent.parent
-_PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "recipes/README.md", "tests/README.md")
+_PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "*/README.md")
 _MOST_WORDS = 40
 """Of a sentence in a page; 30 is the aim."""
 

@@ -30,6 +30,7 @@ from envmgr.catalog.site_file import (
 )
 from envmgr.wheels.settings import Index, WheelsSettings
 from tests.helpers.places import ROOT
+from tools import check_words
 
 DOCS = ROOT / "docs"
 EXIT_CODES = {"EnvmgrError": 3, "InputError": 2}
@@ -193,6 +194,11 @@ def test_links_between_pages_lead_somewhere(page: str) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target.read_text("utf-8"))):
             wrong.append(f"{file}#{anchor}")
     assert wrong == []
+
+
+def test_words_of_every_page_are_checked() -> None:
+    checked = {str(page.relative_to(ROOT)) for pattern in check_words.PAGES for page in ROOT.glob(pattern)}
+    assert checked == set(PAGES)
 
 
 def anchors(page: str) -> set[str]:

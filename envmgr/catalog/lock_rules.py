@@ -1,22 +1,78 @@
 """The rules by which a lock is judged, for `lock`, `lock --check`, `catalog check`, `build` and `publish` alike. Pure.
 
-A lock must answer its recipe: no package that is needed is missing, and no package is there that nothing needs.
+A lock must answer its recipe: no package that is needed is missing, and no package is there that nothing needs. A recipe
+accepts a rule by a key with a reason: `accept: {cuda-majors: why}`.
+
+The workers of backends read this module: it imports nothing that takes long to load.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from envmgr.catalog.accept import FILE_NEEDS, HIDDEN, RULES
-from envmgr.catalog.cuda_drivers import driver_faults, minimum_driver
-from envmgr.catalog.versions import numbers, older
+from envmgr.catalog.names import numbers, older
+from envmgr.catalog.shell_rules import fault_in_variable
 from envmgr.errors import InputError
 from envmgr.wording import and_more, shortened
 
 if TYPE_CHECKING:
     from envmgr.catalog.recipe import Recipe
+
+FILE_NEEDS = "file-needs"
+HIDDEN = "hidden-commands"
+ON_UNLOAD = "on_unload"
+RULES: Mapping[str, str] = {
+    "cuda-majors": "packages for different majors of CUDA",
+    "cuda-virtual": "packages of CUDA that the recipe does not ask for by `__cuda`, or by an older one",
+    "cuda-driver": "CUDA without a driver requirement, or with one that is too old",
+    "blas-variants": "`libblas`, `libcblas`, `liblapack` of different variants",
+    "openmp-mutex": "an `_openmp_mutex` of another OpenMP than a package needs",
+    "unmet-need": "a package that lacks what it needs, or has another build of it",
+    "glibc-floor": "wheels for a newer glibc than the recipe requires",
+    FILE_NEEDS: "packages whose files need others than their channel lists; a build looks, and takes those "
+    "that the reason begins with",
+    HIDDEN: "programs with the name of a command of the system or of shells; a build looks, and takes those "
+    "that the reason begins with",
+}
+"""The rules that a recipe may accept, each with a reason: `accept: {cuda-majors: why}`."""
+
+
+def named_in(reason: str) -> frozenset[str]:
+    """Return the names that a reason begins with, up to a colon and a space: `ssh, scp: a newer OpenSSH`. A reason
+    without a colon names none.
+    """
+    names, colon, _ = reason.partition(": ")
+    return frozenset(re.split(r"[\s,;]+", names.strip())) - {""} if colon else frozenset()
+
+
+_VARIABLE = re.compile(r"variable:([A-Za-z_][A-Za-z0-9_]*|_?[A-Za-z][A-Za-z0-9]+_\*)")
+_FUNCTION = re.compile(r"function:[A-Za-z_][A-Za-z0-9_]*")
+
+
+def fault_in_key(key: str) -> str:
+    """Return why a recipe cannot accept `key`; empty if it can."""
+    if key in RULES or key == ON_UNLOAD or _FUNCTION.fullmatch(key):
+        return ""
+    named = _VARIABLE.fullmatch(key)
+    if named is None:
+        return (
+            f"there is no rule `{key}`; known: {', '.join(sorted(RULES))}, {ON_UNLOAD}, variable:NAME, "
+            "variable:STEM_*, function:NAME"
+        )
+    fault = fault_in_variable(named[1], as_list=True)
+    return f"no recipe can accept {named[1]}: {fault}" if fault else ""
+
+
+def key_for(accept: Mapping[str, str], rule: str) -> str:
+    """Return the key of `accept` that covers `rule` (`variable:PROJ_DATA`, also by `variable:PROJ_*`); empty if there
+    is none.
+    """
+    if rule in accept:
+        return rule
+    return next((key for key in accept if key.endswith("_*") and rule.startswith(key[:-1])), "")
 
 
 EDITED = "edited"
@@ -113,6 +169,8 @@ def _number(row: tuple[str, object]) -> int:
 
 def _driver(facts: LockFacts, recipe: Recipe) -> list[LockFault]:
     """Judge the driver by the newest CUDA version that a package is for."""
+    from envmgr.catalog.gpus import driver_faults, minimum_driver  # takes long to load
+
     majors = sorted(facts.majors or {}, key=int)
     cuda = facts.cuda
     if majors and next(iter(numbers(cuda or "")), 0) < int(majors[-1]):

@@ -12,12 +12,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
-from envmgr.catalog.accept import fault_in_key
-from envmgr.catalog.gpu_codes import parse_code
+from envmgr.catalog.gpus import parse_code
+from envmgr.catalog.lock_rules import fault_in_key
 from envmgr.catalog.names import catalog_of, fault_in_part, parse_entry
-from envmgr.catalog.shell_text import SHELL_WORDS, fault_in_csh, fault_in_posix, fault_in_tcsh
-from envmgr.catalog.target import CpuLevel
-from envmgr.catalog.variables import fault_in_value, fault_in_variable
+from envmgr.catalog.shell_rules import (
+    SHELL_WORDS,
+    fault_in_csh,
+    fault_in_posix,
+    fault_in_tcsh,
+    fault_in_value,
+    fault_in_variable,
+)
+from envmgr.catalog.site_file import CpuLevel
 from envmgr.errors import InputError
 from envmgr.system.invisible import TABS, require_visible
 from envmgr.system.models import FrozenModel

@@ -14,13 +14,12 @@ from typing import Literal
 
 from envmgr.catalog.names import variable_name
 from envmgr.catalog.recipe import LOAD_NAMES
+from envmgr.catalog.shell_rules import fault_in_value
 from envmgr.catalog.site import Site
-from envmgr.catalog.variables import fault_in_value
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import NO_FAMILIES, Families
-from envmgr.modules.lua import needs_table
-from envmgr.modules.pip_shim import FOLDER, own_packages
-from envmgr.modules.spec import EnvOp, ModuleSpec, Pip
+from envmgr.modules.lmod import needs_table
+from envmgr.modules.spec import SHIMS, EnvOp, ModuleSpec, Pip
 from envmgr.system.known_programs import KNOWN
 from envmgr.system.models import FrozenModel
 from envmgr.system.shelltext import quote
@@ -61,7 +60,7 @@ class Statement:
         generation  `name(arguments…, generation)`
         in-generation `name(arguments…)`, the last one a path: of two pieces, with the generation's folder between them
         deprecated  arguments = (message,): printed at load
-        gpu-gate    arguments = (entry, `warn` or `refuse`, a Lua table: see modules/gpu.py)
+        gpu-gate    arguments = (entry, `warn` or `refuse`, a Lua table: see `needs_table`)
         set-default arguments = (value, name of the list of holders, entry): sets variable `name` where it is empty
         wrap        arguments = (`alone`, before, after): text around what `name` holds, `alone` where it holds nothing
         keep-system an empty element for list `name`, where it was empty; printed before its first element
@@ -189,7 +188,7 @@ def _keep_pip_off(spec: ModuleSpec, pip: Pip) -> Iterator[Statement]:
     such installs set it, and a user's own value counts.
     """
     generations = Path(spec.root).parents[2] / "generations"
-    yield Statement("in-generation", "prepend_path", ("PATH", f"{generations}/", f"/{FOLDER}/{spec.entry}"))
+    yield Statement("in-generation", "prepend_path", ("PATH", f"{generations}/", f"/{SHIMS}/{spec.entry}"))
     if pip.writes:
         yield _set_default("PIP_REQUIRE_VIRTUALENV", "1", spec.entry)
 
@@ -299,7 +298,7 @@ def _help_text(spec: ModuleSpec, families: Families) -> str:
         f"{spec.entry}: {spec.description.strip()}",
         _deprecation(spec),
         spec.help.strip(),
-        own_packages(spec) if spec.python else "",
+        spec.own_packages if spec.python else "",
         f"Needs:\n{requires}" if requires else "",
         _replaces(families),
         f"More: {spec.homepage}" if spec.homepage else "",

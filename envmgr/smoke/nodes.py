@@ -23,8 +23,7 @@ from envmgr.probe.prefix import look_here
 from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
 from envmgr.report import Reporter
 from envmgr.smoke import too_few
-from envmgr.smoke.folding import Missing, NodeOutcome, OutcomeFolding
-from envmgr.smoke.script import NodeTest, jobs_of, node_script, seconds_of
+from envmgr.smoke.script import Missing, NodeOutcome, NodeTest, OutcomeFolding, jobs_of, node_script, seconds_of
 from envmgr.system.run import Runner
 from envmgr.system.usernames import own_name
 from envmgr.system.users import require_account

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from envmgr.catalog.gpu_codes import Code, runs
+from envmgr.catalog.gpus import Code, runs
 
 _SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 _CONTAINER, _MAGIC = struct.Struct("<IHHQ"), 0xBA55ED50

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from envmgr.catalog.versions import older
+from envmgr.catalog.names import older
 
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu(?P<major>\d+))?")  # its version is CUDA's
 # Names with the major, also of other authors: `cupy-cuda12x`, `cudf-cu12`, `jax-cuda12-plugin`.

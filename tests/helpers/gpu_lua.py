@@ -7,8 +7,8 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from envmgr.catalog.gpu_codes import Gpu, GpuFacts, GpuNeeds
-from envmgr.modules.lua import needs_table
+from envmgr.catalog.gpus import Gpu, GpuFacts, GpuNeeds
+from envmgr.modules.lmod import needs_table
 from envmgr.system.resources import shipped
 from tests.helpers.waiting import DEADLINE
 

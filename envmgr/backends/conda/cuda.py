@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from envmgr.backends.conda.input import CondaInput
-from envmgr.backends.conda.lock import CondaLock, LockedPackage
-from envmgr.backends.conda.spec_parts import read_row
-from envmgr.catalog.gpu_codes import short_cuda
+from envmgr.backends.conda.lock import CondaLock, LockedPackage, read_row
+from envmgr.backends.conda.models import CondaInput
+from envmgr.catalog.gpus import short_cuda
 
 # Packages whose version is CUDA's own. Not cuda-compat, which may be newer than the rest, and not Python's cuda-core,
 # cuda-pathfinder.

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING
 
 from envmgr.backends.conda.activate import capture_activation
 from envmgr.backends.conda.client import call_rattler, failure_for, failure_of_added
-from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, LockedPackage
-from envmgr.backends.conda.settings import Channel, channels_of, package_cache
+from envmgr.backends.conda.models import Channel, CondaInput, channels_of, package_cache
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given
 from envmgr.downloads.client import DownloadBar, WorkerBars, bring, promised_by_worker
 from envmgr.report import Reporter
+from envmgr.store.build_folders import staged_install
 from envmgr.store.manifest import InstallFacts, path_environment
 from envmgr.store.prefix import Install, Prefix
-from envmgr.store.staged_install import staged_install
 from envmgr.system.run import Runner
 from envmgr.wheels.settings import wheel_cache
 

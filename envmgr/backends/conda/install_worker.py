@@ -10,13 +10,13 @@ import asyncio
 import importlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envmgr.backends.conda.spec_parts import require_answer
+from envmgr.backends.conda.lock import FilesDiffer, needed_names, read_row
 from envmgr.downloads.download import fetch_all, make_client
 from envmgr.downloads.space import require_download_space
 from envmgr.store.bytecode import compile_python
@@ -129,6 +129,47 @@ def to_record(rattler: Any, data: dict[str, Any], place: str) -> Any:
         python_site_packages_path=data.get("python_site_packages_path"),
     )
     return rattler.RepoDataRecord(package, data["url"].rpartition("/")[2], place, data["url"].rsplit("/", 2)[0])
+
+
+def require_answer(archives: Mapping[str, Path], request: Mapping[str, Any]) -> None:
+    """Require that the package files have the needs that the lock has. Raises FilesDiffer.
+
+    `archives` maps each package to its file. `request` has its `records`, the recipe's `specs` and `virtual` packages,
+    and the names that it `accepts`.
+    """
+    import rattler
+
+    depends: dict[str, tuple[str, ...]] = {}
+    lines = []
+    for record in request["records"]:
+        index = rattler.package.IndexJson.from_package_archive(archives[record["name"]])
+        found = (index.name.normalized, str(index.version), str(index.build), index.subdir or record["subdir"])
+        if found != (record["name"].lower(), record["version"], record["build"], record["subdir"]):
+            lines.append(
+                f"{record['file']} is {' '.join(found[:3])} for {found[3]}, the lock says {_shown(record)} for "
+                f"{record['subdir']}"
+            )
+        depends[record["name"].lower()] = tuple(index.depends)
+    lines += _differences(depends, request)
+    if lines:
+        raise FilesDiffer(lines)
+
+
+def _differences(depends: Mapping[str, tuple[str, ...]], request: Mapping[str, Any]) -> Iterator[str]:
+    accepts = {*request["accepts"]}
+    shown = {record["name"].lower(): _shown(record) for record in request["records"]}
+    needed = needed_names([*request["specs"], *(name for name in accepts if name in depends)], depends)
+    known = {*depends, *request["virtual"], *accepts}
+    for name in sorted(needed - known):
+        by = [shown[each] for each, rows in depends.items() if any(read_row(row).name == name for row in rows)]
+        if by and not name.startswith("__conda"):
+            yield f"{by[0]} needs {name}, which the lock lacks"
+    for name in sorted(depends.keys() - needed):
+        yield f"{shown[name]} is in the lock, and no file of it needs that"
+
+
+def _shown(record: Mapping[str, Any]) -> str:
+    return f"{record['name']} {record['version']} {record['build']}"
 
 
 def normalise_meta(staging: Path, records: Iterable[Mapping[str, Any]], archives: Mapping[str, Path]) -> None:

@@ -20,8 +20,8 @@ from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from envmgr.backends.conda.input import CondaInput, wheel_platform
 from envmgr.backends.conda.lock import PYTHON, CondaLock, LockedPackage
+from envmgr.backends.conda.models import CondaInput, wheel_platform
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter

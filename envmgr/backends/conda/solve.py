@@ -12,9 +12,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envmgr.backends.conda.client import UNSOLVABLE, call_rattler
-from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
-from envmgr.backends.conda.settings import Channel, channels_of, program_of
+from envmgr.backends.conda.models import Channel, CondaInput, channels_of, program_of
 from envmgr.backends.conda.unsolved import explain_unsolvable
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError, InputError

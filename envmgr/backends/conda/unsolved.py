@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from envmgr.backends.conda.client import call_rattler
-from envmgr.backends.conda.spec_parts import read_row
-from envmgr.catalog.cuda_drivers import SHIPPED
+from envmgr.backends.conda.lock import read_row
+from envmgr.catalog.gpus import SHIPPED
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner

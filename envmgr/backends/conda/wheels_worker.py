@@ -17,7 +17,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from envmgr.backends.conda.spec_parts import FilesDiffer
+from envmgr.backends.conda.lock import FilesDiffer
 from envmgr.store.bytecode import compile_python
 from envmgr.system.safe_paths import change
 from envmgr.system.worker import emit, serve

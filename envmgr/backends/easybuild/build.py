@@ -23,9 +23,9 @@ from envmgr.backends.easybuild.rebuild_in_place import (
     stage_rebuild,
 )
 from envmgr.report import Reporter
+from envmgr.store.build_folders import build_folder, work_folder
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.tree import make_read_only
-from envmgr.store.workfolder import build_folder, work_folder
 from envmgr.system.files import explain_os_error, group_id, sync_file_system
 from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Completed, Runner

@@ -9,10 +9,10 @@ from pathlib import Path
 from envmgr.backends.easybuild.items import lock_of, module_file, modules_folder
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
+from envmgr.store.build_folders import clear
 from envmgr.store.dead_builds import clear_dead_build, clear_kept_rows, end_processes_in
 from envmgr.store.jobtable import lives_elsewhere
 from envmgr.store.prefix import Install, Prefix
-from envmgr.store.staged_install import clear
 from envmgr.system.locks import try_file_lock
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import remove_below

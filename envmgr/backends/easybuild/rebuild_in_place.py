@@ -12,8 +12,8 @@ from pathlib import Path
 
 from envmgr.backends.easybuild.items import module_file
 from envmgr.errors import EnvmgrError
+from envmgr.store.build_folders import land
 from envmgr.store.prefix import Install
-from envmgr.store.staged_install import land
 from envmgr.system.files import atomic_write, read_regular
 from envmgr.system.locks import file_lock
 from envmgr.system.run import Runner

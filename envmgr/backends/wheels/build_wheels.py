@@ -25,8 +25,8 @@ from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
+from envmgr.store.build_folders import build_folder, work_folder
 from envmgr.store.prefix import Install, Item
-from envmgr.store.workfolder import build_folder, work_folder
 from envmgr.system.files import remove_tree
 from envmgr.system.run import Runner
 from envmgr.system.sandbox import PLACE

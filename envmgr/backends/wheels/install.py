@@ -14,9 +14,9 @@ from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.site import Site
 from envmgr.downloads.client import promised_by_worker
 from envmgr.report import Reporter
+from envmgr.store.build_folders import staged_install
 from envmgr.store.manifest import InstallFacts, path_environment
 from envmgr.store.prefix import Install, Item
-from envmgr.store.staged_install import staged_install
 from envmgr.system.run import Runner
 from envmgr.wheels.failures import wheel_failure
 from envmgr.wheels.fetch import fetch_wheels

@@ -9,9 +9,9 @@ import pytest
 
 from envmgr.catalog.names import Entry
 from envmgr.errors import EnvmgrError
+from envmgr.store.build_folders import clear, land
 from envmgr.store.manifest import unmasked_tree
 from envmgr.store.prefix import Install, Prefix
-from envmgr.store.staged_install import clear, land
 from envmgr.store.tree import make_read_only, tree_digest
 from envmgr.system.locks import file_lock, mark_of
 

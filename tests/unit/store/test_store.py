@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envmgr.catalog.names import Entry
-from envmgr.catalog.target import Target
+from envmgr.catalog.site import Target
 from envmgr.errors import EnvmgrError
 from envmgr.store.manifest import InstallFacts, Manifest, write_manifest
 from envmgr.store.prefix import Install, Prefix, find_install, install_digest, installs

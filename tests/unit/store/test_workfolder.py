@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from envmgr.builds.leftovers import clean_leftovers
+from envmgr.builds.prepare import clean_leftovers
 from envmgr.catalog.names import Entry
 from envmgr.errors import EnvmgrError
 from envmgr.report import SilentReporter
+from envmgr.store.build_folders import build_folder, private_folder, work_folder
 from envmgr.store.jobtable import left_row
 from envmgr.store.prefix import Prefix
-from envmgr.store.workfolder import build_folder, private_folder, work_folder
 
 INSTALL: Any = SimpleNamespace(entry=SimpleNamespace(name="zlib"), label="1.3-12345678")
 
@@ -83,7 +83,7 @@ def test_folder_that_could_not_be_removed_is_cleared_by_a_later_run(
 
     with build_folder(install, folder):
         (folder / "made").write_text("")
-        monkeypatch.setattr("envmgr.store.workfolder.remove_tree", fails)
+        monkeypatch.setattr("envmgr.store.build_folders.remove_tree", fails)
     monkeypatch.undo()
     assert (folder / "made").exists()
     row = left_row(install)

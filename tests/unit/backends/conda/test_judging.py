@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from envmgr.backends.conda.cuda import conda_majors, cuda_of, cuda_version
-from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.judging import facts_of, notes_of
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
+from envmgr.backends.conda.models import CondaInput
 
 
 def package(text: str, *depends: str, constrains: Sequence[str] = ()) -> LockedPackage:

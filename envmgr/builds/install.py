@@ -183,9 +183,8 @@ def repair_install(
             write_manifest(install.manifest, manifest)
         if known is not None:
             reporter.say(
-                f"{install.entry}: built again from the same lock, it has other bytes than before, as builds "
-                "from source may have: "
-                "it gets a new manifest"
+                f"{install.entry}: built again from the same lock, it has other bytes than before, as builds from "
+                "source may have: it gets a new manifest"
             )
         verified.made(install.relative)
     return True
@@ -231,9 +230,8 @@ def with_gpu_codes(
     said = recipe.requires.compute_capability
     if codes and said and install.entry == lock.entry and not same_effect(codes, said):
         reporter.say(
-            f"{lock.entry}: its binaries have code for {', '.join(codes)}; requires.compute_capability of its "
-            "recipe says "
-            f"{', '.join(said)}, and does not count from here on"
+            f"{lock.entry}: its binaries have code for {', '.join(codes)}; requires.compute_capability of its recipe "
+            f"says {', '.join(said)}, and does not count from here on"
         )
     return facts.model_copy(update={"gpu_codes": codes})
 
@@ -268,8 +266,7 @@ def compare_promised(install: Install, expected: Any, found: dict[str, str]) -> 
         raise EnvmgrError(
             "install-differs",
             f"{len(wrong)} {'files' if len(wrong) > 1 else 'file'} of {install.entry} "
-            f"{'differ' if len(wrong) > 1 else 'differs'} "
-            "from what the packages promise",
+            f"{'differ' if len(wrong) > 1 else 'differs'} from what the packages promise",
             context=shortened(wrong, 10),
             hint="the file system or the cache is damaged: run a file system check, then build again",
         )

@@ -11,8 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given, has
-from envmgr.downloads.client import bring
-from envmgr.downloads.failures import disk_failure
+from envmgr.downloads.client import bring, disk_failure
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix

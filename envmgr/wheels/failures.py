@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from envmgr.downloads.failures import disk_failure, download_failure
+from envmgr.downloads.client import disk_failure, download_failure
 from envmgr.errors import EnvmgrError
 from envmgr.system.child import Failure
 

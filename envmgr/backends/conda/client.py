@@ -16,7 +16,7 @@ from envmgr.catalog.lock_rules import FILE_NEEDS
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
-from envmgr.downloads.failures import disk_failure, download_failure
+from envmgr.downloads.client import disk_failure, download_failure
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.system.child import Event, Failure, call_worker
@@ -43,8 +43,7 @@ _DOWNLOADS = {
     "not-found": (
         "not-found",
         (
-            "the channel or mirror no longer has it: add a mirror that does "
-            "(backends.conda.channels.<name>.mirrors in "
+            "the channel or mirror no longer has it: add a mirror that does (backends.conda.channels.<name>.mirrors in "
             "site.yaml), or lock again"
         ),
     ),

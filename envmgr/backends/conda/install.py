@@ -17,7 +17,7 @@ from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, Lock
 from envmgr.backends.conda.models import Channel, CondaInput, channels_of, package_cache
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given
-from envmgr.downloads.client import DownloadBar, WorkerBars, bring, promised_by_worker
+from envmgr.downloads.client import WorkerBars, bring, promised_by_worker
 from envmgr.report import Reporter
 from envmgr.store.build_folders import staged_install
 from envmgr.store.manifest import InstallFacts, path_environment
@@ -52,8 +52,8 @@ def install_packages(
             _fetch_wheels(lock.added, wanted, install, site, runner, reporter)
         with ExitStack() as stack:
             label = str(install.entry)
-            downloads = DownloadBar({p.name: p.size for p in lock.packages}, label, reporter, stack)
-            bars = WorkerBars("link", "packages", len(lock.packages), label, reporter, stack, downloads)
+            sizes = {p.name: p.size for p in lock.packages}
+            bars = WorkerBars(label, reporter, stack, sizes=sizes, work=("link", "packages", len(sizes)))
             request = _request(lock, wanted, accepts, install, site, jobs)
             call_rattler(
                 "install_worker", request, runner, reporter, failure=failure_for(label, site), on_event=bars.on_event

@@ -7,7 +7,6 @@ Its protocol is in system/worker.py. Events: `download`, `downloaded`, `cached`,
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,8 +16,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envmgr.backends.conda.lock import FilesDiffer, needed_names, read_row
-from envmgr.downloads.download import fetch_all, make_client
-from envmgr.downloads.space import require_download_space
+from envmgr.downloads.download import fetch_all
 from envmgr.store.bytecode import compile_python
 from envmgr.system.files import pretty_json
 from envmgr.system.worker import cancel_on_sigterm, emit, serve
@@ -81,23 +79,12 @@ async def link_packages(request: dict[str, Any]) -> None:
     therefore costs nothing, and no two installs share a file.
     """
     cancel_on_sigterm()
-    importing = asyncio.create_task(asyncio.to_thread(importlib.import_module, "rattler"))  # during the downloads
-    await require_download_space(
-        request["records"], Path(request["cache"]), keep_free=request["min_free"], unpacked=request["unpacked"]
-    )
-    places = await fetch_all(
-        request["records"],
-        Path(request["cache"]),
-        make_client(request["version"]),
-        emit,
-        retries=request["retries"],
-        stall_timeout=request["stall_timeout"],
-        min_free=request["min_free"],
-    )
+    places = await fetch_all(request)
+    import rattler
+
     archives = {r["name"]: place for r, place in zip(request["records"], places, strict=True)}
     files = {name: Path(unquote(urlsplit(url).path)) for name, url in archives.items()}
     staging = Path(request["staging"])
-    rattler: Any = await importing
     await asyncio.to_thread(require_answer, files, request)
     await rattler.install(
         [to_record(rattler, r, archives[r["name"]]) for r in request["records"]],

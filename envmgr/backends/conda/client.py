@@ -1,14 +1,13 @@
-"""The calls of the workers that run rattler, and the errors for their failures."""
+"""The workers that run rattler, and the errors for their failures."""
 
 from __future__ import annotations
 
 import errno
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from envmgr.backends.conda.models import CondaSettings, channels_of
 from envmgr.catalog.entries import open_catalog
@@ -18,13 +17,12 @@ from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
 from envmgr.downloads.client import disk_failure, download_failure
 from envmgr.errors import EnvmgrError
-from envmgr.report import Reporter
-from envmgr.system.child import Event, Failure, call_worker
+from envmgr.system.child import Failure
 from envmgr.system.files import free_bytes
-from envmgr.system.run import Runner
 from envmgr.wheels.failures import wheel_failure
 from envmgr.wording import size_text
 
+SOLVER, INSTALLER = "envmgr.backends.conda.solve_worker", "envmgr.backends.conda.install_worker"
 _NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing without a report
 _MIRROR = (
     "on a machine without network, give the channel a mirror in site.yaml: "
@@ -140,11 +138,10 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
         )
     if event["kind"] == "SolverError":
         reasons = message.removeprefix("Cannot solve the request because of: ").rstrip().splitlines()
+        virtual = ", ".join(f"{name} {version}" for name, version in request["virtual_packages"].items())
+        asked = [f"specs: {', '.join(request['specs'])}", f"virtual packages: {virtual or 'none'}"]
         return EnvmgrError(
-            "unsolvable",
-            "the specs cannot be solved together",
-            context=[*_specs(request), "", *reasons],
-            hint=UNSOLVABLE,
+            "unsolvable", "the specs cannot be solved together", context=[*asked, "", *reasons], hint=UNSOLVABLE
         )
     if event["kind"] in (
         "InvalidMatchSpecError",
@@ -218,33 +215,3 @@ def failure_of_added(event: Mapping[str, Any], request: Mapping[str, Any]) -> En
 
 def _places(request: Mapping[str, Any]) -> list[str]:
     return [place for channel in request["channels"] for place in channel["places"]]
-
-
-def _specs(request: Mapping[str, Any]) -> list[str]:
-    virtual = ", ".join(f"{k} {v}" for k, v in request.get("virtual_packages", {}).items())
-    return [f"specs: {', '.join(request.get('specs', ()))}", f"virtual packages: {virtual or 'none'}"]
-
-
-def call_rattler(
-    worker: Literal["solve_worker", "install_worker"],
-    request: Mapping[str, Any],
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    failure: Failure = failure,
-    on_event: Callable[[Event], None] = lambda _: None,
-    environ: Mapping[str, str] = os.environ,
-) -> Event:
-    """Let a worker run one request to its end, and return the `solved` event, or `done`.
-
-    Raises EnvmgrError: see `failure`.
-    """
-    return call_worker(
-        f"envmgr.backends.conda.{worker}",
-        request,
-        runner,
-        reporter,
-        failure=failure,
-        on_event=on_event,
-        environ=environ,
-    )

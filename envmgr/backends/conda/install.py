@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envmgr.backends.conda.activate import capture_activation
-from envmgr.backends.conda.client import call_rattler, failure_for, failure_of_added
+from envmgr.backends.conda.client import INSTALLER, failure_for, failure_of_added
 from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.models import Channel, CondaInput, channels_of, package_cache
 from envmgr.catalog.site import Site
@@ -22,6 +22,7 @@ from envmgr.report import Reporter
 from envmgr.store.build_folders import staged_install
 from envmgr.store.manifest import InstallFacts, path_environment
 from envmgr.store.prefix import Install, Prefix
+from envmgr.system.child import call_worker
 from envmgr.system.run import Runner
 from envmgr.wheels.settings import wheel_cache
 
@@ -55,9 +56,8 @@ def install_packages(
             sizes = {p.name: p.size for p in lock.packages}
             bars = WorkerBars(label, reporter, stack, sizes=sizes, work=("link", "packages", len(sizes)))
             request = _request(lock, wanted, accepts, install, site, jobs)
-            call_rattler(
-                "install_worker", request, runner, reporter, failure=failure_for(label, site), on_event=bars.on_event
-            )
+            failure = failure_for(label, site)
+            call_worker(INSTALLER, request, runner, reporter, failure=failure, on_event=bars.on_event)
         staged.promised |= promised_files(staged.folder)
         if lock.added is not None:
             staged.promised |= _add_wheels(lock.added, wanted, install, runner, reporter, jobs=jobs)

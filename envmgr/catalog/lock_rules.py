@@ -158,13 +158,9 @@ def _majors(facts: LockFacts) -> list[LockFault]:
     majors = facts.majors or {}
     if len(majors) < 2:
         return []
-    told = "; ".join(f"CUDA {major}: {and_more(names, 4)}" for major, names in sorted(majors.items(), key=_number))
+    told = "; ".join(f"CUDA {major}: {and_more(majors[major], 4)}" for major in sorted(majors, key=int))
     mend = "each process loads one CUDA: constrain its packages to one major, or make two entries"
     return [LockFault("cuda-majors", told, mend)]
-
-
-def _number(row: tuple[str, object]) -> int:
-    return int(row[0])
 
 
 def _driver(facts: LockFacts, recipe: Recipe) -> list[LockFault]:

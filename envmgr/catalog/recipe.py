@@ -154,10 +154,8 @@ class Environment(FrozenModel):
             as_list = variable not in self.set and variable not in self.set_default
             if fault := fault_in_variable(variable, as_list=as_list):
                 raise ValueError(f"{variable} must not be set by a module: {fault}")
-        values = [*self.set.values(), *self.set_default.values()]
-        values += [v for vs in (*self.prepend.values(), *self.append.values()) for v in vs]
-        lists = {v for vs in (*self.prepend.values(), *self.append.values()) for v in vs}
-        for value in values:
+        elements = [each for values in (*self.prepend.values(), *self.append.values()) for each in values]
+        for value in (*self.set.values(), *self.set_default.values(), *elements):
             if any(c in value for c in "\n\r\0"):
                 raise ValueError("a variable's value cannot hold a line break: Lmod hands it to the shell as it is")
             template = string.Template(value)
@@ -167,7 +165,7 @@ class Environment(FrozenModel):
                     f"`{value}`: {'bad `$`' if not template.is_valid() else f'unknown {sorted(unknown)}'}; {known}"
                 )
             plain = template.substitute(dict.fromkeys(BUILD_NAMES | LOAD_NAMES, "/x"))
-            if fault := fault_in_value(plain, as_list=value in lists):
+            if fault := fault_in_value(plain, as_list=value in elements):
                 raise ValueError(f"a variable's value cannot be `{value}`: {fault}")
         return self
 
@@ -183,7 +181,9 @@ class Requires(FrozenModel):
     @field_validator("nvidia_driver", "glibc")
     @classmethod
     def _version(cls, value: str | None) -> str | None:
-        return None if value is None else _dotted(value)
+        if value is not None and not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}", value):
+            raise ValueError(f"`{value}` is not a version of digits and dots")
+        return value
 
     @field_validator("compute_capability")
     @classmethod
@@ -191,12 +191,6 @@ class Requires(FrozenModel):
         for value in values:
             parse_code(value)
         return values
-
-
-def _dotted(value: str) -> str:
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}", value):
-        raise ValueError(f"`{value}` is not a version of digits and dots")
-    return value
 
 
 class SmokeTest(FrozenModel):
@@ -293,13 +287,11 @@ class Recipe(FrozenModel):
     @field_validator("families")
     @classmethod
     def _families(cls, values: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        if values is None:
-            return None
-        names = [_family_name(value) for value in values]
-        # Lmod keeps the member of a family in a variable, in capitals.
         seen: set[str] = set()
-        for name in names:
-            if name.upper() in seen:
+        for name in values or ():
+            if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+                raise ValueError("a family is one word of letters, digits and _ (Lmod makes variable names of it)")
+            if name.upper() in seen:  # Lmod keeps the member of a family in a variable, in capitals
                 raise ValueError(f"{name} is there twice")
             seen.add(name.upper())
         return values
@@ -317,12 +309,6 @@ class Recipe(FrozenModel):
         if self.hidden and self.default:
             raise ValueError("an entry cannot be hidden and the default at once")
         return self
-
-
-def _family_name(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", value):
-        raise ValueError("a family is one word of letters, digits and _ (Lmod makes variable names of it)")
-    return value
 
 
 def load_recipe(path: Path, *, shells: bool = True) -> Recipe:

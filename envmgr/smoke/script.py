@@ -125,6 +125,9 @@ class Missing:
     reason: str
 
 
+End = tuple[Literal["passed", "failed", "skipped"], str]  # the status of a test, and its detail
+
+
 @dataclass(slots=True)
 class OutcomeFolding:
     """Takes replies as they come; what is kept of a node is how its tests ended."""
@@ -132,7 +135,7 @@ class OutcomeFolding:
     jobs: Sequence[NodeTest]
     deadline: float
     taken: int = 0
-    _ends: dict[str, dict[tuple[str, str], list[tuple[str, float]]]] = field(default_factory=dict)
+    _ends: dict[str, dict[End, list[tuple[str, float]]]] = field(default_factory=dict)
     _missing: dict[tuple[str, str], list[str]] = field(default_factory=dict)
 
     def admit(self, reply: Reply) -> bool:
@@ -157,7 +160,8 @@ class OutcomeFolding:
         stuck = ""
         for job in self.jobs:
             if (how := _how(job, facts, own)) is not None:
-                seconds = _milliseconds(own.get(f"{job.key}.ms", "")) / 1000
+                taken = own.get(f"{job.key}.ms", "")
+                seconds = int(taken) / 1000 if taken.isdigit() else 0.0
                 self._ends.setdefault(job.key, {}).setdefault(how, []).append((reply.node, seconds))
             elif by := facts.get(f"{job.key}.stuck"):
                 what = "the prefix does not answer" if by == "prefix" else "a process of it outlives SIGKILL"
@@ -187,21 +191,10 @@ class OutcomeFolding:
         """Return the ends by test; of one test the commonest first."""
         found = []
         for job in self.jobs:
-            for (status, detail), ended in sorted(
-                self._ends.get(job.key, {}).items(), key=lambda i: (-len(i[1]), i[0])
-            ):
-                times = [seconds for _, seconds in ended]
-                found.append(
-                    NodeOutcome(
-                        job.entry,
-                        job.test.name,
-                        status,  # type: ignore[arg-type]
-                        detail,
-                        max(times),
-                        fold(node for node, _ in ended),
-                        min(times),
-                    )
-                )
+            ends = self._ends.get(job.key, {})
+            for end, seen in sorted(ends.items(), key=lambda pair: (-len(pair[1]), pair[0])):
+                nodes, times = fold(node for node, _ in seen), [seconds for _, seconds in seen]
+                found.append(NodeOutcome(job.entry, job.test.name, *end, max(times), nodes, min(times)))
         return tuple(found)
 
     def missing(self) -> tuple[Missing, ...]:
@@ -215,7 +208,7 @@ def _name(job: NodeTest) -> str:
     return f"{job.entry} `{job.test.name}`"
 
 
-def _how(job: NodeTest, facts: Facts, own: Facts) -> tuple[str, str] | None:
+def _how(job: NodeTest, facts: Facts, own: Facts) -> End | None:
     """Return status and detail of one test; None if it did not run to its end."""
     if skip := facts.get(f"{job.key}.skip"):
         return "skipped", SKIPS.get(skip, skip)
@@ -237,7 +230,3 @@ def _plain(job: NodeTest, output: str, own: Facts) -> str:
         folder = f"{scratch}/{job.key}"
         output = output.replace(f"{folder}/test.sh", "test.sh").replace(f"{folder}/home", "$HOME")
     return output.replace(f"envmgr: on {own.get('host')}: ", "envmgr: ")
-
-
-def _milliseconds(text: str) -> int:
-    return int(text) if text.isdigit() else 0

@@ -317,14 +317,8 @@ def load_recipe(path: Path, *, shells: bool = True) -> Recipe:
     Raises:
         InputError: `recipe-invalid` or `yaml-syntax`, each fault with its line; `file-irregular`, `file-too-large`.
     """
-    recipe = load_model(
-        path,
-        Recipe,
-        kind=RECIPE,
-        reference="recipe-invalid",
-        tree=catalog_of(path.parent),
-        context=None if shells else UNPARSED,
-    )
+    tree, context = catalog_of(path.parent), None if shells else UNPARSED
+    recipe = load_model(path, Recipe, kind=RECIPE, reference="recipe-invalid", tree=tree, context=context)
     if not any(test.files for test in recipe.tests):
         return recipe
     texts: dict[str, str] = {}

@@ -20,6 +20,7 @@ from envmgr.system.files import explain_os_error
 from envmgr.system.run import Runner
 from envmgr.wording import and_more
 
+_WORKER = "envmgr.downloads.download"
 _FREE = "free some space (`envmgr gc` removes old generations and unused installs), then run the same command again"
 _NAMED = 3  # files that failed as the first did, and are named
 
@@ -143,7 +144,19 @@ def bring(
         missing = [d for d in wanted if d not in present]
         if missing and not dry_run:
             cache.mkdir(parents=True, exist_ok=True)
-            _fetch(missing, cache, policies, runner, reporter, label=label, failure=failure)
+            request = {
+                "records": [
+                    {"name": d.name, "file": d.name, "sha256": d.sha256, "size": d.size, "places": d.places}
+                    for d in missing
+                ],
+                "cache": str(cache),
+                "retries": policies.download_retries,
+                "stall_timeout": policies.stall_timeout,
+                "min_free": policies.min_free,
+            }
+            with ExitStack() as stack:
+                bars = WorkerBars(label, reporter, stack, sizes={d.name: d.size for d in missing})
+                call_worker(_WORKER, request, runner, reporter, failure=failure, on_event=bars.on_event)
 
         def outcome(file: Download) -> FetchedFile:
             if file in present:
@@ -172,30 +185,6 @@ def _present(
             seen += size
             stage.update(seen, detail=file.name)
     return found
-
-
-def _fetch(
-    missing: Sequence[Download],
-    cache: Path,
-    policies: Policies,
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    label: str,
-    failure: Failure,
-) -> None:
-    request = {
-        "records": [
-            {"name": d.name, "file": d.name, "sha256": d.sha256, "size": d.size, "places": d.places} for d in missing
-        ],
-        "cache": str(cache),
-        "retries": policies.download_retries,
-        "stall_timeout": policies.stall_timeout,
-        "min_free": policies.min_free,
-    }
-    with ExitStack() as stack:
-        bars = WorkerBars(label, reporter, stack, sizes={d.name: d.size for d in missing})
-        call_worker("envmgr.downloads.download", request, runner, reporter, failure=failure, on_event=bars.on_event)
 
 
 def disk_failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError | None:

@@ -108,15 +108,17 @@ def fetch_sources(
         return EnvmgrError("worker-failed", f"{event['kind']} in the download worker", context=lines)
 
     try:
+        downloads = [_download(f, source_places(f, site)) for f in wanted.values()]
+        cache, known = prefix.source_cache, given or {}
         return bring(
-            [_download(f, source_places(f, site)) for f in wanted.values()],
-            prefix.source_cache,
+            downloads,
+            cache,
             site.policies,
             runner,
             reporter,
             label=label,
             failure=failure,
-            given=given or {},
+            given=known,
             dry_run=dry_run,
         )
     except EnvmgrError as error:

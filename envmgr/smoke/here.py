@@ -63,7 +63,8 @@ def run_smoke_tests(
         before = _stamps(Path(spec.root))
         for number, test in enumerate(tests):
             stage.update(number, detail=test.name)
-            outcomes.append(_run_one(spec, test, modules, lmodrc, lmod, runner, slurm_options))
+            script = script_of(spec.entry, test, modules, lmodrc, lmod, slurm_options)
+            outcomes.append(_run_one(spec.entry, test, script, runner))
             reporter.log(f"test {spec.entry} {test.name}: {outcomes[-1].status} {outcomes[-1].detail}")
         stage.update(len(tests))
     after = _stamps(Path(spec.root))
@@ -169,22 +170,14 @@ def _shortened(text: str) -> list[str]:
     return lines if len(lines) <= 20 else [*lines[:7], f"({len(lines) - 19} more lines)", *lines[-12:]]
 
 
-def _run_one(
-    spec: ModuleSpec,
-    test: SmokeTest,
-    modules: Path,
-    lmodrc: Path,
-    lmod: Lmod,
-    runner: Runner,
-    slurm_options: Sequence[str],
-) -> SmokeOutcome:
+def _run_one(entry: str, test: SmokeTest, script: str, runner: Runner) -> SmokeOutcome:
     if test.nodes > 1:
-        return SmokeOutcome(spec.entry, test.name, "not-run", too_few(spec.entry, test.nodes), 0)
+        return SmokeOutcome(entry, test.name, "not-run", too_few(entry, test.nodes), 0)
     if "gpu" in test.needs and not gpu_here():
-        return SmokeOutcome(spec.entry, test.name, "skipped", SKIPS["gpu"], 0)
+        return SmokeOutcome(entry, test.name, "skipped", SKIPS["gpu"], 0)
     with scratch_folder("test") as folder, explain_os_error(folder):
         home, file = str(folder), folder / "test.sh"
-        file.write_text(script_of(spec.entry, test, modules, lmodrc, lmod, slurm_options), encoding="utf-8")
+        file.write_text(script, encoding="utf-8")
         argv: list[str | Path] = ["bash", "--noprofile", "--norc", file]
         env = clean_env(HOME=home, TMPDIR=home) | (_slurm_environment(os.environ) if "slurm" in test.needs else {})
         start = time.monotonic()
@@ -195,10 +188,10 @@ def _run_one(
         else:
             for mark, lacking in MARKS.items():
                 if lacking in test.needs and (folder / mark).exists():
-                    return SmokeOutcome(spec.entry, test.name, "skipped", SKIPS[lacking], 0)
+                    return SmokeOutcome(entry, test.name, "skipped", SKIPS[lacking], 0)
             output, end = done.stdout + done.stderr, end_of_test(done.returncode)
     status: Literal["passed", "failed"] = "failed" if end else "passed"
-    return SmokeOutcome(spec.entry, test.name, status, detail_of(output, end), time.monotonic() - start)
+    return SmokeOutcome(entry, test.name, status, detail_of(output, end), time.monotonic() - start)
 
 
 def detail_of(output: str, end: str) -> str:

@@ -112,10 +112,10 @@ def run_on_nodes(
     fit = asking.look(nodes, folding) if via == "slurm" and site.transport.via != "slurm" else list(nodes)
     chosen, ends, missing = tuple(nodes), list[NodeOutcome](), list[Missing]()
     if count is None:
-        asking.ask("tests", fit, alone, folding)
+        asking.ask("tests", fit, folding)
         ends, missing = [*folding.outcomes()], [*folding.missing()]
     else:
-        chosen, ends, missing = _in_one_job(asking, count, fit, alone, together, folding, deadline)
+        chosen, ends, missing = _in_one_job(asking, count, fit, together, folding)
     ends += [
         NodeOutcome(job.entry, job.test.name, "not-run", too_few(job.entry, job.test.nodes), 0, "", 0)
         for job in jobs
@@ -126,16 +126,12 @@ def run_on_nodes(
 
 
 def _in_one_job(
-    asking: _NodeTester,
-    count: int,
-    fit: Sequence[str],
-    alone: Sequence[NodeTest],
-    together: Sequence[NodeTest],
-    folding: OutcomeFolding,
-    deadline: float,
+    asking: _NodeTester, count: int, fit: Sequence[str], together: Sequence[NodeTest], folding: OutcomeFolding
 ) -> tuple[tuple[str, ...], list[NodeOutcome], list[Missing]]:
-    """Run the tests in one job. Nodes that are not fit do not matter where enough others are."""
-    unfit = folding.missing()
+    """Run the tests of `folding` and those of several nodes (`together`) in one job. Nodes that are not fit do not
+    matter where enough others are.
+    """
+    alone, unfit = folding.jobs, folding.missing()
     if len(fit) < count:
         raise EnvmgrError(
             "too-few-nodes",
@@ -157,12 +153,12 @@ def _in_one_job(
         seconds=min(seconds, left),
         patience=min(asking.site.transport.queue_timeout, left / 2),
     ) as job:
-        on_each = OutcomeFolding(alone, deadline)
+        on_each = OutcomeFolding(alone, folding.deadline)
         if alone:
-            asking.ask("tests", job.nodes, alone, on_each, job)
-        over_all = OutcomeFolding(together, deadline)
+            asking.ask("tests", job.nodes, on_each, job)
+        over_all = OutcomeFolding(together, folding.deadline)
         if together:
-            asking.ask("tests of several nodes", job.nodes[:1], together, over_all, job)
+            asking.ask("tests of several nodes", job.nodes[:1], over_all, job)
     ends = [*on_each.outcomes(), *(replace(end, nodes=fold(job.nodes)) for end in over_all.outcomes())]
     return job.nodes, ends, list(dict.fromkeys([*on_each.missing(), *over_all.missing()]))
 
@@ -204,16 +200,9 @@ class _NodeTester:
             )
         return [node for node in nodes if folding.admit(looked[node])]
 
-    def ask(
-        self,
-        label: str,
-        nodes: Sequence[str],
-        tests: Sequence[NodeTest],
-        folding: OutcomeFolding,
-        job: Allocation | None = None,
-    ) -> None:
-        """Run `tests` on each of `nodes`, in steps of `job` if there is one."""
-        left = self.left()
+    def ask(self, label: str, nodes: Sequence[str], folding: OutcomeFolding, job: Allocation | None = None) -> None:
+        """Run the tests of `folding` on each of `nodes`, in steps of `job` if there is one."""
+        left, tests = self.left(), folding.jobs
         seconds = max(1.0, min(seconds_of(tests), left - _AROUND))
         given = job.environ if job is not None else None
         part = ProbePart("smoke", {"prefix": node_script(tests, seconds=seconds, given=given)})

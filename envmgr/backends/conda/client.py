@@ -34,6 +34,11 @@ _AGAIN = (
     "what was fetched is kept: run the same command again, or use another mirror "
     "(backends.conda.channels.<name>.mirrors in site.yaml)"
 )
+# Rattler's errors for a spec, and its words when a transfer failed.
+_UNREADABLE = "InvalidMatchSpecError InvalidPackageNameError InvalidVersionError PackageNameMatcherParseError".split()
+_TRANSFER = re.compile(
+    r"error sending request|dns error|connect|timed out|Request failed|decod|end of file|incomplete|body", re.IGNORECASE
+)
 UNSOLVABLE = "loosen a spec of the recipe, add a channel, or declare the virtual package it asks for"
 # The kind of the last place's fault -> reference and hint.
 _DOWNLOADS = {
@@ -143,34 +148,17 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
         return EnvmgrError(
             "unsolvable", "the specs cannot be solved together", context=[*asked, "", *reasons], hint=UNSOLVABLE
         )
-    if event["kind"] in (
-        "InvalidMatchSpecError",
-        "InvalidPackageNameError",
-        "InvalidVersionError",
-        "PackageNameMatcherParseError",
-    ):
-        return EnvmgrError(
-            "spec-invalid",
-            "a spec of the recipe cannot be read",
-            context=lines,
-            hint="specs are written like `numpy 1.26.*`",
-        )
+    if event["kind"] in _UNREADABLE:
+        hint = "specs are written like `numpy 1.26.*`"
+        return EnvmgrError("spec-invalid", "a spec of the recipe cannot be read", context=lines, hint=hint)
     if disk := disk_failure(event, request) or _full_now(event, request):
         return disk
     if re.search(r"404|os error 2\)|Not Found|could not find subdir", message):
         reference, hint = _DOWNLOADS["not-found"]
         return EnvmgrError(reference, f"nothing at {url or 'the named place'}", context=lines, hint=hint)
-    if re.search(
-        r"error sending request|dns error|connect|timed out|Request failed|decod|end of file|incomplete|body",
-        message,
-        re.IGNORECASE,
-    ):
-        return EnvmgrError(
-            "no-network" if re.search(r"dns error|\(Connect\)|unreachable", message) else "download-failed",
-            f"cannot fetch {url or lines[0]}",
-            context=lines,
-            hint=_MIRROR,
-        )
+    if _TRANSFER.search(message):
+        reference = "no-network" if re.search(r"dns error|\(Connect\)|unreachable", message) else "download-failed"
+        return EnvmgrError(reference, f"cannot fetch {url or lines[0]}", context=lines, hint=_MIRROR)
     if event["kind"] in ("InstallerError", "GatewayError", "ChildProcessError", "NetworkError"):
         return EnvmgrError("install-failed", lines[0] if lines else "rattler failed", context=lines[1:])
     return EnvmgrError("worker-failed", f"{event['kind']} in the rattler worker", context=lines)

@@ -78,17 +78,9 @@ def fetch_archives(
     """Bring the packages into the prefix's cache, also those in mirror folders; `label` is the entry."""
     channels = channels_of(site).values()
     downloads = [Download(p.file_name, p.sha256, tuple(download_places(p, channels)), p.size) for p in lock.packages]
-    cache = package_cache(Prefix(site.prefix))
+    cache, failure = package_cache(Prefix(site.prefix)), failure_for(label, site)
     return bring(
-        downloads,
-        cache,
-        site.policies,
-        runner,
-        reporter,
-        label=label,
-        failure=failure_for(label, site),
-        given=given,
-        dry_run=dry_run,
+        downloads, cache, site.policies, runner, reporter, label=label, failure=failure, given=given, dry_run=dry_run
     )
 
 

@@ -25,20 +25,10 @@ _LINKED_FROM = ".unpacked"
 """Folder inside a staging folder, from which files are linked."""
 # Fields of a record that come from the package's own info/index.json, and so from its bytes. A lock without its sidecar
 # lacks some of them, and the channel may correct them later. Neither may change an install.
-_FROM_PACKAGE: tuple[str, ...] = (
-    "arch",
-    "build_number",
-    "constrains",
-    "depends",
-    "features",
-    "license",
-    "license_family",
-    "noarch",
-    "platform",
-    "python_site_packages_path",
-    "timestamp",
-    "track_features",
-)
+_FROM_PACKAGE = """
+arch build_number constrains depends features license license_family noarch platform python_site_packages_path timestamp
+track_features
+""".split()
 # What says where on this machine it was installed from.
 _OF_THIS_MACHINE = {"extracted_package_dir": "", "package_tarball_full_path": ""}
 

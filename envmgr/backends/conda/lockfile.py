@@ -291,19 +291,13 @@ def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
         where = f"{path}: package[{index}]"
         if not isinstance(item, dict):
             raise InputError("lock-invalid", f"{where} is not a mapping")
-        if item.get("manager") not in ("conda", "pip"):
-            raise InputError(
-                "lock-invalid",
-                f"{where}: manager `{item.get('manager')}` is not supported",
-                context=str(item.get("name")),
-            )
-        if item.get("platform") != platforms[0]:
-            raise InputError(
-                "lock-invalid",
-                f"{where}: platform `{item.get('platform')}` in a lock for {platforms[0]}",
-                context=str(item.get("name")),
-            )
-        if item["manager"] == "conda":
+        name, manager, platform = str(item.get("name")), item.get("manager"), item.get("platform")
+        if manager not in ("conda", "pip"):
+            raise InputError("lock-invalid", f"{where}: manager `{manager}` is not supported", context=name)
+        if platform != platforms[0]:
+            fault = f"{where}: platform `{platform}` in a lock for {platforms[0]}"
+            raise InputError("lock-invalid", fault, context=name)
+        if manager == "conda":
             try:
                 packages.append(_package_of(item, where))
             except TypeError as error:

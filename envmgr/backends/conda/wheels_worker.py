@@ -29,6 +29,7 @@ from envmgr.wheels.unpack import Promised, promised, unpack_all
 
 _UNPACKED = ".unpacked"
 """Folder inside a staging folder. In it, the install's whole final path leads back to the staging folder."""
+Installed = Mapping[str, tuple[str, str]]  # name of a distribution -> its version, and its folder or file
 
 
 class Taken(Exception):  # noqa: N818 - the name states the fault
@@ -102,7 +103,7 @@ def installed_distributions(packages: Path) -> dict[str, tuple[str, str]]:
     return found
 
 
-def refuse_taken(wheels: Sequence[Path], there: Mapping[str, tuple[str, str]], staging: Path) -> None:
+def refuse_taken(wheels: Sequence[Path], there: Installed, staging: Path) -> None:
     for wheel in wheels:
         name = str(parse_wheel_filename(wheel.name)[0])
         if name in there:
@@ -129,11 +130,7 @@ def _is_no_folder(staging: Path, folder: str) -> bool:
 
 
 def refuse_lacking(
-    wheels: Sequence[Path],
-    there: Mapping[str, tuple[str, str]],
-    assumed: Mapping[str, str],
-    wanted: Question,
-    python: str,
+    wheels: Sequence[Path], there: Installed, assumed: Mapping[str, str], wanted: Question, python: str
 ) -> None:
     """Require what the recipe and the files of its wheels need, and every distribution that the lock assumes."""
     parts = {head.name: Distribution(head.version, head.requires) for head in map(metadata_in, wheels)}

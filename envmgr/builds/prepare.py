@@ -1,5 +1,5 @@
-"""The prefix made ready for a run that changes it: what killed runs left is removed; room, and the right to write there,
-are checked before any work is done.
+"""The prefix made ready for a run that changes it: what killed runs left is removed; room, and the right to write
+there, are checked before any work is done.
 """
 
 from __future__ import annotations
@@ -180,14 +180,11 @@ def write_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
             faults = (closed,)
         yield from faults
     folder = site.build_dir
-    if (
-        folder is not None
-        and os.access(folder, os.F_OK)
-        and not os.access(folder, os.W_OK | os.X_OK, effective_ids=True)
-    ):
-        yield EnvmgrError(
-            "not-writable", f"{account.name} cannot write {folder}", hint=give_place(account.name, folder)
-        )
+    if folder is None or not os.access(folder, os.F_OK):
+        return
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+        hint = give_place(account.name, folder)
+        yield EnvmgrError("not-writable", f"{account.name} cannot write {folder}", hint=hint)
 
 
 def group_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
@@ -202,14 +199,11 @@ def group_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
 def _unwritable(folder: Path, user: str) -> Iterator[EnvmgrError]:
     """Yield an error if the effective user cannot write there."""
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
-        yield EnvmgrError(
-            "not-writable",
-            f"cannot write {folder}",
-            context="it is mounted read-only"
-            if os.statvfs(folder).f_flag & os.ST_RDONLY
-            else f"it belongs to {user_name(folder.stat().st_uid)}, running as {user}",
-            hint="run as the site's build user (as root, envmgr changes to it), or give this user the whole prefix",
-        )
+        reason = f"it belongs to {user_name(folder.stat().st_uid)}, running as {user}"
+        if os.statvfs(folder).f_flag & os.ST_RDONLY:
+            reason = "it is mounted read-only"
+        hint = "run as the site's build user (as root, envmgr changes to it), or give this user the whole prefix"
+        yield EnvmgrError("not-writable", f"cannot write {folder}", context=reason, hint=hint)
 
 
 def _first_folders(prefix: Prefix) -> Iterator[Path]:

@@ -1,8 +1,8 @@
 """GPUs of a node, the machine code that an entry has for them (`8.6`, `9.0+PTX`, `9.0a`, `10.0f`), and their drivers.
 
 Source:
-    Code: NVIDIA, CUDA C++ Programming Guide: binary compatibility (code for X.y runs on X.z with z >= y, and on no other
-        X), PTX compatibility (compiled by the driver for its capability and every newer one), architecture- and
+    Code: NVIDIA, CUDA C++ Programming Guide: binary compatibility (code for X.y runs on X.z with z >= y, and on no
+        other X), PTX compatibility (compiled by the driver for its capability and every newer one), architecture- and
         family-specific code.
     FLOORS: NVIDIA, "CUDA Compatibility", minimum drivers for minor-version compatibility: a toolkit of major version M
         runs on any driver that is at least M's first supported one.

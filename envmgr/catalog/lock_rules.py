@@ -1,7 +1,7 @@
 """The rules by which a lock is judged, for `lock`, `lock --check`, `catalog check`, `build` and `publish` alike. Pure.
 
-A lock must answer its recipe: no package that is needed is missing, and no package is there that nothing needs. A recipe
-accepts a rule by a key with a reason: `accept: {cuda-majors: why}`.
+A lock must answer its recipe: no package that is needed is missing, and no package is there that nothing needs. A
+recipe accepts a rule by a key with a reason: `accept: {cuda-majors: why}`.
 
 The workers of backends read this module: it imports nothing that takes long to load.
 """
@@ -140,10 +140,9 @@ def lock_contradicts(entry: object, judged: Judged) -> InputError:
     """Return the error `lock-contradicts` for a lock that has faults."""
     mends = dict.fromkeys(fault.mend for fault in judged.faults if fault.mend and fault.rule in RULES)
     rules = [rule for rule in dict.fromkeys(fault.rule for fault in judged.faults) if rule in RULES]
-    ways = [
-        *mends,
-        *([f"`envmgr lock {entry}` writes it again"] if {*_FIXED} & {f.rule for f in judged.faults} else []),
-    ]
+    ways = [*mends]
+    if any(fault.rule in _FIXED for fault in judged.faults):
+        ways.append(f"`envmgr lock {entry}` writes it again")
     if rules:
         ways.append(f"or accept it in recipe.yaml, with the reason: `accept: {{{rules[0]}: why}}`")
     return InputError(
@@ -174,11 +173,8 @@ def _driver(facts: LockFacts, recipe: Recipe) -> list[LockFault]:
     if cuda is None:
         return []
     needed = minimum_driver(cuda)
-    mend = (
-        f'`requires: {{nvidia_driver: "{needed}"}}` in recipe.yaml'
-        if needed
-        else "`requires.nvidia_driver` in recipe.yaml"
-    )
+    line = f'requires: {{nvidia_driver: "{needed}"}}' if needed else "requires.nvidia_driver"
+    mend = f"`{line}` in recipe.yaml"
     return [LockFault("cuda-driver", text, mend) for text in driver_faults(cuda, recipe.requires.nvidia_driver)]
 
 

@@ -1,4 +1,4 @@
-"""The names and versions of entries: what is allowed, how they are split, sorted and compared, and which one was meant."""
+"""The names and versions of entries: what is allowed, how they are split, sorted and compared, which one was meant."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a module may do in a shell: the variables that it may set, the values that every shell gets, and the text that a
-shell runs.
+"""The rules for what a module does in a shell: the variables that it may set, the values that every shell gets, and the
+text that a shell runs.
 
 A module may set names of its own entry, and add its own folders to lists that say where things are looked for. A recipe
 must accept all other variables with a reason; some it cannot accept. The rule is the same for the `environment` of

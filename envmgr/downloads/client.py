@@ -219,10 +219,8 @@ def download_failure(event: Mapping[str, Any], words: Mapping[str, tuple[str, st
     alike = [other for other in others if _in_short(other["reasons"]) == _in_short(first["reasons"])]
     for other in others:
         if other not in alike:
-            context += [
-                f"{other['name']} cannot be had either:",
-                *(f"  {url}: {text}" for url, _, text in other["reasons"]),
-            ]
+            context.append(f"{other['name']} cannot be had either:")
+            context += [f"  {url}: {text}" for url, _, text in other["reasons"]]
     if alike:
         names = and_more([str(other["name"]) for other in alike], _NAMED)
         context.append(f"{names} cannot be had either, for the same reason")

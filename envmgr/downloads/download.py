@@ -19,20 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from envmgr.downloads import has
-from envmgr.downloads.transfer import (
-    LOOK_EVERY,
-    AttemptFailed,
-    DownloadRecord,
-    OversizedError,
-    Room,
-    TooLarge,
-    Writer,
-    attempt_failed,
-    require_download_space,
-    unless_stalled,
-    wrong_sha256,
-)
+from envmgr.downloads import has, transfer
 from envmgr.system.processes import host_mark
 from envmgr.system.worker import cancel_on_sigterm, emit, serve
 
@@ -76,13 +63,15 @@ async def fetch_all(request: Mapping[str, Any], *, keep: bool = False) -> list[s
         DownloadError: every place of a file failed; OSError: the cache cannot be written; TooLarge.
     """
     records, cache, least = request["records"], Path(request["cache"]), int(request["min_free"])
-    await require_download_space(records, cache, keep_free=least, unpacked=request.get("unpacked", 0), keep=keep)
+    await transfer.require_download_space(
+        records, cache, keep_free=least, unpacked=request.get("unpacked", 0), keep=keep
+    )
     client, stall_timeout = make_client(request["version"]), float(request["stall_timeout"])
     gate = asyncio.Semaphore(AT_ONCE)
-    room = Room(cache, least)
+    room = transfer.Room(cache, least)
     failed: list[Mapping[str, Any]] = []
 
-    async def one(record: DownloadRecord) -> str:
+    async def one(record: Mapping[str, Any]) -> str:
         async with gate:
             try:
                 found = await _fetch(record, cache, client, request["retries"], stall_timeout, room, keep=keep)
@@ -108,7 +97,14 @@ async def fetch_all(request: Mapping[str, Any], *, keep: bool = False) -> list[s
 
 
 async def _fetch(
-    record: DownloadRecord, cache: Path, client: Any, retries: int, stall_timeout: float, room: Room, *, keep: bool
+    record: Mapping[str, Any],
+    cache: Path,
+    client: Any,
+    retries: int,
+    stall_timeout: float,
+    room: transfer.Room,
+    *,
+    keep: bool,
 ) -> str:
     target: Path = cache / record["sha256"] / record["file"]
     if await asyncio.to_thread(has, target, record["sha256"]):
@@ -120,7 +116,7 @@ async def _fetch(
                 if place.startswith("file://") and not keep:
                     return await asyncio.to_thread(_from_folder, place, record["sha256"])
                 await _into_cache(place, record, target, client, stall_timeout, room)
-            except AttemptFailed as fault:
+            except transfer.AttemptFailed as fault:
                 if fault.again and attempt < retries:
                     emit("retry", name=record["name"], message=f"{place}: {fault}", attempt=attempt + 1)
                     await asyncio.sleep(min(0.3 * 2**attempt, 10))
@@ -136,7 +132,7 @@ def _from_folder(place: str, sha256: str) -> str:
     with _open_in_folder(place) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != sha256:
-        raise wrong_sha256(digest, sha256)
+        raise transfer.wrong_sha256(digest, sha256)
     return place
 
 
@@ -144,42 +140,42 @@ def _open_in_folder(place: str) -> BufferedReader:
     path = Path(unquote(urlsplit(place).path))
     try:
         if not path.is_file():
-            raise AttemptFailed("not-found", "no such file", again=False)
+            raise transfer.AttemptFailed("not-found", "no such file", again=False)
         return path.open("rb")
     except OSError as error:
-        raise AttemptFailed("refused", error.strerror or str(error), again=False) from None
+        raise transfer.AttemptFailed("refused", error.strerror or str(error), again=False) from None
 
 
 async def _into_cache(
-    place: str, record: DownloadRecord, target: Path, client: Any, stall_timeout: float, room: Room
+    place: str, record: Mapping[str, Any], target: Path, client: Any, stall_timeout: float, room: transfer.Room
 ) -> None:
     if urlsplit(place).scheme not in _SCHEMES:
-        raise AttemptFailed("refused", "only http(s):// URLs and folders are fetched from", again=False)
+        raise transfer.AttemptFailed("refused", "only http(s):// URLs and folders are fetched from", again=False)
     async with _part_file(target) as (part, file):
         if await asyncio.to_thread(has, target, record["sha256"]):
             part.unlink()  # another run fetched it meanwhile
             return
         try:
-            writer = Writer(file, record["name"], record.get("size"), room)
+            writer = transfer.Writer(file, record["name"], record.get("size"), room)
             if place.startswith("file://"):
                 await _copy(place, writer)
             else:
-                with suppress(OversizedError):  # reported below, unless it only arrived unpacked
+                with suppress(transfer.OversizedError):  # reported below, unless it only arrived unpacked
                     await _transfer(place, writer, client, stall_timeout)
                 if writer.digest.hexdigest() != record["sha256"] and _was_unpacked(part, file):
                     file.truncate(0)
-                    writer = Writer(file, record["name"], record.get("size"), room)
-                    await unless_stalled(
+                    writer = transfer.Writer(file, record["name"], record.get("size"), room)
+                    await transfer.unless_stalled(
                         asyncio.ensure_future(_read_plainly(place, writer, stall_timeout)), writer, stall_timeout
                     )
                 if writer.error is not None:
                     raise writer.error
             if (digest := writer.digest.hexdigest()) != record["sha256"]:
-                raise wrong_sha256(digest, record["sha256"], again=not place.startswith("file://"))
+                raise transfer.wrong_sha256(digest, record["sha256"], again=not place.startswith("file://"))
             file.flush()
             part.replace(target)
-        except OversizedError as error:
-            raise AttemptFailed("sha256", str(error), again=False) from None
+        except transfer.OversizedError as error:
+            raise transfer.AttemptFailed("sha256", str(error), again=False) from None
         finally:
             part.unlink(missing_ok=True)
             with suppress(OSError):
@@ -187,7 +183,7 @@ async def _into_cache(
     emit("downloaded", name=record["name"], done=writer.done, place=place)
 
 
-async def _copy(place: str, writer: Writer) -> None:
+async def _copy(place: str, writer: transfer.Writer) -> None:
     """Copy in pieces: a copy that is cancelled ends at the next one."""
     with _open_in_folder(place) as file:
         try:
@@ -196,22 +192,22 @@ async def _copy(place: str, writer: Writer) -> None:
         except OSError as error:
             if writer.error is not None:
                 raise
-            raise AttemptFailed("refused", error.strerror or str(error), again=False) from None
+            raise transfer.AttemptFailed("refused", error.strerror or str(error), again=False) from None
 
 
-async def _transfer(place: str, writer: Writer, client: Any, stall_timeout: float) -> None:
+async def _transfer(place: str, writer: transfer.Writer, client: Any, stall_timeout: float) -> None:
     from rattler.package_streaming import download_to_writer
 
     task = asyncio.ensure_future(download_to_writer(client, place, writer))
     try:
-        await unless_stalled(task, writer, stall_timeout)
+        await transfer.unless_stalled(task, writer, stall_timeout)
     except asyncio.CancelledError:
         task.cancel()
         raise
-    except (OSError, RuntimeError, TooLarge) as error:
+    except (OSError, RuntimeError, transfer.TooLarge) as error:
         if writer.error is not None:
             raise writer.error from None  # our disk, not their network
-        raise await asyncio.to_thread(attempt_failed, error, place) from None
+        raise await asyncio.to_thread(transfer.attempt_failed, error, place) from None
 
 
 def _was_unpacked(part: Path, file: BinaryIO) -> bool:
@@ -224,7 +220,7 @@ def _was_unpacked(part: Path, file: BinaryIO) -> bool:
         return name.endswith((".gz", ".tgz")) and arrived.read(2) != b"\x1f\x8b"
 
 
-async def _read_plainly(place: str, writer: Writer, stall_timeout: float) -> None:
+async def _read_plainly(place: str, writer: transfer.Writer, stall_timeout: float) -> None:
     """Read with Python's own client, which does not change the bytes. `stall_timeout` is seconds without a byte."""
     import http.client  # loads as slowly as a small download, and few servers need it
 
@@ -237,7 +233,7 @@ async def _read_plainly(place: str, writer: Writer, stall_timeout: float) -> Non
     except (OSError, http.client.HTTPException) as error:
         if writer.error is not None:
             raise writer.error from None
-        raise AttemptFailed("cut", f"the transfer ended early: {error}", again=True) from None
+        raise transfer.AttemptFailed("cut", f"the transfer ended early: {error}", again=True) from None
 
 
 @asynccontextmanager
@@ -261,7 +257,7 @@ async def _part_file(target: Path) -> AsyncIterator[tuple[Path, BinaryIO]]:
                 return
         finally:
             file.close()
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(transfer.LOOK_EVERY)
 
 
 def _lock(file: BinaryIO) -> bool:

@@ -40,15 +40,9 @@ class SourceFile:
         if not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
             raise ValueError(f"{self.name}: `{self.sha256}` is not a sha256")
         folder = PurePosixPath(self.folder)
-        if (
-            self.name in ("", ".", "..")
-            or re.search(r"[/\0]", self.name)
-            or folder.is_absolute()
-            or ".." in folder.parts
-        ):
-            raise ValueError(
-                f"`{self.folder}/{self.name}` is not the place of a source"
-            )  # it becomes a path in the cache
+        outside = folder.is_absolute() or ".." in folder.parts  # it becomes a path in the cache
+        if outside or self.name in ("", ".", "..") or re.search(r"[/\0]", self.name):
+            raise ValueError(f"`{self.folder}/{self.name}` is not the place of a source")
 
 
 def cached_source(prefix: Prefix, file: SourceFile) -> Path | None:
@@ -108,25 +102,15 @@ def fetch_sources(
         return EnvmgrError("worker-failed", f"{event['kind']} in the download worker", context=lines)
 
     try:
-        downloads = [_download(f, source_places(f, site)) for f in wanted.values()]
+        asked = [_download(f, source_places(f, site)) for f in wanted.values()]
         cache, known = prefix.source_cache, given or {}
         return bring(
-            downloads,
-            cache,
-            site.policies,
-            runner,
-            reporter,
-            label=label,
-            failure=failure,
-            given=known,
-            dry_run=dry_run,
+            asked, cache, site.policies, runner, reporter, label=label, failure=failure, given=known, dry_run=dry_run
         )
     except EnvmgrError as error:
         if error.reference == "not-writable":  # why it must be written
-            error.context = (
-                *error.context,
-                *(f"{path}: {text}" for rows in damaged.values() for path, _, text in rows),
-            )
+            reasons = [f"{path}: {text}" for rows in damaged.values() for path, _, text in rows]
+            error.context = (*error.context, *reasons)
         raise
 
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.catalog.gpus import CONSUMER, DATA_CENTRE, FLOORS, GpuNeeds, toolkit_driver
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.system.files import free_bytes
 from envmgr.system.run import Runner, clean_env
@@ -100,11 +99,8 @@ class Lmod:
         """
         if not paths:
             return
-        done = self.runner.run(
-            [*self._lua(), "-e", script_text(__file__, "parse.lua")],
-            stdin="".join(f"{path}\n" for path in paths),
-            timeout=_TIMEOUT,
-        )
+        argv, names = [*self._lua(), "-e", script_text(__file__, "parse.lua")], "".join(f"{path}\n" for path in paths)
+        done = self.runner.run(argv, stdin=names, timeout=_TIMEOUT)
         if faults := done.stdout.splitlines():
             what = "a modulefile is" if len(faults) == 1 else f"{len(faults)} modulefiles are"
             raise EnvmgrError("module-syntax", f"{what} not valid Lua", context=faults)
@@ -229,29 +225,3 @@ def _escaped(match: re.Match[str]) -> str:
     if (character := match[0]) in '"\\':
         return "\\" + character
     return "".join(f"\\{byte:03d}" for byte in character.encode("utf-8", "surrogateescape"))
-
-
-def needs_table(needs: GpuNeeds) -> str:
-    """Return an entry's needs as modulefiles/gpu_rules.lua reads them."""
-    fields: dict[str, str] = {}
-    if needs.cuda is not None:
-        fields["cuda"] = lua_quote(needs.cuda or "?")
-        if floor := FLOORS.get(needs.cuda.partition(".")[0]):
-            fields["floor"] = lua_quote(floor)
-        if driver := toolkit_driver(needs.cuda):
-            fields["branch"] = driver.partition(".")[0]
-    if needs.codes is not None:
-        fields["codes"] = _list(needs.codes)
-    if needs.driver:
-        fields["driver"] = lua_quote(needs.driver)
-    if needs.compat:
-        fields["compat"] = lua_quote(needs.compat)
-        if driver := toolkit_driver(needs.compat):
-            fields["compat_branch"] = driver.partition(".")[0]
-        fields["consumer"] = _list(CONSUMER)
-        fields["data_centre"] = _list(DATA_CENTRE)
-    return "{ " + ", ".join(f"{key} = {value}" for key, value in fields.items()) + " }"
-
-
-def _list(values: tuple[str, ...]) -> str:
-    return "{ " + ", ".join(map(lua_quote, values)) + " }"

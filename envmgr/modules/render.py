@@ -1,5 +1,5 @@
-"""Modulefiles, and the pip beside each: specs and policies in, {relative path: text} out. Pure: statements.py decides what
-a module says.
+"""Modulefiles, and the pip beside each: specs and policies in, {relative path: text} out. Pure: statements.py decides
+what a module says.
 """
 
 from __future__ import annotations

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from envmgr.catalog.gpus import CONSUMER, DATA_CENTRE, FLOORS, GpuNeeds, toolkit_driver
 from envmgr.catalog.names import variable_name
 from envmgr.catalog.recipe import LOAD_NAMES
 from envmgr.catalog.shell_rules import fault_in_value
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import NO_FAMILIES, Families
-from envmgr.modules.lmod import needs_table
+from envmgr.modules.lmod import lua_quote
 from envmgr.modules.spec import SHIMS, EnvOp, ModuleSpec, Pip
 from envmgr.system.known_programs import KNOWN
 from envmgr.system.models import FrozenModel
@@ -305,3 +306,29 @@ def _help_text(spec: ModuleSpec, families: Families) -> str:
         f"Installed in {spec.root}",
     ]
     return "\n\n".join(p for p in paragraphs if p) + "\n"
+
+
+def needs_table(needs: GpuNeeds) -> str:
+    """Return an entry's needs as modulefiles/gpu_rules.lua reads them."""
+    fields: dict[str, str] = {}
+    if needs.cuda is not None:
+        fields["cuda"] = lua_quote(needs.cuda or "?")
+        if floor := FLOORS.get(needs.cuda.partition(".")[0]):
+            fields["floor"] = lua_quote(floor)
+        if driver := toolkit_driver(needs.cuda):
+            fields["branch"] = driver.partition(".")[0]
+    if needs.codes is not None:
+        fields["codes"] = _lua_list(needs.codes)
+    if needs.driver:
+        fields["driver"] = lua_quote(needs.driver)
+    if needs.compat:
+        fields["compat"] = lua_quote(needs.compat)
+        if driver := toolkit_driver(needs.compat):
+            fields["compat_branch"] = driver.partition(".")[0]
+        fields["consumer"] = _lua_list(CONSUMER)
+        fields["data_centre"] = _lua_list(DATA_CENTRE)
+    return "{ " + ", ".join(f"{key} = {value}" for key, value in fields.items()) + " }"
+
+
+def _lua_list(values: tuple[str, ...]) -> str:
+    return "{ " + ", ".join(map(lua_quote, values)) + " }"

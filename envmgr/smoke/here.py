@@ -184,12 +184,12 @@ def _run_one(entry: str, test: SmokeTest, script: str, runner: Runner) -> SmokeO
         try:
             done = runner.run(argv, env=env, cwd=folder, timeout=test.timeout, check=False)
         except CommandError as error:  # out of time
-            output, end = error.stdout + error.stderr, no_end(test)
+            output, end = error.stdout + error.stderr, end_of_test(test, None)
         else:
             for mark, lacking in MARKS.items():
                 if lacking in test.needs and (folder / mark).exists():
                     return SmokeOutcome(entry, test.name, "skipped", SKIPS[lacking], 0)
-            output, end = done.stdout + done.stderr, end_of_test(done.returncode)
+            output, end = done.stdout + done.stderr, end_of_test(test, done.returncode)
     status: Literal["passed", "failed"] = "failed" if end else "passed"
     return SmokeOutcome(entry, test.name, status, detail_of(output, end), time.monotonic() - start)
 
@@ -199,12 +199,12 @@ def detail_of(output: str, end: str) -> str:
     return f"{output.strip()}\n{end}".strip() if end else ""
 
 
-def no_end(test: SmokeTest) -> str:
-    return f"no end after {test.timeout:g} s"
-
-
-def end_of_test(status: int) -> str:
-    """Return how a test ended, empty when well. Bash says 128 + n of a command that signal n ended."""
+def end_of_test(test: SmokeTest, status: int | None) -> str:
+    """Return how a test ended, empty when well. `status` is None if its time was over. Bash says 128 + n of a command
+    that signal n ended.
+    """
+    if status is None:
+        return f"no end after {test.timeout:g} s"
     number = -status if status < 0 else status - 128
     if 0 < number < signal.NSIG and number in set(signal.Signals):
         return f"ended by {signal_text(number)}"

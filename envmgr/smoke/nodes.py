@@ -66,10 +66,8 @@ def choose_account(site: Site, via: Way, named: str | None) -> RunAccount:
 
 def look_at_prefix(site: Site, runner: Runner) -> None:
     """Raise EnvmgrError `mount-lost` if this host's prefix hangs, before any other process hangs on it."""
-    if (
-        look_here(_plan(site, "", part_seconds(site.transport.node_timeout)), runner, site.transport.deadline)["gate"]
-        == "hung"
-    ):
+    plan = _plan(site, "", part_seconds(site.transport.node_timeout))
+    if look_here(plan, runner, site.transport.deadline)["gate"] == "hung":
         raise EnvmgrError(
             "mount-lost",
             f"{site.prefix} does not answer on this host",

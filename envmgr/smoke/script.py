@@ -22,17 +22,7 @@ from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts
 from envmgr.probe.shell import read_answer
 from envmgr.smoke import SmokeOutcome
-from envmgr.smoke.here import (
-    GPU_FILES,
-    MARKS,
-    SKIPS,
-    SLURM_VARIABLES,
-    detail_of,
-    end_of_test,
-    no_end,
-    script_of,
-    tests_of,
-)
+from envmgr.smoke.here import GPU_FILES, MARKS, SKIPS, SLURM_VARIABLES, detail_of, end_of_test, script_of, tests_of
 from envmgr.system.run import clean_env
 from envmgr.system.shelltext import assign, script_text
 from envmgr.wording import and_more
@@ -213,12 +203,9 @@ def _how(job: NodeTest, facts: Facts, own: Facts) -> End | None:
     if skip := facts.get(f"{job.key}.skip"):
         return "skipped", SKIPS.get(skip, skip)
     status = facts.get(f"{job.key}.rc", "")
-    if status == "timeout":
-        end = no_end(job.test)
-    elif status.isdigit():
-        end = end_of_test(int(status))
-    else:
+    if status != "timeout" and not status.isdigit():
         return None
+    end = end_of_test(job.test, None if status == "timeout" else int(status))
     return ("failed" if end else "passed"), detail_of(_plain(job, facts.get(f"{job.key}.out", ""), own), end)
 
 

@@ -1,5 +1,5 @@
-"""The folders in which an install is made: beside its place, from where one rename makes it the install, or nothing stays;
-and the private one in which sources are compiled, at the same path each time.
+"""The folders in which an install is made: beside its place, from where one rename makes it the install, or nothing
+stays; and the private one in which sources are compiled, at the same path each time.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from envmgr.system.pythons import mark_pythons
 from envmgr.system.safe_paths import remove_below
 from envmgr.system.scratch import temporary_files
 from envmgr.system.usernames import own_home, own_name
+
+BEGIN = "envmgr-build-"
 
 
 @dataclass(slots=True)
@@ -121,9 +123,6 @@ def land(install: Install) -> None:
     # Another user's files may stay: the install is whole, and the next build reports what it cannot remove.
     with suppress(OSError):
         remove_below(install.prefix.root, install.staging)
-
-
-BEGIN = "envmgr-build-"
 
 
 def work_folder(site: Site, install: Install) -> Path:

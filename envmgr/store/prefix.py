@@ -94,9 +94,6 @@ class Prefix:
     def hold_lock(self) -> Path:
         return self.locks / "hold.lock"
 
-    def install(self, entry: Entry, digest: str) -> Install:
-        return Install(self, entry, digest)
-
     def install_at(self, path: str) -> Install:
         """Return the install that a record names by its path relative to the prefix,
         `store/<name>/<version>-<digest8>`.

@@ -135,11 +135,11 @@ def make_read_only(root: Path, *, group: int | None = None, mask: int = 0o022) -
 
     The modes are the same for all builds, independent of the umask and the package: part of "same lock, same bytes".
     """
-    change_tree(
-        root,
-        group=group,
-        mode=lambda each: (0o555 if stat.S_ISDIR(each.st_mode) or each.st_mode & 0o111 else 0o444) & ~mask,
-    )
+
+    def mode(status: os.stat_result) -> int:
+        return (0o555 if stat.S_ISDIR(status.st_mode) or status.st_mode & 0o111 else 0o444) & ~mask
+
+    change_tree(root, group=group, mode=mode)
 
 
 def _walk(root: str, prefix: str, unread: dict[str, str] | None) -> Iterator[tuple[str, os.stat_result]]:

@@ -58,7 +58,7 @@ class Scene:
 
     @property
     def install(self) -> Install:
-        return self.prefix.install(Entry("toy", "1.0"), "01234567" * 8)
+        return Install(self.prefix, Entry("toy", "1.0"), "01234567" * 8)
 
     @property
     def job(self) -> JobFolder:

@@ -13,21 +13,13 @@ from envmgr.backends.conda.cuda import cuda_of
 from envmgr.backends.conda.judging import facts_of, faults_of, notes_of
 from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock, require_own_channels
-from envmgr.backends.conda.models import (
-    SOLVERS,
-    CondaInput,
-    CondaSettings,
-    channels_of,
-    explain_settings,
-    package_cache,
-    places_of,
-)
+from envmgr.backends.conda.models import SOLVERS, CondaInput, CondaSettings, channels_of, package_cache, places_of
 from envmgr.catalog.gpus import short_cuda
 from envmgr.catalog.lock_rules import FILE_NEEDS, LockFacts, named_in
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
-from envmgr.catalog.settings import SiteFact
+from envmgr.catalog.settings import SiteFact, mirrors_fact
 from envmgr.catalog.site import Site, Target
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
@@ -191,7 +183,8 @@ class CondaBackend(Backend):
         return {*channels_of(site), *map(str, said.get("channels", ())), *indexes}
 
     def explain(self, site: Site) -> Iterable[SiteFact]:
-        return explain_settings(site)
+        for name, channel in sorted(channels_of(site).items()):
+            yield mirrors_fact(f"backends.conda.channels.{name}", [channel.url], channel.mirrors)
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
         return (OwnFolder(package_cache(prefix)),)

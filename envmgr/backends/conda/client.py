@@ -22,7 +22,9 @@ from envmgr.system.files import free_bytes
 from envmgr.wheels.failures import wheel_failure
 from envmgr.wording import size_text
 
-SOLVER, INSTALLER = "envmgr.backends.conda.solve_worker", "envmgr.backends.conda.install_worker"
+SOLVER = "envmgr.backends.conda.solve_worker"
+INSTALLER = "envmgr.backends.conda.install_worker"
+ADDER = "envmgr.backends.conda.wheels_worker"
 _NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing without a report
 _MIRROR = (
     "on a machine without network, give the channel a mirror in site.yaml: "

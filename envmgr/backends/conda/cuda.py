@@ -49,27 +49,19 @@ def conda_majors(packages: Iterable[LockedPackage], named: Collection[str] = ())
     `named` are the packages that the recipe asks for.
     """
     there = list(packages)
-    strong, weak = _kinds(there, named)
-    return strong or weak
-
-
-def _kinds(packages: list[LockedPackage], named: Collection[str]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Return the majors by strong evidence, and by weak evidence, which counts only where there is no strong evidence.
-
-    Weak evidence is the build string of a package that needs no CUDA package, and libraries that may be newer than
-    CUDA.
-    """
+    # Weak evidence counts only where there is no strong evidence: the build string of a package that needs no CUDA
+    # package, and libraries that may be newer than CUDA.
     strong: dict[str, list[str]] = {}
     weak: dict[str, list[str]] = {}
-    beside = beside_cuda(packages, named)
-    for package in packages:
+    beside = beside_cuda(there, named)
+    for package in there:
         by_build = _by_build(package)
         certain = _by_name(package) | _by_need(package)
         for major in sorted(certain | by_build):
             only_build = major not in certain and bool(package.depends) and not any(map(_needs_cuda, package.depends))
             into = weak if package.name in beside or only_build else strong
             into.setdefault(major, []).append(f"{package.name} {package.version}")
-    return strong, weak
+    return strong or weak
 
 
 def cuda_version(packages: Iterable[LockedPackage], named: Collection[str] = ()) -> str | None:

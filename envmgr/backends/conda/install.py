@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envmgr.backends.conda.activate import capture_activation
-from envmgr.backends.conda.client import INSTALLER, failure_for, failure_of_added
+from envmgr.backends.conda.client import ADDER, INSTALLER, failure_for, failure_of_added
 from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.models import Channel, CondaInput, channels_of, package_cache
 from envmgr.catalog.site import Site
@@ -139,15 +139,8 @@ def _add_wheels(
         "cache": str(cache),
         "jobs": jobs,
     }
-    return promised_by_worker(
-        "envmgr.backends.conda.wheels_worker",
-        request,
-        len(added.wheels),
-        str(install.entry),
-        runner,
-        reporter,
-        failure=failure_of_added,
-    )
+    label, count = str(install.entry), len(added.wheels)
+    return promised_by_worker(ADDER, request, count, label, runner, reporter, failure=failure_of_added)
 
 
 def _facts(root: Path, lock: CondaLock, runner: Runner, reporter: Reporter) -> InstallFacts:

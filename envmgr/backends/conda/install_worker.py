@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -51,14 +51,8 @@ class InstallEvents:
     def on_link_complete(self, index: int) -> None:
         emit("linked", name=self._links[index])
 
-    def _nothing(self, *_: object) -> int:
-        return 0
-
-    on_transaction_operation_start = on_transaction_operation_complete = on_transaction_complete = _nothing
-    on_populate_cache_start = on_populate_cache_complete = on_validate_start = on_validate_complete = _nothing
-    on_download_start = on_download_progress = on_download_completed = _nothing
-    on_unlink_start = on_unlink_complete = on_post_link_start = on_post_link_complete = _nothing
-    on_pre_unlink_start = on_pre_unlink_complete = _nothing
+    def __getattr__(self, hook: str) -> Callable[..., int]:
+        return lambda *_: 0
 
 
 async def link_packages(request: dict[str, Any]) -> None:

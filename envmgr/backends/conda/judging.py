@@ -2,7 +2,8 @@
 
 A lock may contradict itself: CUDA majors, BLAS variants, OpenMP, the needs of its packages by names and builds. Whether
 it answers its recipe is checked by rattler's own MatchSpec: every spec needs its package, no need may be open, and
-every package must be needed. All of that uses the records of the lock; a build looks into the files (install_worker.py).
+every package must be needed. All of that uses the records of the lock; a build looks into the files
+(install_worker.py).
 """
 
 from __future__ import annotations

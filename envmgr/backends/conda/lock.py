@@ -10,9 +10,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envmgr.catalog.lock_rules import closure_of
+from envmgr.errors import InputError
 from envmgr.wording import one_line
 
 if TYPE_CHECKING:
@@ -80,6 +82,16 @@ class LockedPackage:
         """Make a package from its JSON. Raises TypeError for unknown or missing fields."""
         lists = {key: tuple(data[key]) for key in ("depends", "constrains", "track_features") if key in data}
         return cls(**{**data, **lists})
+
+
+def is_sha256(text: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{64}", text) is not None
+
+
+def unhashed(package: str, url: str, path: Path, text: str, hint: str) -> InputError:
+    """Return the error for a package without a sha256, with its line in `text`, the lock that `path` has."""
+    line = next((number for number, row in enumerate(text.split("\n"), 1) if row.strip() == f"url: {url}"), 1)
+    return InputError("lock-unhashed", f"{path}:{line}: {package} has no sha256", context=url, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)

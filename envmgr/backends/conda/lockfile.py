@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from pydantic import ValidationError
 
-from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
+from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage, is_sha256, unhashed
 from envmgr.catalog.locks import foreign_lock, lock_json, lock_text
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import pretty_json, sha256_bytes
@@ -360,11 +360,6 @@ def _get(data: Mapping[str, Any], key: str, kind: type[Any], where: str) -> Any:
 def _require_hashes(lock: CondaLock, path: Path, text: str) -> None:
     """Require a sha256 for every package (invariant 5); a record without one would be linked unchecked."""
     for package in lock.packages:
-        if not re.fullmatch(r"[0-9a-f]{64}", package.sha256):
-            line = next((n for n, row in enumerate(text.split("\n"), 1) if row.strip() == f"url: {package.url}"), 1)
-            raise InputError(
-                "lock-unhashed",
-                f"{path}:{line}: {package.name} {package.version} has no sha256",
-                context=package.url,
-                hint="lock again from a channel whose repodata has sha256 sums",
-            )
+        if not is_sha256(package.sha256):
+            hint = "lock again from a channel whose repodata has sha256 sums"
+            raise unhashed(f"{package.name} {package.version}", package.url, path, text, hint)

@@ -1,19 +1,19 @@
-"""What recipes and the site say of conda: the `input` of a recipe with its solvers, and the settings under
-`backends.conda`, with the folder of downloaded packages.
+"""The models of a recipe's `input` and of the site's settings under `backends.conda`; the solvers, and the folder of
+downloaded packages.
 """
 
 from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from envmgr.catalog.locks import recipe_digest
-from envmgr.catalog.settings import SiteFact, backend_settings, mirrors_fact
+from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import Mirrors
 from envmgr.store.prefix import Prefix
@@ -30,8 +30,6 @@ SOLVERS = ("rattler", "conda-lock")
 _MACHINES = {"linux-64": "x86_64", "linux-aarch64": "aarch64"}  # the platforms that uv supports
 OLDEST_GLIBC = 17  # 2.17, the oldest for which uv resolves
 _OF_WHEELS = frozenset({"pip", "indexes", "exclude_newer"})
-
-
 _LONGEST = 300  # characters of a spec
 # No channel, URL, file, hash or condition: the lock records each package's source and hash.
 _SPEC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*[A-Za-z0-9 ._,|<>=!~*+^$()-]*")
@@ -209,8 +207,3 @@ def places_of(names: Iterable[str], site: Site) -> set[str]:
 def program_of(site: Site) -> Path | None:
     program = backend_settings(site, "conda", CondaSettings).program
     return None if program is None else site.absolute(program)
-
-
-def explain_settings(site: Site) -> Iterator[SiteFact]:
-    for name, channel in sorted(channels_of(site).items()):
-        yield mirrors_fact(f"backends.conda.channels.{name}", [channel.url], channel.mirrors)

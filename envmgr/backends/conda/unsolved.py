@@ -105,14 +105,8 @@ def _builds(name: str, asked: str, there: Sequence[tuple[str, Sequence[str]]]) -
     version, _, build = asked.removeprefix("==").partition(" ")
     if not build:
         return []
-    found = next(
-        (
-            builds
-            for each, builds in there
-            if each == version.removesuffix(".*") or each.startswith(f"{version.removesuffix('*').rstrip('.')}.")
-        ),
-        (),
-    )
+    exact, begin = version.removesuffix(".*"), version.removesuffix("*").rstrip(".") + "."
+    found = next((builds for each, builds in there if each == exact or each.startswith(begin)), ())
     return [f"builds of {name} {version}: {', '.join(found)}"] if found else []
 
 

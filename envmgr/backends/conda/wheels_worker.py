@@ -77,7 +77,7 @@ def add(request: Mapping[str, Any]) -> None:
     way.symlink_to(staging)
     unpack_all(wheels, root, final, minor, jobs)
     shutil.rmtree(root)
-    before = set(_conda_files(staging))
+    before = {path for record in _records(staging) for path in record.get("files") or ()}
     for path in sorted(staging.glob("bin/*")):
         if str(path.relative_to(staging)) not in before and not path.is_symlink():
             change(path, mode=0o755, kinds=(stat.S_ISREG,))  # a wheel may not mark its scripts as programs
@@ -149,11 +149,6 @@ def _records(staging: Path) -> Iterator[dict[str, Any]]:
     for path in sorted((staging / "conda-meta").glob("*.json")):
         record: dict[str, Any] = json.loads(path.read_bytes())
         yield record
-
-
-def _conda_files(staging: Path) -> Iterator[str]:
-    for record in _records(staging):
-        yield from record.get("files") or ()
 
 
 def _owner(staging: Path, place: str) -> str:

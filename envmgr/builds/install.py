@@ -16,8 +16,8 @@ from typing import Any
 
 import envmgr
 from envmgr.backends import Built, LoadedEntry, LoadedLock
+from envmgr.catalog.accept import COMMANDS, HIDDEN, named_in
 from envmgr.catalog.gpus import same_effect
-from envmgr.catalog.lock_rules import COMMANDS, HIDDEN, named_in
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site

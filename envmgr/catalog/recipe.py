@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
+from envmgr.catalog.accept import fault_in_key
 from envmgr.catalog.gpus import parse_code
-from envmgr.catalog.lock_rules import fault_in_key
 from envmgr.catalog.names import catalog_of, fault_in_part, parse_entry
 from envmgr.catalog.shell_rules import (
     SHELL_WORDS,

@@ -238,14 +238,13 @@ def read_target(cpu_level: CpuLevel, os_release: Path = Path("/etc/os-release"))
     """Return the target of this site, by this host's OS. Source: os-release(5), `confstr(_CS_GNU_LIBC_VERSION)`."""
     fields: dict[str, str] = {}
     if os_release.exists():
-        for line in os_release.read_text(encoding="utf-8", errors="replace").splitlines():
+        for line in os_release.read_text(encoding="utf-8", errors="replace").split("\n"):
             key, _, value = line.partition("=")
             fields[key.strip()] = value.strip().strip("\"'")
-    libc = platform.libc_ver()[1] or "unknown"
     return Target(
         arch=platform.machine(),
         cpu_level=cpu_level,
         os_id=fields.get("ID", "linux"),
         os_major=fields.get("VERSION_ID", "0").partition(".")[0],
-        glibc=libc,
+        glibc=platform.libc_ver()[1] or "unknown",
     )

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from envmgr.backends import LoadedLock, get_backend
+from envmgr.catalog.accept import RULES, key_for
 from envmgr.catalog.entries import MOST_BELOW, Catalog, CatalogEntry, find_circles, too_many_below
-from envmgr.catalog.lock_rules import RULES, key_for
 from envmgr.catalog.names import parse_entry, variable_name
 from envmgr.catalog.recipe import Recipe, Requires, shared_files
 from envmgr.catalog.site import Target, read_target

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from envmgr.backends import LoadedEntry
-from envmgr.catalog.lock_rules import RULES, Judged, LockFacts, LockFault, judge_lock, lock_contradicts
+from envmgr.catalog.accept import RULES
+from envmgr.catalog.lock_rules import Judged, LockFacts, LockFault, judge_lock, lock_contradicts
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.errors import EnvmgrError

@@ -44,6 +44,10 @@ class SourceFile:
         if outside or self.name in ("", ".", "..") or re.search(r"[/\0]", self.name):
             raise ValueError(f"`{self.folder}/{self.name}` is not the place of a source")
 
+    def cached(self, prefix: Prefix) -> Path:
+        """Return its place in the cache, whether or not it is there."""
+        return prefix.source_cache / self.sha256 / self.name
+
 
 def cached_source(prefix: Prefix, file: SourceFile) -> Path | None:
     """Return the file in the cache; it is hashed each time, and a damaged one is never used. `fetch_sources` removes
@@ -51,7 +55,7 @@ def cached_source(prefix: Prefix, file: SourceFile) -> Path | None:
 
     Raise EnvmgrError `file-unreadable`, `mount-lost`.
     """
-    path = _download(file, ()).path(prefix.source_cache)
+    path = file.cached(prefix)
     with explain_os_error(path):
         return path if has(path, file.sha256, mend=False) else None
 
@@ -102,7 +106,7 @@ def fetch_sources(
         return EnvmgrError("worker-failed", f"{event['kind']} in the download worker", context=lines)
 
     try:
-        asked = [_download(f, source_places(f, site)) for f in wanted.values()]
+        asked = [Download(f.name, f.sha256, source_places(f, site)) for f in wanted.values()]
         cache, known = prefix.source_cache, given or {}
         return bring(
             asked, cache, site.policies, runner, reporter, label=label, failure=failure, given=known, dry_run=dry_run
@@ -116,14 +120,10 @@ def fetch_sources(
 
 def _in_cache(prefix: Prefix, file: SourceFile) -> list[tuple[str, str, str]]:
     """Return the reason not to use the cache's file, if it is a different one."""
-    path = _download(file, ()).path(prefix.source_cache)
+    path = file.cached(prefix)
     with explain_os_error(path):
         found = sha256_file(path) if path.is_file() else file.sha256
     return [] if found == file.sha256 else [(str(path), "sha256", f"sha256 is {found}, the lock says {file.sha256}")]
-
-
-def _download(file: SourceFile, places: tuple[str, ...]) -> Download:
-    return Download(file.name, file.sha256, places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,4 +185,4 @@ def _what_to_do(files: Sequence[SourceFile], site: Site, prefix: Prefix, label: 
             yield f"or put it into a folder that sources.mirrors in site.yaml names, as {path}"
         else:
             yield f"or put it at {unquote(urlsplit(folder).path)}/{path}"
-        yield f"or put it at {_download(file, ()).path(prefix.source_cache)}"
+        yield f"or put it at {file.cached(prefix)}"

@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from envmgr.catalog.accept import ON_UNLOAD, key_for
 from envmgr.catalog.fitness import gpu_needs
-from envmgr.catalog.lock_rules import ON_UNLOAD, Judged, LockFault, key_for
+from envmgr.catalog.lock_rules import Judged, LockFault
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import LOAD_NAMES, Recipe, ShellText, Software
 from envmgr.catalog.shell_rules import may_go_unsaid

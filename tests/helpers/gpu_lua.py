@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Sequence
 
 from envmgr.catalog.gpus import Gpu, GpuFacts, GpuNeeds
-from envmgr.modules.lmod import needs_table
+from envmgr.modules.statements import needs_table
 from envmgr.system.resources import shipped
 from tests.helpers.waiting import DEADLINE
 

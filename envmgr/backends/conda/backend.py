@@ -14,8 +14,9 @@ from envmgr.backends.conda.judging import facts_of, faults_of, notes_of
 from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock, require_own_channels
 from envmgr.backends.conda.models import SOLVERS, CondaInput, CondaSettings, channels_of, package_cache, places_of
+from envmgr.catalog.accept import FILE_NEEDS, named_in
 from envmgr.catalog.gpus import short_cuda
-from envmgr.catalog.lock_rules import FILE_NEEDS, LockFacts, named_in
+from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.backends.conda.models import CondaSettings, channels_of
+from envmgr.catalog.accept import FILE_NEEDS
 from envmgr.catalog.entries import open_catalog
-from envmgr.catalog.lock_rules import FILE_NEEDS
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site

@@ -43,34 +43,32 @@ def named_packages(wanted: CondaInput) -> frozenset[str]:
     return frozenset(read_row(spec).name for spec in wanted.specs)
 
 
-def conda_majors(packages: Iterable[LockedPackage], named: Collection[str] = ()) -> dict[str, list[str]]:
+def conda_majors(packages: Collection[LockedPackage], named: Collection[str] = ()) -> dict[str, list[str]]:
     """Return CUDA major -> `name version` of the packages that are for this major only.
 
     `named` are the packages that the recipe asks for.
     """
-    there = list(packages)
     # Weak evidence counts only where there is no strong evidence: the build string of a package that needs no CUDA
     # package, and libraries that may be newer than CUDA.
     strong: dict[str, list[str]] = {}
     weak: dict[str, list[str]] = {}
-    beside = beside_cuda(there, named)
-    for package in there:
+    beside = beside_cuda(packages, named)
+    for package in packages:
         by_build = _by_build(package)
         certain = _by_name(package) | _by_need(package)
         for major in sorted(certain | by_build):
-            only_build = major not in certain and bool(package.depends) and not any(map(_needs_cuda, package.depends))
+            only_build = major not in certain and bool(package.depends) and not _needs_cuda(package)
             into = weak if package.name in beside or only_build else strong
             into.setdefault(major, []).append(f"{package.name} {package.version}")
     return strong or weak
 
 
-def cuda_version(packages: Iterable[LockedPackage], named: Collection[str] = ()) -> str | None:
+def cuda_version(packages: Collection[LockedPackage], named: Collection[str] = ()) -> str | None:
     """Return the toolkit's version, from `cuda-version` unless only libraries that may be newer than CUDA brought
     it.
     """
-    there = list(packages)
-    beside = beside_cuda(there, named)
-    versions = {package.name: package.version for package in there if package.name not in beside}
+    beside = beside_cuda(packages, named)
+    versions = {package.name: package.version for package in packages if package.name not in beside}
     order = ("cuda-version", *_TOOLKITS[:-1]) if "cuda-version" in versions else _TOOLKITS
     return next((versions[name] for name in order if name in versions), None)
 
@@ -103,8 +101,8 @@ def _by_build(package: LockedPackage) -> set[str]:
     return _known({_major_of(digits, whole=bool(minor)) for digits, minor in _BUILD.findall(package.build)})
 
 
-def _needs_cuda(row: str) -> bool:
-    return _CUDAS.match(read_row(row).name) is not None
+def _needs_cuda(package: LockedPackage) -> bool:
+    return any(_CUDAS.match(read_row(row).name) for row in package.depends)
 
 
 def _known(majors: set[str]) -> set[str]:

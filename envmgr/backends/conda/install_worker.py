@@ -84,20 +84,14 @@ async def link_packages(request: dict[str, Any]) -> None:
 
 
 def to_record(rattler: Any, data: dict[str, Any], place: str) -> Any:
+    as_they_are = "name version build_number subdir noarch size license python_site_packages_path".split()
     package = rattler.PackageRecord(
-        name=data["name"],
-        version=data["version"],
+        **{key: data.get(key) for key in as_they_are},
         build=rattler.BuildString.new_unchecked(data["build"]),
-        build_number=data["build_number"],
-        subdir=data["subdir"],
-        noarch=data.get("noarch"),
         depends=list(data.get("depends", ())),
         constrains=list(data.get("constrains", ())),
         sha256=bytes.fromhex(data["sha256"]),
         md5=bytes.fromhex(data["md5"]) if data.get("md5") else None,
-        size=data.get("size"),
-        license=data.get("license"),
-        python_site_packages_path=data.get("python_site_packages_path"),
     )
     return rattler.RepoDataRecord(package, data["url"].rpartition("/")[2], place, data["url"].rsplit("/", 2)[0])
 

@@ -15,8 +15,9 @@ from typing import Any
 from envmgr.backends.conda.cuda import asked, beside_cuda, conda_majors, cuda_of, cuda_version, named_packages
 from envmgr.backends.conda.lock import CondaLock, LockedPackage, is_build, needed_names, read_row
 from envmgr.backends.conda.models import CondaInput
+from envmgr.catalog.accept import HIDDEN
 from envmgr.catalog.gpus import short_cuda
-from envmgr.catalog.lock_rules import EDITED, HIDDEN, UNANSWERED, LockFacts, LockFault, unanswered, unneeded
+from envmgr.catalog.lock_rules import EDITED, UNANSWERED, LockFacts, LockFault, unanswered, unneeded
 
 _BLAS = ("libblas", "libcblas", "liblapack", "liblapacke")
 _VARIANT = re.compile(r"(?:^|[_-])(mkl|openblas|netlib|blis|accelerate|newaccelerate|nvpl|aocl)(?:$|[_-])")

@@ -132,7 +132,7 @@ def test_cuda_version_is_that_of_the_most_telling_package() -> None:
     rows = ["cuda-version 12.9 h1_0", "pytorch-cuda 12.1 h1_0", "cudatoolkit 11.8.0 h1_0", "cuda-cudart 12.1.105 h1_0"]
     packages = [package(row) for row in rows]
     for at, telling in enumerate(packages):
-        assert cuda_version(reversed(packages[at:])) == telling.version
+        assert cuda_version(packages[at:][::-1]) == telling.version
     assert cuda_version([package("python 3.12.1 h1_0"), package("cuda-python 12.0 py_0")]) is None
 
 

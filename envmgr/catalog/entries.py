@@ -192,8 +192,7 @@ class Catalog:
                     del way[last]
                     order[last] = found
                 elif following in way:
-                    names = [str(each) for each in way]
-                    circle = [*names, str(following)]
+                    circle = [str(each) for each in (*way, following)]
                     raise InputError(
                         "dependency-cycle", f"{following} depends on itself", context=" -> ".join(shortened(circle))
                     )

@@ -37,19 +37,18 @@ def solve(
     """
     channels = [_channel_request(name, site, places) for name in wanted.channels]
     with scratch_folder("solve") as scratch:
-        cache = str(scratch)
         request: dict[str, Any] = {
             "op": "solve",
             "channels": channels,
             "specs": list(wanted.specs),
             "platform": wanted.platform,
             "virtual_packages": wanted.all_virtual_packages(),
-            "cache": cache,
+            "cache": str(scratch),
             "stall_timeout": site.policies.stall_timeout,
         }
         try:
             if solver == "conda-lock":
-                urls = _conda_lock_urls(wanted, channels, site, runner, Path(cache))
+                urls = _conda_lock_urls(wanted, channels, site, runner, scratch)
                 names = {url.rpartition("/")[2].rsplit("-", 2)[0] for url in urls}
                 request |= {"urls": sorted(urls), "names": sorted(names)}
             solved = call_worker(SOLVER, request, runner, reporter, failure=failure)

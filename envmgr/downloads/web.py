@@ -20,6 +20,7 @@ from envmgr.system.untrusted_files import ANYWHERE, Kind, read_bytes
 STALL = 10.0  # seconds without a byte
 _LONGEST = 60.0  # seconds for a page
 _PIECE = 1 << 16  # bytes
+Headers = Mapping[str, str] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,7 @@ class Page:
 
 
 def open_url(
-    url: str,
-    *,
-    method: str = "GET",
-    headers: Mapping[str, str] | None = None,
-    secrets: Mapping[str, str] | None = None,
-    stall: float = STALL,
+    url: str, *, method: str = "GET", headers: Headers = None, secrets: Headers = None, stall: float = STALL
 ) -> HTTPResponse:
     """Open a URL. `secrets` are headers that do not go on to the target of a redirect. OSError, HTTPException;
     ValueError for another scheme.
@@ -66,12 +62,7 @@ def open_url(
 
 
 def read_page(
-    url: str,
-    *,
-    most: int,
-    headers: Mapping[str, str] | None = None,
-    secrets: Mapping[str, str] | None = None,
-    longest: float = _LONGEST,
+    url: str, *, most: int, headers: Headers = None, secrets: Headers = None, longest: float = _LONGEST
 ) -> Page:
     """Read http(s):// or file://, up to `most` bytes, in at most `longest` seconds from the first lookup of its host.
 
@@ -103,9 +94,7 @@ def read_page(
     return outcome
 
 
-def _read(
-    url: str, most: int, headers: Mapping[str, str] | None, secrets: Mapping[str, str] | None, ends: float
-) -> Page:
+def _read(url: str, most: int, headers: Headers, secrets: Headers, ends: float) -> Page:
     content = bytearray()
     with open_url(url, headers=headers, secrets=secrets) as answer:
         while piece := answer.read1(_PIECE):

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 import pytest
 from pydantic import BaseModel
 
-from envmgr.backends.conda.input import CondaInput
-from envmgr.backends.conda.settings import Channel, CondaSettings
+from envmgr.backends.conda.models import Channel, CondaInput, CondaSettings
 from envmgr.backends.easybuild.settings import EasyBuildInput, EasyBuildSettings
 from envmgr.backends.wheels.input import Patch, WheelsInput
 from envmgr.catalog.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software

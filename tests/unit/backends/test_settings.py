@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from envmgr.backends import backend_names, require_settings
-from envmgr.backends.conda.settings import DEFAULT_CHANNELS, Channel, channels_of, program_of
+from envmgr.backends.conda.models import DEFAULT_CHANNELS, Channel, channels_of, program_of
 from envmgr.backends.easybuild.settings import easyconfig_folders, own_easyconfigs
 from envmgr.catalog.site import Site, load_site
 from envmgr.errors import InputError

@@ -10,7 +10,7 @@ from threading import Event, Thread
 
 import pytest
 
-from envmgr.downloads.space import Room, TooLarge
+from envmgr.downloads.transfer import Room, TooLarge
 from envmgr.downloads.web import open_url, read_page
 from envmgr.wheels import index_pages, metadata
 from tests.helpers.wheelhouse import Wheelhouse

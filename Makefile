@@ -70,7 +70,7 @@ test: venv lmod  ## unit tests, every verb once, one drift on a cluster: three m
 test-newest: venv lmod  ## unit tests with the newest versions that pyproject.toml allows, and with the lowest, each in a throw-away environment
 	@tools/test-newest $(BIN) $(PYTEST_ARGS)
 
-test-sandbox: venv lmod  ## the first half of test-cluster: the command line on this machine alone
+test-sandbox: venv lmod  ## the first half of test-cluster: the command line on this machine
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster
 	@$(PYTEST) tests/sandbox $(FIRST:%=--ignore=%)
 

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.measure import Amount, Claim
-from envmgr.catalog.gpu_codes import GpuNeeds
+from envmgr.catalog.gpus import GpuNeeds
 from envmgr.modules.lmod import find_lmod
 from envmgr.modules.render import render_tree
 from envmgr.modules.spec import ModuleSpec

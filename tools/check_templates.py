@@ -9,8 +9,7 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import find_lmod
-from envmgr.modules.pip_shim import PIP_SHIM
-from envmgr.modules.render import GPU_GATE, GPU_RULES, MODULE, MODULERC, SRUN_NOTE
+from envmgr.modules.render import GPU_GATE, GPU_RULES, MODULE, MODULERC, PIP_SHIM, SRUN_NOTE
 from envmgr.system.files import shipped
 from tests.helpers.golden_cases import GOLDEN, cases, render_case
 

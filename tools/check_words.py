@@ -1,8 +1,8 @@
 """`python -m tools.check_words`: print words that the house does not use, in code, help, messages and pages.
 
 It reads docstrings, comments and other strings of the Python code, the texts of the yaml tables, comments and messages of
-shell, csh and Lua files, and pages. CONTRIBUTING.md has the word list for people. A line that must have such a word says
-why: `# words: …` in code, `<!-- words: … -->` in a page.
+shell, csh and Lua files, and all pages but CHANGELOG.md. CONTRIBUTING.md has the word list for people. A line that must have
+such a word says why: `# words: …` in code, `<!-- words: … -->` in a page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _ROOT = Path(__file__).parent.parent
-_PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "recipes/README.md", "tests/README.md")
+PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "*/README.md")
 _MOST_WORDS = 40
 """Of a sentence in a page; 30 is the aim."""
 
@@ -138,7 +138,7 @@ _READERS = {".yaml": _yaml_text, ".lua": _lua_text, **dict.fromkeys(("", ".sh", 
 
 
 def _page_faults() -> Iterator[str]:
-    for path in sorted(page for pattern in _PAGES for page in _ROOT.glob(pattern)):
+    for path in sorted(page for pattern in PAGES for page in _ROOT.glob(pattern)):
         name, fenced = path.relative_to(_ROOT), False
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             fenced ^= line.startswith("```")

@@ -3,7 +3,7 @@
     envmgr export --to reframe --output /etc/envmgr/reframe.yaml
     reframe -C /etc/envmgr/reframe.yaml -c envmgr_checks.py -r
 
-It needs no more than what the export writes: an environment's `extras` carry the entry's tests.
+It needs only what the export writes: an environment's `extras` have the entry's tests.
 """
 
 from __future__ import annotations

@@ -23,8 +23,7 @@ if TYPE_CHECKING:  # a backend's worker also lies in this package, and starts wi
     from envmgr.catalog.names import Entry
     from envmgr.catalog.recipe import Recipe
     from envmgr.catalog.settings import SiteFact
-    from envmgr.catalog.site import Site
-    from envmgr.catalog.target import Target
+    from envmgr.catalog.site import Site, Target
     from envmgr.downloads import Fetched, Given
     from envmgr.nodes.jobs import JobOptions
     from envmgr.report import Reporter

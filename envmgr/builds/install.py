@@ -8,7 +8,7 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,9 +16,8 @@ from typing import Any
 
 import envmgr
 from envmgr.backends import Built, LoadedEntry, LoadedLock
-from envmgr.catalog.accept import HIDDEN, named_in
-from envmgr.catalog.gpu_codes import same_effect
-from envmgr.catalog.lock_rules import COMMANDS
+from envmgr.catalog.accept import COMMANDS, HIDDEN, named_in
+from envmgr.catalog.gpus import same_effect
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site
@@ -30,7 +29,7 @@ from envmgr.store.manifest import InstallFacts, Manifest, make_manifest, read_ma
 from envmgr.store.prefix import Install, Item
 from envmgr.store.verify import Verified, differences
 from envmgr.system.files import atomic_write, explain_os_error, read_regular, sha256_file
-from envmgr.system.locks import file_lock
+from envmgr.system.locks import Held, file_lock
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import remove_below
 from envmgr.system.usernames import own_name
@@ -95,18 +94,14 @@ def ensure_install(
         try:
             if install.entry == lock.entry:  # other installs are below it, and only its own facts put them on PATH
                 require_none_hidden(lock.entry, built.facts.environment, recipe, install.path)
-            facts = with_gpu_codes(built.facts, install, recipe, lock, runner, reporter)
-            with reporter.stage(f"{install.entry} check", unit="files"), explain_os_error(install.manifest):
-                manifest = _checked_manifest(install, recipe, lock, built, facts, site, jobs)
-                held.require()
-                write_manifest(install.manifest, manifest)
+            manifest = _write_checked(install, recipe, lock, built, site, runner, reporter, held, jobs)
         except BaseException:
             with suppress(OSError):  # the first error is reported; the next run cleans up
                 for path in (install.path, *built.extra) if held.still() else ():  # else they are another run's
                     remove_below(site.prefix, path)
             raise
         verified.made(install.relative)
-    return Ensured(install, True, facts, manifest.tree, time.monotonic() - start)
+    return Ensured(install, True, manifest.facts, manifest.tree, time.monotonic() - start)
 
 
 def _await_landed(install: Install, runner: Runner) -> None:
@@ -177,16 +172,11 @@ def repair_install(
                 context=_differs(install, known)[:10],
                 hint="does something change it all the time? `envmgr verify` tells",
             )
-        facts = with_gpu_codes(built.facts, install, made_by.recipe, lock, runner, reporter)
-        with reporter.stage(f"{install.entry} check", unit="files"):
-            manifest = _checked_manifest(install, made_by.recipe, lock, built, facts, site, jobs)
-            held.require()
-            write_manifest(install.manifest, manifest)
+        _write_checked(install, made_by.recipe, lock, built, site, runner, reporter, held, jobs)
         if known is not None:
             reporter.say(
-                f"{install.entry}: built again from the same lock, it has other bytes than before, as builds "
-                "from source may have: "
-                "it gets a new manifest"
+                f"{install.entry}: built again from the same lock, it has other bytes than before, as builds from "
+                "source may have: it gets a new manifest"
             )
         verified.made(install.relative)
     return True
@@ -202,20 +192,34 @@ def _differs(install: Install, known: Manifest) -> list[str]:
     return lines
 
 
-def _checked_manifest(
-    install: Install, recipe: Recipe, lock: LoadedLock, built: Built, facts: InstallFacts, site: Site, jobs: int
+def _write_checked(
+    install: Install,
+    recipe: Recipe,
+    lock: LoadedLock,
+    built: Built,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    held: Held,
+    jobs: int,
 ) -> Manifest:
-    """Return the manifest of what was built. Raise EnvmgrError `install-differs` where packages promise other files."""
-    manifest = make_manifest(
-        install.path,
-        install.digest,
-        facts,
-        provenance(install, recipe, lock, built, site),
-        mask=site.policies.mask,
-        workers=max(2, jobs),
-        extra={str(path.relative_to(site.prefix)): sha256_file(path) for path in built.extra},
-    )
-    compare_promised(install, built.expected, {p.path: p.sha256 for p in manifest.paths})
+    """Write the manifest of what was built, and return it. Raise EnvmgrError `install-differs` where packages promise
+    other files.
+    """
+    facts = with_gpu_codes(built.facts, install, recipe, lock, runner, reporter)
+    with reporter.stage(f"{install.entry} check", unit="files"), explain_os_error(install.manifest):
+        manifest = make_manifest(
+            install.path,
+            install.digest,
+            facts,
+            provenance(install, recipe, lock, built, site),
+            mask=site.policies.mask,
+            workers=max(2, jobs),
+            extra={str(path.relative_to(site.prefix)): sha256_file(path) for path in built.extra},
+        )
+        compare_promised(install, built.expected, {p.path: p.sha256 for p in manifest.paths})
+        held.require()
+        write_manifest(install.manifest, manifest)
     return manifest
 
 
@@ -232,9 +236,8 @@ def with_gpu_codes(
     said = recipe.requires.compute_capability
     if codes and said and install.entry == lock.entry and not same_effect(codes, said):
         reporter.say(
-            f"{lock.entry}: its binaries have code for {', '.join(codes)}; requires.compute_capability of its "
-            "recipe says "
-            f"{', '.join(said)}, and does not count from here on"
+            f"{lock.entry}: its binaries have code for {', '.join(codes)}; requires.compute_capability of its recipe "
+            f"says {', '.join(said)}, and does not count from here on"
         )
     return facts.model_copy(update={"gpu_codes": codes})
 
@@ -269,8 +272,7 @@ def compare_promised(install: Install, expected: Any, found: dict[str, str]) -> 
         raise EnvmgrError(
             "install-differs",
             f"{len(wrong)} {'files' if len(wrong) > 1 else 'file'} of {install.entry} "
-            f"{'differ' if len(wrong) > 1 else 'differs'} "
-            "from what the packages promise",
+            f"{'differ' if len(wrong) > 1 else 'differs'} from what the packages promise",
             context=shortened(wrong, 10),
             hint="the file system or the cache is damaged: run a file system check, then build again",
         )
@@ -278,14 +280,12 @@ def compare_promised(install: Install, expected: Any, found: dict[str, str]) -> 
 
 def hidden_by(environment: Iterable[EnvOp]) -> dict[str, str]:
     """Return command -> the program of its name, in a folder that these put on PATH; sorted."""
-    return dict(sorted(_programs(environment)))
-
-
-def _programs(environment: Iterable[EnvOp]) -> Iterator[tuple[str, str]]:
+    found: dict[str, str] = {}
     for op in environment:
         for folder in op.value.split(op.separator) if op.name == "PATH" and op.kind != "unset" else ():
             with suppress(OSError):  # no folder: nothing lies there
-                yield from ((path.name, str(path)) for path in Path(folder).iterdir() if path.name in COMMANDS)
+                found |= {path.name: str(path) for path in Path(folder).iterdir() if path.name in COMMANDS}
+    return dict(sorted(found.items()))
 
 
 def require_none_hidden(entry: Entry, environment: Iterable[EnvOp], recipe: Recipe, root: Path) -> None:

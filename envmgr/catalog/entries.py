@@ -11,10 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.catalog.names import Entry, catalog_of, fault_in_part, nearest, parse_entry
+from envmgr.catalog.names import Entry, catalog_of, fault_in_part, nearest, parse_entry, sort_key
 from envmgr.catalog.recipe import Recipe, Software, load_recipe, load_software
 from envmgr.catalog.site import Site
-from envmgr.catalog.versions import sort_key
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.untrusted_files import stays_in
 from envmgr.wording import did_you_mean, one_line, shortened
@@ -193,8 +192,7 @@ class Catalog:
                     del way[last]
                     order[last] = found
                 elif following in way:
-                    names = [str(each) for each in way]
-                    circle = [*names, str(following)]
+                    circle = [str(each) for each in (*way, following)]
                     raise InputError(
                         "dependency-cycle", f"{following} depends on itself", context=" -> ".join(shortened(circle))
                     )

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from envmgr.catalog.cuda_drivers import CONSUMER, DATA_CENTRE, FLOORS, SHIPPED
-from envmgr.catalog.gpu_codes import Gpu, GpuFacts, GpuNeeds, is_capability, runs
+from envmgr.catalog.gpus import CONSUMER, DATA_CENTRE, FLOORS, SHIPPED, Gpu, GpuFacts, GpuNeeds, is_capability, runs
+from envmgr.catalog.names import numbers, older
 from envmgr.catalog.recipe import Requires
-from envmgr.catalog.target import CPU_ORDER
-from envmgr.catalog.versions import numbers, older
+from envmgr.catalog.site_file import CPU_ORDER
 from envmgr.system.models import FrozenModel
 
 

@@ -1,6 +1,8 @@
 """The rules by which a lock is judged, for `lock`, `lock --check`, `catalog check`, `build` and `publish` alike. Pure.
 
 A lock must answer its recipe: no package that is needed is missing, and no package is there that nothing needs.
+
+The workers of backends read this module: it imports nothing that takes long to load.
 """
 
 from __future__ import annotations
@@ -10,14 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from envmgr.catalog.accept import FILE_NEEDS, HIDDEN, RULES
-from envmgr.catalog.cuda_drivers import driver_faults, minimum_driver
-from envmgr.catalog.versions import numbers, older
+from envmgr.catalog.names import numbers, older
 from envmgr.errors import InputError
 from envmgr.wording import and_more, shortened
 
 if TYPE_CHECKING:
     from envmgr.catalog.recipe import Recipe
-
 
 EDITED = "edited"
 UNANSWERED = "unanswered"
@@ -84,10 +84,9 @@ def lock_contradicts(entry: object, judged: Judged) -> InputError:
     """Return the error `lock-contradicts` for a lock that has faults."""
     mends = dict.fromkeys(fault.mend for fault in judged.faults if fault.mend and fault.rule in RULES)
     rules = [rule for rule in dict.fromkeys(fault.rule for fault in judged.faults) if rule in RULES]
-    ways = [
-        *mends,
-        *([f"`envmgr lock {entry}` writes it again"] if {*_FIXED} & {f.rule for f in judged.faults} else []),
-    ]
+    ways = [*mends]
+    if any(fault.rule in _FIXED for fault in judged.faults):
+        ways.append(f"`envmgr lock {entry}` writes it again")
     if rules:
         ways.append(f"or accept it in recipe.yaml, with the reason: `accept: {{{rules[0]}: why}}`")
     return InputError(
@@ -102,17 +101,15 @@ def _majors(facts: LockFacts) -> list[LockFault]:
     majors = facts.majors or {}
     if len(majors) < 2:
         return []
-    told = "; ".join(f"CUDA {major}: {and_more(names, 4)}" for major, names in sorted(majors.items(), key=_number))
+    told = "; ".join(f"CUDA {major}: {and_more(majors[major], 4)}" for major in sorted(majors, key=int))
     mend = "each process loads one CUDA: constrain its packages to one major, or make two entries"
     return [LockFault("cuda-majors", told, mend)]
 
 
-def _number(row: tuple[str, object]) -> int:
-    return int(row[0])
-
-
 def _driver(facts: LockFacts, recipe: Recipe) -> list[LockFault]:
     """Judge the driver by the newest CUDA version that a package is for."""
+    from envmgr.catalog.gpus import driver_faults, minimum_driver  # takes long to load
+
     majors = sorted(facts.majors or {}, key=int)
     cuda = facts.cuda
     if majors and next(iter(numbers(cuda or "")), 0) < int(majors[-1]):
@@ -120,11 +117,8 @@ def _driver(facts: LockFacts, recipe: Recipe) -> list[LockFault]:
     if cuda is None:
         return []
     needed = minimum_driver(cuda)
-    mend = (
-        f'`requires: {{nvidia_driver: "{needed}"}}` in recipe.yaml'
-        if needed
-        else "`requires.nvidia_driver` in recipe.yaml"
-    )
+    line = f'requires: {{nvidia_driver: "{needed}"}}' if needed else "requires.nvidia_driver"
+    mend = f"`{line}` in recipe.yaml"
     return [LockFault("cuda-driver", text, mend) for text in driver_faults(cuda, recipe.requires.nvidia_driver)]
 
 
@@ -168,32 +162,3 @@ def unanswered(wanted: str, there: str, by: str = "the recipe") -> LockFault:
     """
     said = f"the lock has {there}" if there else "which the lock lacks"
     return LockFault(UNANSWERED, f"{by} needs `{wanted}`, {said}")
-
-
-# Of bash, zsh, dash and tcsh. Source: their manuals, "Shell builtin commands".
-_BUILTINS = """
-. : [ alias bg bind break builtin caller case cd chdir command compgen complete compopt continue coproc declare dirs
-disown echo emulate enable eval exec exit export false fc fg foreach function getopts hash help history if jobs kill
-let limit local logout mapfile nice nohup notify onintr popd print printenv printf pushd pwd read readarray readonly
-rehash repeat return select set setenv setopt shift shopt source stop suspend switch test then time times trap true
-type typeset ulimit umask unalias unhash unlimit unset unsetenv unsetopt until wait whence where which while
-"""
-_SHELLS = "sh bash rbash dash ash ksh mksh zsh csh tcsh fish"
-# Who a user is, and becomes; what guards files and hosts.
-_ACCOUNTS = """
-sudo sudoedit sudoreplay visudo su doas pkexec runuser setpriv login nologin passwd chpasswd chsh chfn newgrp sg
-gpasswd useradd usermod userdel groupadd vipw ssh ssh-add ssh-agent ssh-copy-id ssh-keygen ssh-keyscan sshd sshpass
-scp sftp slogin rsh rcp rlogin mosh munge unmunge
-"""
-_SYSTEM = """
-awk basename cat chgrp chmod chown chroot cp cut date dd df dirname du egrep env expr fgrep find grep head hostname id
-join less ln ls man mkdir mktemp more mv nl paste ps pwd readlink realpath rm rmdir seq sleep sort split stat stty
-tail tee timeout touch tr tty uname uniq vi wc who whoami xargs mount umount fusermount fusermount3 unshare nsenter
-systemctl systemd-run journalctl dmesg ip iptables nft crontab at batch
-"""
-_SLURM = """
-sacct sacctmgr salloc sattach sbatch sbcast scancel scontrol scrun sdiag sinfo sprio squeue sreport srun sshare sstat
-strigger sview slurmctld slurmd slurmdbd slurmstepd
-"""
-_MODULES = "module ml modulecmd lmod clearMT clearLmod settarg envmgr"
-COMMANDS = frozenset(f"{_BUILTINS} {_SHELLS} {_ACCOUNTS} {_SYSTEM} {_SLURM} {_MODULES}".split())

@@ -138,8 +138,5 @@ def read_lock_file(path: Path, model: type[Model], *, of: str, known: int) -> tu
 
 def diff_packages(old: Mapping[str, str], new: Mapping[str, str]) -> tuple[LockChange, ...]:
     """Return the changes between two `describe` results, sorted by name."""
-    return tuple(
-        LockChange(name, old.get(name, ""), new.get(name, ""))
-        for name in sorted({*old, *new})
-        if old.get(name) != new.get(name)
-    )
+    changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+    return tuple(LockChange(name, old.get(name, ""), new.get(name, "")) for name in changed)

@@ -1,12 +1,15 @@
-"""Entry names: what is allowed, how they are split, and which one was meant."""
+"""The names and versions of entries: what is allowed, how they are split, sorted and compared, which one was meant."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Iterable
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
+
+from packaging.version import InvalidVersion, Version
 
 from envmgr.errors import InputError
 
@@ -75,3 +78,30 @@ def variable_name(name: str) -> str:
     """Return the stem of the variables that a module sets for its own entry: `open-mpi` gives `OPEN_MPI`."""
     stem = re.sub(r"[^A-Za-z0-9]", "_", name).upper()
     return f"_{stem}" if stem[0].isdigit() else stem
+
+
+_MOST_DIGITS = 18
+
+
+def older(a: str, b: str) -> bool:
+    """Return whether version `a` is older than `b`: by number, component by component; a missing component counts
+    as 0.
+    """
+    pairs = zip_longest(numbers(a), numbers(b), fillvalue=0)
+    return next((x < y for x, y in pairs if x != y), False)
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """Return the numbers of a version. One with more digits than any version has counts as the largest possible."""
+    return tuple(int(part[:_MOST_DIGITS]) for part in version.split(".") if part.isdecimal())
+
+
+def sort_key(version: str) -> tuple[int, Version | str]:
+    """Return a key that sorts versions as people expect (2.9 before 2.10).
+
+    Versions that do not follow PEP 440 come first, by text.
+    """
+    try:
+        return (1, Version(re.sub(r"-", "+", version, count=1)))
+    except InvalidVersion:
+        return (0, version)

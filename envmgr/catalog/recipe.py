@@ -13,11 +13,17 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
 
 from envmgr.catalog.accept import fault_in_key
-from envmgr.catalog.gpu_codes import parse_code
+from envmgr.catalog.gpus import parse_code
 from envmgr.catalog.names import catalog_of, fault_in_part, parse_entry
-from envmgr.catalog.shell_text import SHELL_WORDS, fault_in_csh, fault_in_posix, fault_in_tcsh
-from envmgr.catalog.target import CpuLevel
-from envmgr.catalog.variables import fault_in_value, fault_in_variable
+from envmgr.catalog.shell_rules import (
+    SHELL_WORDS,
+    fault_in_csh,
+    fault_in_posix,
+    fault_in_tcsh,
+    fault_in_value,
+    fault_in_variable,
+)
+from envmgr.catalog.site_file import CpuLevel
 from envmgr.errors import InputError
 from envmgr.system.invisible import TABS, require_visible
 from envmgr.system.models import FrozenModel
@@ -148,10 +154,8 @@ class Environment(FrozenModel):
             as_list = variable not in self.set and variable not in self.set_default
             if fault := fault_in_variable(variable, as_list=as_list):
                 raise ValueError(f"{variable} must not be set by a module: {fault}")
-        values = [*self.set.values(), *self.set_default.values()]
-        values += [v for vs in (*self.prepend.values(), *self.append.values()) for v in vs]
-        lists = {v for vs in (*self.prepend.values(), *self.append.values()) for v in vs}
-        for value in values:
+        elements = [each for values in (*self.prepend.values(), *self.append.values()) for each in values]
+        for value in (*self.set.values(), *self.set_default.values(), *elements):
             if any(c in value for c in "\n\r\0"):
                 raise ValueError("a variable's value cannot hold a line break: Lmod hands it to the shell as it is")
             template = string.Template(value)
@@ -161,7 +165,7 @@ class Environment(FrozenModel):
                     f"`{value}`: {'bad `$`' if not template.is_valid() else f'unknown {sorted(unknown)}'}; {known}"
                 )
             plain = template.substitute(dict.fromkeys(BUILD_NAMES | LOAD_NAMES, "/x"))
-            if fault := fault_in_value(plain, as_list=value in lists):
+            if fault := fault_in_value(plain, as_list=value in elements):
                 raise ValueError(f"a variable's value cannot be `{value}`: {fault}")
         return self
 
@@ -177,7 +181,9 @@ class Requires(FrozenModel):
     @field_validator("nvidia_driver", "glibc")
     @classmethod
     def _version(cls, value: str | None) -> str | None:
-        return None if value is None else _dotted(value)
+        if value is not None and not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}", value):
+            raise ValueError(f"`{value}` is not a version of digits and dots")
+        return value
 
     @field_validator("compute_capability")
     @classmethod
@@ -185,12 +191,6 @@ class Requires(FrozenModel):
         for value in values:
             parse_code(value)
         return values
-
-
-def _dotted(value: str) -> str:
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9}){0,9}", value):
-        raise ValueError(f"`{value}` is not a version of digits and dots")
-    return value
 
 
 class SmokeTest(FrozenModel):
@@ -287,13 +287,11 @@ class Recipe(FrozenModel):
     @field_validator("families")
     @classmethod
     def _families(cls, values: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        if values is None:
-            return None
-        names = [_family_name(value) for value in values]
-        # Lmod keeps the member of a family in a variable, in capitals.
         seen: set[str] = set()
-        for name in names:
-            if name.upper() in seen:
+        for name in values or ():
+            if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+                raise ValueError("a family is one word of letters, digits and _ (Lmod makes variable names of it)")
+            if name.upper() in seen:  # Lmod keeps the member of a family in a variable, in capitals
                 raise ValueError(f"{name} is there twice")
             seen.add(name.upper())
         return values
@@ -313,26 +311,14 @@ class Recipe(FrozenModel):
         return self
 
 
-def _family_name(value: str) -> str:
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", value):
-        raise ValueError("a family is one word of letters, digits and _ (Lmod makes variable names of it)")
-    return value
-
-
 def load_recipe(path: Path, *, shells: bool = True) -> Recipe:
     """Load a recipe and the files of its tests. Without `shells`, no shell is asked whether it can read the functions.
 
     Raises:
         InputError: `recipe-invalid` or `yaml-syntax`, each fault with its line; `file-irregular`, `file-too-large`.
     """
-    recipe = load_model(
-        path,
-        Recipe,
-        kind=RECIPE,
-        reference="recipe-invalid",
-        tree=catalog_of(path.parent),
-        context=None if shells else UNPARSED,
-    )
+    tree, context = catalog_of(path.parent), None if shells else UNPARSED
+    recipe = load_model(path, Recipe, kind=RECIPE, reference="recipe-invalid", tree=tree, context=context)
     if not any(test.files for test in recipe.tests):
         return recipe
     texts: dict[str, str] = {}

@@ -98,15 +98,13 @@ def _faults(backend: str, error: ValidationError) -> list[Fault]:
     return [(("backends", backend, *fault["loc"]), reason_of(fault)) for fault in error.errors(include_url=False)]
 
 
-def _placed(site: Site, rows: Sequence[Fault]) -> list[str]:
-    """Return each fault, with file and line if the file can be read here: a build job may run where it cannot."""
+def _invalid(site: Site, rows: Sequence[Fault]) -> InputError:
+    """Return the error for all faults, with file and line if the file can be read here: a build job may run where it
+    cannot.
+    """
+    lines = [f"{'.'.join(map(str, location))}: {reason}" for location, reason in rows]
     if site.source is not None:
         with suppress(InputError):
-            return faults_with_lines(rows, read_file_text(site.source, SITE, tree=ANYWHERE), site.source)
-    return [f"{'.'.join(map(str, location))}: {reason}" for location, reason in rows]
-
-
-def _invalid(site: Site, rows: Sequence[Fault]) -> InputError:
-    lines = _placed(site, rows)
+            lines = faults_with_lines(rows, read_file_text(site.source, SITE, tree=ANYWHERE), site.source)
     file = site.source or "the site"
     return InputError("site-invalid", f"{file} has {len(rows)} fault{'s' if len(rows) > 1 else ''}", context=lines)

@@ -1,8 +1,11 @@
-"""The site: where things lie on this cluster. One `site.yaml`, or the embedded single-node site."""
+"""The site: where things lie on this cluster, and the systems that it builds for. One `site.yaml`, or the embedded
+single-node site.
+"""
 
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -10,10 +13,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from envmgr.catalog.site_file import SiteFile
+from envmgr.catalog.site_file import CpuLevel, SiteFile
 from envmgr.errors import InputError
 from envmgr.system.files import shipped
 from envmgr.system.invisible import TABS, require_visible
+from envmgr.system.models import FrozenModel
 from envmgr.system.modes import ask_about_way, closing
 from envmgr.system.safe_paths import way_to
 from envmgr.system.untrusted_files import SITE, read_in
@@ -218,3 +222,29 @@ def _refuse_foreign(path: Path, status: os.stat_result) -> None:
         )
     if status.st_mode & 0o002:
         raise InputError("site-untrusted", f"{path} can be written by everyone", hint=_shut(path))
+
+
+class Target(FrozenModel):
+    """Architecture, the site's CPU level, OS id and major version, glibc."""
+
+    arch: str
+    cpu_level: CpuLevel
+    os_id: str
+    os_major: str
+    glibc: str
+
+
+def read_target(cpu_level: CpuLevel, os_release: Path = Path("/etc/os-release")) -> Target:
+    """Return the target of this site, by this host's OS. Source: os-release(5), `confstr(_CS_GNU_LIBC_VERSION)`."""
+    fields: dict[str, str] = {}
+    if os_release.exists():
+        for line in os_release.read_text(encoding="utf-8", errors="replace").split("\n"):
+            key, _, value = line.partition("=")
+            fields[key.strip()] = value.strip().strip("\"'")
+    return Target(
+        arch=platform.machine(),
+        cpu_level=cpu_level,
+        os_id=fields.get("ID", "linux"),
+        os_major=fields.get("VERSION_ID", "0").partition(".")[0],
+        glibc=platform.libc_ver()[1] or "unknown",
+    )

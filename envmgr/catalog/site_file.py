@@ -8,7 +8,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from envmgr.catalog.target import CpuLevel
+CpuLevel = Literal["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"]
+
+# A node of a level runs what was built for that level or a lower one. Source: x86-64 psABI, "Micro-Architecture
+# Levels".
+CPU_ORDER = {"x86-64": 1, "x86-64-v2": 2, "x86-64-v3": 3, "x86-64-v4": 4}
 
 
 def is_plain_path(path: Path) -> bool:

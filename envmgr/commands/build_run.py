@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 from envmgr.backends import LoadedLock
 from envmgr.builds import BuildJob
 from envmgr.builds.install import Ensured, ensure_install
-from envmgr.builds.leftovers import clean_leftovers
+from envmgr.builds.prepare import can_write, clean_leftovers, require_space
 from envmgr.builds.schedule import Outcome, Work, make_all, raise_first
-from envmgr.builds.write_access import can_write, require_space
 from envmgr.commands import Context, logged
 from envmgr.commands.entry_faults import Losses
 from envmgr.commands.resolved import ResolvedEntry

@@ -15,7 +15,8 @@ from envmgr.catalog.accept import RULES, key_for
 from envmgr.catalog.entries import MOST_BELOW, Catalog, CatalogEntry, find_circles, too_many_below
 from envmgr.catalog.names import parse_entry, variable_name
 from envmgr.catalog.recipe import Recipe, Requires, shared_files
-from envmgr.catalog.target import CPU_ORDER, Target, read_target
+from envmgr.catalog.site import Target, read_target
+from envmgr.catalog.site_file import CPU_ORDER
 from envmgr.commands import Context
 from envmgr.commands.entry_faults import entry_faults, judge_all, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from envmgr.builds.leftovers import clean_leftovers
-from envmgr.builds.write_access import can_write
+from envmgr.builds.prepare import can_write, clean_leftovers
 from envmgr.commands import Context, logged
 from envmgr.commands.resolved import ResolvedEntry, resolve_all, resolve_named
 from envmgr.downloads import Fetched, FetchedFile, Given, read_given

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, judge_gpu, unfit, without_gpu
-from envmgr.catalog.target import CPU_ORDER
-from envmgr.catalog.versions import numbers
+from envmgr.catalog.names import numbers
+from envmgr.catalog.site_file import CPU_ORDER
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError
 from envmgr.nodes.sets import fold

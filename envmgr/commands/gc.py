@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from envmgr.builds.leftovers import clean_leftovers
+from envmgr.builds.prepare import can_write, clean_leftovers
 from envmgr.builds.slurm import requested_installs, sweep
-from envmgr.builds.write_access import can_write
 from envmgr.commands import Context, logged, require_current_if_ever
 from envmgr.commands.in_use import UsesFound, ask_in_use, names_nodes
 from envmgr.errors import EnvmgrError, InputError

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from envmgr.builds.write_access import can_write
+from envmgr.builds.prepare import can_write
 from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.commands import Context, logged, published_record, require_published
 from envmgr.commands.publish import publish_change

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from envmgr.backends import get_backend
-from envmgr.catalog.cuda_drivers import FLOORS, toolkit_driver
 from envmgr.catalog.entries import CatalogEntry
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu
+from envmgr.catalog.gpus import FLOORS, toolkit_driver
 from envmgr.catalog.recipe import Recipe
-from envmgr.catalog.target import read_target
+from envmgr.catalog.site import read_target
 from envmgr.commands import Context
 from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_entry
 from envmgr.errors import EnvmgrError

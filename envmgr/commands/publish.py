@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from envmgr.builds.write_access import can_write
-from envmgr.catalog.target import read_target
+from envmgr.builds.prepare import can_write
+from envmgr.catalog.site import read_target
 from envmgr.commands import Context, logged
 from envmgr.commands.resolved import ResolvedEntry, current_entries, plan_for, resolve_entry, resolve_named
 from envmgr.errors import EnvmgrError, failed_ones

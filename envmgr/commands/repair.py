@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from envmgr.backends import LoadedEntry
 from envmgr.builds.install import may_repair, repair_install
-from envmgr.builds.leftovers import clean_leftovers
-from envmgr.builds.write_access import can_write
-from envmgr.catalog.target import read_target
+from envmgr.builds.prepare import can_write, clean_leftovers
+from envmgr.catalog.site import read_target
 from envmgr.commands import Context, logged
 from envmgr.commands.publish import publish_change
 from envmgr.commands.resolved import ResolvedEntry, resolve_entry

@@ -12,7 +12,7 @@ from envmgr.catalog.fitness import NodeNeeds, gpu_needs
 from envmgr.catalog.lock_rules import Judged, LockFault
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe, Software
-from envmgr.catalog.target import Target, read_target
+from envmgr.catalog.site import Target, read_target
 from envmgr.commands import Context, require_current_if_ever
 from envmgr.commands.entry_faults import Losses, entry_faults, judge_all, reading_entry, require_sound
 from envmgr.errors import EnvmgrError

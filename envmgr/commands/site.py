@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from envmgr.backends import all_backends
-from envmgr.builds.write_access import group_faults, write_faults
+from envmgr.builds.prepare import group_faults, write_faults
 from envmgr.catalog.entries import closed_catalog
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.settings import SiteFact, mirrors_fact
-from envmgr.catalog.site import MAX_PREFIX, Site
-from envmgr.catalog.target import read_target
+from envmgr.catalog.site import MAX_PREFIX, Site, read_target
 from envmgr.commands import Context
 from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_entry
 from envmgr.errors import EnvmgrError

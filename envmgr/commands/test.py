@@ -14,9 +14,9 @@ from envmgr.probe.model import Way
 from envmgr.publish.record import published_spec, read_specs
 from envmgr.report import Result
 from envmgr.smoke import SmokeOutcome
-from envmgr.smoke.folding import Missing, NodeOutcome
 from envmgr.smoke.here import run_smoke_tests
 from envmgr.smoke.nodes import choose_account, look_at_prefix, run_on_nodes
+from envmgr.smoke.script import Missing, NodeOutcome
 
 
 @dataclass(frozen=True, slots=True)

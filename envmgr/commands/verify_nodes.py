@@ -10,7 +10,7 @@ from pathlib import Path
 from envmgr.audit.ask.hashing import HashedFolder, HashOnNodes, NodeFault
 from envmgr.commands import Context
 from envmgr.commands.verify import PrefixLook, VerifyNodes, VerifyResult, VerifyWhat, look
-from envmgr.modules.pip_shim import FOLDER as SHIMS
+from envmgr.modules.spec import SHIMS
 from envmgr.nodes.sets import fold, resolve_nodes
 from envmgr.publish.flips import known_current
 from envmgr.publish.record import RECORD, GenerationRecord

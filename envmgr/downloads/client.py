@@ -1,4 +1,6 @@
-"""Downloads: the bars of workers, and files that are brought into a cache by the download worker."""
+"""Downloads: the bars of workers, files that are brought into a cache by the download worker, and the errors for what
+fails in it.
+"""
 
 from __future__ import annotations
 
@@ -6,78 +8,64 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from envmgr.catalog.site_file import Policies
 from envmgr.downloads import Download, Fetched, FetchedFile, Given, has
+from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter, Stage
 from envmgr.system.child import Event, Failure, call_worker
 from envmgr.system.files import explain_os_error
 from envmgr.system.run import Runner
+from envmgr.wording import and_more
 
-
-class DownloadBar:
-    """A worker's downloads, which run side by side, as one bar in bytes. It closes when all `sizes` names are there."""
-
-    def __init__(self, sizes: Mapping[str, int | None], label: str, reporter: Reporter, stack: ExitStack) -> None:
-        self._sizes = dict(sizes)
-        self._label = label
-        self._reporter = reporter
-        self._stack = stack.enter_context(ExitStack())  # an open bar ends with the worker's error
-        self._stage: Stage | None = None
-        self._done: dict[str, int] = {}
-        self._cached: set[str] = set()
-
-    def on_event(self, event: Event) -> None:
-        name = str(event.get("name", ""))
-        match event["event"]:
-            case "download":
-                self._done[name] = int(event["done"])
-                self._sizes[name] = event["total"] or self._sizes.get(name)
-                if self._stage is None:
-                    stage = self._reporter.stage(f"{self._label} download", unit="bytes")
-                    self._stage = self._stack.enter_context(stage)
-                total = sum(size or 0 for n, size in self._sizes.items() if n in self._done)
-                self._stage.update(sum(self._done.values()), total=total or None, detail=name)
-            case "cached":
-                self._cached.add(name)
-                if len(self._cached) == len(self._sizes):
-                    self._stack.close()
-                    self._stage = None
-            case "retry":
-                self._reporter.say(f"{self._label}: trying again: {event['message'].splitlines()[0]}")
+_WORKER = "envmgr.downloads.download"
+_FREE = "free some space (`envmgr gc` removes old generations and unused installs), then run the same command again"
+_NAMED = 3  # files that failed as the first did, and are named
 
 
 class WorkerBars:
     """The events of a worker as bars: download (bytes), link (packages) or unpack (wheels), compile (files). Each
     closes when its work is done.
 
-    Downloads and links run side by side in the worker.
+    Downloads and links run side by side in the worker. `sizes` are the files to download, which share one bar; `work`
+    is what is done with them, its unit and their number.
     """
 
     def __init__(
         self,
-        what: str,
-        unit: str,
-        count: int,
         label: str,
         reporter: Reporter,
         stack: ExitStack,
-        downloads: DownloadBar | None = None,
+        *,
+        sizes: Mapping[str, int | None] | None = None,
+        work: tuple[str, str, int] = ("", "", 0),
     ) -> None:
-        self._downloads = downloads
-        self._what, self._unit, self._count = what, unit, count
-        self._label = label
-        self._reporter = reporter
-        self._stack = stack
+        self._label, self._reporter, self._stack = label, reporter, stack
+        self._sizes = dict(sizes or {})
+        self._what, self._unit, self._count = work
+        self._fetched: dict[str, int] = {}
+        self._cached: set[str] = set()
         self._linked: set[str] = set()
         self._files = 0
         self._stages: dict[str, tuple[Stage, ExitStack]] = {}
 
     def on_event(self, event: Event) -> None:
         name = str(event.get("name", ""))
-        if self._downloads is not None:
-            self._downloads.on_event(event)
         match event["event"]:
+            case "download":
+                self._fetched[name] = int(event["done"])
+                self._sizes[name] = event["total"] or self._sizes.get(name)
+                total = sum(size or 0 for n, size in self._sizes.items() if n in self._fetched)
+                done = sum(self._fetched.values())
+                self._stage("download", "bytes").update(done, total=total or None, detail=name)
+            case "cached":
+                self._cached.add(name)
+                if len(self._cached) == len(self._sizes):
+                    self._end("download")
+            case "retry":
+                self._reporter.say(f"{self._label}: trying again: {event['message'].splitlines()[0]}")
             case "total":
                 self._stage(self._what, self._unit)
             case "linked":
@@ -118,7 +106,7 @@ def promised_by_worker(
     """Let a worker unpack wheels, with a bar for them; return path -> sha256, as the wheels promise their files."""
     promised: dict[str, str] = {}
     with ExitStack() as stack:
-        bars = WorkerBars("unpack", "wheels", wheels, label, reporter, stack)
+        bars = WorkerBars(label, reporter, stack, work=("unpack", "wheels", wheels))
 
         def on_event(event: Event) -> None:
             if event["event"] == "promised":
@@ -148,13 +136,27 @@ def bring(
     Raises:
         EnvmgrError: by `failure`, when all that can be had is there; or of the disk.
     """
-    wanted = list({(d.sha256, d.name): _given_first(d, given) for d in downloads}.values())
+    own = {sha256: (path.as_uri(),) for sha256, path in given.items()}
+    found = {(d.sha256, d.name): replace(d, places=(*own.get(d.sha256, ()), *d.places)) for d in downloads}
+    wanted = list(found.values())
     with explain_os_error(cache):
         present = _present(wanted, cache, runner, reporter, label=label, mend=not dry_run)
         missing = [d for d in wanted if d not in present]
         if missing and not dry_run:
             cache.mkdir(parents=True, exist_ok=True)
-            _fetch(missing, cache, policies, runner, reporter, label=label, failure=failure)
+            request = {
+                "records": [
+                    {"name": d.name, "file": d.name, "sha256": d.sha256, "size": d.size, "places": d.places}
+                    for d in missing
+                ],
+                "cache": str(cache),
+                "retries": policies.download_retries,
+                "stall_timeout": policies.stall_timeout,
+                "min_free": policies.min_free,
+            }
+            with ExitStack() as stack:
+                bars = WorkerBars(label, reporter, stack, sizes={d.name: d.size for d in missing})
+                call_worker(_WORKER, request, runner, reporter, failure=failure, on_event=bars.on_event)
 
         def outcome(file: Download) -> FetchedFile:
             if file in present:
@@ -164,11 +166,6 @@ def bring(
             return FetchedFile(file.name, file.sha256, "fetched", file.path(cache).stat().st_size)
 
         return Fetched(tuple(outcome(d) for d in wanted))
-
-
-def _given_first(file: Download, given: Given) -> Download:
-    own = (given[file.sha256].as_uri(),) if file.sha256 in given else ()
-    return replace(file, places=(*own, *file.places))
 
 
 def _present(
@@ -190,25 +187,60 @@ def _present(
     return found
 
 
-def _fetch(
-    missing: Sequence[Download],
-    cache: Path,
-    policies: Policies,
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    label: str,
-    failure: Failure,
-) -> None:
-    request = {
-        "records": [
-            {"name": d.name, "file": d.name, "sha256": d.sha256, "size": d.size, "places": d.places} for d in missing
-        ],
-        "cache": str(cache),
-        "retries": policies.download_retries,
-        "stall_timeout": policies.stall_timeout,
-        "min_free": policies.min_free,
-    }
-    with ExitStack() as stack:
-        bar = DownloadBar({d.name: d.size for d in missing}, label, reporter, stack)
-        call_worker("envmgr.downloads.worker", request, runner, reporter, failure=failure, on_event=bar.on_event)
+def disk_failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError | None:
+    """Return the disk's error; None if an `error` event has another cause."""
+    message = str(event["message"])
+    lines = [line.removeprefix("Caused by: ").rstrip() for line in message.splitlines() if line.strip()]
+    if event["kind"] == "TooLarge":
+        return EnvmgrError("disk-full", message, context=str(request["cache"]), hint=_FREE)
+    if "No space left" in message or "os error 28" in message:
+        where = request.get("staging", request["cache"])
+        return EnvmgrError("disk-full", f"no space left under {where}", context=lines[:2], hint=_FREE)
+    if "Permission denied" in message:
+        return EnvmgrError(
+            "not-writable", "a file cannot be written", context=lines, hint="run as the site's build user"
+        )
+    return None
+
+
+def download_failure(event: Mapping[str, Any], words: Mapping[str, tuple[str, str]], *, again: str) -> EnvmgrError:
+    """Return the error for a failed download, with every place that was tried and its reason.
+
+    The headline is the fault that is easiest to fix. `words` maps the kind of that fault to the error's reference and
+    hint; `again` is the hint for other kinds.
+    """
+    first, *others = sorted(event["failed"], key=lambda lost: str(lost["name"]))
+    reasons = [(str(url), str(kind), str(text)) for url, kind, text in first["reasons"]]
+    url, kind, _ = max(reasons, key=_weight)
+    reference, hint = words.get(kind, ("download-failed", again))
+    name = url.rpartition("/")[2]
+    message = f"{name}: what arrived is not what the lock names" if kind == "sha256" else f"cannot fetch {url}"
+    context = [f"{place}: {text}" for place, _, text in reasons]
+    alike = [other for other in others if _in_short(other["reasons"]) == _in_short(first["reasons"])]
+    for other in others:
+        if other not in alike:
+            context.append(f"{other['name']} cannot be had either:")
+            context += [f"  {url}: {text}" for url, _, text in other["reasons"]]
+    if alike:
+        names = and_more([str(other["name"]) for other in alike], _NAMED)
+        context.append(f"{names} cannot be had either, for the same reason")
+    return EnvmgrError(reference, message, context=context, hint=hint)
+
+
+def _in_short(reasons: Sequence[Sequence[str]]) -> list[tuple[str, str, str]]:
+    """Return what two files that failed alike have in common: of each place the host, the kind of fault and its
+    text.
+    """
+    return [(urlsplit(url).netloc, kind, text) for url, kind, text in reasons]
+
+
+def _weight(reason: tuple[str, str, str]) -> int:
+    """Return how important a reason is: wrong content first, then a mirror's own fault; a folder without the file, or
+    no network, is usual.
+    """
+    url, kind, _ = reason
+    if kind == "sha256":
+        return 3
+    if kind == "unreachable":
+        return 1
+    return 0 if url.startswith("file://") else 2

@@ -1,4 +1,5 @@
-"""Files into the cache, each checked against its sha256. Runs inside a worker.
+"""Files into the cache, each checked against its sha256. Runs inside a worker, and is one. Its protocol is in
+system/worker.py.
 
 The cache keeps archives, not unpacked packages: an archive can be compared with the lock at every use, an unpacked tree
 only with itself; and no install shares a file with it. `<cache>/<sha256>/<file name>`. Events: `download`,
@@ -11,32 +12,21 @@ import asyncio
 import fcntl
 import hashlib
 import os
-import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from envmgr.downloads import has
-from envmgr.downloads.failures import AttemptFailed, attempt_failed, wrong_sha256
-from envmgr.downloads.space import DownloadRecord, Room, TooLarge
+from envmgr.downloads import has, transfer
 from envmgr.system.processes import host_mark
-from envmgr.wording import size_text
+from envmgr.system.worker import cancel_on_sigterm, emit, serve
 
 AT_ONCE = 6  # downloads side by side
-_LEAST_RATE = 1024  # bytes a second, over as long as nothing may come at all: slower ones would go on for days
-_SMALL = 600  # seconds in which a small file ends at a lower rate
-_TELL_EVERY = 0.1  # seconds between two progress events of one download
-_LOOK_EVERY = 0.25  # seconds between two looks for a stalled transfer
 _CHUNK = 1 << 22  # bytes copied at once
-_LARGEST = 64 << 30  # bytes of a file whose size the lock lacks
-_LONGEST = 86_400  # seconds for any one transfer
 _SCHEMES = ("http", "https", "file")
 
-Emit = Callable[..., None]
-# A file to have: `name` in events, `file` its name in the cache, `sha256`, `places` in order, `size` (bytes) or None.
 Reason = tuple[str, str, str]  # URL, `AttemptFailed.kind`, text
 
 
@@ -60,38 +50,33 @@ def make_client(version: str) -> Any:
     return rattler.Client(stack, user_agent=f"envmgr/{version}")
 
 
-async def fetch_all(
-    records: Sequence[DownloadRecord],
-    cache: Path,
-    client: Any,
-    emit: Emit,
-    *,
-    retries: int,
-    stall_timeout: float,
-    min_free: int,
-    keep: bool = False,
-    to_the_end: bool = False,
-) -> list[str]:
-    """Return a `file://` URL for each record, of a file with its sha256.
+async def fetch_all(request: Mapping[str, Any], *, keep: bool = False) -> list[str]:
+    """Return a `file://` URL for each of the request's `records`, of a file with its sha256.
 
-    A record's `places` are tried in order. Files in folders (`file://`) are used where they are, or with `keep` copied
-    into the cache as files from the network are: through a part file. `retries` is per place, for faults that can pass;
-    `stall_timeout` is seconds without a byte; `min_free` bytes of the cache's file system stay free, whatever comes.
-    The first file that cannot be had ends the others, unless `to_the_end`.
+    A record's `places` are tried in order. Files in folders (`file://`) are used where they are. With `keep` they are
+    copied into the `cache` as files from the network are: through a part file; and a file that cannot be had does not
+    end the others. `retries` is per place, for faults that can pass; `stall_timeout` is seconds without a byte;
+    `min_free` bytes of the cache's file system stay free, whatever comes, after the files are also `unpacked` (times as
+    large as they are).
 
     Raises:
         DownloadError: every place of a file failed; OSError: the cache cannot be written; TooLarge.
     """
+    records, cache, least = request["records"], Path(request["cache"]), int(request["min_free"])
+    await transfer.require_download_space(
+        records, cache, keep_free=least, unpacked=request.get("unpacked", 0), keep=keep
+    )
+    client, stall_timeout = make_client(request["version"]), float(request["stall_timeout"])
     gate = asyncio.Semaphore(AT_ONCE)
-    room = Room(cache, min_free)
+    room = transfer.Room(cache, least)
     failed: list[Mapping[str, Any]] = []
 
-    async def one(record: DownloadRecord) -> str:
+    async def one(record: Mapping[str, Any]) -> str:
         async with gate:
             try:
-                found = await _fetch(record, cache, client, emit, retries, stall_timeout, room, keep=keep)
+                found = await _fetch(record, cache, client, request["retries"], stall_timeout, room, keep=keep)
             except DownloadError as error:
-                if not to_the_end:
+                if not keep:
                     raise
                 failed.extend(error.details["failed"])
                 return ""
@@ -112,13 +97,12 @@ async def fetch_all(
 
 
 async def _fetch(
-    record: DownloadRecord,
+    record: Mapping[str, Any],
     cache: Path,
     client: Any,
-    emit: Emit,
     retries: int,
     stall_timeout: float,
-    room: Room,
+    room: transfer.Room,
     *,
     keep: bool,
 ) -> str:
@@ -131,14 +115,13 @@ async def _fetch(
             try:
                 if place.startswith("file://") and not keep:
                     return await asyncio.to_thread(_from_folder, place, record["sha256"])
-                await _into_cache(place, record, target, client, emit, stall_timeout, room)
-            except AttemptFailed as fault:
-                last = (place, fault.kind, str(fault))
+                await _into_cache(place, record, target, client, stall_timeout, room)
+            except transfer.AttemptFailed as fault:
                 if fault.again and attempt < retries:
                     emit("retry", name=record["name"], message=f"{place}: {fault}", attempt=attempt + 1)
                     await asyncio.sleep(min(0.3 * 2**attempt, 10))
                     continue
-                reasons.append(last)
+                reasons.append((place, fault.kind, str(fault)))
                 break
             else:
                 return target.as_uri()
@@ -149,7 +132,7 @@ def _from_folder(place: str, sha256: str) -> str:
     with _open_in_folder(place) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != sha256:
-        raise wrong_sha256(digest, sha256)
+        raise transfer.wrong_sha256(digest, sha256)
     return place
 
 
@@ -157,42 +140,42 @@ def _open_in_folder(place: str) -> BufferedReader:
     path = Path(unquote(urlsplit(place).path))
     try:
         if not path.is_file():
-            raise AttemptFailed("not-found", "no such file", again=False)
+            raise transfer.AttemptFailed("not-found", "no such file", again=False)
         return path.open("rb")
     except OSError as error:
-        raise AttemptFailed("refused", error.strerror or str(error), again=False) from None
+        raise transfer.AttemptFailed("refused", error.strerror or str(error), again=False) from None
 
 
 async def _into_cache(
-    place: str, record: DownloadRecord, target: Path, client: Any, emit: Emit, stall_timeout: float, room: Room
+    place: str, record: Mapping[str, Any], target: Path, client: Any, stall_timeout: float, room: transfer.Room
 ) -> None:
     if urlsplit(place).scheme not in _SCHEMES:
-        raise AttemptFailed("refused", "only http(s):// URLs and folders are fetched from", again=False)
+        raise transfer.AttemptFailed("refused", "only http(s):// URLs and folders are fetched from", again=False)
     async with _part_file(target) as (part, file):
         if await asyncio.to_thread(has, target, record["sha256"]):
             part.unlink()  # another run fetched it meanwhile
             return
         try:
-            writer = _Writer(file, record["name"], record.get("size"), emit, room)
+            writer = transfer.Writer(file, record["name"], record.get("size"), room)
             if place.startswith("file://"):
                 await _copy(place, writer)
             else:
-                with suppress(OversizedError):  # reported below, unless it only arrived unpacked
+                with suppress(transfer.OversizedError):  # reported below, unless it only arrived unpacked
                     await _transfer(place, writer, client, stall_timeout)
                 if writer.digest.hexdigest() != record["sha256"] and _was_unpacked(part, file):
                     file.truncate(0)
-                    writer = _Writer(file, record["name"], record.get("size"), emit, room)
-                    await _unless_stalled(
+                    writer = transfer.Writer(file, record["name"], record.get("size"), room)
+                    await transfer.unless_stalled(
                         asyncio.ensure_future(_read_plainly(place, writer, stall_timeout)), writer, stall_timeout
                     )
                 if writer.error is not None:
                     raise writer.error
             if (digest := writer.digest.hexdigest()) != record["sha256"]:
-                raise wrong_sha256(digest, record["sha256"], again=not place.startswith("file://"))
+                raise transfer.wrong_sha256(digest, record["sha256"], again=not place.startswith("file://"))
             file.flush()
             part.replace(target)
-        except OversizedError as error:
-            raise AttemptFailed("sha256", str(error), again=False) from None
+        except transfer.OversizedError as error:
+            raise transfer.AttemptFailed("sha256", str(error), again=False) from None
         finally:
             part.unlink(missing_ok=True)
             with suppress(OSError):
@@ -200,7 +183,7 @@ async def _into_cache(
     emit("downloaded", name=record["name"], done=writer.done, place=place)
 
 
-async def _copy(place: str, writer: _Writer) -> None:
+async def _copy(place: str, writer: transfer.Writer) -> None:
     """Copy in pieces: a copy that is cancelled ends at the next one."""
     with _open_in_folder(place) as file:
         try:
@@ -209,22 +192,22 @@ async def _copy(place: str, writer: _Writer) -> None:
         except OSError as error:
             if writer.error is not None:
                 raise
-            raise AttemptFailed("refused", error.strerror or str(error), again=False) from None
+            raise transfer.AttemptFailed("refused", error.strerror or str(error), again=False) from None
 
 
-async def _transfer(place: str, writer: _Writer, client: Any, stall_timeout: float) -> None:
+async def _transfer(place: str, writer: transfer.Writer, client: Any, stall_timeout: float) -> None:
     from rattler.package_streaming import download_to_writer
 
     task = asyncio.ensure_future(download_to_writer(client, place, writer))
     try:
-        await _unless_stalled(task, writer, stall_timeout)
+        await transfer.unless_stalled(task, writer, stall_timeout)
     except asyncio.CancelledError:
         task.cancel()
         raise
-    except (OSError, RuntimeError, TooLarge) as error:
+    except (OSError, RuntimeError, transfer.TooLarge) as error:
         if writer.error is not None:
             raise writer.error from None  # our disk, not their network
-        raise await asyncio.to_thread(attempt_failed, error, place) from None
+        raise await asyncio.to_thread(transfer.attempt_failed, error, place) from None
 
 
 def _was_unpacked(part: Path, file: BinaryIO) -> bool:
@@ -237,7 +220,7 @@ def _was_unpacked(part: Path, file: BinaryIO) -> bool:
         return name.endswith((".gz", ".tgz")) and arrived.read(2) != b"\x1f\x8b"
 
 
-async def _read_plainly(place: str, writer: _Writer, stall_timeout: float) -> None:
+async def _read_plainly(place: str, writer: transfer.Writer, stall_timeout: float) -> None:
     """Read with Python's own client, which does not change the bytes. `stall_timeout` is seconds without a byte."""
     import http.client  # loads as slowly as a small download, and few servers need it
 
@@ -250,7 +233,7 @@ async def _read_plainly(place: str, writer: _Writer, stall_timeout: float) -> No
     except (OSError, http.client.HTTPException) as error:
         if writer.error is not None:
             raise writer.error from None
-        raise AttemptFailed("cut", f"the transfer ended early: {error}", again=True) from None
+        raise transfer.AttemptFailed("cut", f"the transfer ended early: {error}", again=True) from None
 
 
 @asynccontextmanager
@@ -274,7 +257,7 @@ async def _part_file(target: Path) -> AsyncIterator[tuple[Path, BinaryIO]]:
                 return
         finally:
             file.close()
-        await asyncio.sleep(_LOOK_EVERY)
+        await asyncio.sleep(transfer.LOOK_EVERY)
 
 
 def _lock(file: BinaryIO) -> bool:
@@ -295,69 +278,10 @@ def _is_still(path: Path, file: BinaryIO) -> bool:
         return False
 
 
-class OversizedError(OSError):
-    """More came than the lock says: no more of it is written."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(f"more than the {size_text(size)} of the lock")
+async def fetch_request(request: dict[str, Any]) -> None:
+    cancel_on_sigterm()
+    await fetch_all(request, keep=True)
 
 
-class _Writer:
-    """The target of rattler's stream: it counts, hashes, checks the room, and reports progress."""
-
-    def __init__(self, file: BinaryIO, name: str, size: int | None, emit: Emit, room: Room) -> None:
-        self.digest = hashlib.sha256()
-        self.done = 0
-        self.moved = time.monotonic()
-        self.error: OSError | TooLarge | None = None
-        self._file, self._name, self._size, self._emit, self._room = file, name, size, emit, room
-        self._told = 0.0
-        self.least_rate = min(_LEAST_RATE, size / _SMALL) if size else _LEAST_RATE
-        emit("download", name=name, done=0, total=size)
-
-    def write(self, data: bytes) -> int:
-        if self.done + len(data) > (_LARGEST if self._size is None else self._size):
-            self.error = OversizedError(self._size or _LARGEST)
-            raise self.error
-        try:
-            self._room.take(len(data))
-            self._file.write(data)
-        except (OSError, TooLarge) as error:
-            self.error = error  # rattler's own error would not say that it was the disk
-            raise
-        self.digest.update(data)
-        self.done += len(data)
-        self.moved = time.monotonic()
-        if self.moved - self._told >= _TELL_EVERY or self.done == self._size:
-            self._told = self.moved
-            self._emit("download", name=self._name, done=self.done, total=self._size)
-        return len(data)
-
-
-async def _unless_stalled(task: asyncio.Future[None], writer: _Writer, stall_timeout: float) -> None:
-    """Wait for the download; AttemptFailed `stalled` if no byte came for `stall_timeout` seconds, or so few that it
-    would go on for days.
-    """
-    began, before = time.monotonic(), 0
-    end = began + _LONGEST
-    while True:
-        finished, _ = await asyncio.wait({task}, timeout=min(_LOOK_EVERY, stall_timeout))
-        if finished:
-            await task
-            return
-        now, came, said = time.monotonic(), writer.done - before, ""
-        if now - writer.moved > stall_timeout:
-            said = f"no byte for {stall_timeout:g} s after {size_text(writer.done)}"
-        elif not writer.done:  # a server may take its time for the first byte
-            began = now
-        elif now - began > stall_timeout:
-            if came < writer.least_rate * stall_timeout:
-                said = f"{size_text(came)} in {stall_timeout:g} s after {size_text(before)}"
-            began, before = now, writer.done
-        if now > end:
-            said = f"not done after {_LONGEST // 3600} hours, {size_text(writer.done)} came"
-        if said:
-            task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await task
-            raise AttemptFailed("stalled", said, again=True)
+if __name__ == "__main__":
+    serve(lambda request: asyncio.run(fetch_request(request)))

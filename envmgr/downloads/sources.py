@@ -11,8 +11,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given, has
-from envmgr.downloads.client import bring
-from envmgr.downloads.failures import disk_failure
+from envmgr.downloads.client import bring, disk_failure
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
@@ -41,15 +40,13 @@ class SourceFile:
         if not re.fullmatch(r"[0-9a-f]{64}", self.sha256):
             raise ValueError(f"{self.name}: `{self.sha256}` is not a sha256")
         folder = PurePosixPath(self.folder)
-        if (
-            self.name in ("", ".", "..")
-            or re.search(r"[/\0]", self.name)
-            or folder.is_absolute()
-            or ".." in folder.parts
-        ):
-            raise ValueError(
-                f"`{self.folder}/{self.name}` is not the place of a source"
-            )  # it becomes a path in the cache
+        outside = folder.is_absolute() or ".." in folder.parts  # it becomes a path in the cache
+        if outside or self.name in ("", ".", "..") or re.search(r"[/\0]", self.name):
+            raise ValueError(f"`{self.folder}/{self.name}` is not the place of a source")
+
+    def cached(self, prefix: Prefix) -> Path:
+        """Return its place in the cache, whether or not it is there."""
+        return prefix.source_cache / self.sha256 / self.name
 
 
 def cached_source(prefix: Prefix, file: SourceFile) -> Path | None:
@@ -58,7 +55,7 @@ def cached_source(prefix: Prefix, file: SourceFile) -> Path | None:
 
     Raise EnvmgrError `file-unreadable`, `mount-lost`.
     """
-    path = _download(file, ()).path(prefix.source_cache)
+    path = file.cached(prefix)
     with explain_os_error(path):
         return path if has(path, file.sha256, mend=False) else None
 
@@ -109,36 +106,24 @@ def fetch_sources(
         return EnvmgrError("worker-failed", f"{event['kind']} in the download worker", context=lines)
 
     try:
+        asked = [Download(f.name, f.sha256, source_places(f, site)) for f in wanted.values()]
+        cache, known = prefix.source_cache, given or {}
         return bring(
-            [_download(f, source_places(f, site)) for f in wanted.values()],
-            prefix.source_cache,
-            site.policies,
-            runner,
-            reporter,
-            label=label,
-            failure=failure,
-            given=given or {},
-            dry_run=dry_run,
+            asked, cache, site.policies, runner, reporter, label=label, failure=failure, given=known, dry_run=dry_run
         )
     except EnvmgrError as error:
         if error.reference == "not-writable":  # why it must be written
-            error.context = (
-                *error.context,
-                *(f"{path}: {text}" for rows in damaged.values() for path, _, text in rows),
-            )
+            reasons = [f"{path}: {text}" for rows in damaged.values() for path, _, text in rows]
+            error.context = (*error.context, *reasons)
         raise
 
 
 def _in_cache(prefix: Prefix, file: SourceFile) -> list[tuple[str, str, str]]:
     """Return the reason not to use the cache's file, if it is a different one."""
-    path = _download(file, ()).path(prefix.source_cache)
+    path = file.cached(prefix)
     with explain_os_error(path):
         found = sha256_file(path) if path.is_file() else file.sha256
     return [] if found == file.sha256 else [(str(path), "sha256", f"sha256 is {found}, the lock says {file.sha256}")]
-
-
-def _download(file: SourceFile, places: tuple[str, ...]) -> Download:
-    return Download(file.name, file.sha256, places)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,4 +185,4 @@ def _what_to_do(files: Sequence[SourceFile], site: Site, prefix: Prefix, label: 
             yield f"or put it into a folder that sources.mirrors in site.yaml names, as {path}"
         else:
             yield f"or put it at {unquote(urlsplit(folder).path)}/{path}"
-        yield f"or put it at {_download(file, ()).path(prefix.source_cache)}"
+        yield f"or put it at {file.cached(prefix)}"

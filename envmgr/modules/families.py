@@ -9,7 +9,7 @@ one family. So a load brings at most one member of each family, however the reci
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from envmgr.modules.spec import ModuleSpec
@@ -71,7 +71,10 @@ def find_families(members: Mapping[str, Member]) -> dict[str, Families]:
         holders = [e for e in _loaded(entry, below) if PYTHON in own[e]]
         if len(holders) > 1:
             own |= {e: () for e in holders if members[e].named is None}
-    return {entry: Families(own[entry], _joined(own[e] for e in _loaded(entry, below))) for entry in members}
+    return {
+        entry: Families(own[entry], tuple(sorted({f for e in _loaded(entry, below) for f in own[e]})))
+        for entry in members
+    }
 
 
 def find_clashes(members: Mapping[str, Member]) -> list[Clash]:
@@ -134,7 +137,3 @@ def _below(members: Mapping[str, Member]) -> dict[str, tuple[str, ...]]:
 
 def _loaded(entry: str, below: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     return (entry, *below[entry])
-
-
-def _joined(families: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(sorted({family for each in families for family in each}))

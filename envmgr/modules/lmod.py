@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError
-from envmgr.modules.lua import lua_quote
 from envmgr.system.files import free_bytes
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.scratch import scratch_folder
@@ -100,11 +99,8 @@ class Lmod:
         """
         if not paths:
             return
-        done = self.runner.run(
-            [*self._lua(), "-e", script_text(__file__, "parse.lua")],
-            stdin="".join(f"{path}\n" for path in paths),
-            timeout=_TIMEOUT,
-        )
+        argv, names = [*self._lua(), "-e", script_text(__file__, "parse.lua")], "".join(f"{path}\n" for path in paths)
+        done = self.runner.run(argv, stdin=names, timeout=_TIMEOUT)
         if faults := done.stdout.splitlines():
             what = "a modulefile is" if len(faults) == 1 else f"{len(faults)} modulefiles are"
             raise EnvmgrError("module-syntax", f"{what} not valid Lua", context=faults)
@@ -205,3 +201,27 @@ def _scratch_environment(**extra: str) -> Iterator[dict[str, str]]:
     """Yield a clean environment with an empty home, so that no `~/.lmodrc.lua` and no user cache has an effect."""
     with scratch_folder("lmod") as home:
         yield clean_env(**extra, HOME=str(home))
+
+
+# Control characters (C0, DEL, C1), what ends a line for Python or an editor, what has a meaning inside Lua's quotes,
+# and bytes that were not UTF-8 (Python keeps those as lone surrogates).
+_UNSAFE = re.compile('[\x00-\x1f"\\\\\x7f-\x9f\u2028\u2029\ud800-\udfff]')
+
+
+def lua_quote(text: str) -> str:
+    r"""Return `text` as a Lua string literal on one line, valid in Lua 5.1 to 5.4 and safe at any place of a template.
+
+    UTF-8 passes through. Control characters, line separators and stray bytes become `\ddd`, one per byte: three decimal
+    digits are the only form that all these Luas read, and never run into a digit that follows.
+
+    Raises:
+        UnicodeEncodeError: a lone surrogate that stands for no byte.
+    Source: Lua 5.1 reference manual 2.1, Lua 5.4 3.1 "Lexical Conventions".
+    """
+    return '"' + _UNSAFE.sub(_escaped, text) + '"'
+
+
+def _escaped(match: re.Match[str]) -> str:
+    if (character := match[0]) in '"\\':
+        return "\\" + character
+    return "".join(f"\\{byte:03d}" for byte in character.encode("utf-8", "surrogateescape"))

@@ -1,21 +1,26 @@
-"""Modulefiles: specs and policies in, {relative path: Lua text} out. Pure: statements.py decides what a module says."""
+"""Modulefiles, and the pip beside each: specs and policies in, {relative path: text} out. Pure: statements.py decides
+what a module says.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import NO_FAMILIES, Families, find_families, member_of
-from envmgr.modules.lua import lua_quote
-from envmgr.modules.pip_shim import PIP_SHIM
-from envmgr.modules.spec import ModuleSpec
+from envmgr.modules.lmod import lua_quote
+from envmgr.modules.spec import SHIMS, ModuleSpec
 from envmgr.modules.statements import AtLoad, ModulePolicies, operations
 from envmgr.system.files import canonical_json, sha256_bytes, sha256_file
+from envmgr.system.shelltext import assign
 
 MODULE, MODULERC = "module.lua.j2", "modulerc.lua.j2"
 GPU_RULES, GPU_GATE, SRUN_NOTE = "gpu_rules.lua", "gpu_gate.lua", "srun_note.lua"
+PIP_SHIM = "pip_shim.sh"
 
 # Raised whenever the meaning of the hashed form changes.
 _FINGERPRINT_SCHEMA = 1
@@ -157,3 +162,23 @@ def _lua_value(value: str | bool | AtLoad) -> str:
     if isinstance(value, tuple):
         return " .. ".join(f'(os.getenv({lua_quote(t)}) or "")' if var else lua_quote(t) for t, var in value)
     return lua_quote(value)
+
+
+def render_shims(specs: Iterable[ModuleSpec], templates: Path) -> dict[str, str]:
+    """Return path relative to the generation -> a program's text, for every module that puts a Python into PATH.
+
+    The program is the pip that the module puts first in PATH in place of the install's own, and refuses some of its
+    actions. The generation holds it, and no install changes.
+    """
+    text = (templates / PIP_SHIM).read_text(encoding="utf-8")
+    body = "".join(dropwhile(lambda line: line.startswith("#"), text.splitlines(keepends=True)))
+    found: dict[str, str] = {}
+    for spec in specs:
+        if (pip := spec.pip) is None:
+            continue
+        # Without a versioned name if the install does not give a minor version.
+        names = ["pip", "pip3", *([f"pip{pip.minor}"] if re.fullmatch(r"3\.[0-9]+t?", pip.minor) else [])]
+        given = assign(subject=f"the module {spec.entry}", lines=spec.own_packages, folder=pip.folder)
+        program = f"#!/bin/sh\n# Written by envmgr. Do not edit.\n{given}{body}"
+        found |= {f"{SHIMS}/{spec.entry}/{name}": program for name in names}
+    return found

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Literal
 
 from envmgr.catalog.fitness import NodeNeeds
-from envmgr.catalog.gpu_codes import GpuNeeds
+from envmgr.catalog.gpus import GpuNeeds
 from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
 from envmgr.system.models import FrozenModel
+
+SHIMS = "shims"
+"""A folder of a generation, with a folder in it for each entry: the pip that its module puts first in PATH."""
 
 
 class EnvOp(FrozenModel):
@@ -100,3 +103,13 @@ class ModuleSpec(FrozenModel):
     @property
     def needs(self) -> NodeNeeds:
         return NodeNeeds(self.requires, self.gpu)
+
+    @property
+    def own_packages(self) -> str:
+        """The two lines that make a place for a user's own packages; they are the same in every shell, also csh."""
+        folder = f"~/venvs/{self.name}-{self.version}"
+        return (
+            "For Python packages of your own, while this module is loaded:\n"
+            f"  python -m venv --system-site-packages {folder}\n"
+            f"  {folder}/bin/python -m pip install PACKAGE"
+        )

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from envmgr.catalog.gpus import CONSUMER, DATA_CENTRE, FLOORS, GpuNeeds, toolkit_driver
 from envmgr.catalog.names import variable_name
 from envmgr.catalog.recipe import LOAD_NAMES
+from envmgr.catalog.shell_rules import fault_in_value
 from envmgr.catalog.site import Site
-from envmgr.catalog.variables import fault_in_value
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import NO_FAMILIES, Families
-from envmgr.modules.lua import needs_table
-from envmgr.modules.pip_shim import FOLDER, own_packages
-from envmgr.modules.spec import EnvOp, ModuleSpec, Pip
+from envmgr.modules.lmod import lua_quote
+from envmgr.modules.spec import SHIMS, EnvOp, ModuleSpec, Pip
 from envmgr.system.known_programs import KNOWN
 from envmgr.system.models import FrozenModel
 from envmgr.system.shelltext import quote
@@ -61,7 +61,7 @@ class Statement:
         generation  `name(arguments…, generation)`
         in-generation `name(arguments…)`, the last one a path: of two pieces, with the generation's folder between them
         deprecated  arguments = (message,): printed at load
-        gpu-gate    arguments = (entry, `warn` or `refuse`, a Lua table: see modules/gpu.py)
+        gpu-gate    arguments = (entry, `warn` or `refuse`, a Lua table: see `needs_table`)
         set-default arguments = (value, name of the list of holders, entry): sets variable `name` where it is empty
         wrap        arguments = (`alone`, before, after): text around what `name` holds, `alone` where it holds nothing
         keep-system an empty element for list `name`, where it was empty; printed before its first element
@@ -189,7 +189,7 @@ def _keep_pip_off(spec: ModuleSpec, pip: Pip) -> Iterator[Statement]:
     such installs set it, and a user's own value counts.
     """
     generations = Path(spec.root).parents[2] / "generations"
-    yield Statement("in-generation", "prepend_path", ("PATH", f"{generations}/", f"/{FOLDER}/{spec.entry}"))
+    yield Statement("in-generation", "prepend_path", ("PATH", f"{generations}/", f"/{SHIMS}/{spec.entry}"))
     if pip.writes:
         yield _set_default("PIP_REQUIRE_VIRTUALENV", "1", spec.entry)
 
@@ -299,10 +299,36 @@ def _help_text(spec: ModuleSpec, families: Families) -> str:
         f"{spec.entry}: {spec.description.strip()}",
         _deprecation(spec),
         spec.help.strip(),
-        own_packages(spec) if spec.python else "",
+        spec.own_packages if spec.python else "",
         f"Needs:\n{requires}" if requires else "",
         _replaces(families),
         f"More: {spec.homepage}" if spec.homepage else "",
         f"Installed in {spec.root}",
     ]
     return "\n\n".join(p for p in paragraphs if p) + "\n"
+
+
+def needs_table(needs: GpuNeeds) -> str:
+    """Return an entry's needs as modulefiles/gpu_rules.lua reads them."""
+    fields: dict[str, str] = {}
+    if needs.cuda is not None:
+        fields["cuda"] = lua_quote(needs.cuda or "?")
+        if floor := FLOORS.get(needs.cuda.partition(".")[0]):
+            fields["floor"] = lua_quote(floor)
+        if driver := toolkit_driver(needs.cuda):
+            fields["branch"] = driver.partition(".")[0]
+    if needs.codes is not None:
+        fields["codes"] = _lua_list(needs.codes)
+    if needs.driver:
+        fields["driver"] = lua_quote(needs.driver)
+    if needs.compat:
+        fields["compat"] = lua_quote(needs.compat)
+        if driver := toolkit_driver(needs.compat):
+            fields["compat_branch"] = driver.partition(".")[0]
+        fields["consumer"] = _lua_list(CONSUMER)
+        fields["data_centre"] = _lua_list(DATA_CENTRE)
+    return "{ " + ", ".join(f"{key} = {value}" for key, value in fields.items()) + " }"
+
+
+def _lua_list(values: tuple[str, ...]) -> str:
+    return "{ " + ", ".join(map(lua_quote, values)) + " }"

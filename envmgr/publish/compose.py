@@ -12,7 +12,7 @@ from envmgr.catalog.fitness import gpu_needs
 from envmgr.catalog.lock_rules import Judged, LockFault
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import LOAD_NAMES, Recipe, ShellText, Software
-from envmgr.catalog.variables import may_go_unsaid
+from envmgr.catalog.shell_rules import may_go_unsaid
 from envmgr.errors import InputError
 from envmgr.modules.spec import EnvOp, ModuleSpec, Pip, ShellFunction, UnloadCommand
 from envmgr.store.manifest import InstallFacts

@@ -13,8 +13,7 @@ from typing import Any
 import envmgr
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import Lmod
-from envmgr.modules.pip_shim import render_shims
-from envmgr.modules.render import render_tree
+from envmgr.modules.render import render_shims, render_tree
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish.flip_guards import require_good_flip, require_not_replayed, require_unchanged_generation

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError
-from envmgr.modules.pip_shim import FOLDER as SHIMS
+from envmgr.modules.spec import SHIMS
 from envmgr.publish.flips import flips
 from envmgr.publish.record import (
     ABANDONED,

@@ -63,7 +63,8 @@ def run_smoke_tests(
         before = _stamps(Path(spec.root))
         for number, test in enumerate(tests):
             stage.update(number, detail=test.name)
-            outcomes.append(_run_one(spec, test, modules, lmodrc, lmod, runner, slurm_options))
+            script = script_of(spec.entry, test, modules, lmodrc, lmod, slurm_options)
+            outcomes.append(_run_one(spec.entry, test, script, runner))
             reporter.log(f"test {spec.entry} {test.name}: {outcomes[-1].status} {outcomes[-1].detail}")
         stage.update(len(tests))
     after = _stamps(Path(spec.root))
@@ -169,36 +170,28 @@ def _shortened(text: str) -> list[str]:
     return lines if len(lines) <= 20 else [*lines[:7], f"({len(lines) - 19} more lines)", *lines[-12:]]
 
 
-def _run_one(
-    spec: ModuleSpec,
-    test: SmokeTest,
-    modules: Path,
-    lmodrc: Path,
-    lmod: Lmod,
-    runner: Runner,
-    slurm_options: Sequence[str],
-) -> SmokeOutcome:
+def _run_one(entry: str, test: SmokeTest, script: str, runner: Runner) -> SmokeOutcome:
     if test.nodes > 1:
-        return SmokeOutcome(spec.entry, test.name, "not-run", too_few(spec.entry, test.nodes), 0)
+        return SmokeOutcome(entry, test.name, "not-run", too_few(entry, test.nodes), 0)
     if "gpu" in test.needs and not gpu_here():
-        return SmokeOutcome(spec.entry, test.name, "skipped", SKIPS["gpu"], 0)
+        return SmokeOutcome(entry, test.name, "skipped", SKIPS["gpu"], 0)
     with scratch_folder("test") as folder, explain_os_error(folder):
         home, file = str(folder), folder / "test.sh"
-        file.write_text(script_of(spec.entry, test, modules, lmodrc, lmod, slurm_options), encoding="utf-8")
+        file.write_text(script, encoding="utf-8")
         argv: list[str | Path] = ["bash", "--noprofile", "--norc", file]
         env = clean_env(HOME=home, TMPDIR=home) | (_slurm_environment(os.environ) if "slurm" in test.needs else {})
         start = time.monotonic()
         try:
             done = runner.run(argv, env=env, cwd=folder, timeout=test.timeout, check=False)
         except CommandError as error:  # out of time
-            output, end = error.stdout + error.stderr, no_end(test)
+            output, end = error.stdout + error.stderr, end_of_test(test, None)
         else:
             for mark, lacking in MARKS.items():
                 if lacking in test.needs and (folder / mark).exists():
-                    return SmokeOutcome(spec.entry, test.name, "skipped", SKIPS[lacking], 0)
-            output, end = done.stdout + done.stderr, end_of_test(done.returncode)
+                    return SmokeOutcome(entry, test.name, "skipped", SKIPS[lacking], 0)
+            output, end = done.stdout + done.stderr, end_of_test(test, done.returncode)
     status: Literal["passed", "failed"] = "failed" if end else "passed"
-    return SmokeOutcome(spec.entry, test.name, status, detail_of(output, end), time.monotonic() - start)
+    return SmokeOutcome(entry, test.name, status, detail_of(output, end), time.monotonic() - start)
 
 
 def detail_of(output: str, end: str) -> str:
@@ -206,12 +199,12 @@ def detail_of(output: str, end: str) -> str:
     return f"{output.strip()}\n{end}".strip() if end else ""
 
 
-def no_end(test: SmokeTest) -> str:
-    return f"no end after {test.timeout:g} s"
-
-
-def end_of_test(status: int) -> str:
-    """Return how a test ended, empty when well. Bash says 128 + n of a command that signal n ended."""
+def end_of_test(test: SmokeTest, status: int | None) -> str:
+    """Return how a test ended, empty when well. `status` is None if its time was over. Bash says 128 + n of a command
+    that signal n ended.
+    """
+    if status is None:
+        return f"no end after {test.timeout:g} s"
     number = -status if status < 0 else status - 128
     if 0 < number < signal.NSIG and number in set(signal.Signals):
         return f"ended by {signal_text(number)}"

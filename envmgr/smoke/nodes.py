@@ -23,8 +23,7 @@ from envmgr.probe.prefix import look_here
 from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
 from envmgr.report import Reporter
 from envmgr.smoke import too_few
-from envmgr.smoke.folding import Missing, NodeOutcome, OutcomeFolding
-from envmgr.smoke.script import NodeTest, jobs_of, node_script, seconds_of
+from envmgr.smoke.script import Missing, NodeOutcome, NodeTest, OutcomeFolding, jobs_of, node_script, seconds_of
 from envmgr.system.run import Runner
 from envmgr.system.usernames import own_name
 from envmgr.system.users import require_account
@@ -67,10 +66,8 @@ def choose_account(site: Site, via: Way, named: str | None) -> RunAccount:
 
 def look_at_prefix(site: Site, runner: Runner) -> None:
     """Raise EnvmgrError `mount-lost` if this host's prefix hangs, before any other process hangs on it."""
-    if (
-        look_here(_plan(site, "", part_seconds(site.transport.node_timeout)), runner, site.transport.deadline)["gate"]
-        == "hung"
-    ):
+    plan = _plan(site, "", part_seconds(site.transport.node_timeout))
+    if look_here(plan, runner, site.transport.deadline)["gate"] == "hung":
         raise EnvmgrError(
             "mount-lost",
             f"{site.prefix} does not answer on this host",
@@ -113,10 +110,10 @@ def run_on_nodes(
     fit = asking.look(nodes, folding) if via == "slurm" and site.transport.via != "slurm" else list(nodes)
     chosen, ends, missing = tuple(nodes), list[NodeOutcome](), list[Missing]()
     if count is None:
-        asking.ask("tests", fit, alone, folding)
+        asking.ask("tests", fit, folding)
         ends, missing = [*folding.outcomes()], [*folding.missing()]
     else:
-        chosen, ends, missing = _in_one_job(asking, count, fit, alone, together, folding, deadline)
+        chosen, ends, missing = _in_one_job(asking, count, fit, together, folding)
     ends += [
         NodeOutcome(job.entry, job.test.name, "not-run", too_few(job.entry, job.test.nodes), 0, "", 0)
         for job in jobs
@@ -127,16 +124,12 @@ def run_on_nodes(
 
 
 def _in_one_job(
-    asking: _NodeTester,
-    count: int,
-    fit: Sequence[str],
-    alone: Sequence[NodeTest],
-    together: Sequence[NodeTest],
-    folding: OutcomeFolding,
-    deadline: float,
+    asking: _NodeTester, count: int, fit: Sequence[str], together: Sequence[NodeTest], folding: OutcomeFolding
 ) -> tuple[tuple[str, ...], list[NodeOutcome], list[Missing]]:
-    """Run the tests in one job. Nodes that are not fit do not matter where enough others are."""
-    unfit = folding.missing()
+    """Run the tests of `folding` and those of several nodes (`together`) in one job. Nodes that are not fit do not
+    matter where enough others are.
+    """
+    alone, unfit = folding.jobs, folding.missing()
     if len(fit) < count:
         raise EnvmgrError(
             "too-few-nodes",
@@ -158,12 +151,12 @@ def _in_one_job(
         seconds=min(seconds, left),
         patience=min(asking.site.transport.queue_timeout, left / 2),
     ) as job:
-        on_each = OutcomeFolding(alone, deadline)
+        on_each = OutcomeFolding(alone, folding.deadline)
         if alone:
-            asking.ask("tests", job.nodes, alone, on_each, job)
-        over_all = OutcomeFolding(together, deadline)
+            asking.ask("tests", job.nodes, on_each, job)
+        over_all = OutcomeFolding(together, folding.deadline)
         if together:
-            asking.ask("tests of several nodes", job.nodes[:1], together, over_all, job)
+            asking.ask("tests of several nodes", job.nodes[:1], over_all, job)
     ends = [*on_each.outcomes(), *(replace(end, nodes=fold(job.nodes)) for end in over_all.outcomes())]
     return job.nodes, ends, list(dict.fromkeys([*on_each.missing(), *over_all.missing()]))
 
@@ -205,16 +198,9 @@ class _NodeTester:
             )
         return [node for node in nodes if folding.admit(looked[node])]
 
-    def ask(
-        self,
-        label: str,
-        nodes: Sequence[str],
-        tests: Sequence[NodeTest],
-        folding: OutcomeFolding,
-        job: Allocation | None = None,
-    ) -> None:
-        """Run `tests` on each of `nodes`, in steps of `job` if there is one."""
-        left = self.left()
+    def ask(self, label: str, nodes: Sequence[str], folding: OutcomeFolding, job: Allocation | None = None) -> None:
+        """Run the tests of `folding` on each of `nodes`, in steps of `job` if there is one."""
+        left, tests = self.left(), folding.jobs
         seconds = max(1.0, min(seconds_of(tests), left - _AROUND))
         given = job.environ if job is not None else None
         part = ProbePart("smoke", {"prefix": node_script(tests, seconds=seconds, given=given)})

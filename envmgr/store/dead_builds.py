@@ -13,9 +13,9 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
+from envmgr.store.build_folders import BEGIN, is_own_folder
 from envmgr.store.jobtable import BuildRow, beats, kept_row, left_row, lives_elsewhere, read_build_row, row_path
 from envmgr.store.prefix import Install, Prefix
-from envmgr.store.workfolder import BEGIN, is_own_folder
 from envmgr.system.files import remove_tree
 from envmgr.system.locks import try_file_lock
 from envmgr.system.processes import all_processes, runs_here

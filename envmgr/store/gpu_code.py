@@ -16,14 +16,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from envmgr.catalog.gpu_codes import Code, runs
+from envmgr.catalog.gpus import Code, runs
 
 _SECTIONS = (".nv_fatbin", "__nv_relfatbin")
 _CONTAINER, _MAGIC = struct.Struct("<IHHQ"), 0xBA55ED50
-_ENTRY, _LEAST = (
-    struct.Struct("<HHIQ12xI8xQ"),
-    64,
-)  # kind, version, length of the header, of the rest, architecture, flags
+# Kind, version, length of the header, of the rest, architecture, flags.
+_ENTRY, _LEAST = struct.Struct("<HHIQ12xI8xQ"), 64
 _PTX, _MACHINE = 1, 2
 _ONLY = {0: "", 1: "a", 2: "f"}
 _DEFAULTS = (Code(5, 2), Code(7, 5))  # of CUDA 11 and 12, and of 13

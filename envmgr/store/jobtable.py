@@ -57,13 +57,8 @@ def leave_row(install: Install, work: Path) -> None:
 
 
 def _row_text(install: Install, work: Path) -> str:
-    row = BuildRow(
-        **asdict(this_process()),
-        install=install.relative,
-        started=utc_now(),
-        work=str(work),
-        slurm=os.environ.get("SLURM_JOB_ID", ""),
-    )
+    slurm = os.environ.get("SLURM_JOB_ID", "")
+    row = BuildRow(**asdict(this_process()), install=install.relative, started=utc_now(), work=str(work), slurm=slurm)
     return pretty_json({"schema": FORMAT, **asdict(row)})
 
 

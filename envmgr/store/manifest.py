@@ -64,11 +64,8 @@ class Manifest:
         differ.
         """
         rows = self.provenance.get("made")
-        found = {
-            str(row["path"])
-            for row in (rows if isinstance(rows, (list, tuple)) else ())
-            if isinstance(row, Mapping) and "path" in row
-        }
+        made = rows if isinstance(rows, (list, tuple)) else ()
+        found = {str(row["path"]) for row in made if isinstance(row, Mapping) and "path" in row}
         return tuple(sorted(found - {str(PLACE)}))
 
 

@@ -26,6 +26,9 @@ FORMAT = 1
 _SECONDS = 20.0  # that the prefix may take to read and write one small file
 
 
+Observed = Mapping[NodeFacts, Sequence[str]]  # facts -> the nodes that have them
+
+
 class Seen(FrozenModel):
     """Nodes with the same facts; `time` is when the audit saw them, seconds since the epoch."""
 
@@ -74,7 +77,7 @@ _READ = 'if [ -e "$1/nodes.json" ]; then exec cat "$1/nodes.json"; fi'
 
 def save_node_facts(
     site: Site,
-    observed: Mapping[NodeFacts, Sequence[str]],
+    observed: Observed,
     groups: Mapping[str, Sequence[str]],
     now: float,
     *,
@@ -113,10 +116,7 @@ def save_node_facts(
 
 
 def merge_facts(
-    before: FleetFacts | None,
-    observed: Mapping[NodeFacts, Sequence[str]],
-    groups: Mapping[str, Sequence[str]],
-    now: float,
+    before: FleetFacts | None, observed: Observed, groups: Mapping[str, Sequence[str]], now: float
 ) -> FleetFacts:
     """Return what is known now: new facts over old ones."""
     new = {node for nodes in observed.values() for node in nodes}

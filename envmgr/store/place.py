@@ -59,19 +59,9 @@ def require_kinds(prefix: Prefix) -> None:
     """Raise EnvmgrError `path-unusable` if something else lies in the place of a folder or file that envmgr makes
     itself.
     """
-    folders = (
-        prefix.store,
-        prefix.generations,
-        prefix.flips,
-        prefix.cache,
-        prefix.source_cache,
-        prefix.root / "var",
-        prefix.logs,
-        prefix.locks,
-        prefix.jobs,
-        prefix.holds,
-        prefix.slurm_jobs,
-    )
+    below_var = (prefix.logs, prefix.locks, prefix.jobs, prefix.holds, prefix.slurm_jobs)
+    below_root = (prefix.store, prefix.generations, prefix.flips, prefix.cache, prefix.source_cache)
+    folders = (*below_root, prefix.root / "var", *below_var)
     wanted = {**dict.fromkeys(folders, "folder"), prefix.history: "file", prefix.place: "file"}
     for path, kind in wanted.items():
         with suppress(OSError):  # missing, or a dead link: reported where it is needed

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envmgr.catalog.names import Entry
-from envmgr.catalog.site import MAX_PREFIX
-from envmgr.catalog.target import Target
+from envmgr.catalog.site import MAX_PREFIX, Target
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import canonical_json, sha256_bytes
 from envmgr.system.untrusted_files import MANIFEST, open_untrusted
@@ -94,9 +93,6 @@ class Prefix:
     @property
     def hold_lock(self) -> Path:
         return self.locks / "hold.lock"
-
-    def install(self, entry: Entry, digest: str) -> Install:
-        return Install(self, entry, digest)
 
     def install_at(self, path: str) -> Install:
         """Return the install that a record names by its path relative to the prefix,

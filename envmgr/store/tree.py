@@ -50,10 +50,8 @@ class Look:
     unread: dict[str, str]
 
 
-def scan_tree(root: Path, *, hashed: bool = True, workers: int = 4) -> list[TreePath]:
+def scan_tree(root: Path, *, workers: int = 4) -> list[TreePath]:
     """Return every path under `root`, sorted by path, without the root itself.
-
-    With `hashed=False` files have no sha256.
 
     Raises EnvmgrError `install-special-file` for a socket, a device or a pipe.
     """
@@ -66,7 +64,7 @@ def scan_tree(root: Path, *, hashed: bool = True, workers: int = 4) -> list[Tree
                 context="no manifest can hold a pipe, a socket or a device",
                 hint="remove it at the end of the build, or have the software make it when it runs",
             )
-    return _in_batches(lambda relative, status: _look_at(str(root), relative, status, hashed), found, workers)
+    return _in_batches(lambda relative, status: _look_at(str(root), relative, status), found, workers)
 
 
 def look_at_tree(root: Path, owner: int, *, workers: int = 4) -> Look:
@@ -80,7 +78,7 @@ def look_at_tree(root: Path, owner: int, *, workers: int = 4) -> Look:
         if status.st_uid != owner:
             look.owners[relative] = status.st_uid
         try:
-            return _look_at(str(root), relative, status, hashed=True)
+            return _look_at(str(root), relative, status)
         except OSError as error:
             look.unread[relative] = error.strerror or str(error)
             return TreePath(relative, _kind(status.st_mode), stat.S_IMODE(status.st_mode), status.st_size)
@@ -103,7 +101,7 @@ def _kind(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "device")
 
 
-def _look_at(root: str, relative: str, status: os.stat_result, hashed: bool) -> TreePath:
+def _look_at(root: str, relative: str, status: os.stat_result) -> TreePath:
     kind = _kind(status.st_mode)
     full = f"{root}/{relative}"
     if kind == "link":
@@ -111,7 +109,7 @@ def _look_at(root: str, relative: str, status: os.stat_result, hashed: bool) -> 
     mode = stat.S_IMODE(status.st_mode)
     if kind != "file":
         return TreePath(relative, kind, mode)
-    return TreePath(relative, "file", mode, status.st_size, sha256_regular(full, status.st_size) if hashed else "")
+    return TreePath(relative, "file", mode, status.st_size, sha256_regular(full, status.st_size))
 
 
 def _in_batches(
@@ -137,11 +135,11 @@ def make_read_only(root: Path, *, group: int | None = None, mask: int = 0o022) -
 
     The modes are the same for all builds, independent of the umask and the package: part of "same lock, same bytes".
     """
-    change_tree(
-        root,
-        group=group,
-        mode=lambda each: (0o555 if stat.S_ISDIR(each.st_mode) or each.st_mode & 0o111 else 0o444) & ~mask,
-    )
+
+    def mode(status: os.stat_result) -> int:
+        return (0o555 if stat.S_ISDIR(status.st_mode) or status.st_mode & 0o111 else 0o444) & ~mask
+
+    change_tree(root, group=group, mode=mode)
 
 
 def _walk(root: str, prefix: str, unread: dict[str, str] | None) -> Iterator[tuple[str, os.stat_result]]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:  # slow to import: a lock is read without them
     from packaging.tags import Tag
 from collections.abc import Mapping
 
-from envmgr.catalog.versions import older
+from envmgr.catalog.names import older
 
 # Source: PEP 600, and PEP 513, 571, 599 for the names before it.
 _OLD_NAMES = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from envmgr.backends.easybuild.settings import optarch
-from envmgr.catalog.target import CpuLevel
+from envmgr.catalog.site_file import CpuLevel
 from tests.helpers.easybuild.workshop import easybuild_home
 
 # What becomes of `--optarch` for every compiler, on a host with an Intel CPU and on one with an AMD CPU.

@@ -79,22 +79,28 @@ def _is(finding: dict[str, Any], want: dict[str, str]) -> bool:
 
 
 def all_drifts() -> list[Drift]:
-    rows = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
-    return [
-        Drift(
-            row["name"],
-            row["story"],
-            tuple(row["nodes"].split()),
-            row["do"],
-            row["undo"],
-            tuple(row["ask"].split()),
-            tuple(row["told"]),
-            row["hint"],
-            bool(row.get("mends")),
-            bool(row.get("waits")),
-        )
-        for row in rows
-    ]
+    return read_drifts(_FILE.read_text(encoding="utf-8"))
+
+
+def read_drifts(text: str) -> list[Drift]:
+    """The drifts of a file of rows. A field that no row has is a TypeError."""
+    return [_drift(**row) for row in yaml.safe_load(text)]
+
+
+def _drift(
+    *,
+    name: str,
+    story: str,
+    nodes: str,
+    do: str,
+    undo: str,
+    ask: str,
+    told: list[dict[str, str]],
+    hint: str,
+    mends: bool = False,
+    waits: bool = False,
+) -> Drift:
+    return Drift(name, story, tuple(nodes.split()), do, undo, tuple(ask.split()), tuple(told), hint, mends, waits)
 
 
 def follow_all(told: list[dict[str, Any]], cluster: Cluster) -> None:

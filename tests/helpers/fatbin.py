@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from envmgr.catalog.gpu_codes import parse_code
+from envmgr.catalog.gpus import parse_code
 
 _FLAGS = {"": 0x8011, "a": 0x108011, "f": 0x208011}
 

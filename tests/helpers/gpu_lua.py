@@ -7,8 +7,8 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from envmgr.catalog.gpu_codes import Gpu, GpuFacts, GpuNeeds
-from envmgr.modules.lua import needs_table
+from envmgr.catalog.gpus import Gpu, GpuFacts, GpuNeeds
+from envmgr.modules.statements import needs_table
 from envmgr.system.files import shipped
 from tests.helpers.waiting import DEADLINE
 

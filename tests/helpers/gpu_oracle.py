@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from envmgr.catalog.gpu_codes import Gpu, GpuFacts, GpuNeeds
+from envmgr.catalog.gpus import Gpu, GpuFacts, GpuNeeds
 from tests.helpers.places import TESTS
 
 

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from envmgr.backends.conda.client import call_rattler
+from envmgr.backends.conda.client import INSTALLER, failure
 from envmgr.errors import EnvmgrError
 from envmgr.report import SilentReporter
+from envmgr.system.child import call_worker
 from envmgr.system.run import Completed, Runner
 from envmgr.wording import size_text
 from tests.helpers.done import Done
@@ -209,7 +210,7 @@ def compiled(staging: Path, cache: Path, runner: Runner) -> str:
     }
     (staging / ".unpacked").mkdir(exist_ok=True)
     try:
-        call_rattler("install_worker", request, runner, SilentReporter())
+        call_worker(INSTALLER, request, runner, SilentReporter(), failure=failure)
     except EnvmgrError as error:
         return error.render().replace(str(staging), "STAGING")
     return ""

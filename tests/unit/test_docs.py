@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 
 import pytest
 from pydantic import BaseModel
 
-from envmgr.backends.conda.input import CondaInput
-from envmgr.backends.conda.settings import Channel, CondaSettings
+from envmgr.backends.conda.models import Channel, CondaInput, CondaSettings
 from envmgr.backends.easybuild.settings import EasyBuildInput, EasyBuildSettings
 from envmgr.backends.wheels.input import Patch, WheelsInput
 from envmgr.catalog.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software
@@ -29,6 +29,7 @@ from envmgr.catalog.site_file import (
 )
 from envmgr.wheels.settings import Index, WheelsSettings
 from tests.helpers.places import ROOT
+from tools import check_words
 
 DOCS = ROOT / "docs"
 EXIT_CODES = {"EnvmgrError": 3, "InputError": 2}
@@ -175,11 +176,34 @@ def test_page_has_no_row_for_a_field_that_does_not_exist(page: str, models: dict
     assert [row for row in rows if row not in known] == []
 
 
-@pytest.mark.parametrize("page", ["README.md", *sorted(f"docs/{p.name}" for p in DOCS.glob("*.md"))])
+PAGES = [
+    *sorted(path.name for path in ROOT.glob("*.md") if path.name != "CHANGELOG.md"),
+    *sorted(f"docs/{path.name}" for path in DOCS.glob("*.md")),
+    *sorted(f"{path.parent.name}/README.md" for path in ROOT.glob("*/README.md")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_links_between_pages_lead_somewhere(page: str) -> None:
     path = ROOT / page
-    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8"))
-    assert [link for link in links if not (path.parent / link).exists()] == []
+    links = re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", path.read_text("utf-8"))
+    wrong = []
+    for file, anchor in links:
+        target = path.parent / file if file else path
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text("utf-8"))):
+            wrong.append(f"{file}#{anchor}")
+    assert wrong == []
+
+
+def test_words_of_every_page_are_checked() -> None:
+    checked = {str(page.relative_to(ROOT)) for pattern in check_words.PAGES for page in ROOT.glob(pattern)}
+    assert checked == set(PAGES)
+
+
+def anchors(page: str) -> set[str]:
+    """The names that a page's headings have in links."""
+    headings = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_architecture_page_has_every_room_and_no_other() -> None:
@@ -195,6 +219,24 @@ def test_architecture_page_has_every_room_and_no_other() -> None:
     assert named == rooms | alone
 
 
+def test_architecture_page_shows_the_layers_that_are_checked() -> None:
+    picture = (DOCS / "architecture.md").read_text("utf-8").partition("┌")[2].partition("└──────────────────")[0]
+    shown = [re.findall(r"\b[a-z]+\b", line.partition("│")[2].rpartition("│")[0]) for line in picture.splitlines()]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["type"] == "layers"]
+    assert [row for row in shown if row] == [layer.split(" | ") for layer in layers]
+
+
+def test_architecture_page_names_modules_that_exist() -> None:
+    page = (DOCS / "architecture.md").read_text("utf-8")
+    flow = page.partition("## How data flow")[2].partition("\n## ")[0]
+    named = {name.replace(".", "/") for name in re.findall(r"`([a-z_]+\.[a-z_]+)`", flow)}
+    assert len(named) > 10
+    package = ROOT / "envmgr"
+    assert [n for n in sorted(named) if not (package / f"{n}.py").exists() and not (package / n).is_dir()] == []
+
+
 @pytest.mark.parametrize("name", ["architecture.md", "security.md"])
 def test_page_names_tests_that_exist(name: str) -> None:
     page = (DOCS / name).read_text("utf-8")
@@ -206,9 +248,10 @@ def test_page_names_tests_that_exist(name: str) -> None:
 
 def test_architecture_page_names_files_that_exist() -> None:
     rows = (DOCS / "architecture.md").read_text("utf-8").partition("## Where to look")[2].partition("## Words")[0]
-    named = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_.0-9]+)?)`", rows)
-    assert len(named) > 10
-    assert [n for n in named if not any((base / n).exists() for base in (ROOT / "envmgr", ROOT))] == []
+    named = re.findall(r"`((?:[a-z_]+/)+(?:[a-z_.0-9]+|[a-z_.<>]+)?)`", rows)
+    assert len(named) > 30
+    patterns = [re.sub(r"<\w+>", "*", name) for name in named]
+    assert [n for n in patterns if not any([*base.glob(n)] for base in (ROOT / "envmgr", ROOT))] == []
 
 
 def test_pages_name_files_of_the_package_that_exist() -> None:

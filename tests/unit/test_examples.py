@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.conda.settings import DEFAULT_CHANNELS, channels_of
+from envmgr.backends.conda.models import DEFAULT_CHANNELS, channels_of
 from envmgr.catalog.site import Site, load_site
 from envmgr.catalog.site_file import NodeGroup
 from tests.helpers.places import ROOT

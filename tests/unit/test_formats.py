@@ -29,8 +29,7 @@ from envmgr.builds.slurm.folder import (
 )
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
-from envmgr.catalog.site import load_site
-from envmgr.catalog.target import read_target
+from envmgr.catalog.site import load_site, read_target
 from envmgr.errors import EnvmgrError
 from envmgr.publish.flipfile import read_flip
 from envmgr.publish.flips import flip, flips
@@ -59,7 +58,7 @@ class Scene:
 
     @property
     def install(self) -> Install:
-        return self.prefix.install(Entry("toy", "1.0"), "01234567" * 8)
+        return Install(self.prefix, Entry("toy", "1.0"), "01234567" * 8)
 
     @property
     def job(self) -> JobFolder:

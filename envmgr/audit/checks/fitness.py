@@ -34,10 +34,9 @@ from envmgr.audit.fit.hardware_kinds import kinds_of, uncovered
 from envmgr.audit.fit.matrix import hiding, is_hidden, observed, required
 from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
-from envmgr.catalog.cuda_drivers import FLOORS, toolkit_driver
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, judge_gpu, level_flags, unfit, without_gpu
-from envmgr.catalog.gpu_codes import same_effect
-from envmgr.catalog.target import CPU_ORDER
+from envmgr.catalog.gpus import FLOORS, same_effect, toolkit_driver
+from envmgr.catalog.site_file import CPU_ORDER
 from envmgr.nodes.access import gpu_request
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, Group, ProbeStage

@@ -9,7 +9,7 @@ from envmgr.audit.compare.between_nodes import QUORUM
 from envmgr.audit.fit.matrix import observed
 from envmgr.audit.model import Evidence
 from envmgr.backends import GpuCodes, all_backends
-from envmgr.catalog.gpu_codes import covers
+from envmgr.catalog.gpus import covers
 from envmgr.catalog.settings import quoted, site_line
 
 

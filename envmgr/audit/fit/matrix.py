@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from envmgr.audit.fit.install_facts import bad_installs, is_seen, missing_libraries, start_fault
 from envmgr.audit.model import AskedShell, Evidence
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, cpu_level, judge_gpu, unfit
-from envmgr.catalog.gpu_codes import Gpu, is_capability
+from envmgr.catalog.gpus import Gpu, is_capability
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts
 from envmgr.probe.shell import NO_USER

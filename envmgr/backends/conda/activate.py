@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from envmgr.backends.conda.activate_run import BASE_NAMES, Shell, Trace, find_steps, ignored, sentinel, sentinels_in
-from envmgr.catalog.variables import fault_in_variable
+from envmgr.catalog.shell_rules import fault_in_variable
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp
 from envmgr.system.files import explain_os_error

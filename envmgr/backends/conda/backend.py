@@ -10,20 +10,18 @@ from typing import TYPE_CHECKING
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.conda.cuda import cuda_of
-from envmgr.backends.conda.input import SOLVERS, CondaInput
 from envmgr.backends.conda.judging import facts_of, faults_of, notes_of
 from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock, require_own_channels
-from envmgr.backends.conda.settings import CondaSettings, channels_of, explain_settings, package_cache, places_of
+from envmgr.backends.conda.models import SOLVERS, CondaInput, CondaSettings, channels_of, package_cache, places_of
 from envmgr.catalog.accept import FILE_NEEDS, named_in
-from envmgr.catalog.gpu_codes import short_cuda
+from envmgr.catalog.gpus import short_cuda
 from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
-from envmgr.catalog.settings import SiteFact
-from envmgr.catalog.site import Site
-from envmgr.catalog.target import Target
+from envmgr.catalog.settings import SiteFact, mirrors_fact
+from envmgr.catalog.site import Site, Target
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
@@ -186,7 +184,8 @@ class CondaBackend(Backend):
         return {*channels_of(site), *map(str, said.get("channels", ())), *indexes}
 
     def explain(self, site: Site) -> Iterable[SiteFact]:
-        return explain_settings(site)
+        for name, channel in sorted(channels_of(site).items()):
+            yield mirrors_fact(f"backends.conda.channels.{name}", [channel.url], channel.mirrors)
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
         return (OwnFolder(package_cache(prefix)),)

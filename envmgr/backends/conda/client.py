@@ -1,30 +1,30 @@
-"""The calls of the workers that run rattler, and the errors for their failures."""
+"""The workers that run rattler, and the errors for their failures."""
 
 from __future__ import annotations
 
 import errno
-import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from envmgr.backends.conda.settings import CondaSettings, channels_of
+from envmgr.backends.conda.models import CondaSettings, channels_of
 from envmgr.catalog.accept import FILE_NEEDS
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
-from envmgr.downloads.failures import disk_failure, download_failure
+from envmgr.downloads.client import disk_failure, download_failure
 from envmgr.errors import EnvmgrError
-from envmgr.report import Reporter
-from envmgr.system.child import Event, Failure, call_worker
+from envmgr.system.child import Failure
 from envmgr.system.files import free_bytes
-from envmgr.system.run import Runner
 from envmgr.wheels.fetch import wheel_failure
 from envmgr.wording import size_text
 
+SOLVER = "envmgr.backends.conda.solve_worker"
+INSTALLER = "envmgr.backends.conda.install_worker"
+ADDER = "envmgr.backends.conda.wheels_worker"
 _NEARLY_FULL = 1 << 20  # bytes; more than the part of a file that may be missing without a report
 _MIRROR = (
     "on a machine without network, give the channel a mirror in site.yaml: "
@@ -36,6 +36,11 @@ _AGAIN = (
     "what was fetched is kept: run the same command again, or use another mirror "
     "(backends.conda.channels.<name>.mirrors in site.yaml)"
 )
+# Rattler's errors for a spec, and its words when a transfer failed.
+_UNREADABLE = "InvalidMatchSpecError InvalidPackageNameError InvalidVersionError PackageNameMatcherParseError".split()
+_TRANSFER = re.compile(
+    r"error sending request|dns error|connect|timed out|Request failed|decod|end of file|incomplete|body", re.IGNORECASE
+)
 UNSOLVABLE = "loosen a spec of the recipe, add a channel, or declare the virtual package it asks for"
 # The kind of the last place's fault -> reference and hint.
 _DOWNLOADS = {
@@ -43,8 +48,7 @@ _DOWNLOADS = {
     "not-found": (
         "not-found",
         (
-            "the channel or mirror no longer has it: add a mirror that does "
-            "(backends.conda.channels.<name>.mirrors in "
+            "the channel or mirror no longer has it: add a mirror that does (backends.conda.channels.<name>.mirrors in "
             "site.yaml), or lock again"
         ),
     ),
@@ -141,40 +145,22 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
         )
     if event["kind"] == "SolverError":
         reasons = message.removeprefix("Cannot solve the request because of: ").rstrip().splitlines()
+        virtual = ", ".join(f"{name} {version}" for name, version in request["virtual_packages"].items())
+        asked = [f"specs: {', '.join(request['specs'])}", f"virtual packages: {virtual or 'none'}"]
         return EnvmgrError(
-            "unsolvable",
-            "the specs cannot be solved together",
-            context=[*_specs(request), "", *reasons],
-            hint=UNSOLVABLE,
+            "unsolvable", "the specs cannot be solved together", context=[*asked, "", *reasons], hint=UNSOLVABLE
         )
-    if event["kind"] in (
-        "InvalidMatchSpecError",
-        "InvalidPackageNameError",
-        "InvalidVersionError",
-        "PackageNameMatcherParseError",
-    ):
-        return EnvmgrError(
-            "spec-invalid",
-            "a spec of the recipe cannot be read",
-            context=lines,
-            hint="specs are written like `numpy 1.26.*`",
-        )
+    if event["kind"] in _UNREADABLE:
+        hint = "specs are written like `numpy 1.26.*`"
+        return EnvmgrError("spec-invalid", "a spec of the recipe cannot be read", context=lines, hint=hint)
     if disk := disk_failure(event, request) or _full_now(event, request):
         return disk
     if re.search(r"404|os error 2\)|Not Found|could not find subdir", message):
         reference, hint = _DOWNLOADS["not-found"]
         return EnvmgrError(reference, f"nothing at {url or 'the named place'}", context=lines, hint=hint)
-    if re.search(
-        r"error sending request|dns error|connect|timed out|Request failed|decod|end of file|incomplete|body",
-        message,
-        re.IGNORECASE,
-    ):
-        return EnvmgrError(
-            "no-network" if re.search(r"dns error|\(Connect\)|unreachable", message) else "download-failed",
-            f"cannot fetch {url or lines[0]}",
-            context=lines,
-            hint=_MIRROR,
-        )
+    if _TRANSFER.search(message):
+        reference = "no-network" if re.search(r"dns error|\(Connect\)|unreachable", message) else "download-failed"
+        return EnvmgrError(reference, f"cannot fetch {url or lines[0]}", context=lines, hint=_MIRROR)
     if event["kind"] in ("InstallerError", "GatewayError", "ChildProcessError", "NetworkError"):
         return EnvmgrError("install-failed", lines[0] if lines else "rattler failed", context=lines[1:])
     return EnvmgrError("worker-failed", f"{event['kind']} in the rattler worker", context=lines)
@@ -219,33 +205,3 @@ def failure_of_added(event: Mapping[str, Any], request: Mapping[str, Any]) -> En
 
 def _places(request: Mapping[str, Any]) -> list[str]:
     return [place for channel in request["channels"] for place in channel["places"]]
-
-
-def _specs(request: Mapping[str, Any]) -> list[str]:
-    virtual = ", ".join(f"{k} {v}" for k, v in request.get("virtual_packages", {}).items())
-    return [f"specs: {', '.join(request.get('specs', ()))}", f"virtual packages: {virtual or 'none'}"]
-
-
-def call_rattler(
-    worker: Literal["solve_worker", "install_worker"],
-    request: Mapping[str, Any],
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    failure: Failure = failure,
-    on_event: Callable[[Event], None] = lambda _: None,
-    environ: Mapping[str, str] = os.environ,
-) -> Event:
-    """Let a worker run one request to its end, and return the `solved` event, or `done`.
-
-    Raises EnvmgrError: see `failure`.
-    """
-    return call_worker(
-        f"envmgr.backends.conda.{worker}",
-        request,
-        runner,
-        reporter,
-        failure=failure,
-        on_event=on_event,
-        environ=environ,
-    )

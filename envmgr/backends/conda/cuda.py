@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from envmgr.backends.conda.input import CondaInput
-from envmgr.backends.conda.lock import CondaLock, LockedPackage
-from envmgr.backends.conda.spec_parts import read_row
-from envmgr.catalog.gpu_codes import short_cuda
+from envmgr.backends.conda.lock import CondaLock, LockedPackage, read_row
+from envmgr.backends.conda.models import CondaInput
+from envmgr.catalog.gpus import short_cuda
 
 # Packages whose version is CUDA's own. Not cuda-compat, which may be newer than the rest, and not Python's cuda-core,
 # cuda-pathfinder.
@@ -44,22 +43,13 @@ def named_packages(wanted: CondaInput) -> frozenset[str]:
     return frozenset(read_row(spec).name for spec in wanted.specs)
 
 
-def conda_majors(packages: Iterable[LockedPackage], named: Collection[str] = ()) -> dict[str, list[str]]:
+def conda_majors(packages: Collection[LockedPackage], named: Collection[str] = ()) -> dict[str, list[str]]:
     """Return CUDA major -> `name version` of the packages that are for this major only.
 
     `named` are the packages that the recipe asks for.
     """
-    there = list(packages)
-    strong, weak = _kinds(there, named)
-    return strong or weak
-
-
-def _kinds(packages: list[LockedPackage], named: Collection[str]) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Return the majors by strong evidence, and by weak evidence, which counts only where there is no strong evidence.
-
-    Weak evidence is the build string of a package that needs no CUDA package, and libraries that may be newer than
-    CUDA.
-    """
+    # Weak evidence counts only where there is no strong evidence: the build string of a package that needs no CUDA
+    # package, and libraries that may be newer than CUDA.
     strong: dict[str, list[str]] = {}
     weak: dict[str, list[str]] = {}
     beside = beside_cuda(packages, named)
@@ -67,19 +57,18 @@ def _kinds(packages: list[LockedPackage], named: Collection[str]) -> tuple[dict[
         by_build = _by_build(package)
         certain = _by_name(package) | _by_need(package)
         for major in sorted(certain | by_build):
-            only_build = major not in certain and bool(package.depends) and not any(map(_needs_cuda, package.depends))
+            only_build = major not in certain and bool(package.depends) and not _needs_cuda(package)
             into = weak if package.name in beside or only_build else strong
             into.setdefault(major, []).append(f"{package.name} {package.version}")
-    return strong, weak
+    return strong or weak
 
 
-def cuda_version(packages: Iterable[LockedPackage], named: Collection[str] = ()) -> str | None:
+def cuda_version(packages: Collection[LockedPackage], named: Collection[str] = ()) -> str | None:
     """Return the toolkit's version, from `cuda-version` unless only libraries that may be newer than CUDA brought
     it.
     """
-    there = list(packages)
-    beside = beside_cuda(there, named)
-    versions = {package.name: package.version for package in there if package.name not in beside}
+    beside = beside_cuda(packages, named)
+    versions = {package.name: package.version for package in packages if package.name not in beside}
     order = ("cuda-version", *_TOOLKITS[:-1]) if "cuda-version" in versions else _TOOLKITS
     return next((versions[name] for name in order if name in versions), None)
 
@@ -112,8 +101,8 @@ def _by_build(package: LockedPackage) -> set[str]:
     return _known({_major_of(digits, whole=bool(minor)) for digits, minor in _BUILD.findall(package.build)})
 
 
-def _needs_cuda(row: str) -> bool:
-    return _CUDAS.match(read_row(row).name) is not None
+def _needs_cuda(package: LockedPackage) -> bool:
+    return any(_CUDAS.match(read_row(row).name) for row in package.depends)
 
 
 def _known(majors: set[str]) -> set[str]:

@@ -12,17 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envmgr.backends.conda.activate import capture_activation
-from envmgr.backends.conda.client import call_rattler, failure_for, failure_of_added
-from envmgr.backends.conda.input import CondaInput
+from envmgr.backends.conda.client import ADDER, INSTALLER, failure_for, failure_of_added
 from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, LockedPackage
-from envmgr.backends.conda.settings import Channel, channels_of, package_cache
+from envmgr.backends.conda.models import Channel, CondaInput, channels_of, package_cache
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given
-from envmgr.downloads.client import DownloadBar, WorkerBars, bring, promised_by_worker
+from envmgr.downloads.client import WorkerBars, bring, promised_by_worker
 from envmgr.report import Reporter
+from envmgr.store.build_folders import staged_install
 from envmgr.store.manifest import InstallFacts, path_environment
 from envmgr.store.prefix import Install, Prefix
-from envmgr.store.staged_install import staged_install
+from envmgr.system.child import call_worker
 from envmgr.system.run import Runner
 from envmgr.wheels.settings import wheel_cache
 
@@ -53,12 +53,11 @@ def install_packages(
             _fetch_wheels(lock.added, wanted, install, site, runner, reporter)
         with ExitStack() as stack:
             label = str(install.entry)
-            downloads = DownloadBar({p.name: p.size for p in lock.packages}, label, reporter, stack)
-            bars = WorkerBars("link", "packages", len(lock.packages), label, reporter, stack, downloads)
+            sizes = {p.name: p.size for p in lock.packages}
+            bars = WorkerBars(label, reporter, stack, sizes=sizes, work=("link", "packages", len(sizes)))
             request = _request(lock, wanted, accepts, install, site, jobs)
-            call_rattler(
-                "install_worker", request, runner, reporter, failure=failure_for(label, site), on_event=bars.on_event
-            )
+            failure = failure_for(label, site)
+            call_worker(INSTALLER, request, runner, reporter, failure=failure, on_event=bars.on_event)
         staged.promised |= promised_files(staged.folder)
         if lock.added is not None:
             staged.promised |= _add_wheels(lock.added, wanted, install, runner, reporter, jobs=jobs)
@@ -79,17 +78,9 @@ def fetch_archives(
     """Bring the packages into the prefix's cache, also those in mirror folders; `label` is the entry."""
     channels = channels_of(site).values()
     downloads = [Download(p.file_name, p.sha256, tuple(download_places(p, channels)), p.size) for p in lock.packages]
-    cache = package_cache(Prefix(site.prefix))
+    cache, failure = package_cache(Prefix(site.prefix)), failure_for(label, site)
     return bring(
-        downloads,
-        cache,
-        site.policies,
-        runner,
-        reporter,
-        label=label,
-        failure=failure_for(label, site),
-        given=given,
-        dry_run=dry_run,
+        downloads, cache, site.policies, runner, reporter, label=label, failure=failure, given=given, dry_run=dry_run
     )
 
 
@@ -148,15 +139,8 @@ def _add_wheels(
         "cache": str(cache),
         "jobs": jobs,
     }
-    return promised_by_worker(
-        "envmgr.backends.conda.wheels_worker",
-        request,
-        len(added.wheels),
-        str(install.entry),
-        runner,
-        reporter,
-        failure=failure_of_added,
-    )
+    label, count = str(install.entry), len(added.wheels)
+    return promised_by_worker(ADDER, request, count, label, runner, reporter, failure=failure_of_added)
 
 
 def _facts(root: Path, lock: CondaLock, runner: Runner, reporter: Reporter) -> InstallFacts:

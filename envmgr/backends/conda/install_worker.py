@@ -7,18 +7,16 @@ Its protocol is in system/worker.py. Events: `download`, `downloaded`, `cached`,
 from __future__ import annotations
 
 import asyncio
-import importlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envmgr.backends.conda.spec_parts import require_answer
-from envmgr.downloads.download import fetch_all, make_client
-from envmgr.downloads.space import require_download_space
+from envmgr.backends.conda.lock import FilesDiffer, needed_names, read_row
+from envmgr.downloads.download import fetch_all
 from envmgr.store.bytecode import compile_python
 from envmgr.system.files import pretty_json
 from envmgr.system.worker import cancel_on_sigterm, emit, serve
@@ -27,20 +25,10 @@ _LINKED_FROM = ".unpacked"
 """Folder inside a staging folder, from which files are linked."""
 # Fields of a record that come from the package's own info/index.json, and so from its bytes. A lock without its sidecar
 # lacks some of them, and the channel may correct them later. Neither may change an install.
-_FROM_PACKAGE: tuple[str, ...] = (
-    "arch",
-    "build_number",
-    "constrains",
-    "depends",
-    "features",
-    "license",
-    "license_family",
-    "noarch",
-    "platform",
-    "python_site_packages_path",
-    "timestamp",
-    "track_features",
-)
+_FROM_PACKAGE = """
+arch build_number constrains depends features license license_family noarch platform python_site_packages_path timestamp
+track_features
+""".split()
 # What says where on this machine it was installed from.
 _OF_THIS_MACHINE = {"extracted_package_dir": "", "package_tarball_full_path": ""}
 
@@ -63,14 +51,8 @@ class InstallEvents:
     def on_link_complete(self, index: int) -> None:
         emit("linked", name=self._links[index])
 
-    def _nothing(self, *_: object) -> int:
-        return 0
-
-    on_transaction_operation_start = on_transaction_operation_complete = on_transaction_complete = _nothing
-    on_populate_cache_start = on_populate_cache_complete = on_validate_start = on_validate_complete = _nothing
-    on_download_start = on_download_progress = on_download_completed = _nothing
-    on_unlink_start = on_unlink_complete = on_post_link_start = on_post_link_complete = _nothing
-    on_pre_unlink_start = on_pre_unlink_complete = _nothing
+    def __getattr__(self, hook: str) -> Callable[..., int]:
+        return lambda *_: 0
 
 
 async def link_packages(request: dict[str, Any]) -> None:
@@ -81,23 +63,12 @@ async def link_packages(request: dict[str, Any]) -> None:
     therefore costs nothing, and no two installs share a file.
     """
     cancel_on_sigterm()
-    importing = asyncio.create_task(asyncio.to_thread(importlib.import_module, "rattler"))  # during the downloads
-    await require_download_space(
-        request["records"], Path(request["cache"]), keep_free=request["min_free"], unpacked=request["unpacked"]
-    )
-    places = await fetch_all(
-        request["records"],
-        Path(request["cache"]),
-        make_client(request["version"]),
-        emit,
-        retries=request["retries"],
-        stall_timeout=request["stall_timeout"],
-        min_free=request["min_free"],
-    )
+    places = await fetch_all(request)
+    import rattler
+
     archives = {r["name"]: place for r, place in zip(request["records"], places, strict=True)}
     files = {name: Path(unquote(urlsplit(url).path)) for name, url in archives.items()}
     staging = Path(request["staging"])
-    rattler: Any = await importing
     await asyncio.to_thread(require_answer, files, request)
     await rattler.install(
         [to_record(rattler, r, archives[r["name"]]) for r in request["records"]],
@@ -113,22 +84,57 @@ async def link_packages(request: dict[str, Any]) -> None:
 
 
 def to_record(rattler: Any, data: dict[str, Any], place: str) -> Any:
+    as_they_are = "name version build_number subdir noarch size license python_site_packages_path".split()
     package = rattler.PackageRecord(
-        name=data["name"],
-        version=data["version"],
+        **{key: data.get(key) for key in as_they_are},
         build=rattler.BuildString.new_unchecked(data["build"]),
-        build_number=data["build_number"],
-        subdir=data["subdir"],
-        noarch=data.get("noarch"),
         depends=list(data.get("depends", ())),
         constrains=list(data.get("constrains", ())),
         sha256=bytes.fromhex(data["sha256"]),
         md5=bytes.fromhex(data["md5"]) if data.get("md5") else None,
-        size=data.get("size"),
-        license=data.get("license"),
-        python_site_packages_path=data.get("python_site_packages_path"),
     )
     return rattler.RepoDataRecord(package, data["url"].rpartition("/")[2], place, data["url"].rsplit("/", 2)[0])
+
+
+def require_answer(archives: Mapping[str, Path], request: Mapping[str, Any]) -> None:
+    """Require that the package files have the needs that the lock has. Raises FilesDiffer.
+
+    `archives` maps each package to its file. `request` has its `records`, the recipe's `specs` and `virtual` packages,
+    and the names that it `accepts`.
+    """
+    import rattler
+
+    depends: dict[str, tuple[str, ...]] = {}
+    lines = []
+    for record in request["records"]:
+        index = rattler.package.IndexJson.from_package_archive(archives[record["name"]])
+        found = (index.name.normalized, str(index.version), str(index.build), index.subdir or record["subdir"])
+        if found != (record["name"].lower(), record["version"], record["build"], record["subdir"]):
+            lines.append(
+                f"{record['file']} is {' '.join(found[:3])} for {found[3]}, the lock says {_shown(record)} for "
+                f"{record['subdir']}"
+            )
+        depends[record["name"].lower()] = tuple(index.depends)
+    lines += _differences(depends, request)
+    if lines:
+        raise FilesDiffer(lines)
+
+
+def _differences(depends: Mapping[str, tuple[str, ...]], request: Mapping[str, Any]) -> Iterator[str]:
+    accepts = {*request["accepts"]}
+    shown = {record["name"].lower(): _shown(record) for record in request["records"]}
+    needed = needed_names([*request["specs"], *(name for name in accepts if name in depends)], depends)
+    known = {*depends, *request["virtual"], *accepts}
+    for name in sorted(needed - known):
+        by = [shown[each] for each, rows in depends.items() if any(read_row(row).name == name for row in rows)]
+        if by and not name.startswith("__conda"):
+            yield f"{by[0]} needs {name}, which the lock lacks"
+    for name in sorted(depends.keys() - needed):
+        yield f"{shown[name]} is in the lock, and no file of it needs that"
+
+
+def _shown(record: Mapping[str, Any]) -> str:
+    return f"{record['name']} {record['version']} {record['build']}"
 
 
 def normalise_meta(staging: Path, records: Iterable[Mapping[str, Any]], archives: Mapping[str, Path]) -> None:

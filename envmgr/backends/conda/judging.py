@@ -2,7 +2,8 @@
 
 A lock may contradict itself: CUDA majors, BLAS variants, OpenMP, the needs of its packages by names and builds. Whether
 it answers its recipe is checked by rattler's own MatchSpec: every spec needs its package, no need may be open, and
-every package must be needed. All of that uses the records of the lock; a build looks into the files (spec_parts.py).
+every package must be needed. All of that uses the records of the lock; a build looks into the files
+(install_worker.py).
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from envmgr.backends.conda.cuda import asked, beside_cuda, conda_majors, cuda_of, cuda_version, named_packages
-from envmgr.backends.conda.input import CondaInput
-from envmgr.backends.conda.lock import CondaLock, LockedPackage
-from envmgr.backends.conda.spec_parts import is_build, needed_names, read_row
+from envmgr.backends.conda.lock import CondaLock, LockedPackage, is_build, needed_names, read_row
+from envmgr.backends.conda.models import CondaInput
 from envmgr.catalog.accept import HIDDEN
-from envmgr.catalog.gpu_codes import short_cuda
+from envmgr.catalog.gpus import short_cuda
 from envmgr.catalog.lock_rules import EDITED, UNANSWERED, LockFacts, LockFault, unanswered, unneeded
 
 _BLAS = ("libblas", "libcblas", "liblapack", "liblapacke")

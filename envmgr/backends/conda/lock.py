@@ -1,11 +1,20 @@
-"""The lock as data: the exact packages that a recipe resolved to. lockfile.py reads and writes its files."""
+"""The lock as data: the exact packages that a recipe resolved to, and the rows that say what they need.
+
+lockfile.py reads and writes its files. The workers read this module: it imports neither pydantic nor anything else that
+takes long to load.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envmgr.catalog.lock_rules import closure_of
+from envmgr.errors import InputError
 from envmgr.wording import one_line
 
 if TYPE_CHECKING:
@@ -75,6 +84,16 @@ class LockedPackage:
         return cls(**{**data, **lists})
 
 
+def is_sha256(text: str) -> bool:
+    return re.fullmatch(r"[0-9a-f]{64}", text) is not None
+
+
+def unhashed(package: str, url: str, path: Path, text: str, hint: str) -> InputError:
+    """Return the error for a package without a sha256, with its line in `text`, the lock that `path` has."""
+    line = next((number for number, row in enumerate(text.split("\n"), 1) if row.strip() == f"url: {url}"), 1)
+    return InputError("lock-unhashed", f"{path}:{line}: {package} has no sha256", context=url, hint=hint)
+
+
 @dataclass(frozen=True, slots=True)
 class ChannelSource:
     """The place from which a channel's records came at lock time.
@@ -122,3 +141,68 @@ class CondaLock:
         found = {p.name: f"{p.version} {p.build}" for p in self.packages}
         wheels = {} if self.added is None else self.added.describe()
         return found | {f"{name} (pip)" if name in found else name: text for name, text in wheels.items()}
+
+
+_ROW = re.compile(r"\s*(?:\S+::)?([A-Za-z0-9_][A-Za-z0-9_.-]*)([^;]*)")
+_BRACKET = re.compile(r"\[(.*)\]\s*$")
+ALWAYS = {"python": ("pip",)}
+"""Needs that no record lists: conda gives every Python a pip. Source: conda, `add_pip_as_python_dependency`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpecParts:
+    """One row of needs. `version` and `build` are empty if the row does not limit them.
+
+    `name` is also empty if the row holds only conditionally (`mkl; if …`).
+    """
+
+    name: str
+    version: str = ""
+    build: str = ""
+
+
+def read_row(text: str) -> SpecParts:
+    """Parse `mkl 2023.*`, `mkl>=2023,<2024`, `_openmp_mutex * *_llvm`, `mkl=2023=h1_0`, `mkl[build='*_llvm']`."""
+    match = _ROW.fullmatch(text)
+    if match is None:
+        return SpecParts("")
+    rest, build = match[2].strip(), ""
+    if bracket := _BRACKET.search(rest):
+        build = next(iter(re.findall(r"build\s*=\s*['\"]?([^'\",\]]+)", bracket[1])), "")
+        rest = rest[: bracket.start()].strip()
+    if exact := re.fullmatch(r"={1,2}([^=<>!~|,\s]+)=([^=\s]+)", rest):
+        return SpecParts(match[1].lower(), exact[1], exact[2])
+    rest = re.sub(r"(?<=[<>=!~,|])\s+|\s+(?=[,|])", "", rest)
+    version, _, own = rest.partition(" ")
+    if inner := re.fullmatch(r"([^=<>!~|,]+)=([^=]+)", version):  # `_openmp_mutex 4.5=2_gnu`
+        return SpecParts(match[1].lower(), inner[1], inner[2])
+    return SpecParts(match[1].lower(), version, own.strip() or build)
+
+
+def is_build(found: str, wanted: str) -> bool:
+    """Compare build strings as conda does: `*` is any text, and `^…$` is a regular expression."""
+    if wanted.startswith("^") and wanted.endswith("$"):
+        try:
+            return re.fullmatch(wanted[1:-1], found) is not None
+        except re.error:
+            return True  # an unreadable build string contradicts nothing
+    return any(fnmatchcase(found, each) for each in wanted.split("|"))
+
+
+def needed_names(specs: Collection[str], depends: Mapping[str, tuple[str, ...]]) -> set[str]:
+    """Return the names that the recipe asks for, and those that packages (name -> rows) then need."""
+
+    def needs(name: str) -> list[str]:
+        rows = (*depends.get(name, ()), *ALWAYS.get(name, ()))
+        return [found for row in rows if (found := read_row(row).name)]
+
+    found = closure_of([read_row(spec).name for spec in specs], needs)
+    return found - {name for names in ALWAYS.values() for name in names if name not in depends}
+
+
+class FilesDiffer(Exception):  # noqa: N818 - the name states the fault
+    """The files have other needs than the lock. `details` has `lines`."""
+
+    def __init__(self, lines: Collection[str]) -> None:
+        super().__init__("; ".join(lines))
+        self.details = {"lines": [*lines]}

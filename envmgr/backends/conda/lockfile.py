@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pydantic import ValidationError
 
-from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
+from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage, is_sha256, unhashed
 from envmgr.catalog.locks import foreign_lock, lock_json, lock_text
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import pretty_json, sha256_bytes
@@ -34,15 +35,16 @@ _SITE_PACKAGES = re.compile(r"lib/python3\.\d+t?/site-packages")
 def require_agreement(document: Any, own: Mapping[str, Any], sidecar: Path, lock: str) -> None:
     """Raise InputError `lock-invalid` for the first difference between a lock and its sidecar.
 
-    `document` is the lock as it was read; `own` is what the sidecar would write into it.
+    `document` is the lock as it was read and checked; `own` is what the sidecar would write into it. Both have the
+    packages in the order of the file: conda's by name, then wheels.
     """
-    found, wanted = _packages(document), _packages(own)
+    found, wanted = document["package"], own["package"]
     if len(found) != len(wanted):
         raise _differs(f"{sidecar} has {len(wanted)} packages, {lock} has {len(found)}", ())
     for there, here in zip(found, wanted, strict=True):
         name = here.get("name")
-        if not isinstance(there, dict) or there.get("name") != name:
-            said = there.get("name") if isinstance(there, dict) else there
+        if there.get("name") != name:
+            said = there.get("name")
             raise _differs(f"{sidecar} names {name} where {lock} has {said}", (f"{name} {here.get('url')}",))
         for key in dict.fromkeys((*_flat(here), *_flat(there))):
             if (value := _flat(here).get(key)) != _flat(there).get(key):
@@ -87,19 +89,9 @@ def require_own_channels(packages: Sequence[LockedPackage], allowed: Collection[
             raise foreign_lock(lock, each.name, each.url, allowed)
 
 
-def _packages(document: Any) -> list[Any]:
-    """Return the packages in the order of the file: conda's by name, then wheels."""
-    rows = document.get("package") if isinstance(document, dict) else None
-    if not isinstance(rows, list):
-        return []
-    return rows
-
-
 def _flat(item: Mapping[str, Any]) -> dict[str, Any]:
     """Return the item's fields; those of `hash` by their own names."""
-    flat = {key: value for key, value in item.items() if key != "hash"}
-    hashes = item.get("hash")
-    return {**flat, **(hashes if isinstance(hashes, dict) else {"hash": hashes})}
+    return {**{key: value for key, value in item.items() if key != "hash"}, **item["hash"]}
 
 
 def _differs(message: str, context: Iterable[str]) -> InputError:
@@ -124,10 +116,7 @@ def lock_texts(lock: CondaLock) -> dict[str, str]:
         "platform": lock.platform,
         "solver": lock.solver,
         "virtual_packages": dict(lock.virtual_packages),
-        "channels": [
-            {"name": c.name, "url": c.url, "kind": c.kind, "repodata": dict(c.repodata), "note": c.note}
-            for c in lock.channels
-        ],
+        "channels": [asdict(channel) for channel in lock.channels],
         "packages": [p.to_json() for p in _sorted(lock)],
     }
     if lock.added is not None:
@@ -271,6 +260,11 @@ def _from_sidecar(path: Path, lock_sha256: str) -> CondaLock | None:
     if data.get("lock_sha256") != lock_sha256:
         return None
     try:
+        added = None
+        if "added" in data:
+            from envmgr.wheels.locked import AddedWheels  # slow to load, and most locks have no wheels
+
+            added = AddedWheels.model_validate(data["added"])
         return CondaLock(
             platform=data["platform"],
             recipe_digest=data["recipe_digest"],
@@ -278,16 +272,10 @@ def _from_sidecar(path: Path, lock_sha256: str) -> CondaLock | None:
             channels=tuple(ChannelSource(**c) for c in data["channels"]),
             virtual_packages=data["virtual_packages"],
             solver=data["solver"],
-            added=_added_of(data["added"]) if "added" in data else None,
+            added=added,
         )
     except (KeyError, TypeError, ValidationError) as error:
         raise InputError("lock-invalid", f"{path} lacks or misnames a field", context=one_line(error)) from None
-
-
-def _added_of(data: Any) -> AddedWheels:
-    from envmgr.wheels.locked import AddedWheels
-
-    return AddedWheels.model_validate(data)
 
 
 def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
@@ -303,19 +291,13 @@ def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
         where = f"{path}: package[{index}]"
         if not isinstance(item, dict):
             raise InputError("lock-invalid", f"{where} is not a mapping")
-        if item.get("manager") not in ("conda", "pip"):
-            raise InputError(
-                "lock-invalid",
-                f"{where}: manager `{item.get('manager')}` is not supported",
-                context=str(item.get("name")),
-            )
-        if item.get("platform") != platforms[0]:
-            raise InputError(
-                "lock-invalid",
-                f"{where}: platform `{item.get('platform')}` in a lock for {platforms[0]}",
-                context=str(item.get("name")),
-            )
-        if item["manager"] == "conda":
+        name, manager, platform = str(item.get("name")), item.get("manager"), item.get("platform")
+        if manager not in ("conda", "pip"):
+            raise InputError("lock-invalid", f"{where}: manager `{manager}` is not supported", context=name)
+        if platform != platforms[0]:
+            fault = f"{where}: platform `{platform}` in a lock for {platforms[0]}"
+            raise InputError("lock-invalid", fault, context=name)
+        if manager == "conda":
             try:
                 packages.append(_package_of(item, where))
             except TypeError as error:
@@ -325,6 +307,11 @@ def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
     names = [p.name for p in packages]
     if twice := sorted(n for n, times in Counter(names).items() if times > 1):
         raise InputError("lock-invalid", f"{path}: {twice[0]} is locked twice", context=", ".join(twice))
+    added = None
+    if wheels:
+        from envmgr.backends.conda.pip import read_items
+
+        added = read_items(wheels, path, text, packages)
     custom = metadata.get("custom_metadata") or {}
     return CondaLock(
         platform=str(platforms[0]),
@@ -335,16 +322,8 @@ def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
         ),
         virtual_packages={},
         solver="unknown",
-        added=_added(wheels, path, text, packages) if wheels else None,
+        added=added,
     )
-
-
-def _added(
-    items: Sequence[tuple[str, Mapping[str, Any]]], path: Path, text: str, packages: Iterable[LockedPackage]
-) -> AddedWheels:
-    from envmgr.backends.conda.pip import read_items
-
-    return read_items(items, path, text, packages)
 
 
 def _package_of(item: Mapping[str, Any], where: str) -> LockedPackage:
@@ -381,11 +360,6 @@ def _get(data: Mapping[str, Any], key: str, kind: type[Any], where: str) -> Any:
 def _require_hashes(lock: CondaLock, path: Path, text: str) -> None:
     """Require a sha256 for every package (invariant 5); a record without one would be linked unchecked."""
     for package in lock.packages:
-        if not re.fullmatch(r"[0-9a-f]{64}", package.sha256):
-            line = next((n for n, row in enumerate(text.split("\n"), 1) if row.strip() == f"url: {package.url}"), 1)
-            raise InputError(
-                "lock-unhashed",
-                f"{path}:{line}: {package.name} {package.version} has no sha256",
-                context=package.url,
-                hint="lock again from a channel whose repodata has sha256 sums",
-            )
+        if not is_sha256(package.sha256):
+            hint = "lock again from a channel whose repodata has sha256 sums"
+            raise unhashed(f"{package.name} {package.version}", package.url, path, text, hint)

@@ -20,8 +20,8 @@ from packaging.requirements import Requirement
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import InvalidVersion, Version
 
-from envmgr.backends.conda.input import CondaInput, wheel_platform
-from envmgr.backends.conda.lock import PYTHON, CondaLock, LockedPackage
+from envmgr.backends.conda.lock import PYTHON, CondaLock, LockedPackage, is_sha256, unhashed
+from envmgr.backends.conda.models import CondaInput, wheel_platform
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
@@ -120,14 +120,8 @@ def _wheel_of(item: Mapping[str, Any], where: str, path: Path, text: str) -> Loc
             hint="sources, and what lies in a version control system, are not installed",
         )
     sha256 = str(hashes.get("sha256") or "")
-    if not re.fullmatch(r"[0-9a-f]{64}", sha256):
-        line = next((n for n, row in enumerate(text.split("\n"), 1) if row.strip() == f"url: {url}"), 1)
-        raise InputError(
-            "lock-unhashed",
-            f"{path}:{line}: {name} {version} has no sha256",
-            context=url,
-            hint="lock again from an index that has sha256 sums",
-        )
+    if not is_sha256(sha256):
+        raise unhashed(f"{name} {version}", url, path, text, "lock again from an index that has sha256 sums")
     return LockedWheel(name=canonicalize_name(name), version=version, file=file, sha256=sha256, index=index, url=url)
 
 

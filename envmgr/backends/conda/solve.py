@@ -7,18 +7,19 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envmgr.backends.conda.client import UNSOLVABLE, call_rattler
-from envmgr.backends.conda.input import CondaInput
+from envmgr.backends.conda.client import SOLVER, UNSOLVABLE, failure
 from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
-from envmgr.backends.conda.settings import Channel, channels_of, program_of
+from envmgr.backends.conda.models import Channel, CondaInput, channels_of, program_of
 from envmgr.backends.conda.unsolved import explain_unsolvable
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.report import Reporter
+from envmgr.system.child import call_worker
 from envmgr.system.files import pretty_json
 from envmgr.system.run import Bounds, Runner, clean_env
 from envmgr.system.scratch import scratch_folder
@@ -36,21 +37,21 @@ def solve(
     """
     channels = [_channel_request(name, site, places) for name in wanted.channels]
     with scratch_folder("solve") as scratch:
-        cache = str(scratch)
         request: dict[str, Any] = {
             "op": "solve",
             "channels": channels,
             "specs": list(wanted.specs),
             "platform": wanted.platform,
             "virtual_packages": wanted.all_virtual_packages(),
-            "cache": cache,
+            "cache": str(scratch),
             "stall_timeout": site.policies.stall_timeout,
         }
         try:
             if solver == "conda-lock":
-                urls = _conda_lock_urls(wanted, channels, site, runner, Path(cache))
-                request |= {"urls": sorted(urls), "names": sorted({_name_of(u) for u in urls})}
-            solved = call_rattler("solve_worker", request, runner, reporter)
+                urls = _conda_lock_urls(wanted, channels, site, runner, scratch)
+                names = {url.rpartition("/")[2].rsplit("-", 2)[0] for url in urls}
+                request |= {"urls": sorted(urls), "names": sorted(names)}
+            solved = call_worker(SOLVER, request, runner, reporter, failure=failure)
         except EnvmgrError as error:
             if error.reference == "unsolvable":
                 explain_unsolvable(error, request, runner, reporter)
@@ -79,24 +80,10 @@ def package_of(record: Mapping[str, Any]) -> LockedPackage:
             context=record["url"],
             hint="an install could not be checked: use a channel that has sha256 sums",
         )
-    return LockedPackage(
-        name=record["name"],
-        version=record["version"],
-        build=record["build"],
-        build_number=record["build_number"],
-        subdir=record["subdir"],
-        url=record["url"],
-        md5=record.get("md5") or "",
-        sha256=record["sha256"],
-        depends=tuple(record.get("depends", ())),
-        constrains=tuple(record.get("constrains", ())),
-        noarch=record.get("noarch") or None,
-        size=record.get("size"),
-        timestamp=record.get("timestamp"),
-        license=record.get("license"),
-        python_site_packages_path=record.get("python_site_packages_path"),
-        track_features=tuple(str(record.get("track_features") or "").split()),
-    )
+    known = {field.name for field in fields(LockedPackage)}
+    kept = {key: value for key, value in record.items() if key in known and value is not None}
+    features = str(record.get("track_features") or "").split()
+    return LockedPackage.from_json({"md5": "", **kept, "track_features": features})
 
 
 def _channel_request(name: str, site: Site, places: Mapping[str, str]) -> dict[str, Any]:
@@ -211,7 +198,3 @@ def find_conda_lock() -> Path:
     if not found:
         raise EnvmgrError("solver-missing", "conda-lock is not installed", hint="pip install conda-lock")
     return Path(found)
-
-
-def _name_of(url: str) -> str:
-    return url.rpartition("/")[2].rsplit("-", 2)[0]

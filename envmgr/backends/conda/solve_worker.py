@@ -212,9 +212,8 @@ async def offer(request: dict[str, Any]) -> None:
     for spec in request["specs"]:
         with suppress(Exception):  # a spec that cannot be read is reported elsewhere
             match = rattler.MatchSpec(spec, strict=False)
-            if not any(
-                match.matches(record) for record in records if record.name.normalized == str(match.name.normalized)
-            ):
+            name = str(match.name.normalized)
+            if not any(match.matches(record) for record in records if record.name.normalized == name):
                 unmatched.append(spec)
     missing = [name for name in request["names"] if name not in versions]
     near: dict[str, list[str]] = {}

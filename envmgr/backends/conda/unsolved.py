@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from envmgr.backends.conda.client import call_rattler
-from envmgr.backends.conda.spec_parts import read_row
-from envmgr.catalog.cuda_drivers import SHIPPED
+from envmgr.backends.conda.client import SOLVER, failure
+from envmgr.backends.conda.lock import read_row
+from envmgr.catalog.gpus import SHIPPED
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
+from envmgr.system.child import call_worker
 from envmgr.system.run import Runner
 
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
@@ -55,7 +56,7 @@ def explain_unsolvable(error: EnvmgrError, request: Mapping[str, Any], runner: R
     names = [name for name in _mentioned(error.context, lacking, specs) if not name.startswith("__")]
     question = {**request, "op": "offer", "names": [*dict.fromkeys([*names, *specs, "cuda-version"])]}
     try:
-        told = call_rattler("solve_worker", question, runner, reporter)
+        told = call_worker(SOLVER, question, runner, reporter, failure=failure)
     except EnvmgrError as failed:
         error.context = (*error.context, f"what the channels have could not be asked: {failed.message}")
         return
@@ -104,14 +105,8 @@ def _builds(name: str, asked: str, there: Sequence[tuple[str, Sequence[str]]]) -
     version, _, build = asked.removeprefix("==").partition(" ")
     if not build:
         return []
-    found = next(
-        (
-            builds
-            for each, builds in there
-            if each == version.removesuffix(".*") or each.startswith(f"{version.removesuffix('*').rstrip('.')}.")
-        ),
-        (),
-    )
+    exact, begin = version.removesuffix(".*"), version.removesuffix("*").rstrip(".") + "."
+    found = next((builds for each, builds in there if each == exact or each.startswith(begin)), ())
     return [f"builds of {name} {version}: {', '.join(found)}"] if found else []
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from envmgr.backends.conda.spec_parts import FilesDiffer
+from envmgr.backends.conda.lock import FilesDiffer
 from envmgr.store.bytecode import compile_python
 from envmgr.system.safe_paths import change
 from envmgr.system.worker import emit, serve
@@ -29,6 +29,7 @@ from envmgr.wheels.unpack import Promised, promised, unpack_all
 
 _UNPACKED = ".unpacked"
 """Folder inside a staging folder. In it, the install's whole final path leads back to the staging folder."""
+Installed = Mapping[str, tuple[str, str]]  # name of a distribution -> its version, and its folder or file
 
 
 class Taken(Exception):  # noqa: N818 - the name states the fault
@@ -76,7 +77,7 @@ def add(request: Mapping[str, Any]) -> None:
     way.symlink_to(staging)
     unpack_all(wheels, root, final, minor, jobs)
     shutil.rmtree(root)
-    before = set(_conda_files(staging))
+    before = {path for record in _records(staging) for path in record.get("files") or ()}
     for path in sorted(staging.glob("bin/*")):
         if str(path.relative_to(staging)) not in before and not path.is_symlink():
             change(path, mode=0o755, kinds=(stat.S_ISREG,))  # a wheel may not mark its scripts as programs
@@ -102,7 +103,7 @@ def installed_distributions(packages: Path) -> dict[str, tuple[str, str]]:
     return found
 
 
-def refuse_taken(wheels: Sequence[Path], there: Mapping[str, tuple[str, str]], staging: Path) -> None:
+def refuse_taken(wheels: Sequence[Path], there: Installed, staging: Path) -> None:
     for wheel in wheels:
         name = str(parse_wheel_filename(wheel.name)[0])
         if name in there:
@@ -129,11 +130,7 @@ def _is_no_folder(staging: Path, folder: str) -> bool:
 
 
 def refuse_lacking(
-    wheels: Sequence[Path],
-    there: Mapping[str, tuple[str, str]],
-    assumed: Mapping[str, str],
-    wanted: Question,
-    python: str,
+    wheels: Sequence[Path], there: Installed, assumed: Mapping[str, str], wanted: Question, python: str
 ) -> None:
     """Require what the recipe and the files of its wheels need, and every distribution that the lock assumes."""
     parts = {head.name: Distribution(head.version, head.requires) for head in map(metadata_in, wheels)}
@@ -152,11 +149,6 @@ def _records(staging: Path) -> Iterator[dict[str, Any]]:
     for path in sorted((staging / "conda-meta").glob("*.json")):
         record: dict[str, Any] = json.loads(path.read_bytes())
         yield record
-
-
-def _conda_files(staging: Path) -> Iterator[str]:
-    for record in _records(staging):
-        yield from record.get("files") or ()
 
 
 def _owner(staging: Path, place: str) -> str:

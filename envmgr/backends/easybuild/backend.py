@@ -37,13 +37,12 @@ from envmgr.backends.easybuild.settings import (
     easyconfig_folders,
     explain_easyconfigs,
 )
-from envmgr.catalog.gpu_codes import short_cuda
+from envmgr.catalog.gpus import short_cuda
 from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact
-from envmgr.catalog.site import Site
-from envmgr.catalog.target import Target, read_target
+from envmgr.catalog.site import Site, Target, read_target
 from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter

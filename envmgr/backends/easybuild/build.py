@@ -44,10 +44,10 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import Lmod
 from envmgr.report import Reporter
+from envmgr.store.build_folders import build_folder, work_folder
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Install, Item
 from envmgr.store.tree import make_read_only
-from envmgr.store.workfolder import build_folder, work_folder
 from envmgr.system.files import atomic_write, explain_os_error, group_id, pretty_json, sync_file_system
 from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Completed, Runner

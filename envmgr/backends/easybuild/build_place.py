@@ -16,10 +16,10 @@ from pathlib import Path
 from envmgr.backends.easybuild.items import lock_of, module_file, modules_folder
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
+from envmgr.store.build_folders import clear, land
 from envmgr.store.dead_builds import clear_dead_build, clear_kept_rows, end_processes_in
 from envmgr.store.jobtable import lives_elsewhere
 from envmgr.store.prefix import Install, Prefix
-from envmgr.store.staged_install import clear, land
 from envmgr.system.files import atomic_write, read_regular
 from envmgr.system.locks import file_lock, try_file_lock
 from envmgr.system.run import Runner

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from envmgr.backends.easybuild.items import module_name, modules_folder
-from envmgr.catalog.variables import fault_in_variable
+from envmgr.catalog.shell_rules import fault_in_variable
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import SHOWN_HOME, SHOWN_USER, Lmod
 from envmgr.modules.spec import EnvOp

@@ -18,7 +18,7 @@ from envmgr.backends.easybuild.settings import (
     easybuild_settings,
     said_by,
 )
-from envmgr.catalog.gpu_codes import covers, parse_code
+from envmgr.catalog.gpus import covers, parse_code
 from envmgr.catalog.settings import SiteFact, quoted, site_line
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError

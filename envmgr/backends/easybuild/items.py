@@ -10,7 +10,8 @@ from typing import Any
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
 from envmgr.backends.easybuild.settings import handed_to, optarch, said_by
 from envmgr.catalog.names import Entry
-from envmgr.catalog.target import CpuLevel, Target
+from envmgr.catalog.site import Target
+from envmgr.catalog.site_file import CpuLevel
 from envmgr.store.prefix import Install, Item, Prefix, install_of
 
 # 1: what EasyBuild installs, without its logs, read-only. 2: a Python has the mark of `system/pythons.py`; installs

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from envmgr.backends.easybuild.easyconfigs import changed_since
 from envmgr.backends.easybuild.lock import DEFAULT_CONTENTS, DEFAULT_FILES, LOCK_NAME, EasyBuildLock, LockedItem
 from envmgr.backends.easybuild.settings import EASYBUILD, FIELDS, SETTINGS, EasyBuildInput, eula_word, said_by, said_now
-from envmgr.catalog.gpu_codes import short_cuda
+from envmgr.catalog.gpus import short_cuda
 from envmgr.catalog.lock_rules import LockFacts, closure_of, unneeded
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry

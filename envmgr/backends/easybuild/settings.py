@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, field_validator
 
-from envmgr.catalog.gpu_codes import parse_code
+from envmgr.catalog.gpus import parse_code
 from envmgr.catalog.locks import recipe_digest
 from envmgr.catalog.settings import SiteFact, backend_settings
 from envmgr.catalog.site import Site
-from envmgr.catalog.target import CpuLevel
+from envmgr.catalog.site_file import CpuLevel
 from envmgr.system.files import shipped
 from envmgr.system.models import FrozenModel
 

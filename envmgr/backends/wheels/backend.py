@@ -17,8 +17,7 @@ from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry, catalog_of
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact
-from envmgr.catalog.site import Site
-from envmgr.catalog.target import Target
+from envmgr.catalog.site import Site, Target
 from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError
 from envmgr.nodes.jobs import JobOptions

@@ -27,10 +27,9 @@ from envmgr.catalog.site import Site
 from envmgr.downloads.client import promised_by_worker
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
+from envmgr.store.build_folders import build_folder, staged_install, work_folder
 from envmgr.store.manifest import InstallFacts, path_environment
 from envmgr.store.prefix import Install, Item
-from envmgr.store.staged_install import staged_install
-from envmgr.store.workfolder import build_folder, work_folder
 from envmgr.system.files import remove_tree
 from envmgr.system.run import Runner
 from envmgr.system.sandbox import PLACE

@@ -26,8 +26,7 @@ from envmgr.backends.wheels.build_call import BuildReply, Isolation, SourceBuild
 from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base, WheelsQuestion
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.names import catalog_of
-from envmgr.catalog.site import Site
-from envmgr.catalog.target import read_target
+from envmgr.catalog.site import Site, read_target
 from envmgr.downloads import Download
 from envmgr.downloads.client import bring
 from envmgr.errors import EnvmgrError, InputError

@@ -16,8 +16,7 @@ from envmgr.builds.schedule import Work
 from envmgr.catalog.entries import RECIPE_NAME
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.recipe import Recipe
-from envmgr.catalog.site import Site
-from envmgr.catalog.target import Target, read_target
+from envmgr.catalog.site import Site, Target, read_target
 from envmgr.errors import EnvmgrError, ErrorData, InputError
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import atomic_write, explain_os_error, pretty_json

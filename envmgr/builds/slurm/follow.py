@@ -154,10 +154,8 @@ class _Watch:
 
     def _fail(self, label: str, build: QueuedBuild, error: EnvmgrError) -> None:
         if build.before:
-            error.context = (
-                *error.context,
-                "it failed before this command began: run the same command again to build it",
-            )
+            early = "it failed before this command began: run the same command again to build it"
+            error.context = (*error.context, early)
         self.failed[label] = error
         del self.waiting[label]
         row = build.folder.row()

@@ -14,7 +14,7 @@ from envmgr.backends import get_backend
 from envmgr.builds.install import ensure_install
 from envmgr.builds.slurm.folder import BuildAnswer, BuildRequest, read_request, write_answer
 from envmgr.catalog.names import parse_entry
-from envmgr.catalog.target import read_target
+from envmgr.catalog.site import read_target
 from envmgr.errors import EnvmgrError, ErrorData, Interrupted
 from envmgr.report import Reporter, Result
 from envmgr.store.jobtable import holding

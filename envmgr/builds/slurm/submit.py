@@ -147,14 +147,9 @@ class Submitter:
             "#!/bin/sh\n" + assign(python=sys.executable, request=str(folder.request)) + script_text(__file__, "job.sh")
         )
         try:
+            name, output = folder.job_name, folder.output("%j")
             build.job = send_job(
-                folder.job_name,
-                script,
-                output=folder.output("%j"),
-                after=after,
-                options=self.options,
-                site=self.site,
-                runner=self.runner,
+                name, script, output=output, after=after, options=self.options, site=self.site, runner=self.runner
             )
             build.attached = build.before = False
             folder.write_row(self._row(build))

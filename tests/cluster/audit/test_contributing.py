@@ -1,4 +1,4 @@
-"""A check and a format, added as CONTRIBUTING.md says to a copy of the package, in a real audit."""
+"""A check, a format and a drift, added as CONTRIBUTING.md says to a copy of the package, in a real audit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.audit_scene import Audited
-from tests.helpers.contributing import copy_with
+from tests.helpers.contributing import add_drift, copy_with
 from tests.helpers.done import Done
 
 COPY = "/opt/copy"
@@ -17,11 +17,11 @@ UNAME = '#!/bin/sh\nif [ "$1" = -r ]; then echo 1.2.3; else exec /usr/bin/uname 
 
 
 @pytest.fixture
-def copy(audited: Audited) -> Iterator[None]:
+def copy(audited: Audited) -> Iterator[Path]:
     there = Path(f"/proc/{audited.cluster.pid('login')}/root{COPY}")
     there.mkdir()
     copy_with(there, "envmgr/audit/checks/kernel.", "envmgr/cli/formats/tsv.")
-    yield
+    yield there
     shutil.rmtree(there)
 
 
@@ -30,7 +30,7 @@ def audit(audited: Audited) -> Done:
     return audited.cluster.envmgr(argv, env={"PYTHONPATH": COPY})
 
 
-def test_new_check_judges_nodes_against_this_host_and_the_new_format_tells_it(audited: Audited, copy: None) -> None:
+def test_new_check_judges_nodes_against_this_host_and_the_new_format_tells_it(audited: Audited, copy: Path) -> None:
     """Its shell text runs on the nodes, its question on this host."""
     release = Path("/proc/sys/kernel/osrelease").read_text().strip()
     done = audit(audited)
@@ -42,3 +42,13 @@ def test_new_check_judges_nodes_against_this_host_and_the_new_format_tells_it(au
         audited.cluster.exec("c2", ["rm", "/usr/local/bin/uname"], check=True)
     assert (done.code, done.stdout) == (1, "severity\tcheck\tnodes\tfound\nwarning\tkernel\tc2\t1.2.3\n")
     assert release != "1.2.3"
+
+
+def test_new_drift_is_told_as_its_row_says(audited: Audited, copy: Path) -> None:
+    drift = add_drift(copy)
+    with drift.put(audited.cluster):
+        result = audited.audit(*drift.ask, env={"PYTHONPATH": COPY})
+        told = drift.findings(result)
+        assert len(told) == len(drift.told), result["findings"]
+        assert drift.hint in told[0]["hint"]
+    assert audited.audit(*drift.ask, env={"PYTHONPATH": COPY}, code=0)["findings"] == []

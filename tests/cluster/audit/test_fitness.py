@@ -14,7 +14,7 @@ import pytest
 from envmgr.audit.checks import fitness, libraries
 from envmgr.audit.fit.install_facts import missing_libraries
 from envmgr.audit.fit.matrix import node_facts
-from envmgr.catalog.gpu_codes import Gpu
+from envmgr.catalog.gpus import Gpu
 from envmgr.probe.shell import read_answer
 from tests.helpers.cluster import Cluster, faults
 from tests.helpers.evidence import audit_plan, probe_script, published_link, site

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from envmgr.backends.conda.input import CondaInput
-from envmgr.backends.conda.lock import CondaLock, LockedPackage
+from envmgr.backends.conda.install_worker import require_answer
+from envmgr.backends.conda.lock import CondaLock, FilesDiffer, LockedPackage
 from envmgr.backends.conda.lockfile import read_lock as read_conda
-from envmgr.backends.conda.spec_parts import FilesDiffer, require_answer
+from envmgr.backends.conda.models import CondaInput
 from envmgr.backends.wheels.lock import WheelsLock
 from tests.helpers.forged_locks import (
     ENTRY,

@@ -14,13 +14,12 @@ import pytest
 
 import envmgr
 from envmgr.backends import get_backend
+from envmgr.builds.prepare import can_write
 from envmgr.builds.schedule import Work
 from envmgr.builds.slurm.folder import JobFolder
-from envmgr.builds.write_access import can_write
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.names import parse_entry
-from envmgr.catalog.site import load_site
-from envmgr.catalog.target import read_target
+from envmgr.catalog.site import load_site, read_target
 from envmgr.nodes.jobs import JobOptions
 from envmgr.report import SilentReporter
 from envmgr.system.files import remove_tree

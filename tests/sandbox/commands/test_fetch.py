@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from envmgr.builds.leftovers import clean_leftovers
+from envmgr.builds.prepare import clean_leftovers
 from envmgr.catalog.site import Site, _resolve
 from envmgr.catalog.site_file import SiteFile
 from envmgr.downloads import Fetched, read_given

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, gpu_needs
-from envmgr.catalog.gpu_codes import Gpu
+from envmgr.catalog.gpus import Gpu
 from envmgr.catalog.recipe import Requires
 from envmgr.commands.build import choose_mode
 from envmgr.commands.gate import Unfit, common_denominator, unfit_nodes

@@ -10,7 +10,7 @@ from envmgr.audit.checks import fitness, libraries
 from envmgr.audit.fit.install_facts import missing_libraries
 from envmgr.audit.fit.matrix import MatrixRow, matrix, node_facts, observed
 from envmgr.catalog.fitness import NodeFacts
-from envmgr.catalog.gpu_codes import Gpu
+from envmgr.catalog.gpus import Gpu
 from envmgr.catalog.recipe import Requires
 from tests.helpers.evidence import audit_plan, evidence, site, told
 from tests.helpers.hardware import NODE, V2, driven

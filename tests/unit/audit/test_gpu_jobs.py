@@ -12,7 +12,7 @@ from envmgr.audit.ask.gpu_jobs import why_no_jobs
 from envmgr.audit.checks import fitness
 from envmgr.audit.fit.matrix import MatrixRow, hiding, matrix, observed, with_shown
 from envmgr.audit.model import Evidence
-from envmgr.catalog.gpu_codes import Gpu
+from envmgr.catalog.gpus import Gpu
 from envmgr.catalog.recipe import Requires
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import Fleet, Group

@@ -16,8 +16,7 @@ from envmgr.backends.conda.backend import CondaBackend
 from envmgr.backends.easybuild.backend import EasyBuildBackend
 from envmgr.backends.wheels.backend import WheelsBackend
 from envmgr.catalog.entries import open_catalog
-from envmgr.catalog.site import load_site
-from envmgr.catalog.target import Target
+from envmgr.catalog.site import Target, load_site
 from tests.helpers.places import TESTS
 
 GOLDEN = TESTS / "golden" / "digests"

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from envmgr.backends import backend_names, read_input, require_settings
-from envmgr.backends.conda.input import CondaInput
-from envmgr.backends.conda.settings import DEFAULT_CHANNELS, Channel, channels_of, program_of
+from envmgr.backends.conda.models import DEFAULT_CHANNELS, Channel, CondaInput, channels_of, program_of
 from envmgr.backends.easybuild.settings import easyconfig_folders, own_easyconfigs
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe

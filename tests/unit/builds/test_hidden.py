@@ -9,8 +9,8 @@ import pytest
 from envmgr.backends import get_backend
 from envmgr.backends.conda.judging import BRINGERS
 from envmgr.builds.install import require_none_hidden
+from envmgr.catalog.accept import COMMANDS
 from envmgr.catalog.entries import open_catalog
-from envmgr.catalog.lock_rules import COMMANDS
 from envmgr.catalog.names import Entry, parse_entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import load_site

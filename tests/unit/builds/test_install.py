@@ -10,11 +10,10 @@ import pytest
 
 from envmgr.backends import Built, LoadedLock, get_backend
 from envmgr.builds.install import Ensured, ensure_install
-from envmgr.builds.write_access import can_write
+from envmgr.builds.prepare import can_write
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
-from envmgr.catalog.site import Site, load_site
-from envmgr.catalog.target import Target, read_target
+from envmgr.catalog.site import Site, Target, load_site, read_target
 from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter, SilentReporter

@@ -15,14 +15,14 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.errors import Bug, EnvmgrError
 from envmgr.store.manifest import InstallFacts
-from envmgr.store.prefix import Item, Prefix
+from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.run import Runner
 from tests.helpers.waiting import DEADLINE
 
 
 def work(root: Path, name: str, *needs: Work) -> Work:
     """Of an install that only its label and its needs are asked of."""
-    install = Prefix(root).install(Entry(name, "1.0"), "0123456789abcdef" * 4)
+    install = Install(Prefix(root), Entry(name, "1.0"), "0123456789abcdef" * 4)
     item = Item(install, tuple(n.item.install for n in needs))
     return Work(cast("Recipe", None), cast("LoadedLock", None), item)
 

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, cpu_level, gpu_needs, level_flags, without_gpu
 from envmgr.catalog.fitness import unfit as unfit_for
-from envmgr.catalog.gpu_codes import Gpu
+from envmgr.catalog.gpus import Gpu
+from envmgr.catalog.names import older
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site
-from envmgr.catalog.target import CPU_ORDER
-from envmgr.catalog.versions import older
+from envmgr.catalog.site_file import CPU_ORDER
 from envmgr.errors import EnvmgrError
 from envmgr.store.node_facts import FleetFacts, Seen, facts_file, merge_facts, read_node_facts, save_node_facts
 from envmgr.store.prefix import Prefix

@@ -11,7 +11,7 @@ import random
 import pytest
 
 from envmgr.catalog.fitness import Verdict, verdict_on
-from envmgr.catalog.gpu_codes import Gpu, GpuFacts, GpuNeeds, parse_code
+from envmgr.catalog.gpus import Gpu, GpuFacts, GpuNeeds, parse_code
 from tests.helpers.gpu_lua import lua_verdicts
 from tests.helpers.gpu_oracle import Row, read_oracle
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from envmgr.catalog.names import Entry, fault_in_part, nearest, parse_entry, variable_name
 from envmgr.errors import InputError
-from envmgr.modules.lua import lua_quote
+from envmgr.modules.lmod import lua_quote
 
 PARTS = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,80}", fullmatch=True)
 KNOWN = ["gcc/13.2", "pytorch/2.1-cuda11.8", "pytorch/2.7-cuda12.9", "python/3.10", "python/3.12", "tensorflow/2.15"]

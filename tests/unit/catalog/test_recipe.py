@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from envmgr.catalog.names import sort_key
 from envmgr.catalog.recipe import (
     Environment,
     Recipe,
@@ -24,7 +25,6 @@ from envmgr.catalog.recipe import (
     load_software,
     shared_files,
 )
-from envmgr.catalog.versions import sort_key
 from envmgr.errors import InputError
 from envmgr.system.untrusted_files import read_bytes
 from tests.helpers.wording import one_of, pydantic_refuses, pydantic_says

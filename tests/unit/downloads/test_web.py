@@ -16,7 +16,7 @@ from urllib.error import HTTPError
 import pytest
 
 from envmgr.downloads.ranges import RemoteFile
-from envmgr.downloads.space import Room, TooLarge
+from envmgr.downloads.transfer import Room, TooLarge
 from envmgr.downloads.web import open_url, read_page
 from envmgr.wheels import index_pages, metadata
 from tests.helpers.standin.server import Server, serve

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.catalog.gpu_codes import Gpu, GpuFacts, GpuNeeds
+from envmgr.catalog.gpus import Gpu, GpuFacts, GpuNeeds
 from envmgr.system.run import Completed, Runner, clean_env
 from tests.helpers.gpu_oracle import Row, read_oracle
 from tests.helpers.lmod_shell import Tree, make_tree, spec

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.modules.pip_shim import render_shims
+from envmgr.modules.render import render_shims
 from envmgr.modules.spec import ModuleSpec, Pip
 from envmgr.system.files import shipped
 

@@ -12,18 +12,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from envmgr.catalog.gpu_codes import GpuNeeds
+from envmgr.catalog.gpus import GpuNeeds
 from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
 from envmgr.catalog.site import load_site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import Families, find_families, member_of
-from envmgr.modules.lua import lua_quote
-from envmgr.modules.pip_shim import PIP_SHIM
+from envmgr.modules.lmod import lua_quote
 from envmgr.modules.render import (
     GPU_GATE,
     GPU_RULES,
     MODULE,
     MODULERC,
+    PIP_SHIM,
     SRUN_NOTE,
     fingerprint,
     render_tree,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.catalog.variables import fault_in_value
+from envmgr.catalog.shell_rules import fault_in_value
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp, ShellFunction
 from envmgr.modules.statements import ModulePolicies, operations

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Environment, Recipe, load_recipe
-from envmgr.catalog.variables import SEARCHED, fault_in_variable
+from envmgr.catalog.shell_rules import SEARCHED, fault_in_variable
 from envmgr.errors import InputError
 from envmgr.modules.spec import EnvOp
 from envmgr.publish.compose import judge_install, judge_recipe, require_accepted
@@ -286,7 +286,7 @@ def test_a_body_is_read_and_never_run(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_body_is_refused_where_no_shell_can_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("envmgr.catalog.shell_text._PATH", "/nowhere")
+    monkeypatch.setattr("envmgr.catalog.shell_rules._PATH", "/nowhere")
     with pytest.raises(ValidationError, match="no shell is here that could read it"):
         Environment.model_validate({"functions": {"f": {"bash": ":"}}})
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from envmgr.catalog.gpu_codes import GpuNeeds
+from envmgr.catalog.gpus import GpuNeeds
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Deprecated, Recipe, Requires, SmokeTest, Software
 from envmgr.modules.spec import EnvOp, ModuleSpec, ShellFunction, UnloadCommand

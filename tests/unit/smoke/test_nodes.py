@@ -10,9 +10,8 @@ import pytest
 from envmgr.catalog.recipe import SmokeTest
 from envmgr.catalog.site import load_site
 from envmgr.nodes.envelope import Reply
-from envmgr.smoke.folding import Missing, OutcomeFolding
 from envmgr.smoke.nodes import RunAccount, choose_account
-from envmgr.smoke.script import NodeTest
+from envmgr.smoke.script import Missing, NodeTest, OutcomeFolding
 from tests.helpers.cluster.site import settings
 from tests.helpers.sites import with_backends
 

@@ -21,7 +21,7 @@ from tests.helpers.waiting import DEADLINE, HANGS
 @pytest.fixture
 def install(tmp_path: Path) -> Install:
     (tmp_path / "var/jobs").mkdir(parents=True)
-    return Prefix(tmp_path).install(Entry("toy", "1.0"), "0123456789abcdef" * 4)
+    return Install(Prefix(tmp_path), Entry("toy", "1.0"), "0123456789abcdef" * 4)
 
 
 def test_row_is_there_as_long_as_the_build(install: Install, tmp_path: Path) -> None:

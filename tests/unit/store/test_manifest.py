@@ -15,7 +15,7 @@ from envmgr.catalog.names import Entry
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp
 from envmgr.store.manifest import InstallFacts, Manifest, make_manifest, read_manifest, remove_install, write_manifest
-from envmgr.store.prefix import Prefix, recorded_digest
+from envmgr.store.prefix import Install, Prefix, recorded_digest
 from envmgr.store.tree import TreePath, make_read_only
 from envmgr.store.verify import differences
 from envmgr.system.files import remove_tree, sha256_bytes
@@ -275,7 +275,7 @@ def test_read_manifest_refuses_extra_files_outside_of_the_prefix(tmp_path: Path,
 
 
 def test_remove_install_takes_its_extra_files_along(tmp_path: Path) -> None:
-    install = Prefix(tmp_path).install(Entry("toy", "1.0"), "0" * 64)
+    install = Install(Prefix(tmp_path), Entry("toy", "1.0"), "0" * 64)
     (install.path / "bin").mkdir(parents=True)
     extra, other = tmp_path / "own" / "toy.lua", tmp_path / "own" / "other.lua"
     extra.parent.mkdir()

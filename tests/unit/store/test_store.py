@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envmgr.catalog.names import Entry
-from envmgr.catalog.target import Target
+from envmgr.catalog.site import Target
 from envmgr.errors import EnvmgrError
 from envmgr.store.manifest import InstallFacts, Manifest, write_manifest
 from envmgr.store.prefix import Install, Prefix, find_install, install_digest, installs
@@ -94,12 +94,12 @@ def test_install_of_an_older_layout_is_used_as_long_as_it_is_there(tmp_path: Pat
         return digest(root=tmp_path, layout=layout, identity=identity)
 
     assert [find(1), find(2), find(3)] == [of(1), of(2), of(3)]
-    put(prefix.install(ENTRY, of(2)))
+    put(Install(prefix, ENTRY, of(2)))
     assert [find(1), find(2), find(3)] == [of(1), of(2), of(2)]
-    put(prefix.install(ENTRY, of(1)))
+    put(Install(prefix, ENTRY, of(1)))
     assert [find(1), find(2), find(3)] == [of(1), of(1), of(1)]
     assert find(3, []) == of(3, [])  # another lock
-    prefix.install(ENTRY, of(1)).manifest.unlink()
+    Install(prefix, ENTRY, of(1)).manifest.unlink()
     assert find(3) == of(2)
 
 
@@ -168,7 +168,7 @@ def test_prefix_has_the_layout_of_the_design() -> None:
 
 
 def test_install_paths_lie_side_by_side() -> None:
-    install = Prefix(ROOT).install(ENTRY, "0123456789abcdef" * 4)
+    install = Install(Prefix(ROOT), ENTRY, "0123456789abcdef" * 4)
     store = ROOT / "store/pytorch"
     assert install.path == store / "2.1-cuda11.8-01234567"
     assert install.staging == store / ".staging-2.1-cuda11.8-01234567"
@@ -177,11 +177,11 @@ def test_install_paths_lie_side_by_side() -> None:
 
 
 def test_install_exists_only_with_folder_and_manifest(tmp_path: Path) -> None:
-    install = Prefix(tmp_path).install(ENTRY, "ab" * 32)
+    install = Install(Prefix(tmp_path), ENTRY, "ab" * 32)
     assert not install.exists()
     install.path.mkdir(parents=True)
     assert not install.exists()
-    put_manifest_only = Prefix(tmp_path).install(Entry("other", "1"), "ab" * 32)
+    put_manifest_only = Install(Prefix(tmp_path), Entry("other", "1"), "ab" * 32)
     put(put_manifest_only).path.rmdir()
     assert not put_manifest_only.exists()
     install.path.rmdir()
@@ -192,7 +192,7 @@ def test_install_exists_only_with_folder_and_manifest(tmp_path: Path) -> None:
 def test_install_check_length_refuses_a_path_longer_than_255(extra: int) -> None:
     tail = len("/store/pytorch/2.1-cuda11.8-abababab")
     root = "/" + "p" * (254 + extra - tail)
-    install = Prefix(Path(root)).install(ENTRY, "ab" * 32)
+    install = Install(Prefix(Path(root)), ENTRY, "ab" * 32)
     assert len(str(install.path)) == 255 + extra
     if not extra:
         install.check_length()
@@ -209,7 +209,7 @@ def test_install_check_length_refuses_a_path_longer_than_255(extra: int) -> None
 
 def test_install_check_digest_tells_two_digests_with_the_same_first_digits(tmp_path: Path) -> None:
     wanted, other = "ab" * 4 + "0" * 56, "ab" * 4 + "1" * 56
-    install = put(Prefix(tmp_path).install(ENTRY, wanted), recorded=other)
+    install = put(Install(Prefix(tmp_path), ENTRY, wanted), recorded=other)
     with pytest.raises(EnvmgrError) as caught:
         install.check_digest()
     assert caught.value.render() == (
@@ -222,13 +222,13 @@ def test_install_check_digest_tells_two_digests_with_the_same_first_digits(tmp_p
 
 
 def test_install_check_digest_is_silent_for_its_own_and_for_nothing(tmp_path: Path) -> None:
-    install = Prefix(tmp_path).install(ENTRY, "ab" * 32)
+    install = Install(Prefix(tmp_path), ENTRY, "ab" * 32)
     install.check_digest()
     put(install).check_digest()
 
 
 def test_install_check_digest_calls_a_damaged_manifest_damaged_not_a_collision(tmp_path: Path) -> None:
-    install = Prefix(tmp_path).install(ENTRY, "ab" * 32)
+    install = Install(Prefix(tmp_path), ENTRY, "ab" * 32)
     install.path.mkdir(parents=True)
     install.manifest.write_text("")
     with pytest.raises(EnvmgrError, match="manifest-damaged"):
@@ -239,17 +239,17 @@ def test_installs_finds_versions_with_dashes_and_skips_what_is_not_complete(tmp_
     prefix = Prefix(tmp_path)
     assert list(installs(prefix)) == []
     made = [
-        put(prefix.install(Entry(n, v), d * 64)) for n, v, d in (("a", "1", "1"), ("b", "2-x-3", "2"), ("b", "2", "3"))
+        put(Install(prefix, Entry(n, v), d * 64)) for n, v, d in (("a", "1", "1"), ("b", "2-x-3", "2"), ("b", "2", "3"))
     ]
     (prefix.store / "b" / "9-44444444").mkdir()
     (prefix.store / "b" / ".staging-9-55555555").mkdir()
-    put(prefix.install(Entry("b", "8"), "6" * 64)).path.rmdir()
+    put(Install(prefix, Entry("b", "8"), "6" * 64)).path.rmdir()
     assert sorted(installs(prefix), key=str) == sorted(made, key=str)
 
 
 def test_installs_keeps_one_with_a_damaged_manifest_so_that_it_can_be_removed(tmp_path: Path) -> None:
     prefix = Prefix(tmp_path)
-    install = put(prefix.install(ENTRY, "ab" * 32))
+    install = put(Install(prefix, ENTRY, "ab" * 32))
     install.manifest.chmod(0o644)
     install.manifest.write_text("")
     (found,) = installs(prefix)

@@ -70,13 +70,6 @@ def test_scan_tree_tells_every_path_sorted(tmp_path: Path) -> None:
     ]
 
 
-def test_scan_tree_without_hashes_reads_no_content(tmp_path: Path) -> None:
-    make_tree(tmp_path)
-    found = scan_tree(tmp_path, hashed=False)
-    assert {p.sha256 for p in found} == {""}
-    assert [(p.path, p.size) for p in found] == [(p.path, p.size) for p in scan_tree(tmp_path)]
-
-
 def test_scan_tree_of_an_empty_folder_is_empty(tmp_path: Path) -> None:
     assert scan_tree(tmp_path) == []
 

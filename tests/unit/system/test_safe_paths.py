@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from envmgr.backends.wheels.locking import _give
-from envmgr.builds.leftovers import clean_leftovers
-from envmgr.builds.write_access import _give_public, _give_to_group
+from envmgr.builds.prepare import _give_public, _give_to_group, clean_leftovers
 from envmgr.catalog.site import Site, load_site
 from envmgr.errors import EnvmgrError
 from envmgr.publish.generations import publishing

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.judging import faults_of
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
+from envmgr.backends.conda.models import CondaInput
 from envmgr.wheels.locked import AddedWheels, LockedWheel
 
 

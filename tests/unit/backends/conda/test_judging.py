@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from envmgr.backends.conda.cuda import conda_majors, cuda_of, cuda_version
-from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.judging import facts_of, notes_of
 from envmgr.backends.conda.lock import CondaLock, LockedPackage
+from envmgr.backends.conda.models import CondaInput
 
 
 def package(text: str, *depends: str, constrains: Sequence[str] = ()) -> LockedPackage:
@@ -132,7 +132,7 @@ def test_cuda_version_is_that_of_the_most_telling_package() -> None:
     rows = ["cuda-version 12.9 h1_0", "pytorch-cuda 12.1 h1_0", "cudatoolkit 11.8.0 h1_0", "cuda-cudart 12.1.105 h1_0"]
     packages = [package(row) for row in rows]
     for at, telling in enumerate(packages):
-        assert cuda_version(reversed(packages[at:])) == telling.version
+        assert cuda_version(packages[at:][::-1]) == telling.version
     assert cuda_version([package("python 3.12.1 h1_0"), package("cuda-python 12.0 py_0")]) is None
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from envmgr.backends.conda.input import CondaInput
 from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME, lock_texts, read_lock
+from envmgr.backends.conda.models import CondaInput
 from envmgr.backends.conda.pip import promised_distributions, require_python
 from envmgr.catalog.locks import recipe_digest
 from envmgr.errors import EnvmgrError, InputError

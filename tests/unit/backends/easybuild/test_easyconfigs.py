@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from envmgr.backends.easybuild.settings import EasyBuildInput
-from envmgr.catalog.cuda_drivers import minimum_driver
+from envmgr.catalog.gpus import minimum_driver
 from envmgr.catalog.recipe import Recipe, load_recipe, load_software
 from envmgr.system.files import shipped
 from tests.helpers.easybuild.debian_sources import SOURCES, SourceError, sourcepath

@@ -21,10 +21,9 @@ from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem, locked_ver
 from envmgr.backends.easybuild.lock_checks import differing_from_now
 from envmgr.backends.easybuild.settings import AMD, CUDA, EasyBuildInput, EasyBuildSettings, Setting
 from envmgr.catalog.fitness import NodeFacts
-from envmgr.catalog.gpu_codes import Gpu, covers
+from envmgr.catalog.gpus import Gpu, covers
 from envmgr.catalog.settings import site_line
-from envmgr.catalog.site import Site, load_site
-from envmgr.catalog.target import Target
+from envmgr.catalog.site import Site, Target, load_site
 from envmgr.store.node_facts import FleetFacts, Seen, facts_file
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import canonical_json, sha256_bytes

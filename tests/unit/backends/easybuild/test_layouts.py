@@ -11,8 +11,7 @@ import pytest
 from envmgr.backends.easybuild.backend import EasyBuildBackend, LoadedEasyBuildLock
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem
 from envmgr.catalog.names import Entry
-from envmgr.catalog.site import Site, load_site
-from envmgr.catalog.target import Target
+from envmgr.catalog.site import Site, Target, load_site
 from envmgr.commands.resolved import LockInstalls, ResolvedEntry
 from envmgr.store.manifest import InstallFacts, Manifest, write_manifest
 from envmgr.store.prefix import Install, Item

@@ -1,8 +1,16 @@
-"""GPUs of a node, and the machine code that an entry has for them (`8.6`, `9.0+PTX`, `9.0a`, `10.0f`).
+"""GPUs of a node, the machine code that an entry has for them (`8.6`, `9.0+PTX`, `9.0a`, `10.0f`), and their drivers.
 
-Source: NVIDIA, CUDA C++ Programming Guide: binary compatibility (code for X.y runs on X.z with z >= y, and on no other
-X), PTX compatibility (compiled by the driver for its capability and every newer one), architecture- and family-specific
-code.
+Source:
+    Code: NVIDIA, CUDA C++ Programming Guide: binary compatibility (code for X.y runs on X.z with z >= y, and on no
+        other X), PTX compatibility (compiled by the driver for its capability and every newer one), architecture- and
+        family-specific code.
+    FLOORS: NVIDIA, "CUDA Compatibility", minimum drivers for minor-version compatibility: a toolkit of major version M
+        runs on any driver that is at least M's first supported one.
+    SHIPPED: the driver that a toolkit's installer brings, by the installer's name (`cuda_12.1.0_530.30.02_linux.run`),
+        read on 2026-11-22. Release notes name lower minima within one branch, so only branches (the first number) are
+        compared. 11.0 to 11.2, 12.7 and 13.4 are missing: no name was at hand.
+
+A version without a row in a table is unknown, never guessed.
 """
 
 from __future__ import annotations
@@ -11,6 +19,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from envmgr.catalog.names import numbers
 from envmgr.system.models import FrozenModel
 
 
@@ -139,3 +148,67 @@ class GpuNeeds(FrozenModel):
 def short_cuda(version: str | None) -> str | None:
     """Return `12.1` for `12.1.105`; None stays None."""
     return None if version is None else ".".join(version.split(".")[:2])
+
+
+# CUDA major -> the oldest driver that runs its machine code.
+FLOORS = {"11": "450.80.02", "12": "525.60.13", "13": "580.65.06"}
+
+
+# CUDA version -> the driver of its toolkit: one of its branch, or of a later one, compiles its PTX.
+SHIPPED = {
+    "11.3": "465.19.01",
+    "11.4": "470.57.02",
+    "11.5": "495.29.05",
+    "11.6": "510.39.01",
+    "11.7": "515.43.04",
+    "11.8": "520.61.05",
+    "12.0": "525.60.13",
+    "12.1": "530.30.02",
+    "12.2": "535.54.03",
+    "12.3": "545.23.06",
+    "12.4": "550.54.14",
+    "12.5": "555.42.02",
+    "12.6": "560.28.03",
+    "12.8": "570.86.10",
+    "12.9": "575.51.03",
+    "13.0": "580.65.06",
+    "13.1": "590.44.01",
+    "13.2": "595.45.04",
+    "13.3": "610.43.02",
+}
+
+
+# What forward compatibility (`cuda-compat`) is for, by the names of GPUs. Source: NVIDIA, "CUDA Compatibility", forward
+# compatibility: data centre GPUs; GeForce ends with error 804. Others (TITAN, RTX for workstations) are known as
+# neither.
+DATA_CENTRE = tuple(
+    """
+    Tesla A2 A10 A16 A30 A40 A100 A800 H100 H200 H800 H20 GH200 L4 L20 L40 L40S B100 B200 B300 GB200 GB300 T4 V100
+    P100 P40 P4 K80
+    """.split()
+)
+
+
+CONSUMER = ("GeForce",)
+
+
+def toolkit_driver(cuda: str) -> str:
+    """Return the driver that the toolkit brings; empty if no table has it."""
+    return SHIPPED.get(cuda, "")
+
+
+def minimum_driver(cuda_version: str) -> str | None:
+    """Return the oldest driver for a CUDA version such as `11.8`; None if the table has no row."""
+    return FLOORS.get(cuda_version.partition(".")[0])
+
+
+def driver_faults(cuda: str, required: str | None) -> list[str]:
+    """Return what is wrong with a recipe that requires driver `required` (None: no driver) while its lock has this
+    CUDA.
+    """
+    needed = minimum_driver(cuda)
+    if required is None:
+        return [f"requires.nvidia_driver: the lock has CUDA {cuda}, which needs a driver >= {needed or '(see NVIDIA)'}"]
+    if needed and numbers(required) < numbers(needed):
+        return [f"requires.nvidia_driver: CUDA {cuda} needs >= {needed}, the recipe says {required}"]
+    return []

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from envmgr.catalog.cuda_drivers import driver_faults, minimum_driver
+from envmgr.catalog.gpus import driver_faults, minimum_driver
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from envmgr.backends.conda.activate import capture_activation, forbidden_changes
 from envmgr.backends.conda.activate_run import Shell, find_steps
 from envmgr.backends.easybuild.flat import read_shown, refuse_forbidden
 from envmgr.catalog.recipe import load_recipe
-from envmgr.catalog.variables import fault_in_variable
+from envmgr.catalog.shell_rules import fault_in_variable
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.run import Runner
 from tests.helpers.places import ROOT

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.builds.leftovers import clean_leftovers
+from envmgr.builds.prepare import clean_leftovers
 from envmgr.report import SilentReporter
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system import locks

@@ -1,15 +1,22 @@
-"""The `input` of a conda recipe, and the solvers for it."""
+"""The models of a recipe's `input` and of the site's settings under `backends.conda`; the solvers, and the folder of
+downloaded packages.
+"""
 
 from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from envmgr.catalog.locks import recipe_digest
+from envmgr.catalog.settings import backend_settings
+from envmgr.catalog.site import Site
+from envmgr.catalog.site_file import Mirrors
+from envmgr.store.prefix import Prefix
 from envmgr.system.models import FrozenModel
 from envmgr.wheels.settings import PUBLIC
 from envmgr.wording import masked, one_line
@@ -23,8 +30,6 @@ SOLVERS = ("rattler", "conda-lock")
 _MACHINES = {"linux-64": "x86_64", "linux-aarch64": "aarch64"}  # the platforms that uv supports
 OLDEST_GLIBC = 17  # 2.17, the oldest for which uv resolves
 _OF_WHEELS = frozenset({"pip", "indexes", "exclude_newer"})
-
-
 _LONGEST = 300  # characters of a spec
 # No channel, URL, file, hash or condition: the lock records each package's source and hash.
 _SPEC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*[A-Za-z0-9 ._,|<>=!~*+^$()-]*")
@@ -144,3 +149,71 @@ def wheel_platform(platform: str, virtual_packages: Mapping[str, str]) -> str:
     if glibc is None or int(glibc[1]) < OLDEST_GLIBC:
         raise ValueError(f"wheels need `__glibc` 2.{OLDEST_GLIBC} or newer among `virtual_packages`")
     return f"{_MACHINES[platform]}-manylinux_2_{glibc[1]}"
+
+
+class Channel(FrozenModel):
+    """A conda channel: its canonical URL, which locks record, and mirrors (URL or folder), which are tried first, in
+    order.
+
+    A folder that holds only `repodata.json` is a snapshot: it is used for locking, and downloads use the next place.
+    `note` describes a snapshot; it is written into locks made from it.
+    """
+
+    url: str
+    mirrors: Mirrors = ()
+    note: str = ""
+
+    @field_validator("url")
+    @classmethod
+    def _url(cls, value: str) -> str:
+        if not re.fullmatch(r"(https?|file)://[^\s]+", value):
+            raise ValueError("must be an http(s):// or file:// URL")
+        if masked(value) != value:
+            raise ValueError(
+                "must be without a name, a password or a token, for locks record it: mirrors may have them"
+            )
+        return value.rstrip("/")
+
+
+DEFAULT_CHANNELS: Mapping[str, Channel] = {
+    name: Channel(url=f"https://conda.anaconda.org/{name}") for name in ("conda-forge", "nvidia", "pytorch")
+}
+
+
+class CondaSettings(FrozenModel):
+    """The section `backends.conda` of the site."""
+
+    channels: dict[str, Channel] = {}
+    program: Path | None = Field(default=None, description="conda, mamba or micromamba, for --solver conda-lock")
+
+
+def package_cache(prefix: Prefix) -> Path:
+    """Return the folder of downloaded packages: `<sha256>/<file name>`."""
+    return prefix.cache / "conda"
+
+
+def channels_of(site: Site) -> dict[str, Channel]:
+    """Return the channels by name, including the default ones; mirrors are URLs."""
+    own = backend_settings(site, "conda", CondaSettings).channels
+    found = {n: c.model_copy(update={"mirrors": site.absolute_mirrors(c.mirrors)}) for n, c in own.items()}
+    return {**DEFAULT_CHANNELS, **found}
+
+
+def places_of(names: Iterable[str], site: Site) -> set[str]:
+    """Return the places from which packages of these channels may come, as locks write them.
+
+    These are their URLs here, their default URLs, and their mirrors.
+    """
+    known = channels_of(site)
+    found: set[str] = set()
+    for name in names:
+        channels = [each for each in (known.get(name), DEFAULT_CHANNELS.get(name)) if each is not None]
+        found |= {place.rstrip("/") for each in channels for place in (each.url, *each.mirrors)}
+        if not channels:
+            found.add(name.rstrip("/"))
+    return found
+
+
+def program_of(site: Site) -> Path | None:
+    program = backend_settings(site, "conda", CondaSettings).program
+    return None if program is None else site.absolute(program)

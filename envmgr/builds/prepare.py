@@ -1,9 +1,13 @@
-"""Room in the prefix, and the right to write there: checked before any work is done."""
+"""The prefix made ready for a run that changes it: what killed runs left is removed; room, and the right to write
+there, are checked before any work is done.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
+import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -11,14 +15,95 @@ from pathlib import Path
 from envmgr.backends import Backend, LoadedLock, OwnFolder, all_backends
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
+from envmgr.publish.record import published_installs
+from envmgr.report import Reporter
+from envmgr.store.dead_builds import clear_dead_rows, clear_kept_rows
+from envmgr.store.jobtable import lives_elsewhere, remove_dead_holds
 from envmgr.store.place import write_place
-from envmgr.store.prefix import Prefix
+from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import explain_os_error, free_bytes, group_id
+from envmgr.system.locks import try_file_lock
 from envmgr.system.modes import ask_owner, give_place
-from envmgr.system.safe_paths import change
+from envmgr.system.processes import host_mark
+from envmgr.system.safe_paths import change, remove_below
 from envmgr.system.usernames import own_name, user_name
 from envmgr.system.users import Account
 from envmgr.wording import size_text
+
+_ABANDONED = 86400.0  # seconds without a byte after which another host's download counts as given up
+
+
+def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
+    """Remove what killed runs left, and return the paths of the store, relative to it.
+
+    Removed are staging folders, trees without a manifest, incomplete manifests and downloads, and what each backend
+    knows of. For dead builds these are also their processes, their private folders, and their rows in the job table. A
+    lock that is held belongs to a build that is alive, whose files stay. A tree without a manifest that a generation
+    names is in use, and stays.
+    """
+    for part in prefix.cache.glob("*/*/.*.part"):
+        with suppress(FileNotFoundError), try_file_lock(part) as free:
+            if free and not _is_of_another_host(part):
+                remove_below(prefix.root, part)
+    for mark in prefix.locks.glob("*.lock.holder"):
+        with try_file_lock(mark.with_suffix("")):  # one of a dead run goes with that
+            pass
+    backends = all_backends()
+
+    def own(install: Install) -> None:
+        for backend in backends:
+            backend.clear_dead_build(install)
+
+    clear_dead_rows(prefix, reporter, own=own)
+    clear_kept_rows(prefix, reporter)
+    remove_dead_holds(prefix)
+    removed = []
+    published: set[str] | None = None
+    for name_folder in sorted(prefix.store.iterdir()) if prefix.store.is_dir() else ():
+        for path in sorted(name_folder.iterdir()) if name_folder.is_dir() else ():
+            label = _leftover_of(path)
+            if label is None:
+                continue
+            with try_file_lock(prefix.locks / f"store-{name_folder.name}-{label}.lock") as free:
+                if not free or _leftover_of(path) is None:  # looked at again under the lock: it may be finished by now
+                    continue
+                install = prefix.install_at(f"store/{name_folder.name}/{label}")
+                if lives_elsewhere(install):
+                    continue
+                if path.name == label:
+                    published = published_installs(prefix) if published is None else published
+                    if install.relative in published:
+                        reporter.say(
+                            f"warning: {path} has no manifest, and is published: `envmgr verify --repair` makes "
+                            "it again"
+                        )
+                        continue
+                reporter.log(f"removing {path}, left by a build that was killed")
+                try:
+                    remove_below(prefix.root, path)
+                    removed.append(str(path.relative_to(prefix.store)))
+                except OSError as error:  # only its own entry needs that place
+                    reporter.say(f"warning: cannot remove {path}, left by a build that was killed: {error.strerror}")
+    for backend in backends:
+        backend.clean(prefix, reporter)
+    return removed
+
+
+def _is_of_another_host(part: Path) -> bool:
+    """Return whether it belongs to another host, which may still write it if the file system keeps locks per client."""
+    host = re.fullmatch(r"\..+\.([0-9a-f]{8})\.part", part.name)
+    return host is not None and host[1] != host_mark() and time.time() - part.stat().st_mtime < _ABANDONED
+
+
+def _leftover_of(path: Path) -> str | None:
+    """Return the label of the install to which the unfinished `path` belongs; None if it is finished, or gone."""
+    if match := re.fullmatch(r"\.(.+)\.manifest\.json\.\d+\.\d+\.tmp", path.name):
+        return match[1] if path.exists() else None
+    if not path.is_dir():
+        return None
+    if path.name.startswith(".staging-"):
+        return path.name.removeprefix(".staging-")
+    return None if path.with_name(f"{path.name}.manifest.json").exists() else path.name
 
 
 def require_space(locks: Sequence[LoadedLock], site: Site) -> None:
@@ -95,14 +180,11 @@ def write_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
             faults = (closed,)
         yield from faults
     folder = site.build_dir
-    if (
-        folder is not None
-        and os.access(folder, os.F_OK)
-        and not os.access(folder, os.W_OK | os.X_OK, effective_ids=True)
-    ):
-        yield EnvmgrError(
-            "not-writable", f"{account.name} cannot write {folder}", hint=give_place(account.name, folder)
-        )
+    if folder is None or not os.access(folder, os.F_OK):
+        return
+    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
+        hint = give_place(account.name, folder)
+        yield EnvmgrError("not-writable", f"{account.name} cannot write {folder}", hint=hint)
 
 
 def group_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
@@ -117,14 +199,11 @@ def group_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
 def _unwritable(folder: Path, user: str) -> Iterator[EnvmgrError]:
     """Yield an error if the effective user cannot write there."""
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
-        yield EnvmgrError(
-            "not-writable",
-            f"cannot write {folder}",
-            context="it is mounted read-only"
-            if os.statvfs(folder).f_flag & os.ST_RDONLY
-            else f"it belongs to {user_name(folder.stat().st_uid)}, running as {user}",
-            hint="run as the site's build user (as root, envmgr changes to it), or give this user the whole prefix",
-        )
+        reason = f"it belongs to {user_name(folder.stat().st_uid)}, running as {user}"
+        if os.statvfs(folder).f_flag & os.ST_RDONLY:
+            reason = "it is mounted read-only"
+        hint = "run as the site's build user (as root, envmgr changes to it), or give this user the whole prefix"
+        yield EnvmgrError("not-writable", f"cannot write {folder}", context=reason, hint=hint)
 
 
 def _first_folders(prefix: Prefix) -> Iterator[Path]:

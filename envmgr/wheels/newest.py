@@ -11,7 +11,7 @@ import tomllib
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 from packaging.version import Version
@@ -22,7 +22,7 @@ from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK, later_platforms
 from envmgr.wording import and_more
 
 if TYPE_CHECKING:
-    from envmgr.wheels.resolve import Resolution
+    from envmgr.wheels.requirements import Question
 
 _LACKS = re.compile(r"Wheels are required for `([^`]+)`|found wheels for `([^`]+)`|Wheels are available for `([^`]+)`")
 _OF_PYTHON = re.compile(r"Python ABI tag|requires Python|Requires-Python|current Python version")
@@ -40,6 +40,17 @@ class RecipeFields:
     build: str = ""
 
 
+class Asks(Protocol):
+    """A resolution: it asks uv."""
+
+    wanted: Question
+    python: str
+
+    def compile(
+        self, options: Sequence[str], requirements: Sequence[str] | None = None, *, platform: str | None = None
+    ) -> str: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
     """The reason why something has no wheels: the facts, the ways out as texts of a hint, and uv's own words."""
@@ -49,7 +60,7 @@ class Reason:
     words: tuple[str, ...] = ()
 
 
-def wheels_older(asks: Resolution, versions: Mapping[str, str], fields: RecipeFields) -> EnvmgrError | None:
+def wheels_older(asks: Asks, versions: Mapping[str, str], fields: RecipeFields) -> EnvmgrError | None:
     """Return the error `wheels-older` if `versions` has an older version of an asked package than the recipe allows.
 
     With only wheels, uv goes back to the last version that works, and does not say so.
@@ -81,7 +92,7 @@ def wheels_older(asks: Resolution, versions: Mapping[str, str], fields: RecipeFi
     )
 
 
-def explain_unsolvable(asks: Resolution, error: EnvmgrError, fields: RecipeFields) -> EnvmgrError:
+def explain_unsolvable(asks: Asks, error: EnvmgrError, fields: RecipeFields) -> EnvmgrError:
     """Return the error `unsolvable` of the recipe's requirements with the reason, if there is one besides uv's words."""
     reason = why_not(asks, asks.wanted.requirements, fields, "a solution")
     kept = [line for line in error.context if "--no-build" not in line]
@@ -89,7 +100,7 @@ def explain_unsolvable(asks: Resolution, error: EnvmgrError, fields: RecipeField
     return error
 
 
-def why_not(asks: Resolution, rows: Sequence[str], fields: RecipeFields, what: str) -> Reason:
+def why_not(asks: Asks, rows: Sequence[str], fields: RecipeFields, what: str) -> Reason:
     """Return why `rows`, which are there to get `what`, have no solution in wheels for the recipe's platform.
 
     Raises:
@@ -113,7 +124,7 @@ def why_not(asks: Resolution, rows: Sequence[str], fields: RecipeFields, what: s
     return _package_reason(asks, rows, fields)
 
 
-def _platform_reason(asks: Resolution, text: str, platform: str, fields: RecipeFields, what: str) -> Reason:
+def _platform_reason(asks: Asks, text: str, platform: str, fields: RecipeFields, what: str) -> Reason:
     """Return the reason for a `text` that uv gave for the later `platform`."""
     tags = frozenset(target_tags(asks.python, asks.wanted.platform))
     files = [name for name in _files(text) if name.endswith(".whl") and tags.isdisjoint(parse_wheel_filename(name)[3])]
@@ -125,7 +136,7 @@ def _platform_reason(asks: Resolution, text: str, platform: str, fields: RecipeF
     )
 
 
-def _package_reason(asks: Resolution, rows: Sequence[str], fields: RecipeFields) -> Reason:
+def _package_reason(asks: Asks, rows: Sequence[str], fields: RecipeFields) -> Reason:
     """Return the reason for rows that no later platform solves: sources, another Python, or a conflict."""
     try:
         asks.compile([*PYLOCK, *ONLY_WHEELS], rows)
@@ -156,7 +167,7 @@ def _package_reason(asks: Resolution, rows: Sequence[str], fields: RecipeFields)
     return Reason(tuple(facts), tuple(ways), tuple(words))
 
 
-def _newest_files(asks: Resolution, name: str, rows: Sequence[str]) -> tuple[str, list[str]]:
+def _newest_files(asks: Asks, name: str, rows: Sequence[str]) -> tuple[str, list[str]]:
     """Return the newest version of a package that `rows` allow, and its files for all platforms; "" and none if it
     cannot be known.
     """

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from envmgr.audit.baseline import HowAsked, Notebook
 from envmgr.audit.causes import Trace, Traced, TraceQuestion, Traces
-from envmgr.audit.compare.table_rows import rows_of_table
-from envmgr.audit.model import Check, Evidence, Found, Noted, Row
+from envmgr.audit.compare.table_rows import judged, rows_of_table
+from envmgr.audit.model import Check, Evidence, Found, Noted
 from envmgr.audit.table import UndeclaredFactError
 from envmgr.audit.wording import joined, short
 from envmgr.nodes.sets import expand, fold
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.probe.shell import looked_key
 from envmgr.report import Finding
+
+Judged = Found | Noted
+"""A row of a check, once its values are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
     """Judge, ask in one round for the responsible lines, and return all findings: errors first, then by check, place
     and nodes.
     """
-    rows: dict[str, tuple[Row, ...]] = {}
+    rows: dict[str, tuple[Judged, ...]] = {}
     dead: set[str] = set()
     mistakes: dict[str, UndeclaredFactError] = {}
     for name, check in checks.items():
@@ -75,7 +79,7 @@ def _mistaken(check: str, error: UndeclaredFactError) -> Finding:
     return Finding(check, "error", "all nodes", f"not looked at: {error}", "facts that the check's table names", hint)
 
 
-def rows_of(check: Check, evidence: Evidence) -> tuple[Row, ...]:
+def rows_of(check: Check, evidence: Evidence) -> tuple[Judged, ...]:
     """Return the rows of one check, with hints that are not filled in yet.
 
     Raises UndeclaredFactError for a mistake in the check.
@@ -84,20 +88,20 @@ def rows_of(check: Check, evidence: Evidence) -> tuple[Row, ...]:
     if isinstance(answer, UndeclaredFactError):  # its question to this host could not be asked
         raise answer
     given = evidence.of_check(check.table)
-    return (*rows_of_table(given), *check.judge(given))
+    return tuple(judged(chain(rows_of_table(given), check.judge(given))))
 
 
 def _explained(check: Check, evidence: Evidence) -> frozenset[str]:
     return check.explained(evidence.of_check(check.table)) if check.explained is not None else frozenset()
 
 
-def questions_of(rows: Iterable[Row]) -> list[TraceQuestion]:
+def questions_of(rows: Iterable[Judged]) -> list[TraceQuestion]:
     """Return the questions of these rows' hints."""
     hints = [row.hint for row in rows if isinstance(row, Found)]
     return [question for hint in hints if isinstance(hint, Traced) for question in hint.questions]
 
 
-def findings_of(check: Check, rows: Iterable[Row], traces: Traces) -> list[Finding]:
+def findings_of(check: Check, rows: Iterable[Judged], traces: Traces) -> list[Finding]:
     """Return the findings of one check, in its order."""
     found = [_finding(check.name, row, traces) for row in rows if isinstance(row, Found)]
     return [*joined(found)] if check.joins else found

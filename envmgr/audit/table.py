@@ -18,6 +18,7 @@ conditions the module's `judge` decides. CONTRIBUTING lists all fields in one ta
 from __future__ import annotations
 
 from collections.abc import Callable, ItemsView, Iterator, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -27,6 +28,7 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from envmgr.audit.wording import short
+from envmgr.probe.model import Fleet, Group
 from envmgr.report import Severity
 from envmgr.system.models import FrozenModel
 from envmgr.system.shelltext import quote
@@ -208,6 +210,24 @@ class DeclaredFacts(Mapping[str, str]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
+
+
+@dataclass(frozen=True, slots=True)
+class _DeclaredFleet(Fleet):
+    """Answers of which only declared facts can be asked for."""
+
+    declared: Declared = field(default_factory=Declared)
+
+    def names(self, beginning: str) -> list[str]:
+        self.declared.require_pattern(beginning)
+        return Fleet.names(self, beginning)
+
+
+def declared_fleet(fleet: Fleet, declared: Declared) -> Fleet:
+    """Return the answers, of which only declared facts can be asked for."""
+    groups = (Group(DeclaredFacts(group.facts, declared), group.nodes) for group in fleet.groups)
+    own = {node: DeclaredFacts(facts, declared) for node, facts in fleet.own.items()}
+    return _DeclaredFleet(tuple(groups), own, fleet.replies, fleet.missing, declared)
 
 
 _CONVERTED: Mapping[str, Callable[[str], str]] = {

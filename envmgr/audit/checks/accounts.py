@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envmgr.audit.compare.between_nodes import compare
-from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.model import Check, Evidence, Row, scripts
 from envmgr.nodes.sets import fold
 
@@ -48,7 +47,7 @@ def _numbers(name: str, evidence: Evidence) -> Iterator[Row]:
         if here not in ("", "hung") and len(known) == 1:  # this host against all nodes: who is right?
             having, value = numbers[known[0]], known[0]
             yield evidence.say("not_as_here", between=having, name=name, value=value, having=fold(having), here=here)
-        yield from compared("numbers", numbers, evidence, kept=False, name=name)
+        yield evidence.compared("numbers", numbers, kept=False, name=name)
 
 
 def _login(evidence: Evidence) -> Iterator[Row]:
@@ -60,15 +59,15 @@ def _login(evidence: Evidence) -> Iterator[Row]:
         command = (
             f"on the node: `usermod {option} {right.right} {user}`, or where its accounts come from: " if right else ""
         )
-        yield from compared(key, values, evidence, hint=f"{command}{_SAME_NUMBERS}")
+        yield evidence.compared(key, values, hint=f"{command}{_SAME_NUMBERS}")
     groups = evidence.fleet.by_value("accounts.groups")
     lacks = [",".join(sorted({*of.right.split()} - {*of.value.split()})) for of in compare(groups, evidence).outliers]
     accounts = f"where its accounts come from: {_SAME_NUMBERS}"
     hint = f"compare `id {user}` of the nodes, and {accounts}"
     if len(lacks) == 1 and lacks[0]:
         hint = f"on the node: `usermod -aG {lacks[0]} {user}`, or {accounts}"
-    yield from compared(
-        "groups", groups, evidence, hint=hint, told=lambda of: _of_groups(set(of.value.split()), set(of.right.split()))
+    yield evidence.compared(
+        "groups", groups, hint=hint, told=lambda of: _of_groups(set(of.value.split()), set(of.right.split()))
     )
     for file, nodes in evidence.fleet.by_value("accounts.nologin").items():
         says = next(iter(evidence.fleet.by_value("accounts.nologin_says")), "")

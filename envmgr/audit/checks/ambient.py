@@ -25,7 +25,6 @@ import re
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.compare.between_nodes import across
-from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.model import AskedShell, Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import elements
@@ -174,7 +173,7 @@ def _variable(name: str, shell: AskedShell, evidence: Evidence) -> Iterator[Row]
                 yield evidence.say("harmful", nodes, shell, severity, name=shown, value=value, why=why)
         if severity != "note":
             return  # reported for each node that has it
-    yield from compared("variable", values, evidence, shell, name=shown)
+    yield evidence.compared("variable", values, shell, name=shown)
 
 
 def _functions(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
@@ -257,7 +256,7 @@ def _exported(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
         if (len(values) == 1 and _is_kept(name)) or 1 < len(values) < count or count == len(groups) == len(values) == 2:
             severity: Severity = "warning" if _MEANS.search(name) else "note"
             kept = _is_kept(name)
-            yield from compared("variable", values, evidence, shell, kept=kept, severity=severity, name=name)
+            yield evidence.compared("variable", values, shell, kept=kept, severity=severity, name=name)
 
 
 def _inherited_by_jobs(evidence: Evidence) -> Iterator[Row]:

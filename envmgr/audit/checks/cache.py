@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.shell.shared_shell import shared
@@ -93,10 +92,9 @@ def _others(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.shells.only(lambda facts: "cache.loads" in facts)
     for folder in sorted(fleet.by_each(_folders)):
         if not folder.startswith(f"{evidence.site.prefix}/generations/"):
-            yield from compared(
+            yield evidence.compared(
                 "others",
                 fleet.by(partial(_use, folder)),
-                evidence,
                 folder=folder,
                 say=partial(_cache_in_use, folder),
                 expect=lambda right, _: "that one too" if right == "yes" else "not that one",

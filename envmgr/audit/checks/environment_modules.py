@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.model import Check, Evidence, Row, scripts
 from envmgr.probe.model import Facts
 
@@ -24,7 +23,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         for name in sorted({name for group in alike.groups for name in _settings(group.facts)}):
             values = alike.by(lambda facts, name=name: _settings(facts).get(name, ""))  # type: ignore[misc]
             variable = f"MODULES_{name.upper()}"
-            yield from compared("setting", values, evidence, evidence.login_shell(), name=name, variable=variable)
+            yield evidence.compared("setting", values, evidence.login_shell(), name=name, variable=variable)
 
 
 def _settings(facts: Facts) -> dict[str, str]:

@@ -29,7 +29,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from envmgr.audit.ask.gpu_jobs import GpuAnswer, gpu_answers
-from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.fit.hardware_kinds import kinds_of, uncovered
 from envmgr.audit.fit.matrix import hiding, is_hidden, observed, required
 from envmgr.audit.model import Check, Evidence, Row
@@ -214,7 +213,7 @@ def _drift(evidence: Evidence) -> Iterator[Row]:
         fleet = Fleet(groups, {}, {}, ())
         for row in _COMPARED:
             of_group = f"group {name}" if evidence.groups else name
-            yield from compared(row, fleet.by_value(row), alike, group=of_group)
+            yield alike.compared(row, fleet.by_value(row), group=of_group)
 
 
 _COMPARED = ("driver", "gpus", "glibc", "cpu_level", "operating_system")

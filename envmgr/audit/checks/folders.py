@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.compare.between_nodes import Outlier, Values, is_new
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Row, scripts
+from envmgr.audit.compare.between_nodes import is_new
+from envmgr.audit.model import Check, Evidence, Outlier, Row, Values, scripts
 from envmgr.audit.wording import short
 from envmgr.probe.model import Facts
 from envmgr.system.shelltext import quote
@@ -32,11 +31,11 @@ def judge(evidence: Evidence) -> Iterator[Row]:
             row += "_and_covered"
         elif _GONE not in values and is_new(Compared("folders", point, ""), evidence):
             row = "new_mount"
-        yield from compared(row, values, evidence, point=point, source=source, say=_in_words)
+        yield evidence.compared(row, values, point=point, source=source, say=_in_words)
     noexec = evidence.shells.only(lambda facts: "folders.at" in facts).by_value("folders.noexec", default="")
     points = sorted({line.partition(" ")[0] for value in noexec for line in value.splitlines()})
     commands = ", ".join(f"`mount -o remount,exec {quote(point)}`" for point in points[:4])
-    yield from compared("noexec", noexec, evidence, commands=commands, say=_barred, told=_noexec)
+    yield evidence.compared("noexec", noexec, commands=commands, say=_barred, told=_noexec)
 
 
 def _in_words(value: str) -> str:

@@ -11,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
-from envmgr.audit.compare.between_nodes import Outlier
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.model import Check, Evidence, Outlier, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.folder_content import (
     absent,
@@ -43,12 +41,12 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     for chain in evidence.shells.names(_OPENS):
         values = evidence.shells.by(partial(_opens, chain))
         row = "opens_another" if _all_there(values) else "opens"
-        yield from compared(row, values, evidence, chain=chain, show=module_show(chain), say=_in_words)
+        yield evidence.compared(row, values, chain=chain, show=module_show(chain), say=_in_words)
     for folder, fleet in by_folder("hierarchy", evidence.shells, "by").items():
         yield from closed(folder, fleet, evidence)
         yield from absent(folder, fleet, evidence)
         chain = fleet.groups[0].facts.get("by", "")
-        yield from compared("content", contents(fleet), evidence, folder=folder, chain=chain, told=_difference)
+        yield evidence.compared("content", contents(fleet), folder=folder, chain=chain, told=_difference)
 
 
 def _opens(chain: str, facts: Facts) -> str | None:

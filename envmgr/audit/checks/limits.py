@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.model import Check, Evidence, Row, scripts
 
 # The name in /proc/self/limits -> (the option of ulimit, the name in Slurm).
@@ -48,7 +47,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
                     else "no limit: CUDA, large files and long jobs meet it",
                 )
             if not low:
-                yield from compared("differ", values, evidence, shell, name=name, say=partial(_said, name, option))
+                yield evidence.compared("differ", values, shell, name=name, say=partial(_said, name, option))
 
 
 def _is_low(name: str, value: str) -> bool:

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from envmgr.audit.compare.between_nodes import Outlier, as_on, compare
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Row, scripts
+from envmgr.audit.compare.between_nodes import as_on, compare
+from envmgr.audit.model import Check, Evidence, Outlier, Row, scripts
 from envmgr.audit.wording import other_parts, short
 from envmgr.probe.model import Facts, Fleet
 
@@ -24,13 +23,12 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     for missing, nodes in fleet.by_value("linker.missing").items():
         yield evidence.say("missing", nodes, libraries=missing)
     values = fleet.by_value("linker.preload", default="")
-    yield from compared("preload", values, evidence)
+    yield evidence.compared("preload", values)
     if len(values) == 1 and (preloaded := next(iter(values))):
         yield evidence.say("preloaded", values[preloaded], libraries=preloaded)
-    yield from compared(
+    yield evidence.compared(
         "folders",
         fleet.by_value("linker.folders", default=""),
-        evidence,
         told=lambda of: short(other_parts(_without(of.value, of.right), _without(of.right, of.value), ", ")),
     )
     yield from _cache(fleet, evidence)

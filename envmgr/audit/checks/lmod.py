@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
@@ -121,13 +120,13 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _versions(fleet, evidence)
     for version in fleet.by_value("lmod.version"):
         values = fleet.where("lmod.version", version).by_value("lmod.lua", default="")
-        yield from compared("lua", values, evidence)
+        yield evidence.compared("lua", values)
     for version in fleet.by(_full_version):
         alike = fleet.only(lambda facts, version=version: _full_version(facts) == version)  # type: ignore[misc]
         for name in sorted({name for group in alike.groups for name in _settings(group.facts)}):
             values = alike.by(lambda facts, name=name: _settings(facts).get(name, _NOT_SET))  # type: ignore[misc]
-            yield from compared(
-                "setting", values, evidence, evidence.login_shell(), expect=lambda right, _: short(right), name=name
+            yield evidence.compared(
+                "setting", values, evidence.login_shell(), expect=lambda right, _: short(right), name=name
             )
         for row in dict.fromkeys(_FILES.values()):
             yield from _file(row, alike, evidence)
@@ -143,7 +142,7 @@ def _versions(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     versions = fleet.by_value("lmod.version")
     right = evidence.published.record.tools.get("lmod", "") if evidence.published is not None else ""
     if not right:
-        yield from compared("version", versions, evidence)
+        yield evidence.compared("version", versions)
         return
     others = fold(versions.get(right, ()))
     for text, nodes in fleet.by(_full_version).items():
@@ -181,7 +180,7 @@ def _file(row: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
         return f"another one ({sha256[:12]}): {', '.join(paths)}" if sha256 else shown(sha256)
 
     values = fleet.by(lambda facts: _files(facts).get(row, ("", ""))[0])
-    yield from compared(row, values, evidence, say=named, expect=lambda right, _: shown(right))
+    yield evidence.compared(row, values, say=named, expect=lambda right, _: shown(right))
 
 
 def _files(facts: Facts) -> dict[str, tuple[str, str]]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import changed_lines, shared
@@ -55,12 +54,8 @@ def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
         ((value, nodes),) = found.items()
         changed = changed_lines(texts[value], escaped(here, "\n"))
         yield evidence.say("nowhere_as_here", between=nodes, entry=entry, changed=changed)
-    yield from compared(
-        "environment",
-        found,
-        evidence,
-        entry=entry,
-        told=lambda of: _other(texts[of.value], texts.get(of.right, "")),  # a baseline may have another one
+    yield evidence.compared(  # a baseline may have another environment
+        "environment", found, entry=entry, told=lambda of: _other(texts[of.value], texts.get(of.right, ""))
     )
 
 

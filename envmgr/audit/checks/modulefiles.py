@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.compare.between_nodes import Values, alike, as_on, chosen
-from envmgr.audit.model import Check, Evidence, Noted, Row
+from envmgr.audit.compare.between_nodes import alike, as_on, chosen
+from envmgr.audit.model import Check, Evidence, Noted, Row, Values
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.folder_content import absent, by_folder, changed, closed, contents, folder_content, not_read
 from envmgr.probe.model import ProbeStage

@@ -19,10 +19,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from envmgr.audit.compare.between_nodes import QUORUM, Values
-from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.compare.between_nodes import QUORUM
 from envmgr.audit.controller import Controller
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.model import Check, Evidence, Row, Values
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import fields_of
 from envmgr.catalog.site import Site
@@ -84,7 +83,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     sources = fleet.sound.by(_source)
     right = evidence.site.mount.source or _right_source(sources, evidence)
     if not right:
-        yield from compared("source", sources, evidence)
+        yield evidence.compared("source", sources)
     for group in fleet.groups:
         nodes = _not_the_server(group, right)
         if nodes and (found := _fault(group.facts, right)):
@@ -99,7 +98,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     if evidence.site.mount.writable is not None:
         alike = _without_modes(alike)
     for key in ("mount.options", "mount.super"):
-        yield from compared("options", alike.by_value(key, default=""), evidence, key=key)
+        yield evidence.compared("options", alike.by_value(key, default=""), key=key)
     yield from _usable(fleet.sound.only(lambda facts: _source(facts) == right), evidence)
     yield from _writable(evidence, fleet.sound.only(lambda facts: _source(facts) == right))
     yield from _slow(evidence, alike)

@@ -22,9 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.ask.peer_addresses import NONE, peers_lines, peers_text, read_peers
-from envmgr.audit.compare.between_nodes import Values, values_of_like_nodes
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.compare.between_nodes import values_of_like_nodes
+from envmgr.audit.model import Check, Evidence, Row, Values
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import short
 from envmgr.probe.model import Facts, ProbeStage
@@ -48,8 +47,8 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _of_peers(evidence)
     for key, file in (("resolver", "/etc/resolv.conf"), ("switch", "/etc/nsswitch.conf")):
         values = fleet.by_value(f"names.{key}", default="")
-        yield from compared(
-            "file", values, evidence, file=file, say=lambda lines: short("; ".join(lines.splitlines())) or "nothing"
+        yield evidence.compared(
+            "file", values, file=file, say=lambda lines: short("; ".join(lines.splitlines())) or "nothing"
         )
 
 
@@ -114,7 +113,7 @@ def _of_peers(evidence: Evidence) -> Iterator[Row]:
                 for value, right in bad.items():
                     wrong.setdefault(known[value], []).append((name, value, right))
                 left = {value: nodes for value, nodes in known.items() if value not in bad}
-                yield from compared("peer", left, evidence, kept=False, say=_is, name=name)
+                yield evidence.compared("peer", left, kept=False, say=_is, name=name)
     for nodes, names_there in wrong.items():
         yield _wrong_peers(nodes, names_there, _places(nodes[0], evidence), evidence)
     for nodes in fleet.by_value("names.peers_hung").values():

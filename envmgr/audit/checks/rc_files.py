@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from envmgr.audit.causes import Traced
-from envmgr.audit.compare.between_nodes import Outlier
-from envmgr.audit.compare.table_rows import compared, drift_words
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.compare.table_rows import drift_hint
+from envmgr.audit.model import Check, Evidence, Outlier, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.probe.model import Facts, Fleet, ProbeStage
@@ -45,7 +44,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         alike = fleet.where("rc_files.lmod", version)
         yield from _compared("own_rc", _OWN, "rc_files.read", alike, evidence, version=version)
     lists = fleet.by_value("rc_files.modulerc", default="")
-    hint = drift_words(evidence.table.rows["modulerc"], lists, evidence, evidence.login_shell(), {"path": ""})["hint"]
+    hint = drift_hint(evidence.compared("modulerc", lists, evidence.login_shell(), path=""))
     for path in _paths(fleet, "rc_files.modulerc"):
         yield from _compared("modulerc", path, "rc_files.modulerc", fleet, evidence, hint=hint)
 
@@ -79,9 +78,7 @@ def _compared(
         return "not there" if right == _NOT_READ else "read" if value == _NOT_READ else f"content {right[:12]}"
 
     values = fleet.by(lambda facts: _files(facts, key).get(path, _NOT_READ))
-    yield from compared(
-        row, values, evidence, hint=hint, say=_shown, told=told, expect=expected, path=path, version=version
-    )
+    yield evidence.compared(row, values, hint=hint, say=_shown, told=told, expect=expected, path=path, version=version)
 
 
 def _shown(sha256: str) -> str:

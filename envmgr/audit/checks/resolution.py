@@ -14,9 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.compare.between_nodes import Outlier
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Noted, Row
+from envmgr.audit.model import Check, Evidence, Noted, Outlier, Row
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.wording import elements, short
@@ -49,7 +47,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         ours = f"{evidence.site.prefix}/{current}/modules"
         yield from _listed(published, ours, fleet, evidence)
         names = fleet.by(lambda facts: " ".join(sorted(listed(facts.get("resolution.defaults", "")).get(ours, ()))))
-        yield from compared("defaults", names, evidence)
+        yield evidence.compared("defaults", names)
         yield from _hidden(published, fleet, evidence)
         for entry in evidence.plan.samples:
             yield from _sample(entry, published, f"{ours}/{entry}.lua", fleet, evidence)
@@ -122,10 +120,9 @@ def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
         lists = [set(first_places(group.facts["resolution.avail"])) for group in fleet.groups]
         common = set.intersection(*lists) if lists else set()
         hidden = fleet.by(lambda facts: " ".join(sorted(_hidden_names(facts) & common - own)))
-    yield from compared(
+    yield evidence.compared(
         "hidden_elsewhere",
         hidden,
-        evidence,
         kept=with_baseline,
         say=lambda names: _shown(names.split()) or "none",
         told=lambda of: _differing(of, "{} hidden", "{} not hidden"),
@@ -143,10 +140,9 @@ def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """
     lists = _by_folder("resolution.avail", fleet, evidence)
     for folder, values in lists.items():
-        yield from compared(
+        yield evidence.compared(
             "modules",
             values,
-            evidence,
             folder=folder,
             say=lambda names: f"`module avail` lists {_shown(names.split()) or 'nothing'}",
             told=_other_names,
@@ -155,10 +151,9 @@ def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
         if len(lists[folder]) > 1:
             yield Noted(Compared("resolution", folder, "defaults"), values)
             continue  # other modules have other defaults
-        yield from compared(
+        yield evidence.compared(
             "defaults_elsewhere",
             values,
-            evidence,
             folder=folder,
             say=lambda names: f"defaults are {_shown(names.split()) or 'none'}",
             told=lambda of: f"defaults are {_shown(_only(of.value, of.right)) or 'fewer'}",

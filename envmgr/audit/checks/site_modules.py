@@ -27,10 +27,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
-from envmgr.audit.compare.between_nodes import QUORUM, Values, merged
-from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.compare.between_nodes import QUORUM, merged
 from envmgr.audit.fit.install_facts import start_fault
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, Row, Values
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import changed_lines, module_show, opened, shared, without_host
 from envmgr.audit.wording import fields_of, short
@@ -81,7 +80,7 @@ def _module(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
         yield evidence.say("unknown", fleet.nodes, name=name)
         return
     if not any(faults):
-        yield from compared("loads", fleet.by(partial(_loads, name)), evidence, name=name, say=_load_in_words)
+        yield evidence.compared("loads", fleet.by(partial(_loads, name)), name=name, say=_load_in_words)
     for lines, nodes in fleet.by_value(f"{_KEY}brings.{name}").items():
         if programs := _of_entries(lines.splitlines(), evidence):
             yield evidence.say("brings_too", nodes, name=name, programs=", ".join(programs))
@@ -89,7 +88,7 @@ def _module(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     yield from _brought(name, fleet, evidence)
     yield from _starts(name, fleet, evidence)
     lacks = fleet.where(f"{_KEY}loads.{name}", _YES).by_value(f"{_KEY}lacks.{name}", default="")
-    yield from compared("libraries", lacks, evidence, name=name, say=_missing_libraries)
+    yield evidence.compared("libraries", lacks, name=name, say=_missing_libraries)
 
 
 _YES = "yes"
@@ -108,10 +107,9 @@ def _environment(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """
     values = _nameless(fleet.by_value(f"{_KEY}sets.{name}"), fleet)
     passing = _passing(values)
-    yield from compared(
+    yield evidence.compared(
         "environment",
         merged(values, lambda text, _: _without(text, passing)),
-        evidence,
         name=name,
         show=module_show(name),
         say=lambda text: f"it sets {short(changed_lines(text, ''))}",
@@ -153,10 +151,9 @@ def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     values = _nameless(looked.by_value(f"{_KEY}has.{name}", default=""), fleet)
     lines = {line for value in values for line in value.splitlines()}
     closed = sorted(line.removeprefix("! ") for line in lines if line.startswith("! "))
-    yield from compared(
+    yield evidence.compared(
         "brings_closed" if closed else "brings",
         values,
-        evidence,
         name=name,
         opened=open_hint(evidence.site, closed[:8], whom="users"),
         say=lambda text: _missing(text, "") or "what it names is there",
@@ -190,7 +187,7 @@ def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """Yield faults of the first program that the module brings. If it starts nowhere, nodes are not compared."""
     faults = merged(_nameless(fleet.by_value(f"{_KEY}starts.{name}"), fleet), _start_in_words)
     if "" in faults:
-        yield from compared("first_program", faults, evidence, name=name)
+        yield evidence.compared("first_program", faults, name=name)
         return
     for fault, nodes in faults.items():
         yield evidence.say("no_start", nodes, name=name, fault=fault)

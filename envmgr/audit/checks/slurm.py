@@ -20,7 +20,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from envmgr.audit.compare.between_nodes import values_of_like_nodes
-from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.model import Check, Evidence, Row, scripts
 from envmgr.audit.wording import other_parts, short
@@ -110,17 +109,17 @@ def _settings(evidence: Evidence) -> Iterator[Row]:
     A node without a slurm.conf (configless) has the controller's.
     """
     cores = evidence.fleet.by_value("slurm.cores")
-    yield from compared(
-        "cores", cores, evidence, say=lambda of: "runs on all cores" if of == "all" else f"is bound to the cores {of}"
+    yield evidence.compared(
+        "cores", cores, say=lambda of: "runs on all cores" if of == "all" else f"is bound to the cores {of}"
     )
     with_file = evidence.fleet.only(lambda facts: "slurm.sum" in facts)
     file = next(iter(with_file.by_value("slurm.conf")), "")
     prologs = with_file.by_value("slurm.prolog", default="")
     ours = f"`{SLURM_LINE}` in {file} of the node, then `scontrol reconfigure`: without it jobs that inherit nothing have no modules"
-    yield from compared("prolog", prologs, evidence, file=file, hint="" if evidence.alone else ours)
+    yield evidence.compared("prolog", prologs, file=file, hint="" if evidence.alone else ours)
     if len(prologs) == 1:  # else TaskProlog is the difference
         digests = with_file.by_value("slurm.sum")
-        yield from compared("content", digests, evidence, file=file, say=lambda digest: f"content {digest[:12]}")
+        yield evidence.compared("content", digests, file=file, say=lambda digest: f"content {digest[:12]}")
 
 
 def _files(evidence: Evidence) -> Iterator[Row]:
@@ -136,10 +135,9 @@ def _files(evidence: Evidence) -> Iterator[Row]:
     plugins = evidence.fleet.by_value("slurm.plugins")
     folders = evidence.fleet.by_value("slurm.plugin_dir")
     for alike in values_of_like_nodes(plugins, evidence):  # login nodes have less of Slurm
-        yield from compared(
+        yield evidence.compared(
             "plugins",
             {names: tuple(nodes) for names, nodes in alike.items()},
-            evidence,
             folder=next(iter(folders), ""),
             say=lambda names: f"{len(names.splitlines())} plugins",
             told=lambda of: short(other_parts(*_apart(of.value, of.right), by=", ")),

@@ -15,9 +15,8 @@ import re
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from envmgr.audit.compare.between_nodes import Outlier, as_on, compare, values_of_like_nodes
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.compare.between_nodes import as_on, compare, values_of_like_nodes
+from envmgr.audit.model import Check, Evidence, Outlier, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.wording import fields_of, short
 from envmgr.nodes.sets import fold
@@ -47,10 +46,9 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _let_in(fleet.only(lambda facts: "ssh.sshd" in facts), evidence)
     yield from _known(fleet, evidence)
     for values in _alike(fleet, "ssh.config", evidence):
-        yield from compared(
+        yield evidence.compared(
             "config",
             values,
-            evidence,
             kept=False,
             say=lambda files: f"files {', '.join(x.partition(' ')[0] for x in files.splitlines()) or 'none'}",
             told=lambda of: f"other content: {', '.join(_other_files(of))}",
@@ -106,10 +104,9 @@ def _let_in(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
             yield evidence.say("refused", outlier.nodes, rule=outlier.value, right=right, fix=fix)
     rest = fleet.only(lambda facts: not refused(facts, user)) if told else fleet
     for values in _alike(rest, "ssh.sshd", evidence):
-        yield from compared(
+        yield evidence.compared(
             "settings",
             values,
-            evidence,
             kept=False,
             told=lambda of: short(_only(of.value, of.right)),
             expect=lambda right, value: short(_only(right, value)),
@@ -139,10 +136,9 @@ def _known(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
         for outlier in compare(values, evidence).outliers:
             yield _other_keys(outlier, fleet, evidence)
         if compare(values, evidence).differ:
-            yield from compared(
+            yield evidence.compared(
                 "known",
                 values,
-                evidence,
                 kept=False,
                 say=lambda digest: "no such file" if digest == "none" else f"content {digest[:12]}",
             )

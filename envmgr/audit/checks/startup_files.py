@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envmgr.audit.compare.between_nodes import QUORUM
-from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.model import AskedShell, Check, Evidence, Row, scripts
 from envmgr.modules.nodesetup import open_hint
 from envmgr.system.modes import as_user
@@ -46,7 +45,7 @@ def _other_content(evidence: Evidence) -> Iterator[Row]:
         values: dict[str, tuple[str, ...]] = {}
         for sums, nodes in groups:
             values[sums.get(path, "")] = (*values.get(sums.get(path, ""), ()), *nodes)
-        yield from compared("other_content", values, evidence, path=path)
+        yield evidence.compared("other_content", values, path=path)
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "context", "node"))

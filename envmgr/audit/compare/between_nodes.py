@@ -14,14 +14,11 @@ from dataclasses import dataclass
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import Traced, parts_of
-from envmgr.audit.model import AskedShell, Evidence, Found, Noted, Row
+from envmgr.audit.model import AskedShell, Evidence, Found, Noted, Outlier, Values
 from envmgr.audit.wording import other_parts
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, ShellAccount
 from envmgr.report import Severity
-
-Values = Mapping[str, tuple[str, ...]]
-"""value -> the nodes that have it."""
 
 _NAMED = 64  # nodes that a finding about other nodes names
 _SHOWN = 4  # values of nodes that differ
@@ -35,16 +32,6 @@ def merged(values: Values, into: Callable[[str, tuple[str, ...]], str]) -> dict[
         made = into(value, nodes)
         found[made] = (*found.get(made, ()), *nodes)
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Outlier:
-    """A deviation: `nodes` have `value`, like nodes (`others`) have `right`."""
-
-    value: str
-    nodes: tuple[str, ...]
-    right: str
-    others: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +134,7 @@ def drift(
     say: Callable[[str], str] = lambda value: value or "nothing",
     expect: Callable[[str, str], str] | None = None,
     told: Callable[[Outlier], str] | None = None,
-) -> Iterator[Row]:
+) -> Iterator[Found | Noted]:
     """Yield a finding for every value that is not right, and one for those of which none can be chosen.
 
     `say` puts a value into words. `expect(right, value)` gives what is right for nodes that have `value`. `told` gives

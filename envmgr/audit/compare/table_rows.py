@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import TypedDict
 
 from envmgr.audit.causes import Traced, set_on
-from envmgr.audit.compare.between_nodes import Outlier, Values, as_on, compare, drift
-from envmgr.audit.model import AskedShell, Evidence, Found, Row, worded
+from envmgr.audit.compare.between_nodes import as_on, compare, drift
+from envmgr.audit.model import AskedShell, Drift, Evidence, Found, Noted, Outlier, Row, Values, worded
 from envmgr.audit.table import Fact, Words, fill
 from envmgr.audit.wording import fields_of
 from envmgr.probe.model import Fleet
-from envmgr.report import Severity
 
 
 def rows_of_table(evidence: Evidence) -> Iterator[Row]:
@@ -41,8 +39,7 @@ def _rows(key: str, fact: Fact, fleet: Fleet, evidence: Evidence, shell: AskedSh
             yield from _findings(fact, f"{beginning}{name}", name, fleet, evidence, shell)
         else:
             values = fleet.by_value(f"{beginning}{name}", default="" if fact.empty else None)
-            words = drift_words(fact, values, evidence, shell, {"name": name})
-            yield from drift(values=values, evidence=evidence, **words)
+            yield Drift(evidence, fact, values, shell, {"name": name})
 
 
 def _findings(
@@ -65,58 +62,49 @@ def _findings(
         yield worded(fact, evidence, nodes, shell, given)
 
 
-def compared(
-    row: str,
-    values: Values,
-    evidence: Evidence,
-    shell: AskedShell | None = None,
-    *,
-    kept: bool = True,
-    severity: Severity | None = None,
-    hint: str | Traced = "",
-    say: Callable[[str], str] | None = None,
-    told: Callable[[Outlier], str] | None = None,
-    expect: Callable[[str, str], str] | None = None,
-    **given: object,
-) -> Iterator[Row]:
-    """Yield what differs between nodes, in the words of a row of the check's table that has `drift`; `given` fills it in.
+def judged(rows: Iterable[Row]) -> Iterator[Found | Noted]:
+    """Yield the rows, with the findings of values that are compared between nodes.
 
-    `kept` and `told` are those of `drift`; the others are, too, and replace the row's own.
+    Values are compared before `rows` goes on, so that functions of a row may use variables of its loop.
     """
-    words = drift_words(evidence.table.rows[row], values, evidence, shell, given)
-    words |= {"severity": severity or words["severity"], "hint": hint or words["hint"]}
-    words |= {"say": say or words["say"], "expect": expect or words["expect"]}
-    return drift(values=values, evidence=evidence, kept=kept, told=told, **words)
+    for row in rows:
+        if isinstance(row, Drift):
+            yield from _drift(row)
+        else:
+            yield row
 
 
-class _DriftWords(TypedDict):
-    where: str
-    what: str
-    severity: Severity
-    hint: str | Traced
-    say: Callable[[str], str]
-    expect: Callable[[str, str], str] | None
+def _drift(of: Drift) -> Iterator[Found | Noted]:
+    row, given = of.row, _given(of)
+    return drift(
+        fill(row.where, given) or (of.shell.where if of.shell is not None else ""),
+        of.values,
+        of.evidence,
+        what=fill(row.what, given),
+        kept=of.kept,
+        severity=of.severity or row.drift or "warning",
+        hint=of.hint or drift_hint(of),
+        say=of.say or partial(_in_words, row, given),
+        expect=of.expect or ((lambda _right, _value: fill(row.expected, given)) if row.expected else None),
+        told=of.told,
+    )
 
 
-def drift_words(
-    row: Words, values: Values, evidence: Evidence, shell: AskedShell | None, given: Mapping[str, object]
-) -> _DriftWords:
-    """Return the arguments of `drift` that a row has."""
-    given = {"prefix": evidence.site.prefix, "user": shell.user if shell else evidence.plan.user, **given}
-    hint: str | Traced = fill(row.hint, given)
-    if row.cause:
-        before, unplaced = fill(row.hint, given), fill(row.unplaced, given)
-        hint = f"{before}{unplaced}"
-        if shell is not None:
-            hint = set_on(values, shell.context, shell.account, fill(row.cause, given), unplaced, before)
-    return {
-        "where": fill(row.where, given) or (shell.where if shell is not None else ""),
-        "what": fill(row.what, given),
-        "severity": row.drift or "warning",
-        "hint": hint,
-        "say": partial(_in_words, row, given),
-        "expect": (lambda _right, _value: fill(row.expected, given)) if row.expected else None,
-    }
+def _given(of: Drift) -> Mapping[str, object]:
+    user = of.shell.user if of.shell else of.evidence.plan.user
+    return {"prefix": of.evidence.site.prefix, "user": user, **of.given}
+
+
+def drift_hint(of: Drift) -> str | Traced:
+    """Return the hint of a row: with the lines that set its cause on the nodes of each value, if it has one."""
+    row, shell, given = of.row, of.shell, _given(of)
+    hint = fill(row.hint, given)
+    if not row.cause:
+        return hint
+    unplaced = fill(row.unplaced, given)
+    if shell is None:
+        return f"{hint}{unplaced}"
+    return set_on(of.values, shell.context, shell.account, fill(row.cause, given), unplaced, hint)
 
 
 def _in_words(row: Words, given: Mapping[str, object], value: str) -> str:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from envmgr.audit.compare.between_nodes import Outlier, Values, compare, merged
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Evidence, Row
+from envmgr.audit.compare.between_nodes import compare, merged
+from envmgr.audit.model import Evidence, Outlier, Row, Values
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.wording import short
 from envmgr.modules.nodesetup import open_hint
@@ -88,10 +87,9 @@ def closed(folder: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     """
     values, user = fleet.by_value("closed", default=""), evidence.plan.user
     paths = [f"{folder}/{line}" for line in _lines(values)[:_HINTED]]
-    yield from compared(
+    yield evidence.compared(
         "closed",
         values,
-        evidence,
         folder=folder,
         opened=open_hint(evidence.site, paths, whom=user),
         told=lambda of: f"{user} cannot read {short(', '.join(_added(of)) or 'less than others')}",
@@ -118,10 +116,9 @@ def _lines_of(facts: Facts, *, is_closed: bool) -> str:
 def _lacking(row: str, fault: str, values: Values, folder: str, evidence: Evidence) -> Iterator[Row]:
     values = _without_more(values, evidence)
     paths = sorted({line.rpartition(" ")[2] for line in _lines(values)})
-    yield from compared(
+    yield evidence.compared(
         row,
         values,
-        evidence,
         folder=folder,
         opened=open_hint(evidence.site, paths[:_HINTED], whom="users"),
         say=lambda lines: short("; ".join(lines.splitlines())) or "all paths are there",

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import Traced, TraceQuestion, Traces, part_of, parts_of, places_in_words
 from envmgr.audit.compare.between_nodes import across
-from envmgr.audit.compare.table_rows import compared
 from envmgr.audit.model import AskedShell, Evidence, Row
 from envmgr.audit.wording import elements, other_parts
 from envmgr.probe.model import Facts
@@ -53,7 +52,7 @@ def module_commands(evidence: Evidence) -> Iterator[Row]:
         return
     for shell in probed:
         values = shell.fleet.by(lambda facts, shell=shell: _module_command(facts, shell))  # type: ignore[misc]
-        yield from compared("module", values, evidence, shell)
+        yield evidence.compared("module", values, shell)
         if shell.context.shell == "wrap" or len(values) > 1:  # wrap reads no start-up file; else reported above
             continue
         for found, nodes in values.items():
@@ -81,10 +80,9 @@ def beside_generation(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
         ours = shell.having("modulepath")
     values = ours.fleet.by(lambda facts: ":".join(_rest(facts, shell, evidence)))
     besides = "" if evidence.alone else " apart from the generation"
-    yield from compared(
+    yield evidence.compared(
         "beside_generation",
         values,
-        evidence,
         shell,
         hint=_origins(shell, values, evidence),
         expect=lambda right, _: f"{right or 'nothing'}{besides}",

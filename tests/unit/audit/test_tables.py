@@ -56,9 +56,7 @@ def says(check: Check) -> Iterator[tuple[str, set[str]]]:
     """Each use of a row in a check's module, with the values that it is given; `` for one that is chosen when it runs."""
     modules = [FOLDER / f"{check.part}.py", *(FOLDER.parent / "shell" / f"{name}.py" for name in check.table.shares)]
     for node in (node for path in modules for node in ast.walk(ast.parse(path.read_text()))):
-        if isinstance(node, ast.Call) and (
-            getattr(node.func, "attr", "") == "say" or getattr(node.func, "id", "") == "compared"
-        ):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in {"say", "compared"}:
             row = node.args[0]
             chosen = [row.body, row.orelse] if isinstance(row, ast.IfExp) else [row]
             for each in chosen:

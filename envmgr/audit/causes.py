@@ -2,7 +2,8 @@
 judged.
 
 A check yields a hint that names the line (`Traced`). The engine asks for the lines of all findings in one round, and
-fills them in.
+fills them in. One shell is traced for each group of nodes that differ. Source: bash(1), PS4, BASH_XTRACEFD, INVOCATION;
+tried on bash 5.2, which takes no PS4 from the environment for root.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from dataclasses import dataclass, field
 
 from envmgr.modules.nodesetup import CSH_PROFILE, HOME, PROFILE
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import ShellAccount, ShellContext
+from envmgr.probe.model import Fleet, ProbePart, ShellAccount, ShellContext
+from envmgr.system.shelltext import UNTRACED_END, assign, quote, script_text, untraced
 
 _OURS = (f"{HOME}/", PROFILE, CSH_PROFILE)
 _PARTS = 8  # so many parts of a list are traced at most
 _PINNED, _THERE, _LIST = ":pinned", ":there", ":list"
+_MOST_NODES = 12  # that are asked; each represents all with the same answers
+# Of a context of ssh: how its shell is traced, where that is not the context's own name.
+_HOW = {"bash-login": "login", "bash-ssh": "ssh", "bash-interactive": "interactive", "bash-job": "job"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,3 +170,33 @@ def traced_context(context: ShellContext) -> str:
     if context.way == "ssh":
         return context.name
     return {"bash-interactive": "bash-interactive", "bash-login": "bash-job"}.get(context.shell, "bash-login")
+
+
+def nodes_to_trace(questions: Sequence[TraceQuestion]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(question.node for question in questions))[:_MOST_NODES]
+
+
+def trace_part(questions: Sequence[TraceQuestion], users: Mapping[ShellAccount, str]) -> ProbePart:
+    """Return all questions in one script, which is the same for every node."""
+    names = sorted({name for question in questions for name in question.names})
+    shells = dict.fromkeys((traced_context(question.context), question.account) for question in questions)
+    shells |= dict.fromkeys(
+        ("bash-login", question.account) for question in questions if question.context.way == "slurm"
+    )
+    calls = "".join(
+        f"trace {quote(f'{context}.{account}')} {quote(users[account])} {_HOW.get(context, context)}\n"
+        for context, account in shells
+    )
+    given = assign(trace_names=" ".join(names), trace_pin=f"{HOME}/", trace_profile=PROFILE, trace_home="")
+    given += assign(trace_end=f"set +x\n{untraced()}{UNTRACED_END}")
+    return ProbePart("trace", {"prefix": given + script_text(__file__, "csh.sh") + script_text(__file__, "sh") + calls})
+
+
+def read_traces(fleet: Fleet) -> Traces:
+    places: dict[tuple[str, str, str, str], str] = {}
+    for group in fleet.groups:
+        for key, place in group.facts.items():
+            words = key.split(".", 3)
+            if words[0] == "trace" and len(words) == 4 and words[1] != "looked":
+                places |= {(node, words[1], words[2], words[3]): place for node in group.nodes}
+    return Traces(places)

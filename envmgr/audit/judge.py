@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -10,12 +10,14 @@ from envmgr.audit.baseline import HowAsked, Notebook
 from envmgr.audit.causes import Trace, Traced, TraceQuestion, Traces
 from envmgr.audit.compare.table_rows import judged, rows_of_table
 from envmgr.audit.model import Check, Evidence, Found, Noted
-from envmgr.audit.table import UndeclaredFactError
-from envmgr.audit.wording import joined, short
+from envmgr.audit.table import UndeclaredFactError, short
 from envmgr.nodes.sets import expand, fold
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.probe.shell import looked_key
 from envmgr.report import Finding
+from envmgr.wording import and_more
+
+_NAMED = 8  # places that one finding names
 
 Judged = Found | Noted
 """A row of a check, once its values are compared."""
@@ -112,6 +114,27 @@ def _finding(check: str, row: Found, traces: Traces) -> Finding:
     return Finding(
         check, row.severity, row.where, row.found, row.expected, hint, fold(row.nodes), between=fold(row.between)
     )
+
+
+def joined(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield one finding for those that differ only in their place: `bash-login, bash-ssh (root, alice)`."""
+    places: dict[Finding, list[str]] = {}
+    for finding in findings:
+        places.setdefault(replace(finding, where=""), []).append(finding.where)
+    for finding, where in places.items():
+        yield replace(finding, where=_joined_places(where))
+
+
+def _joined_places(where: Iterable[str]) -> str:
+    """Join the places; those of the form `NAME (ACCOUNT)` with the same accounts are put together."""
+    accounts: dict[str, list[str]] = {}
+    for place in dict.fromkeys(where):
+        name, _, account = place.partition(" (")
+        accounts.setdefault(name, []).extend([account.rstrip(")")] if account else [])
+    names: dict[str, list[str]] = {}
+    for name, of_name in accounts.items():
+        names.setdefault(", ".join(of_name), []).append(name)
+    return "; ".join(f"{', '.join(of)} ({who})" if who else and_more(of, _NAMED) for who, of in names.items())
 
 
 def _without_consequences(

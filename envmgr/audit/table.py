@@ -27,7 +27,6 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from envmgr.audit.wording import short
 from envmgr.probe.model import Fleet, Group
 from envmgr.report import Severity
 from envmgr.system.models import FrozenModel
@@ -104,7 +103,8 @@ class Table(FrozenModel):
     """All facts and rows of one check, whose name with underscores is `part`.
 
     `shares` names tables of `audit/shell/` whose facts and rows it has, too; `CHECK` in their keys is the check's own part.
-    A `sampled` check draws what it looks at: a baseline may have other things.
+    A `sampled` check draws what it looks at: a baseline may have other things. `words` are what its `judge` says for
+    names of the shell text.
     """
 
     part: str = ""
@@ -115,6 +115,7 @@ class Table(FrozenModel):
     reads: tuple[str, ...] = ()
     shares: tuple[str, ...] = ()
     sampled: bool = False
+    words: Mapping[str, str] = Field(default_factory=dict)
     rows: Mapping[str, Words] = Field(default_factory=dict)
 
     @property
@@ -228,6 +229,16 @@ def declared_fleet(fleet: Fleet, declared: Declared) -> Fleet:
     groups = (Group(DeclaredFacts(group.facts, declared), group.nodes) for group in fleet.groups)
     own = {node: DeclaredFacts(facts, declared) for node, facts in fleet.own.items()}
     return _DeclaredFleet(tuple(groups), own, fleet.replies, fleet.missing, declared)
+
+
+def fields_of(line: str, count: int) -> list[str]:
+    """Return exactly `count` fields of a line: the last one has the rest, and a node that reports fewer has empty ones."""
+    fields = line.split(" ", count - 1)
+    return [*fields, *[""] * (count - len(fields))]
+
+
+def short(text: str, limit: int = 160) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 _CONVERTED: Mapping[str, Callable[[str], str]] = {

@@ -17,9 +17,8 @@ from envmgr.audit.ask.ask_nodes import Asker, log_part, nodes_to_ask, read_logs,
 from envmgr.audit.ask.expected_generation import choose_samples, expected_installs, read_published
 from envmgr.audit.ask.gpu_jobs import ask_gpu_jobs
 from envmgr.audit.ask.peer_addresses import peers_here
-from envmgr.audit.ask.tracing import nodes_to_trace, read_traces, trace_part
 from envmgr.audit.baseline import Baseline
-from envmgr.audit.causes import Trace, TraceQuestion, Traces
+from envmgr.audit.causes import Trace, TraceQuestion, Traces, nodes_to_trace, read_traces, trace_part
 from envmgr.audit.controller import Controller
 from envmgr.audit.fit.hardware_kinds import groups_by_kind
 from envmgr.audit.model import Check, Evidence, Want, audit_parts, standing_alone

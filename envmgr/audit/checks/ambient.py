@@ -27,7 +27,7 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.compare.between_nodes import across
 from envmgr.audit.model import AskedShell, Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.wording import elements
+from envmgr.audit.shell.modulepath import elements
 from envmgr.modules.nodesetup import PROGRAM
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.report import Severity

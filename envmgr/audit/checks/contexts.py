@@ -32,7 +32,7 @@ from envmgr.audit.model import AskedShell, Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.modulepath import beside_generation, generations_in_path, in_other_shells, module_commands
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.audit.wording import short
+from envmgr.audit.table import short
 from envmgr.modules.nodesetup import SLURM_LINE
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, ProbeStage, ShellContext
@@ -98,20 +98,11 @@ def _ended(shell: AskedShell, no_terminal: frozenset[str], evidence: Evidence) -
     for end, ended in shell.by_value("end").items():
         if end != "absent" and (nodes := tuple(node for node in ended if node not in follows)):
             no_user = end.startswith(NO_USER)
-            fix = NO_USER_HINT if no_user else _try(shell.context)
+            fix = NO_USER_HINT if no_user else _try(shell.context, evidence.table.words)
             yield evidence.say("ended", nodes, shell, end=end, traced="" if no_user else ":end", fix=fix)
 
 
-def _try(context: ShellContext) -> str:
-    commands = {
-        "bash-login": "bash -l",
-        "bash": "bash -c true",
-        "csh": "csh -c true",
-        "sh": "sh -c true",
-        "wrap": "sh -c true",
-        "zsh": "zsh -lc true",
-        "bash-interactive": "bash -i",
-    }
+def _try(context: ShellContext, commands: Mapping[str, str]) -> str:
     if context.step:
         command = "srun --pty bash -i" if context.shell == "bash-interactive" else "srun bash -c true"
         return f"try `{command}` in a job of that user on the node"

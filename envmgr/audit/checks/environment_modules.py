@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envmgr.audit.compare.between_nodes import by_name
 from envmgr.audit.model import Check, Evidence, Row, scripts
 from envmgr.probe.model import Facts
 
@@ -20,8 +21,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     """
     for version in evidence.shells.by_value("environment_modules.version"):
         alike = evidence.shells.where("environment_modules.version", version)
-        for name in sorted({name for group in alike.groups for name in _settings(group.facts)}):
-            values = alike.by(lambda facts, name=name: _settings(facts).get(name, ""))  # type: ignore[misc]
+        for name, values in by_name(alike, _settings).items():
             variable = f"MODULES_{name.upper()}"
             yield evidence.compared("setting", values, evidence.login_shell(), name=name, variable=variable)
 

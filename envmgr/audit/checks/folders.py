@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from envmgr.audit.baseline import Compared
 from envmgr.audit.compare.between_nodes import is_new
 from envmgr.audit.model import Check, Evidence, Outlier, Row, Values, scripts
-from envmgr.audit.wording import short
+from envmgr.audit.table import short
 from envmgr.probe.model import Facts
 from envmgr.system.shelltext import quote
 

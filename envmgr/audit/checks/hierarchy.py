@@ -24,7 +24,7 @@ from envmgr.audit.shell.folder_content import (
     not_read,
 )
 from envmgr.audit.shell.shared_shell import module_show, opened
-from envmgr.audit.wording import short
+from envmgr.audit.table import short
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import script_text
 

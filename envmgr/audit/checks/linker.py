@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from envmgr.audit.compare.between_nodes import as_on, compare
+from envmgr.audit.compare.between_nodes import as_on, compare, other_parts
 from envmgr.audit.model import Check, Evidence, Outlier, Row, scripts
-from envmgr.audit.wording import other_parts, short
+from envmgr.audit.table import short
 from envmgr.probe.model import Facts, Fleet
 
 

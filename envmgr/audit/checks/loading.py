@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import changed_lines, shared
-from envmgr.audit.wording import short
+from envmgr.audit.table import short
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 from envmgr.wording import escaped

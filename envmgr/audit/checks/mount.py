@@ -23,7 +23,7 @@ from envmgr.audit.compare.between_nodes import QUORUM
 from envmgr.audit.controller import Controller
 from envmgr.audit.model import Check, Evidence, Row, Values
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.wording import fields_of
+from envmgr.audit.table import fields_of
 from envmgr.catalog.site import Site
 from envmgr.modules.nodesetup import open_hint
 from envmgr.nodes.sets import fold

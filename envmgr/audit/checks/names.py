@@ -25,7 +25,7 @@ from envmgr.audit.ask.peer_addresses import NONE, peers_lines, peers_text, read_
 from envmgr.audit.compare.between_nodes import values_of_like_nodes
 from envmgr.audit.model import Check, Evidence, Row, Values
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.wording import short
+from envmgr.audit.table import short
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text

@@ -16,8 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from envmgr.audit.baseline import Compared
 from envmgr.audit.model import Check, Evidence, Noted, Outlier, Row
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
+from envmgr.audit.shell.modulepath import elements
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.audit.wording import elements, short
+from envmgr.audit.table import short
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import script_text
 

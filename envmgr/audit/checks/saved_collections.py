@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from envmgr.audit.model import AskedShell, Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.wording import short
+from envmgr.audit.table import short
 from envmgr.modules.nodesetup import HOOK, hook_digest, hook_names
 from envmgr.probe.model import ProbeStage
 from envmgr.system.modes import as_user

@@ -32,7 +32,7 @@ from envmgr.audit.fit.install_facts import start_fault
 from envmgr.audit.model import Check, Evidence, Found, Row, Values
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import changed_lines, module_show, opened, shared, without_host
-from envmgr.audit.wording import fields_of, short
+from envmgr.audit.table import fields_of, short
 from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.report import Severity

@@ -19,10 +19,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from envmgr.audit.compare.between_nodes import values_of_like_nodes
+from envmgr.audit.compare.between_nodes import other_parts, values_of_like_nodes
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.model import Check, Evidence, Row, scripts
-from envmgr.audit.wording import other_parts, short
+from envmgr.audit.table import short
 from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import SLURM_LINE, open_hint
 from envmgr.nodes.sets import fold
@@ -32,26 +32,10 @@ from envmgr.report import Severity
 # Source: sinfo(1), NODE STATE CODES. The flags: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"
 _SEVERITIES: Mapping[str, Severity] = {
-    "down": "error",
-    "error": "error",
-    "fail": "error",
-    "failing": "error",
-    "inval": "error",
-    "unknown": "error",
-    "no_respond": "error",
-    "future": "error",
-    "drain": "warning",
-    "draining": "warning",
-    "drained": "warning",
-    "maint": "note",
-    "power_down": "note",
-    "powering_down": "note",
-    "powered_down": "note",
-    "power_up": "note",
-    "powering_up": "note",
-    "reboot": "note",
-    "reboot_requested": "note",
-    "reboot_issued": "note",
+    **dict.fromkeys("down error fail failing inval unknown no_respond future".split(), "error"),
+    **dict.fromkeys("drain draining drained".split(), "warning"),
+    **dict.fromkeys("maint power_down powering_down powered_down power_up powering_up".split(), "note"),
+    **dict.fromkeys("reboot reboot_requested reboot_issued".split(), "note"),
 }
 
 

@@ -18,23 +18,13 @@ from fnmatch import fnmatchcase
 from envmgr.audit.compare.between_nodes import as_on, compare, values_of_like_nodes
 from envmgr.audit.model import Check, Evidence, Outlier, Row
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.wording import fields_of, short
+from envmgr.audit.table import fields_of, short
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
-_WHO = (
-    "denyusers",
-    "allowusers",
-    "denygroups",
-    "allowgroups",
-)  # in the order in which sshd asks. Source: sshd_config(5)
-_WORDS = {
-    "denyusers": "DenyUsers",
-    "allowusers": "AllowUsers",
-    "denygroups": "DenyGroups",
-    "allowgroups": "AllowGroups",
-}
+# In the order in which sshd asks. Source: sshd_config(5).
+_WHO = ("DenyUsers", "AllowUsers", "DenyGroups", "AllowGroups")
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -69,13 +59,13 @@ def refused(facts: Facts, user: str) -> str:
     rules = _rules(facts.get("ssh.sshd", ""))
     groups = facts.get("ssh.groups", "").split()
     for rule in _WHO:
-        patterns = rules.get(rule, [])
-        names = [user] if rule.endswith("users") else groups
-        if rule == "denyusers":
+        patterns = rules.get(rule.lower(), [])
+        names = [user] if rule.endswith("Users") else groups
+        if rule == "DenyUsers":
             patterns = [pattern for pattern in patterns if "@" not in pattern]
         hit = any(_match(name, patterns) for name in names)
-        if patterns and hit == rule.startswith("deny") and (names or rule.endswith("users")):
-            return f"{_WORDS[rule]} {' '.join(patterns)}"
+        if patterns and hit == rule.startswith("Deny") and (names or rule.endswith("Users")):
+            return f"{rule} {' '.join(patterns)}"
     return ""
 
 

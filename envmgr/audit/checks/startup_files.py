@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envmgr.audit.compare.between_nodes import QUORUM
+from envmgr.audit.compare.between_nodes import QUORUM, by_name
 from envmgr.audit.model import AskedShell, Check, Evidence, Row, scripts
 from envmgr.modules.nodesetup import open_hint
+from envmgr.probe.model import Facts
 from envmgr.system.modes import as_user
 from envmgr.system.shelltext import quote
 
@@ -37,15 +38,13 @@ def _closed(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
 
 def _other_content(evidence: Evidence) -> Iterator[Row]:
     """Yield files that differ between like nodes: together, if they differ on the same nodes in the same way."""
-    groups = [
-        ({path: digest for digest, _, path in (line.partition(" ") for line in lines.splitlines())}, nodes)
-        for lines, nodes in evidence.looked("startup_files").by_value("startup_files.sums", default="").items()
-    ]
-    for path in sorted({path for sums, _ in groups for path in sums}):
-        values: dict[str, tuple[str, ...]] = {}
-        for sums, nodes in groups:
-            values[sums.get(path, "")] = (*values.get(sums.get(path, ""), ()), *nodes)
+    for path, values in by_name(evidence.looked("startup_files"), _sums).items():
         yield evidence.compared("other_content", values, path=path)
+
+
+def _sums(facts: Facts) -> dict[str, str]:
+    lines = (line.partition(" ") for line in facts.get("startup_files.sums", "").splitlines())
+    return {path: digest for digest, _, path in lines}
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "context", "node"))

@@ -9,15 +9,14 @@ other nodes have.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import Traced, parts_of
 from envmgr.audit.model import AskedShell, Evidence, Found, Noted, Outlier, Values
-from envmgr.audit.wording import other_parts
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, ShellAccount
+from envmgr.probe.model import Facts, Fleet, Group, ShellAccount
 from envmgr.report import Severity
 
 _NAMED = 64  # nodes that a finding about other nodes names
@@ -31,6 +30,16 @@ def merged(values: Values, into: Callable[[str, tuple[str, ...]], str]) -> dict[
     for value, nodes in values.items():
         made = into(value, nodes)
         found[made] = (*found.get(made, ()), *nodes)
+    return found
+
+
+def by_name(fleet: Fleet, parse: Callable[[Facts], Mapping[str, str]], missing: str = "") -> dict[str, Values]:
+    """Return each name that `parse` finds in an answer, sorted, with its value -> nodes; `missing` for nodes without it."""
+    answers = [(parse(group.facts), group.nodes) for group in fleet.groups]
+    found: dict[str, Values] = {}
+    for name in sorted({name for values, _ in answers for name in values}):
+        of_name = Fleet(tuple(Group({name: values.get(name, missing)}, nodes) for values, nodes in answers), {}, {}, ())
+        found[name] = of_name.by_value(name)
     return found
 
 
@@ -173,6 +182,12 @@ def alike(compared: Comparison) -> str:
 
 _ALIKE = "the same everywhere; `--reference NODE` says which node is right"
 _BY_KIND = "the same everywhere, unless these kinds of hardware are meant to differ: each of them agrees in itself"
+
+
+def other_parts(also: Iterable[str], lacks: Iterable[str], by: str = ":") -> str:
+    """Return how a list differs: `also has A:B and lacks C`; empty if it has the same parts."""
+    words = [("also has", by.join(also)), ("lacks", by.join(lacks))]
+    return " and ".join(f"{verb} {parts}" for verb, parts in words if parts)
 
 
 @dataclass(frozen=True, slots=True)

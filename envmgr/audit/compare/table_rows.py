@@ -8,8 +8,7 @@ from functools import partial
 from envmgr.audit.causes import Traced, set_on
 from envmgr.audit.compare.between_nodes import as_on, compare, drift
 from envmgr.audit.model import AskedShell, Drift, Evidence, Found, Noted, Outlier, Row, Values, worded
-from envmgr.audit.table import Fact, Words, fill
-from envmgr.audit.wording import fields_of
+from envmgr.audit.table import Fact, Words, fields_of, fill
 from envmgr.probe.model import Fleet
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from envmgr.audit.compare.between_nodes import compare, merged
 from envmgr.audit.model import Evidence, Outlier, Row, Values
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.audit.wording import short
+from envmgr.audit.table import short
 from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import Facts, Fleet, Group
 from envmgr.system.shelltext import assign, script_text

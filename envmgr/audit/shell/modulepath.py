@@ -8,11 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import Traced, TraceQuestion, Traces, part_of, parts_of, places_in_words
-from envmgr.audit.compare.between_nodes import across
+from envmgr.audit.compare.between_nodes import across, other_parts
 from envmgr.audit.model import AskedShell, Evidence, Row
-from envmgr.audit.wording import elements, other_parts
 from envmgr.probe.model import Facts
 from envmgr.report import Severity
+
+
+def elements(path: str) -> list[str]:
+    """Return the parts of MODULEPATH as Lmod reads it: no empty parts, no repetitions, no trailing slashes."""
+    parts = (re.sub(r"/+", "/", part).rstrip("/") or "/" for part in path.split(":") if part)
+    return list(dict.fromkeys(parts))
 
 
 def generations_in_path(facts: Facts, shell: AskedShell, evidence: Evidence) -> list[str]:

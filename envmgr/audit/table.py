@@ -17,6 +17,7 @@ conditions the module's `judge` decides. CONTRIBUTING lists all fields in one ta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, ItemsView, Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -264,3 +265,12 @@ _FILLER = _Filler()
 def fill(template: str, values: Mapping[str, object]) -> str:
     """Return a template with its values; a KeyError is a mistake in the table, which a test of all tables finds."""
     return _FILLER.vformat(template, (), values)
+
+
+def hint_by(hints: Mapping[str, str], text: str, **values: object) -> str:
+    """Return the first of `hints` whose pattern, its key, is found in a text; empty if none is.
+
+    It is filled in with the pattern's named groups, and `values`.
+    """
+    found = ((re.search(pattern, text), hint) for pattern, hint in hints.items())
+    return next((fill(hint, {**match.groupdict(""), **values}) for match, hint in found if match), "")

@@ -15,11 +15,11 @@ or a copy that was left there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
 
-from envmgr.audit.compare.between_nodes import QUORUM
+from envmgr.audit.compare.between_nodes import QUORUM, merged
 from envmgr.audit.controller import Controller
 from envmgr.audit.model import Check, Evidence, Row, Values
 from envmgr.audit.plan import AuditPlan
@@ -56,7 +56,7 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Writable | Non
     return None if writable is None else Writable(frozenset(controller.nodes(writable)))
 
 
-def explained(evidence: Evidence) -> frozenset[str]:
+def _without_prefix(evidence: Evidence) -> frozenset[str]:
     """Return the nodes whose shells find nothing of the prefix, as users cannot reach it, or hang on another mount."""
     stopped = evidence.fleet.sound.only(lambda facts: "mount.user_stopped" in facts)
     return frozenset([*stopped.nodes, *evidence.fleet.only(_hangs_shells).nodes])
@@ -95,12 +95,12 @@ def judge(evidence: Evidence) -> Iterator[Row]:
             expected = f"mounted from {right}" if right else "an answer"
             yield evidence.say(row, nodes, found=found, expected=expected, seconds=GATE_SECONDS)
     alike = fleet.sound.only(lambda facts: _source(facts) == right)
-    if evidence.site.mount.writable is not None:
-        alike = _without_modes(alike)
+    modes = () if evidence.site.mount.writable is None else ("ro", "rw")  # `mount.writable` decides on these
     for key in ("mount.options", "mount.super"):
-        yield evidence.compared("options", alike.by_value(key, default=""), key=key)
-    yield from _usable(fleet.sound.only(lambda facts: _source(facts) == right), evidence)
-    yield from _writable(evidence, fleet.sound.only(lambda facts: _source(facts) == right))
+        lists = merged(alike.by_value(key, default=""), lambda options, _: _without(options, modes))
+        yield evidence.compared("options", lists, key=key)
+    yield from _usable(alike, evidence)
+    yield from _writable(evidence, alike)
     yield from _slow(evidence, alike)
     yield from _local_locks(evidence, fleet)
 
@@ -157,18 +157,8 @@ def _slow(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
             yield evidence.say("slow", slow, what=what, took=f"{worst / 1000:.1f}", limit=f"{limit / 1000:.2g}")
 
 
-def _without_modes(fleet: Fleet) -> Fleet:
-    """Return the fleet without ro and rw in the mount options: the site's `mount.writable` decides on these."""
-    keys = ("mount.options", "mount.super")
-    plain = tuple(
-        Group(
-            dict(g.facts)
-            | {k: ",".join(o for o in g.facts.get(k, "").split(",") if o not in ("ro", "rw")) for k in keys},
-            g.nodes,
-        )
-        for g in fleet.groups
-    )
-    return Fleet(plain, fleet.own, fleet.replies, fleet.missing)
+def _without(options: str, modes: Collection[str]) -> str:
+    return ",".join(option for option in options.split(",") if option not in modes)
 
 
 def _not_the_server(group: Group, right: str) -> tuple[str, ...]:
@@ -240,4 +230,4 @@ def _is_writable(facts: Facts) -> bool:
     return "ro" not in facts.get("mount.options", "").split(",") and "ro" not in facts.get("mount.super", "").split(",")
 
 
-CHECK = Check(judge=judge, probe=probe, ask_controller=ask_controller, explained=explained)
+CHECK = Check(judge=judge, probe=probe, ask_controller=ask_controller, explained=_without_prefix)

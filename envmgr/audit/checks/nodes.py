@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
+from envmgr.audit.table import hint_by
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import asleep, slurm_names
@@ -79,7 +80,8 @@ def _missing(evidence: Evidence) -> Iterator[Row]:
             by_reason.setdefault(why, []).append(reply.node)
         for found, nodes in by_reason.items():
             up = all(_takes_jobs(slurm, names.get(node, "")) for node in nodes)
-            hint = _hint(way, found, fold(names.get(node, node) for node in nodes), nodes[0], up=up)
+            jobs = fold(names.get(node, node) for node in nodes)
+            hint = hint_by(evidence.table.words, f"{way}{' up' if up else ''}: {found}", nodes=jobs, node=nodes[0])
             told_elsewhere = "does not answer, and a job stuck on it" in found  # by the check `mount`
             severity: Severity = "note" if told_elsewhere or found.startswith(_NO_FAULT) else "error"
             yield evidence.say("missing", nodes, severity=severity, way=_NAMES.get(way, way), found=found, hint=hint)
@@ -100,55 +102,9 @@ def _why(reply: Reply, slurm: SlurmView, names: Mapping[str, str]) -> str:
     return f"{reply.status}: {reason}"
 
 
-# The message of ssh -> the command that fixes it, with one node's name.
-_HINTS = (
-    (r"connection refused", "on {node}: `systemctl start sshd` (`ssh` on Debian)"),
-    (r"host key", "was {node} installed again? then `ssh-keygen -R {node}`, and put its new key into known_hosts"),
-    (r"permission denied", "`ssh-copy-id {node}`; `transport: {{user: …}}` in site.yaml names the login user"),
-    (r"timed out|no route", "is {node} on, and on the network? `ping {node}`"),
-    (r"resolve|name or service", "put {node} into DNS or /etc/hosts"),
-    (r"sudo", "let that user run `sudo -n /bin/sh`, by NOPASSWD in sudoers"),
-    (r"no answer in", "`ssh {node} true` by hand: does a start-up file hang, or is the node out of memory?"),
-)
-
-
 def _takes_jobs(slurm: SlurmView, name: str) -> bool:
     """Return True if Slurm has nothing against the node: to resume it would change nothing."""
     return slurm.states.get(name, ("",))[0].lower().rstrip("-+") in _TAKES_JOBS
-
-
-def _hint(way: str, reason: str, nodes: str, node: str, *, up: bool = False) -> str:
-    """Return the hint for nodes that do not answer. `up` is True if Slurm sends jobs to them."""
-    if "Communication" in reason or "not respond" in reason:
-        return f"on {node}: `systemctl restart slurmd`"
-    if "reserved" in reason:
-        return (
-            f"`scontrol show reservation` tells whose it is, and until when: is it still wanted? `scontrol delete reservationname=…`; "
-            f"`transport: {{slurm_options: [--reservation=…]}}` in site.yaml gets a job into {nodes}"
-        )
-    if reason.startswith("busy: "):
-        return "`transport: {slurm_options: [--qos=…]}` in site.yaml, --reservation or --oversubscribe, gets a job in"
-    if reason.startswith("asleep: "):
-        return f"`scontrol update nodename={nodes} state=power_up`, then audit again"
-    if "no job was submitted: the login shell" in reason:
-        return "on this host, as the user of the audit: `bash -lx`; a start-up file of the user, or of this host, ends or hangs there"
-    if re.search(r"invalid (partition|account|qos|feature)|Batch job submission failed", reason, re.IGNORECASE):
-        return (
-            "`envmgr audit --check ambient --context bash-login` names SBATCH_* variables of login shells; `transport: {slurm_options: […]}` "
-            "in site.yaml are options of ours; `scontrol show partition` lists what there is"
-        )
-    if "no job was sent" in reason:
-        return "another finding says why"
-    if way != "ssh" and up and "slurmd's log: " in reason:
-        return f"is another finding of {nodes} the cause? fix it on the node: Slurm itself reports nothing wrong"
-    if way != "ssh" and up:
-        return f"is another finding of {nodes} the cause? if not, read the last lines of slurmd's log there (SlurmdLogFile in slurm.conf)"
-    if way != "ssh":
-        return f"`scontrol show node {nodes}`; `scontrol update nodename={nodes} state=resume` once it is well"
-    for pattern, hint in _HINTS:
-        if re.search(pattern, reason, re.IGNORECASE):
-            return hint.format(node=node)
-    return f"try `ssh {node} true`"
 
 
 def _unfinished(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:

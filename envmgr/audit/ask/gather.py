@@ -20,7 +20,7 @@ from envmgr.audit.ask.peer_addresses import peers_here
 from envmgr.audit.baseline import Baseline
 from envmgr.audit.causes import Trace, TraceQuestion, Traces, nodes_to_trace, read_traces, trace_part
 from envmgr.audit.controller import Controller
-from envmgr.audit.fit.hardware_kinds import groups_by_kind
+from envmgr.audit.fit.matrix import groups_by_kind
 from envmgr.audit.model import Check, Evidence, Want, audit_parts, standing_alone
 from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
 from envmgr.audit.shell.shared_shell import expected_effects

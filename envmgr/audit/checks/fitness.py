@@ -23,19 +23,20 @@ The facts are kept in `var/audit/nodes.json` under the prefix, where `envmgr bui
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from envmgr.audit.ask.gpu_jobs import GpuAnswer, gpu_answers
-from envmgr.audit.fit.hardware_kinds import kinds_of, uncovered
-from envmgr.audit.fit.matrix import hiding, is_hidden, observed, required
+from envmgr.audit.fit.matrix import hiding, is_hidden, kinds_of, observed, required
 from envmgr.audit.model import Check, Evidence, Row
 from envmgr.audit.plan import AuditPlan
+from envmgr.audit.table import hint_by
+from envmgr.backends import all_backends
 from envmgr.catalog.cuda_drivers import FLOORS, toolkit_driver
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, judge_gpu, level_flags, unfit, without_gpu
-from envmgr.catalog.gpu_codes import same_effect
+from envmgr.catalog.gpu_codes import covers, same_effect
+from envmgr.catalog.settings import quoted, site_line
 from envmgr.catalog.target import CPU_ORDER
 from envmgr.nodes.access import gpu_request
 from envmgr.nodes.sets import fold
@@ -60,18 +61,26 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _drivers(evidence)
     if not evidence.alone:
         yield from _site_level(evidence)
-    for gpu in uncovered(evidence):
-        yield evidence.say(
-            "no_machine_code",
-            gpu.nodes,
-            field=gpu.codes.field,
-            gpu=gpu.gpu,
-            arch=gpu.arch,
-            codes=", ".join(gpu.codes.codes),
-            fix=gpu.line,
-        )
+    yield from _uncovered(evidence)
     yield from _unfit_entries(evidence)
     yield from _drift(evidence)
+
+
+def _uncovered(evidence: Evidence) -> Iterator[Row]:
+    """Yield the GPUs that the site's codes of a backend do not cover.
+
+    There is none if the site lists no codes, or if the GPU's capability is unknown.
+    """
+    for of in (each for backend in all_backends() for each in backend.gpu_codes(evidence.site)):
+        found: dict[tuple[str, str], list[str]] = {}
+        for facts, nodes in observed(evidence).items():
+            for arch, name in {(gpu.arch, gpu.name) for gpu in facts.gpus if gpu.vendor == of.vendor and gpu.arch}:
+                if covers(of.vendor, of.codes, arch) is False:
+                    found.setdefault((arch, name), []).extend(nodes)
+        fix = site_line(of.field, quoted(list(dict.fromkeys([*of.codes, *(arch for arch, _ in found)]))))
+        codes = ", ".join(of.codes)
+        for (arch, gpu), having in sorted(found.items()):
+            yield evidence.say("no_machine_code", having, field=of.field, gpu=gpu, arch=arch, codes=codes, fix=fix)
 
 
 def _unfit_entries(evidence: Evidence) -> Iterator[Row]:
@@ -92,7 +101,7 @@ def _unfit_entries(evidence: Evidence) -> Iterator[Row]:
             by_design = [n for n in unable if right and not places[n] & with_right]
             if at_fault:
                 expected = f"as on {fold(right)}" if right else "a node that can run it; none of these can"
-                fix = _hint(reason, needs)
+                fix = _hint(reason, evidence)
                 yield evidence.say("cannot_run", at_fault, entry=entry, reason=reason, right=expected, fix=fix)
             if by_design:
                 yield evidence.say("by_design", by_design, entry=entry, reason=reason, right=fold(right))
@@ -131,21 +140,10 @@ def _places(evidence: Evidence) -> dict[str, frozenset[str]]:
     return {node: frozenset(names or {""}) for node, names in found.items()}
 
 
-def _hint(reason: str, needs: NodeNeeds) -> str:
-    if "not rebooted" in reason:
-        return "reboot it: the driver was updated while it ran"
-    if match := re.search(r"driver .* is older than ([0-9.]+[0-9])", reason):
-        cuda = next((f" (CUDA {major})" for major, floor in FLOORS.items() if floor == match[1]), "")
-        return f"install NVIDIA driver {match[1]}{cuda} or newer there, and reboot"
-    if reason.startswith("no driver is loaded"):
-        return "`modprobe nvidia` on the node says why; after a kernel update the driver must be built again"
-    if reason.startswith("glibc "):
-        return "glibc comes with the operating system: update it there, or take an entry built for an older one"
-    if "cuda-compat" in reason and needs.gpu is not None:
-        return "on GeForce only a newer driver fixes it; or take an entry without cuda-compat"
-    if reason.startswith("CPU "):
-        return f"take an entry built for {reason.split()[2].rstrip(',')}"
-    return "take an entry with code for these GPUs"
+def _hint(reason: str, evidence: Evidence) -> str:
+    driver = reason.partition(" is older than ")[2].partition(",")[0]
+    cuda = next((f" (CUDA {major})" for major, floor in FLOORS.items() if floor == driver), "")
+    return hint_by(evidence.table.words, reason, driver=driver, cuda=cuda)
 
 
 def _drivers(evidence: Evidence) -> Iterator[Row]:

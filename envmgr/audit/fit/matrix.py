@@ -6,9 +6,10 @@ load it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from envmgr.audit.compare.between_nodes import QUORUM
 from envmgr.audit.fit.install_facts import bad_installs, is_seen, missing_libraries, start_fault
 from envmgr.audit.model import AskedShell, Evidence
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, cpu_level, judge_gpu, unfit
@@ -168,6 +169,31 @@ def observed(evidence: Evidence) -> dict[NodeFacts, tuple[str, ...]]:
         if told.facts is not None:
             found[told.facts] = (*found.get(told.facts, ()), *told.nodes)
     return found
+
+
+def kinds_of(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
+    """Return kind, in words -> its nodes, for an audit without a published generation; empty for another one."""
+    if not evidence.alone:
+        return {}
+    kinds: dict[str, tuple[str, ...]] = {}
+    for facts, nodes in observed(evidence).items():
+        gpus = ", ".join(sorted({gpu.name for gpu in facts.gpus}))
+        kind = f"nodes of {facts.cpu_level or facts.arch}{f' with {gpus}' if gpus else ''}"
+        kinds[kind] = (*kinds.get(kind, ()), *nodes)
+    return kinds
+
+
+def groups_by_kind(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
+    """Return the kinds that can be compared within themselves, if there are several: those with three nodes or more.
+
+    Nodes of smaller kinds are added to the largest one.
+    """
+    kinds = kinds_of(evidence)
+    large = {kind: nodes for kind, nodes in kinds.items() if len(nodes) >= QUORUM}
+    if len(large) < 2:
+        return {}
+    most = max(large, key=lambda kind: len(large[kind]))
+    return large | {most: (*large[most], *(n for kind, nodes in kinds.items() if kind not in large for n in nodes))}
 
 
 _Outcome = tuple[bool | None, tuple[str, ...]]

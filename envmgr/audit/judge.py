@@ -9,8 +9,8 @@ from itertools import chain
 from envmgr.audit.baseline import HowAsked, Notebook
 from envmgr.audit.causes import Trace, Traced, TraceQuestion, Traces
 from envmgr.audit.compare.table_rows import judged, rows_of_table
-from envmgr.audit.model import Check, Evidence, Found, Noted
-from envmgr.audit.table import UndeclaredFactError, short
+from envmgr.audit.model import Check, Evidence, Found, Noted, worded
+from envmgr.audit.table import ENGINE, UndeclaredFactError
 from envmgr.nodes.sets import expand, fold
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.probe.shell import looked_key
@@ -62,7 +62,7 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
     questions = [question for of in rows.values() for question in questions_of(of)]
     traces = trace(questions) if questions else Traces({})
     findings = [finding for name, of in rows.items() for finding in findings_of(checks[name], of, traces)]
-    findings += [_mistaken(name, error) for name, error in mistakes.items()]
+    findings += [_of_engine("mistake", name, evidence, error=error) for name, error in mistakes.items()]
     findings += _not_here(evidence)
     findings += joined(_gone(evidence, notebook, compared))
     findings += joined(_not_looked_at(evidence, checks))
@@ -74,11 +74,6 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
     order = {"error": 0, "warning": 1, "note": 2}
     ordered = sorted(findings, key=lambda f: (order[f.severity], f.check, f.where, f.nodes, f.found))
     return AuditJudged(tuple(ordered), notebook, mistakes)
-
-
-def _mistaken(check: str, error: UndeclaredFactError) -> Finding:
-    hint = "a mistake in envmgr: please report it; the other checks were judged"
-    return Finding(check, "error", "all nodes", f"not looked at: {error}", "facts that the check's table names", hint)
 
 
 def rows_of(check: Check, evidence: Evidence) -> tuple[Judged, ...]:
@@ -153,28 +148,18 @@ def _without_consequences(
 
 
 def _not_here(evidence: Evidence) -> Iterable[Finding]:
-    if evidence.published is not None:
-        return
+    """Yield why nothing can be compared with a published generation."""
+    gate = evidence.controller.get("gate", "hung")
+    row = "no_link" if gate.startswith("no link") else "unread"
     if evidence.alone:
-        if evidence.site.source is not None:  # it names a prefix
-            where = str(evidence.site.prefix)
-            yield Finding(
-                "generation", "note", where, "nothing is published there yet", "", "`envmgr build ENTRY` publishes"
-            )
-        return
-    prefix, gate = str(evidence.site.prefix), evidence.controller.get("gate", "hung")
-    expected = "a published generation to compare with"
-    if gate.startswith("no link"):
-        found, hint = (
-            f"nothing is published there: {gate}",
-            "`envmgr build ENTRY` publishes; or is it not mounted here?",
-        )
-    else:
-        found = (
-            f"this host cannot read the published generation: {'does not answer' if gate in ('hung', 'ok') else gate}"
-        )
-        hint = "mount the prefix here, or audit from a host that has it"
-    yield Finding("generation", "error", prefix, found, expected, hint)
+        row = "nothing_yet" if evidence.site.source is not None else ""  # else it names no prefix
+    if row and evidence.published is None:
+        yield _of_engine(row, "generation", evidence, gate="does not answer" if gate in ("hung", "ok") else gate)
+
+
+def _of_engine(row: str, check: str, evidence: Evidence, nodes: Iterable[str] = (), **values: object) -> Finding:
+    """Return a row of the engine's own table as a finding of a check."""
+    return _finding(check, worded(ENGINE.rows[row], evidence, nodes, None, {"check": check, **values}), Traces({}))
 
 
 def _gone(evidence: Evidence, notebook: Notebook, checks: Mapping[str, Check]) -> Iterable[Finding]:
@@ -185,16 +170,8 @@ def _gone(evidence: Evidence, notebook: Notebook, checks: Mapping[str, Check]) -
         return
     for compared, value, nodes in evidence.baseline.gone(notebook, how_asked(evidence, checks)):
         if value and not checks[compared.check].table.sampled:
-            what = f"{compared.what} is gone" if compared.what else "it is gone"
-            yield Finding(
-                compared.check,
-                "warning",
-                compared.where,
-                what,
-                f"{short(' '.join(value.split()))}, as in the baseline",
-                "",
-                fold(nodes),
-            )
+            what = compared.what or "it"
+            yield _of_engine("gone", compared.check, evidence, nodes, where=compared.where, what=what, value=value)
 
 
 def how_asked(evidence: Evidence, checks: Mapping[str, Check]) -> HowAsked:
@@ -216,10 +193,8 @@ def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[
         for stage in check.probe(evidence.plan):
             for where, key, fleet in _places(evidence, stage):
                 wanted = f"{key}{looked_key(check.part, stage)}"
-                silent = fleet.only(lambda facts, wanted=wanted: wanted not in facts)  # type: ignore[misc]
-                if silent.nodes:
-                    hint = f"`envmgr audit --check {name} --nodes {fold(silent.nodes)}` by itself; is the node out of memory or space?"
-                    yield Finding(name, "warning", where, "not looked at", "an answer", hint, fold(silent.nodes))
+                if silent := fleet.only(lambda facts, wanted=wanted: wanted not in facts).nodes:  # type: ignore[misc]
+                    yield _of_engine("not_looked_at", name, evidence, silent, where=where)
 
 
 def _places(evidence: Evidence, stage: ProbeStage) -> Iterable[tuple[str, str, Fleet]]:

@@ -21,20 +21,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from envmgr.audit.ask.peer_addresses import NONE, peers_lines, peers_text, read_peers
+from envmgr.audit.ask.peer_addresses import NONE, peers_text, read_peers
 from envmgr.audit.compare.between_nodes import values_of_like_nodes
 from envmgr.audit.model import Check, Evidence, Row, Values
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import short
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.report import Severity
-from envmgr.system.shelltext import assign, script_text
+from envmgr.system.shelltext import script_text
 
 _SHOWN = 3  # so many names, with their addresses, are in a node's finding
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
-    return {"node": assign(names_peers=peers_lines(plan.peers)) + peers_text() + script_text(__file__, "node.sh")}
+    return {"node": peers_text(plan.peers) + script_text(__file__, "node.sh")}
 
 
 def judge(evidence: Evidence) -> Iterator[Row]:

@@ -17,21 +17,16 @@ from dataclasses import dataclass
 
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.model import Check, Evidence, Row
-from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import hint_by
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import asleep, slurm_names
-from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.probe.model import Facts, Fleet
 from envmgr.probe.shell import NO_USER, NO_USER_HINT
 from envmgr.report import Severity
 
 _STAGES = {"node": "looking at the node", "prefix": "reading the prefix", "login": "asking Lmod in a login shell"}
 _NAMES = {"ssh": "ssh", "slurm": "Slurm (inherited environment)", "slurm-none": "Slurm (--export=NONE)"}
-
-
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - every answer begins with the node's name
-    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,4 +164,4 @@ def _short(name: str) -> str:
     return name if re.fullmatch(r"[0-9.]+|.*:.*", name) else name.partition(".")[0].lower()
 
 
-CHECK = Check(judge=judge, joins=True, probe=probe, ask_controller=ask_controller, wants=frozenset({"slurm"}))
+CHECK = Check(judge=judge, joins=True, ask_controller=ask_controller, wants=frozenset({"slurm"}))

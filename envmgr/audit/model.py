@@ -282,7 +282,10 @@ def worded(
 
 
 Row = Found | Noted | Drift
-Probe = Callable[[AuditPlan], Mapping[ProbeStage, str]]
+Rows = Iterator[Row]
+ProbeTexts = Mapping[ProbeStage, str]
+"""Stage -> the shell text that asks there."""
+Probe = Callable[[AuditPlan], ProbeTexts]
 Want = Literal["installs", "peers", "slurm", "published", "modules"]
 
 

@@ -12,16 +12,14 @@ reports a prefix that belongs to a name other than the build user's. An NFSv4 do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from envmgr.audit.compare.between_nodes import compare
-from envmgr.audit.model import Check, Evidence, Row, scripts
+from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.nodes.sets import fold
 
 _SAME_NUMBERS = "one directory service for all nodes, or the same lines in /etc/passwd"
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     build_user = evidence.site.build_user
     for name in sorted({build_user, evidence.plan.user} - {None, "root"}):  # type: ignore[type-var]
         yield from _numbers(str(name), evidence)
@@ -30,7 +28,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         yield from _owner(build_user, evidence)
 
 
-def _numbers(name: str, evidence: Evidence) -> Iterator[Row]:
+def _numbers(name: str, evidence: Evidence) -> Rows:
     values = evidence.fleet.by_value(f"accounts.{name}")
     here = evidence.controller.get(f"accounts.{name}", "")
     known = [value for value in values if value not in ("", "hung")]
@@ -50,7 +48,7 @@ def _numbers(name: str, evidence: Evidence) -> Iterator[Row]:
         yield evidence.compared("numbers", numbers, kept=False, name=name)
 
 
-def _login(evidence: Evidence) -> Iterator[Row]:
+def _login(evidence: Evidence) -> Rows:
     user = evidence.plan.user
     there = evidence.fleet.only(lambda facts: "accounts.no_shell" not in facts)
     for key, option in (("shell", "-s"), ("home", "-d")):
@@ -80,7 +78,7 @@ def _of_groups(found: set[str], right: set[str]) -> str:
     return " and ".join(words) + ": files of a group are others' there"
 
 
-def _owner(build_user: str, evidence: Evidence) -> Iterator[Row]:
+def _owner(build_user: str, evidence: Evidence) -> Rows:
     """Yield an error for nodes where the prefix belongs to another name than the build user's.
 
     Nodes that do not know the build user, or know it by another number than this host, are skipped.

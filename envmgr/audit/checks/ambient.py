@@ -22,14 +22,13 @@ trace of one such shell shows it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 
 from envmgr.audit.compare.between_nodes import across
-from envmgr.audit.model import AskedShell, Check, Evidence, Row
+from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.modulepath import elements
 from envmgr.modules.nodesetup import PROGRAM
-from envmgr.probe.model import Facts, ProbeStage
+from envmgr.probe.model import Facts
 from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
 
@@ -76,7 +75,7 @@ _OF_SLURM = re.compile(
 )
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     own = {install.program.rpartition("/")[2] for install in plan.installs if install.program}
     names = [
         name for name in sorted({*own, *_ALWAYS}) if name.replace("-", "").replace("_", "").replace(".", "").isalnum()
@@ -93,7 +92,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     }
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     for shell in evidence.each_shell():
         asked = shell.having("ambient.PATH")
         for name in _COMPARED:
@@ -107,7 +106,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _inherited_by_jobs(evidence)
 
 
-def _variable(name: str, shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _variable(name: str, shell: AskedShell, evidence: Evidence) -> Rows:
     values = shell.by_value(f"ambient.{name}", default="")
     shown = _SHOWN.get(name, name)
     if name in _HARMFUL:
@@ -119,7 +118,7 @@ def _variable(name: str, shell: AskedShell, evidence: Evidence) -> Iterator[Row]
     yield evidence.compared("variable", values, shell, name=shown)
 
 
-def _functions(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _functions(shell: AskedShell, evidence: Evidence) -> Rows:
     for name in shell.names("ambient.function."):
         for said, nodes in shell.by_value(f"ambient.function.{name}").items():
             line, _, file = said.partition(" ")
@@ -127,7 +126,7 @@ def _functions(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
             yield evidence.say(row, nodes, shell, name=name, file=file, line=line)
 
 
-def _in_other_shells(name: str, evidence: Evidence) -> Iterator[Row]:
+def _in_other_shells(name: str, evidence: Evidence) -> Rows:
     """Yield the differences between shells in the loaded modules, or in PATH without the system's folders."""
     passed = () if name == "loaded" else (*_SYSTEM, f"{evidence.site.prefix}/")  # modules are compared by their names
 
@@ -150,7 +149,7 @@ def _in_other_shells(name: str, evidence: Evidence) -> Iterator[Row]:
         )
 
 
-def _loaded_by_own_files(evidence: Evidence) -> Iterator[Row]:
+def _loaded_by_own_files(evidence: Evidence) -> Rows:
     """Yield published entries that the user's own start-up files load: root's shells of the same kind lack them."""
     published = evidence.published.specs if evidence.published else {}
     roots = {shell.context.name: shell for shell in evidence.each_shell() if shell.account == "root"}
@@ -172,7 +171,7 @@ def _is_kept(name: str) -> bool:
     return bool(_MEANS.search(name)) and not _OF_SLURM.search(name)
 
 
-def _options_of_slurm(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _options_of_slurm(shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield SBATCH_PARTITION and the like, which sbatch and srun take for options.
 
     Only login shells are looked at, because users submit jobs from them.
@@ -187,7 +186,7 @@ def _options_of_slurm(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
         yield evidence.say("option_of_slurm", nodes, shell, name=name, value=value)
 
 
-def _exported(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _exported(shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield the exported variables that differ between nodes, except those with another value on each node."""
     groups = [(_variables(group.facts, shell), group.nodes) for group in shell.fleet.groups]
     count = len(shell.fleet.nodes)
@@ -202,7 +201,7 @@ def _exported(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
             yield evidence.compared("variable", values, shell, kept=kept, severity=severity, name=name)
 
 
-def _inherited_by_jobs(evidence: Evidence) -> Iterator[Row]:
+def _inherited_by_jobs(evidence: Evidence) -> Rows:
     """Yield variables that jobs inherit from the submitting shell, if the node's own login bash lacks that value.
 
     Only variables that programs read count.

@@ -7,14 +7,12 @@ shell has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from envmgr.audit.compare.between_nodes import by_name
-from envmgr.audit.model import Check, Evidence, Row, scripts
+from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.probe.model import Facts
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     """Yield the settings that differ between nodes of one version.
 
     A setting comes from the variable `MODULES_NAME`. Source: Environment Modules' module(1), `config`.

@@ -24,12 +24,12 @@ The facts are kept in `var/audit/nodes.json` under the prefix, where `envmgr bui
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from envmgr.audit.ask.gpu_jobs import GpuAnswer, gpu_answers
 from envmgr.audit.fit.matrix import hiding, is_hidden, kinds_of, observed, required
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import hint_by
 from envmgr.backends import all_backends
@@ -40,24 +40,24 @@ from envmgr.catalog.settings import quoted, site_line
 from envmgr.catalog.target import CPU_ORDER
 from envmgr.nodes.access import gpu_request
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Fleet, Group, ProbeStage
+from envmgr.probe.model import Fleet, Group
 from envmgr.system.resources import shipped
 from envmgr.system.shelltext import assign, script_text
 
 SMI_SECONDS = 6  # without its persistence daemon a driver needs one or two to wake up
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     flags = sorted({flag for needed in level_flags().values() for flag in needed} | {"pni"})
     return {"node": gpu_probe(plan)["node"] + assign(fitness_flags="|".join(flags)) + script_text(__file__, "node.sh")}
 
 
-def gpu_probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+def gpu_probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every plan
     text = (shipped("nodesetup") / "gpus.sh").read_text("utf-8") + script_text(__file__, "gpus.sh")
     return {"node": assign(fitness_seconds=SMI_SECONDS) + text}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     yield from _drivers(evidence)
     if not evidence.alone:
         yield from _site_level(evidence)
@@ -66,7 +66,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _drift(evidence)
 
 
-def _uncovered(evidence: Evidence) -> Iterator[Row]:
+def _uncovered(evidence: Evidence) -> Rows:
     """Yield the GPUs that the site's codes of a backend do not cover.
 
     There is none if the site lists no codes, or if the GPU's capability is unknown.
@@ -83,7 +83,7 @@ def _uncovered(evidence: Evidence) -> Iterator[Row]:
             yield evidence.say("no_machine_code", having, field=of.field, gpu=gpu, arch=arch, codes=codes, fix=fix)
 
 
-def _unfit_entries(evidence: Evidence) -> Iterator[Row]:
+def _unfit_entries(evidence: Evidence) -> Rows:
     """Yield entries that nodes cannot run. The check `libraries` reports missing libraries."""
     facts = observed(evidence)
     places = _places(evidence)
@@ -111,9 +111,7 @@ def _unfit_entries(evidence: Evidence) -> Iterator[Row]:
             yield evidence.say("other_code", entry=entry, found=", ".join(found), said=", ".join(said))
 
 
-def _not_full(
-    entry: str, needs: NodeNeeds, facts: Mapping[NodeFacts, tuple[str, ...]], evidence: Evidence
-) -> Iterator[Row]:
+def _not_full(entry: str, needs: NodeNeeds, facts: Mapping[NodeFacts, tuple[str, ...]], evidence: Evidence) -> Rows:
     """Yield entries that run, or may run, on a node's GPU, but not with everything they have."""
     found: dict[tuple[Verdict, str], list[str]] = {}
     for of_nodes, nodes in facts.items():
@@ -146,7 +144,7 @@ def _hint(reason: str, evidence: Evidence) -> str:
     return hint_by(evidence.table.words, reason, driver=driver, cuda=cuda)
 
 
-def _drivers(evidence: Evidence) -> Iterator[Row]:
+def _drivers(evidence: Evidence) -> Rows:
     """Yield GPUs and drivers that do not work, whatever is published."""
     fleet = evidence.fleet
     for said, nodes in fleet.by_value("fitness.smi").items():
@@ -167,7 +165,7 @@ def _drivers(evidence: Evidence) -> Iterator[Row]:
         yield evidence.say("not_driven" if driver else "no_driver", idle, driver=driver, gpus=gpus)
 
 
-def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Iterator[Row]:
+def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Rows:
     """Yield GPUs that a node hides.
 
     GPUs hidden from the asking user are no fault. GPUs hidden from the job that they were given to are a fault.
@@ -185,7 +183,7 @@ def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Iterator[Row]:
             yield evidence.say("hidden", of, answer=f"; {answer.text}" if answer is not None else "", job=job)
 
 
-def _site_level(evidence: Evidence) -> Iterator[Row]:
+def _site_level(evidence: Evidence) -> Rows:
     """Yield nodes below the CPU level that everything at this site is built for."""
     wanted = evidence.site.cpu_level
     below: dict[str, list[str]] = {}
@@ -197,7 +195,7 @@ def _site_level(evidence: Evidence) -> Iterator[Row]:
         yield evidence.say("low_level", low, level=level, wanted=wanted)
 
 
-def _drift(evidence: Evidence) -> Iterator[Row]:
+def _drift(evidence: Evidence) -> Rows:
     """Yield the differences between nodes, inside each group of the site."""
     told = observed(evidence)
     alike = replace(evidence, groups={}, kinds={}, login=frozenset())  # nodes of one group are alike

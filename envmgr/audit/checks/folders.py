@@ -9,11 +9,11 @@ mounted over it. No folder, on a local disk or a network mount, may be mounted n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.compare.between_nodes import is_new
-from envmgr.audit.model import Check, Evidence, Outlier, Row, Values, scripts
+from envmgr.audit.model import Check, Evidence, Outlier, Rows, Values, scripts
 from envmgr.audit.table import short
 from envmgr.probe.model import Facts
 from envmgr.system.shelltext import quote
@@ -21,7 +21,7 @@ from envmgr.system.shelltext import quote
 _GONE, _OVER = "not mounted", "over "
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     for point in _points(evidence):
         values = _values(point, evidence)
         mounted = next((value for value in values if value != _GONE and not value.startswith(_OVER)), "")

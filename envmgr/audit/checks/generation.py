@@ -8,22 +8,21 @@ number. The check also reports a prefix that was moved, because its modules lead
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import ProbeStage
 from envmgr.probe.prefix import generation_number, newer_generations
 from envmgr.system.shelltext import assign, script_text
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     made = _places(plan.roots.values()) - {str(plan.site.prefix)}
     return {"prefix": assign(generation_made=next(iter(sorted(made)), "")) + script_text(__file__, "prefix.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     published = evidence.published
     if published is None:
         return
@@ -48,7 +47,7 @@ def _places(roots: Iterable[str]) -> set[str]:
     return {root.rsplit("/", 3)[0] for root in roots}
 
 
-def _moved(evidence: Evidence, published: PublishedGeneration) -> Iterator[Row]:
+def _moved(evidence: Evidence, published: PublishedGeneration) -> Rows:
     """Yield nodes on which the path in the modules does not lead to the prefix, by a link or a mount."""
     made = ", ".join(sorted(_places(spec.root for spec in published.specs.values()) - {str(evidence.site.prefix)}))
     if not made:

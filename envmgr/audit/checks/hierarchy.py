@@ -8,10 +8,10 @@ module opens, whether they are there, and which files they have with which conte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from functools import partial
 
-from envmgr.audit.model import Check, Evidence, Outlier, Row
+from envmgr.audit.model import Check, Evidence, Outlier, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.folder_content import (
     absent,
@@ -25,18 +25,18 @@ from envmgr.audit.shell.folder_content import (
 )
 from envmgr.audit.shell.shared_shell import module_show, opened
 from envmgr.audit.table import short
-from envmgr.probe.model import Facts, ProbeStage
+from envmgr.probe.model import Facts
 from envmgr.system.shelltext import script_text
 
 _OPENS = "hierarchy.opens."
 _FAILS = "!"
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     return {"login": opened(plan.day) + folder_content(deep=plan.deep) + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     yield from not_read(evidence)
     for chain in evidence.shells.names(_OPENS):
         values = evidence.shells.by(partial(_opens, chain))

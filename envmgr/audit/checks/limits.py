@@ -8,10 +8,10 @@ files. Nodes are compared by these limits, by processes, stack and locked memory
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 
-from envmgr.audit.model import Check, Evidence, Row, scripts
+from envmgr.audit.model import Check, Evidence, Rows, scripts
 
 # The name in /proc/self/limits -> (the option of ulimit, the name in Slurm).
 _LIMITS: Mapping[str, tuple[str, str]] = {
@@ -28,7 +28,7 @@ _FEW_FILES = 1024
 _ENOUGH_FILES = f"{_FEW_FILES} open files or more"
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     for shell in evidence.each_shell():
         for name, (option, of_slurm) in _LIMITS.items():
             values = shell.by_value(f"limits.{name}")

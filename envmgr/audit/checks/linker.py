@@ -10,15 +10,15 @@ since, no program finds it. A folder from which the cache has nothing is reporte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from envmgr.audit.compare.between_nodes import as_on, compare, other_parts
-from envmgr.audit.model import Check, Evidence, Outlier, Row, scripts
+from envmgr.audit.model import Check, Evidence, Outlier, Rows, scripts
 from envmgr.audit.table import short
 from envmgr.probe.model import Facts, Fleet
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     fleet = evidence.looked("linker")
     for missing, nodes in fleet.by_value("linker.missing").items():
         yield evidence.say("missing", nodes, libraries=missing)
@@ -34,7 +34,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _cache(fleet, evidence)
 
 
-def _cache(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _cache(fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield cache entries that `ldconfig` would change and, as a note, other libraries that lie in the folders."""
     asked = fleet.only(lambda facts: "linker.cache" in facts)
     told: set[str] = set()
@@ -54,7 +54,7 @@ def _cache(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
             yield evidence.say(row, nodes, libraries=_said(lost), newer=newer)
 
 
-def _unlike(of: Outlier, facts: Facts, nodes: tuple[str, ...], evidence: Evidence) -> Iterator[Row]:
+def _unlike(of: Outlier, facts: Facts, nodes: tuple[str, ...], evidence: Evidence) -> Rows:
     lost, right = _lost(of, facts), as_on(of.others)
     also, lacks = _pairs(of.value) - _pairs(of.right), _pairs(of.right) - _pairs(of.value) - lost
     configured = {line.partition(" ")[0].rstrip("/") for line in facts.get("linker.folders", "").splitlines()}

@@ -13,22 +13,22 @@ content.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from envmgr.audit.compare.between_nodes import by_name
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.table import fields_of, short
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.probe.model import Facts, Fleet
 from envmgr.system.shelltext import assign, script_text
 
 _NOT_SET = "not set"
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     return {
         "node": assign(lmod_home=plan.init.removesuffix("/init")) + script_text(__file__, "node.sh"),
         "login": shared("lmod_config") + script_text(__file__, "login.sh"),
@@ -46,7 +46,7 @@ def _without_lmod(evidence: Evidence) -> frozenset[str]:
     return frozenset(dead.nodes) - runs
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     dead = _without_lmod(evidence)
     for home, nodes in evidence.fleet.by_value("lmod.gone").items():
         if of := dead.intersection(nodes):
@@ -77,7 +77,7 @@ def _full_version(facts: Facts) -> str:
     return facts.get("lmod.version", "") + (f" ({lua})" if lua else "")
 
 
-def _versions(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _versions(fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield versions other than that which made the published generation's cache; if unknown, those that differ."""
     versions = fleet.by_value("lmod.version")
     right = evidence.published.record.tools.get("lmod", "") if evidence.published is not None else ""
@@ -109,7 +109,7 @@ def _settings(variables: Mapping[str, str], facts: Facts) -> dict[str, str]:
 _FILES = {"sitePkg": "site_package", "lmod_cfg": "configuration", "nag": "messages", "z01_admin": "messages"}
 
 
-def _file(row: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _file(row: str, fleet: Fleet, evidence: Evidence) -> Rows:
     files = {_files(group.facts).get(row, ("", "")) for group in fleet.groups}
 
     def shown(sha256: str) -> str:

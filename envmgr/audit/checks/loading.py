@@ -8,24 +8,23 @@ this host with the published modules. Lmod's own variables, and variables that d
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
 
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import changed_lines, shared
 from envmgr.audit.table import short
-from envmgr.probe.model import Fleet, ProbeStage
+from envmgr.probe.model import Fleet
 from envmgr.system.shelltext import script_text
 from envmgr.wording import escaped
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     if plan.number is None or not plan.samples:
         return {}
     return {"login": shared("effect") + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     if evidence.published is None:
         return
     fleet = evidence.shells.where("current", f"generations/{evidence.published.record.number:04d}")
@@ -35,7 +34,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         yield from _differences(entry, fleet, evidence)
 
 
-def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield nodes where loading the entry gives another environment than on this host.
 
     If no node agrees with this host, nodes are compared with each other, and none is accused of differing from this

@@ -15,19 +15,19 @@ or a copy that was left there.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from statistics import median
 
 from envmgr.audit.compare.between_nodes import QUORUM, merged
 from envmgr.audit.controller import Controller
-from envmgr.audit.model import Check, Evidence, Row, Values
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows, Values
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import fields_of
 from envmgr.catalog.site import Site
 from envmgr.modules.nodesetup import open_hint
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, Fleet, Group, ProbeStage, number_in
+from envmgr.probe.model import Facts, Fleet, Group, number_in
 from envmgr.probe.shell import GATE_SECONDS
 from envmgr.report import Severity
 from envmgr.system.modes import as_user, ask_about_way, closing
@@ -39,8 +39,8 @@ _TIMES = 4  # a node may take so many times as long as the median of all nodes
 _ALL_SLOW_MS = 3000  # the limit where all nodes are slow, or too few are there to compare
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
-    of_prefix: Mapping[ProbeStage, str] = {} if plan.alone else {"prefix": script_text(__file__, "prefix.sh")}
+def probe(plan: AuditPlan) -> ProbeTexts:
+    of_prefix: ProbeTexts = {} if plan.alone else {"prefix": script_text(__file__, "prefix.sh")}
     return {"node": script_text(__file__, "node.sh"), **of_prefix}
 
 
@@ -68,7 +68,7 @@ def _hangs_shells(facts: Facts) -> bool:
     return bool(lines) and (named or any(k.endswith("end") and v.startswith("no end") for k, v in facts.items()))
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     prefix = str(evidence.site.prefix)
     fleet = evidence.mounts.only(lambda facts: "probe" not in facts)
     for said, nodes in evidence.fleet.sound.by_value("mount.user_stopped").items():
@@ -105,7 +105,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _local_locks(evidence, fleet)
 
 
-def _local_locks(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
+def _local_locks(evidence: Evidence, fleet: Fleet) -> Rows:
     """Yield local locks on this host, and on the nodes that may write there: other nodes take no locks."""
     if evidence.site.mount.locks == "local":
         return
@@ -122,7 +122,7 @@ def _local_locks(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
         yield evidence.say("local_locks", nodes, severity=severity, words=words, fix=LOCKS_HINT)
 
 
-def _hung(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _hung(fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield other mounts that do not answer."""
     found: dict[tuple[str, bool], list[str]] = {}
     for group in fleet.groups:
@@ -135,7 +135,7 @@ def _hung(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
         yield evidence.say(row, nodes, point=point, kind=kind, source=source, named=named, seconds=GATE_SECONDS)
 
 
-def _usable(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _usable(fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield nodes on which programs of the prefix cannot start, or something else is mounted over a part of it."""
     noexec = fleet.only(lambda facts: "noexec" in facts.get("mount.options", "").split(","))
     if noexec.nodes:
@@ -146,7 +146,7 @@ def _usable(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
             yield evidence.say("mounted_over", nodes, point=point, what=what, others=fold(others))
 
 
-def _slow(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
+def _slow(evidence: Evidence, fleet: Fleet) -> Rows:
     for key, what in (("gate_ms", "answers"), ("mount.read_ms", "the generation's record and cache are read")):
         times = {node: number_in(fleet.own.get(node, {}), key) or 0 for node in fleet.nodes}
         usual = median(times.values()) if len(times) > 2 else _ALL_SLOW_MS
@@ -203,7 +203,7 @@ def _right_source(sources: Values, evidence: Evidence) -> str:
     return own if own in sources or (":" in own and not sources) else next(iter(sources)) if len(sources) == 1 else ""
 
 
-def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
+def _writable(evidence: Evidence, fleet: Fleet) -> Rows:
     if (asked := evidence.answer(Writable)) is not None:
         writable = asked.nodes
         modes = {node: "rw" if _is_writable(g.facts) else "ro" for g in fleet.groups for node in g.nodes}

@@ -19,25 +19,25 @@ of /etc/nsswitch.conf for hosts and accounts, are compared between nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 from envmgr.audit.ask.peer_addresses import NONE, peers_text, read_peers
 from envmgr.audit.compare.between_nodes import values_of_like_nodes
-from envmgr.audit.model import Check, Evidence, Row, Values
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Row, Rows, Values
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import short
-from envmgr.probe.model import Facts, ProbeStage
+from envmgr.probe.model import Facts
 from envmgr.report import Severity
 from envmgr.system.shelltext import script_text
 
 _SHOWN = 3  # so many names, with their addresses, are in a node's finding
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     return {"node": peers_text(plan.peers) + script_text(__file__, "node.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     fleet = evidence.looked("names")
     for fact in ("hung", "loopback"):
         for nodes in fleet.by_value(f"names.{fact}").values():
@@ -58,7 +58,7 @@ def _spans_nodes(evidence: Evidence) -> bool:
     return len(nodes - evidence.login) > 1
 
 
-def _own_names(evidence: Evidence) -> Iterator[Row]:
+def _own_names(evidence: Evidence) -> Rows:
     specs = evidence.published.specs if evidence.published is not None else {}
     jobs_span = any(test.nodes > 1 for spec in specs.values() for test in spec.tests)
     told: dict[tuple[Severity, str, str], list[str]] = {}
@@ -95,7 +95,7 @@ def _hint(facts: Facts) -> str:
     return f"on the node: {mend}: MPI, Gloo and NCCL take the address from there{again}"
 
 
-def _of_peers(evidence: Evidence) -> Iterator[Row]:
+def _of_peers(evidence: Evidence) -> Rows:
     """Yield wrong names of other nodes: one finding for all names that are wrong on the same nodes."""
     fleet = evidence.looked("names")
     answers = [(group, *_told(group.facts)) for group in fleet.groups]

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.model import Check, Evidence, Rows
 from envmgr.audit.table import hint_by
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.sets import fold
@@ -52,7 +52,7 @@ def _addresses(node: str) -> frozenset[str]:
         return frozenset()
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     yield from _missing(evidence)
     for way, fleet in evidence.ways.items():
         yield from _strangers(way, fleet, evidence)
@@ -64,7 +64,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
             yield evidence.say(row, nodes, way=_NAMES.get(way, way), value=value, device=device, numbers=numbers)
 
 
-def _missing(evidence: Evidence) -> Iterator[Row]:
+def _missing(evidence: Evidence) -> Rows:
     slurm = evidence.slurm
     names = slurm_names(slurm.states, evidence.nodes)
     for way, fleet in evidence.ways.items():
@@ -102,7 +102,7 @@ def _takes_jobs(slurm: SlurmView, name: str) -> bool:
     return slurm.states.get(name, ("",))[0].lower().rstrip("-+") in _TAKES_JOBS
 
 
-def _unfinished(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _unfinished(way: str, fleet: Fleet, evidence: Evidence) -> Rows:
     for stage, what in _STAGES.items():
         of_stage = fleet.only(_not_told_by_contexts) if stage == "login" else fleet
         for end, nodes in of_stage.by_value(f"{stage}.end").items():
@@ -125,7 +125,7 @@ def _not_told_by_contexts(facts: Facts) -> bool:
     return not hangs and not (end.startswith(NO_USER) and end in told)
 
 
-def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield nodes that answer under another host's name.
 
     A name of another kind (an address, an ssh alias) is accepted by its address, unless two nodes are one host.

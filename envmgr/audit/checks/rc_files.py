@@ -12,25 +12,23 @@ is a finding. Lmod's own init/lmodrc.lua is compared only between nodes with the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 from envmgr.audit.causes import Traced
 from envmgr.audit.compare.table_rows import drift_hint
-from envmgr.audit.model import Check, Evidence, Outlier, Row
+from envmgr.audit.model import Check, Evidence, Outlier, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.probe.model import Facts, Fleet
 from envmgr.system.shelltext import script_text
 
 _OWN = "init/lmodrc.lua"
 _NOT_READ = "-"  # stands for the sha256 of a file that is not read
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+def probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every plan
     return {"login": shared("lmod_config") + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     fleet = evidence.shells.only(lambda facts: "rc_files.lmod" in facts)
     generations = f"{evidence.site.prefix}/generations/"
     ours = ""
@@ -49,7 +47,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         yield from _compared("modulerc", path, "rc_files.modulerc", fleet, evidence, hint=hint)
 
 
-def _ours(path: str, sha256: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _ours(path: str, sha256: str, fleet: Fleet, evidence: Evidence) -> Rows:
     fleet = fleet.only(lambda facts: facts.get("rc_files.ours") == "yes")
     unread = fleet.only(lambda facts: path not in _files(facts, "rc_files.read"))
     for named, nodes in unread.by_value("rc_files.variable", default="").items():
@@ -65,7 +63,7 @@ def _paths(fleet: Fleet, key: str) -> list[str]:
 
 def _compared(
     row: str, path: str, key: str, fleet: Fleet, evidence: Evidence, *, hint: str | Traced = "", version: str = ""
-) -> Iterator[Row]:
+) -> Rows:
     """Yield the differences between like nodes, for one path: not there, or there with other content."""
     alone = "Lmod reads it on this node only"
     if row == "modulerc":

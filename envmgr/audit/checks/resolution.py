@@ -11,21 +11,21 @@ names the entries, and `--modules all` takes all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.model import Check, Evidence, Noted, Outlier, Row
+from envmgr.audit.model import Check, Evidence, Noted, Outlier, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.shell.modulepath import elements
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.table import short
-from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.probe.model import Facts, Fleet
 from envmgr.system.shelltext import script_text
 
 _HAS = "ctx.bash-login.user.module"
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     return (
         {"login": shared("module_tool", "lmod_config") + script_text(__file__, "login.sh")}
         if plan.number is not None or plan.alone
@@ -33,7 +33,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     )
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     published = evidence.published
     if published is None and not evidence.alone:
         return
@@ -58,7 +58,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         yield from _unasked(evidence)
 
 
-def _cache_differs(lines: list[str], fleet: Fleet, nodes: tuple[str, ...], evidence: Evidence) -> Iterator[Row]:
+def _cache_differs(lines: list[str], fleet: Fleet, nodes: tuple[str, ...], evidence: Evidence) -> Rows:
     """Yield a cache with other modules than there are. Another check looks at envmgr's own cache."""
     shown = "; ".join(f"{'only' if line[0] == '<' else 'not'} in the cache: {line[2:]}" for line in lines)
     caches = {
@@ -71,7 +71,7 @@ def _cache_differs(lines: list[str], fleet: Fleet, nodes: tuple[str, ...], evide
     yield evidence.say(row, nodes, shown=shown, caches=", ".join(sorted(caches)))
 
 
-def _unasked(evidence: Evidence) -> Iterator[Row]:
+def _unasked(evidence: Evidence) -> Rows:
     """Yield nodes whose login bash has a `module` that cannot be asked."""
     blind = evidence.shells.only(
         lambda facts: (
@@ -82,7 +82,7 @@ def _unasked(evidence: Evidence) -> Iterator[Row]:
         yield evidence.say("unasked", blind.nodes)
 
 
-def _listed(published: PublishedGeneration, ours: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _listed(published: PublishedGeneration, ours: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield entries that `module avail` does not list, or lists first in another folder."""
 
     def elsewhere(facts: Facts) -> list[tuple[str, str]]:
@@ -95,7 +95,7 @@ def _listed(published: PublishedGeneration, ours: str, fleet: Fleet, evidence: E
         yield evidence.say("shadowed" if place else "not_listed", nodes, entry=entry, place=place, ours=ours)
 
 
-def _hidden(published: PublishedGeneration, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _hidden(published: PublishedGeneration, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield entries that `module avail` hides although they were not published hidden, or the reverse."""
     meant = {name for name, spec in published.specs.items() if spec.hidden}
 
@@ -108,7 +108,7 @@ def _hidden(published: PublishedGeneration, fleet: Fleet, evidence: Evidence) ->
         yield evidence.say("hidden" if is_hidden else "not_hidden", nodes, entry=entry)
 
 
-def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield modules outside the prefix that are hidden on some nodes.
 
     Without a baseline, only modules that all of these nodes list are compared.
@@ -134,7 +134,7 @@ def _hidden_names(facts: Facts) -> set[str]:
     return {name.partition("(")[0] for name in facts.get("resolution.hidden", "").split()}
 
 
-def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _elsewhere(fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield the differences in modules and defaults that `module avail` lists in folders outside the prefix.
 
     Nodes are compared if they have the folder in MODULEPATH.
@@ -216,9 +216,7 @@ def first_places(avail: str) -> dict[str, str]:
     return places
 
 
-def _sample(
-    entry: str, published: PublishedGeneration, expected: str, fleet: Fleet, evidence: Evidence
-) -> Iterator[Row]:
+def _sample(entry: str, published: PublishedGeneration, expected: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield faults of the file that Lmod would load for an entry."""
     for path, nodes in fleet.by_value(f"resolution.path.{entry}").items():
         if path != expected:

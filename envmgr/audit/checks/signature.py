@@ -14,16 +14,16 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envmgr.audit.controller import Controller
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import CHECK_FLIP, SIGNERS
-from envmgr.probe.model import Fleet, ProbeStage
+from envmgr.probe.model import Fleet
 from envmgr.publish.flip_checks import FlipFault, FlipLook, look_at_current_flip, mend_of, severity_of
 from envmgr.publish.signature import signers_text
 from envmgr.report import Severity
@@ -40,7 +40,7 @@ LATE = 1200
 """Seconds after which a check is old; the same in nodesetup/signed.sh."""
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     keys = "" if plan.site.signing is None else "\n".join(map(str, plan.site.signing.key_files))
     of_key = assign(signature_keys=keys, signature_home=_HOME) + script_text(__file__, "key.sh")
     if plan.site.signing is None:
@@ -114,7 +114,7 @@ def _open_key(path: Path) -> str:
     return f"{stat.S_IMODE(status.st_mode):o} {path}" if private else ""
 
 
-def _open_keys(evidence: Evidence) -> Iterator[Row]:
+def _open_keys(evidence: Evidence) -> Rows:
     told: dict[str, list[str]] = {}
     for lines, nodes in evidence.looked("signature").by_value("signature.open").items():
         for line in lines.splitlines():
@@ -126,7 +126,7 @@ def _open_keys(evidence: Evidence) -> Iterator[Row]:
         yield evidence.say("open_key", of, path=path, mode=mode, close=closing("go-rwx", path))
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     yield from _open_keys(evidence)
     if evidence.site.signing is None:
         return
@@ -145,7 +145,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _stamps(fleet, evidence, here.flip)
 
 
-def _stamps(fleet: Fleet, evidence: Evidence, flip: str) -> Iterator[Row]:
+def _stamps(fleet: Fleet, evidence: Evidence, flip: str) -> Rows:
     number = evidence.published.record.number if evidence.published is not None else None
     for group in fleet.groups:
         facts, nodes = group.facts, group.nodes

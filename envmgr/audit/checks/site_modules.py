@@ -24,17 +24,17 @@ same.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from envmgr.audit.compare.between_nodes import QUORUM, merged
 from envmgr.audit.fit.install_facts import start_fault
-from envmgr.audit.model import Check, Evidence, Found, Row, Values
+from envmgr.audit.model import Check, Evidence, Found, ProbeTexts, Rows, Values
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import changed_lines, module_show, opened, shared, without_host
 from envmgr.audit.table import fields_of, short
 from envmgr.modules.nodesetup import open_hint
-from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.probe.model import Facts, Fleet
 from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
 
@@ -49,7 +49,7 @@ _BROKEN = re.compile(
 )
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     named = "" if plan.modules == ("all",) else " ".join(plan.modules)
     many = plan.deep or plan.modules == ("all",)
     given = assign(
@@ -60,14 +60,14 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return {"login": opened(plan.day) + shared("named_paths") + given + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     fleet = evidence.shells
     for name in sorted({*fleet.names(f"{_KEY}loads."), *fleet.names(f"{_KEY}failed.")}):
         loads = fleet.only(lambda facts, name=name: _loads(name, facts) is not None)  # type: ignore[misc]
         yield from _module(name, loads, evidence)
 
 
-def _module(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _module(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield all that is wrong with one module, by the answers of nodes that tried to load it."""
     is_named = name in evidence.plan.modules
     here = frozenset(fleet.by_value(f"{_KEY}here.{name}").get("loads", ()))
@@ -100,7 +100,7 @@ def _load_in_words(said: str) -> str:
     return "it loads" if said == _YES else f"cannot be loaded: {short(' '.join(said.split()))}"
 
 
-def _environment(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _environment(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield the differences between nodes in what loading the module sets.
 
     A node's own name in a value, a time, and a value that differs on each node are no difference.
@@ -145,7 +145,7 @@ def _without(text: str, names: frozenset[str]) -> str:
     return "\n".join(line for line in text.splitlines() if line.partition("=")[0] not in names)
 
 
-def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield the differences in what the module names and brings: folders that are missing or closed, and programs."""
     looked = fleet.only(lambda facts: f"{_KEY}looked.{name}" in facts)
     values = _nameless(looked.by_value(f"{_KEY}has.{name}", default=""), fleet)
@@ -183,7 +183,7 @@ def _listed(words: str, lines: Sequence[str], kind: str) -> list[str]:
     return [words.format(", ".join(found))] if found else []
 
 
-def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield faults of the first program that the module brings. If it starts nowhere, nodes are not compared."""
     faults = merged(_nameless(fleet.by_value(f"{_KEY}starts.{name}"), fleet), _start_in_words)
     if "" in faults:

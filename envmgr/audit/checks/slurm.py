@@ -15,13 +15,13 @@ domain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
 from envmgr.audit.compare.between_nodes import other_parts, values_of_like_nodes
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.model import Check, Evidence, Row, scripts
+from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.audit.table import short
 from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import SLURM_LINE, open_hint
@@ -53,7 +53,7 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Hosts:
     return Hosts({})
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     slurm = evidence.slurm
     if slurm.broken:
         yield evidence.say("broken", said=slurm.broken)
@@ -73,7 +73,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         yield evidence.say("unknown", unknown)
 
 
-def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Iterator[Row]:
+def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Rows:
     """Yield nodes whose host name differs from Slurm's name for them.
 
     A node where slurmd got its name by `slurmd -N` is skipped, because slurmd does not ask the host there.
@@ -87,7 +87,7 @@ def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Iterator[Row]:
             yield evidence.say("host_name", [node], host=host, right=right)
 
 
-def _settings(evidence: Evidence) -> Iterator[Row]:
+def _settings(evidence: Evidence) -> Rows:
     """Yield the differences in each node's own slurm.conf, and in the cores of slurmd.
 
     A node without a slurm.conf (configless) has the controller's.
@@ -106,7 +106,7 @@ def _settings(evidence: Evidence) -> Iterator[Row]:
         yield evidence.compared("content", digests, file=file, say=lambda digest: f"content {digest[:12]}")
 
 
-def _files(evidence: Evidence) -> Iterator[Row]:
+def _files(evidence: Evidence) -> Rows:
     """Yield faults of other files that Slurm's own programs need on a node, and of files that users need to read."""
     for line, nodes in evidence.fleet.by_line("slurm.required").items():
         place, _, plugin = line.partition(" ")

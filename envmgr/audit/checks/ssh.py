@@ -12,26 +12,26 @@ users enter no compute node at all, or that login nodes have other rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from envmgr.audit.compare.between_nodes import as_on, compare, values_of_like_nodes
-from envmgr.audit.model import Check, Evidence, Outlier, Row
+from envmgr.audit.model import Check, Evidence, Outlier, ProbeTexts, Row, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import fields_of, short
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.probe.model import Facts, Fleet
 from envmgr.system.shelltext import assign, script_text
 
 # In the order in which sshd asks. Source: sshd_config(5).
 _WHO = ("DenyUsers", "AllowUsers", "DenyGroups", "AllowGroups")
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     return {"node": assign(ssh_peers="\n".join(plan.peers)) + script_text(__file__, "node.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     fleet = evidence.looked("ssh")
     yield from _let_in(fleet.only(lambda facts: "ssh.sshd" in facts), evidence)
     yield from _known(fleet, evidence)
@@ -84,7 +84,7 @@ def _match(name: str, patterns: list[str]) -> bool:
     return any(not pattern.startswith("!") and fnmatchcase(name, pattern) for pattern in plain)
 
 
-def _let_in(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _let_in(fleet: Fleet, evidence: Evidence) -> Rows:
     user, told = evidence.plan.user, set[str]()
     rules = fleet.by(lambda facts: refused(facts, user))
     for outlier in compare(rules, evidence).outliers:
@@ -121,7 +121,7 @@ def _only(text: str, other: str) -> str:
     return ", ".join(line for line in text.splitlines() if line not in there) or "without these"
 
 
-def _known(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _known(fleet: Fleet, evidence: Evidence) -> Rows:
     for values in _alike(fleet, "ssh.known", evidence):
         for outlier in compare(values, evidence).outliers:
             yield _other_keys(outlier, fleet, evidence)

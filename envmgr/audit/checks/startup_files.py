@@ -8,17 +8,15 @@ read on any node is meant for root.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from envmgr.audit.compare.between_nodes import QUORUM, by_name
-from envmgr.audit.model import AskedShell, Check, Evidence, Row, scripts
+from envmgr.audit.model import AskedShell, Check, Evidence, Rows, scripts
 from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import Facts
 from envmgr.system.modes import as_user
 from envmgr.system.shelltext import quote
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     for shell in evidence.each_shell():
         if shell.context.name == "bash-login":
             if shell.account == "user":
@@ -29,14 +27,14 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _other_content(evidence)
 
 
-def _closed(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _closed(shell: AskedShell, evidence: Evidence) -> Rows:
     for path, having in shell.by_line("startup_files").items():
         everywhere = len(having) == len(shell.fleet.nodes) and len(having) >= QUORUM
         if not (everywhere and path.startswith("/etc/profile.d/")):  # else it is meant for root
             yield evidence.say("closed", having, path=path, fix=open_hint(evidence.site, [path], whom="users"))
 
 
-def _other_content(evidence: Evidence) -> Iterator[Row]:
+def _other_content(evidence: Evidence) -> Rows:
     """Yield files that differ between like nodes: together, if they differ on the same nodes in the same way."""
     for path, values in by_name(evidence.looked("startup_files"), _sums).items():
         yield evidence.compared("other_content", values, path=path)

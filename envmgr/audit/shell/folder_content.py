@@ -5,10 +5,10 @@ The checks that use it share the table `folder_content.yaml`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from envmgr.audit.compare.between_nodes import compare, merged
-from envmgr.audit.model import Evidence, Outlier, Row, Values
+from envmgr.audit.model import Evidence, Outlier, Rows, Values
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.table import short
 from envmgr.modules.nodesetup import open_hint
@@ -80,7 +80,7 @@ def _files(text: str) -> Mapping[str, str]:
     return {path: sha256 for path, _, sha256 in rows}
 
 
-def closed(folder: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def closed(folder: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield files and folders in it that the user cannot read on some nodes.
 
     If the user can read them on no node, it is the site's choice.
@@ -96,7 +96,7 @@ def closed(folder: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     )
 
 
-def absent(folder: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def absent(folder: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield paths that modulefiles name and one node lacks, or its user cannot enter.
 
     A path that no node has may be made when it is needed.
@@ -113,7 +113,7 @@ def _lines_of(facts: Facts, *, is_closed: bool) -> str:
     return "\n".join(line.removesuffix(_CLOSED) for line in lines if line.endswith(_CLOSED) == is_closed)
 
 
-def _lacking(row: str, fault: str, values: Values, folder: str, evidence: Evidence) -> Iterator[Row]:
+def _lacking(row: str, fault: str, values: Values, folder: str, evidence: Evidence) -> Rows:
     values = _without_more(values, evidence)
     paths = sorted({line.rpartition(" ")[2] for line in _lines(values)})
     yield evidence.compared(
@@ -144,7 +144,7 @@ def _lines(values: Iterable[str]) -> list[str]:
     return sorted({line for value in values for line in value.splitlines()})
 
 
-def not_read(evidence: Evidence) -> Iterator[Row]:
+def not_read(evidence: Evidence) -> Rows:
     """Yield folders that were not looked at, and folders of whose files only the names were read."""
     seconds = _DEEP_SECONDS if evidence.plan.deep else _SECONDS
     for row in ("unread", "not_named", "names_only"):

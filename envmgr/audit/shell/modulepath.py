@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import Traced, TraceQuestion, Traces, part_of, parts_of, places_in_words
 from envmgr.audit.compare.between_nodes import across, other_parts
-from envmgr.audit.model import AskedShell, Evidence, Row
+from envmgr.audit.model import AskedShell, Evidence, Rows
 from envmgr.probe.model import Facts
 from envmgr.report import Severity
 
@@ -42,7 +42,7 @@ def _module_command(facts: Facts, shell: AskedShell) -> str:
     return {"yes": "Lmod", "no": _NO_MODULE}.get(said, facts.get(f"{shell.key}tool") or "an unknown `module`")
 
 
-def module_commands(evidence: Evidence) -> Iterator[Row]:
+def module_commands(evidence: Evidence) -> Rows:
     """Yield nodes whose `module` differs from that of like nodes, and kinds of shell that differ from login bash.
 
     A kind of shell without `module`, where login bash has one, also differs.
@@ -75,7 +75,7 @@ def _rest(facts: Facts, shell: AskedShell, evidence: Evidence) -> list[str]:
     return [part for part in parts if not part.startswith(f"{evidence.site.prefix}/")]
 
 
-def beside_generation(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def beside_generation(shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield the differences between nodes in the other parts of MODULEPATH.
 
     Nodes without the generation are left out: that has one cause, which is reported by itself.
@@ -143,7 +143,7 @@ def _brings(parts: Sequence[str], nodes: tuple[str, ...], shell: AskedShell, tra
     return next((place for place in places if place), "")
 
 
-def in_other_shells(evidence: Evidence) -> Iterator[Row]:
+def in_other_shells(evidence: Evidence) -> Rows:
     """Yield the differences in the other parts of MODULEPATH between each shell and that account's login bash."""
 
     def parts(facts: Facts, shell: AskedShell) -> list[str] | None:

@@ -117,8 +117,9 @@ class Evidence:
         """Return values that the engine compares between nodes, in the words of a row with `drift`; `given` fills it
         in.
 
-        `kept`, `say`, `told` and `expect` are those of `drift`. `severity`, `hint`, `say` and `expect` replace the
-        row's own.
+        `severity` and `hint` replace the row's own; `say(value)` and `expect(right, value)` its words. `told(outlier)`
+        gives what an outlier has, if its words depend on what is right. With `kept`, the values are asked for in every
+        audit: they go into a baseline, and are compared with one.
         """
         return Drift(self, self.table.rows[row], values, shell, given, kept, severity, hint, say, told, expect)
 

@@ -42,10 +42,16 @@ def _other_content(folder: str, values: Values, evidence: Evidence) -> Rows:
         first, second, *_ = compared.differ
         if found := changed(first, second):
             severity: Severity = "note" if compared.by_kind else "warning"
-            between = [node for nodes in compared.differ.values() for node in nodes]
             expected = alike(compared)
             yield evidence.say(
-                "different_content", (), None, severity, between=between, folder=folder, found=found, expected=expected
+                "different_content",
+                (),
+                None,
+                severity,
+                between=compared.between,
+                folder=folder,
+                found=found,
+                expected=expected,
             )
 
 

@@ -106,9 +106,8 @@ def _of_peers(evidence: Evidence) -> Rows:
             if whole or name in found:
                 of_group = [node for node in group.nodes if _label(node) != _label(name)]
                 values.setdefault(found.get(name, evidence.plan.peers.get(name, NONE)), []).extend(of_group)
-        for alike in values_of_like_nodes({value: tuple(nodes) for value, nodes in values.items() if nodes}, evidence):
-            if len(alike) > 1:
-                known = {value: tuple(nodes) for value, nodes in alike.items()}
+        for known in values_of_like_nodes({value: tuple(nodes) for value, nodes in values.items() if nodes}, evidence):
+            if len(known) > 1:
                 bad = _not_its_own(name, known, evidence)
                 for value, right in bad.items():
                     wrong.setdefault(known[value], []).append((name, value, right))

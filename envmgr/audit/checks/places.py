@@ -55,12 +55,6 @@ def judge(evidence: Evidence) -> Rows:
     yield from _of_the_node(evidence)
 
 
-_DEVICES = {
-    "/dev/fd": "/proc/self/fd",
-    "/dev/stdin": "/proc/self/fd/0",
-    "/dev/stdout": "/proc/self/fd/1",
-    "/dev/stderr": "/proc/self/fd/2",
-}
 _IN_HOME = frozenset({".lmod.d", ".config", ".cache", ".local", ".conda"})  # as in context.sh
 _SMALL, _PART = 64 << 10, 8  # KiB of shared memory that are too few anywhere; 1/8 of the usual size is the least
 
@@ -68,7 +62,7 @@ _SMALL, _PART = 64 << 10, 8  # KiB of shared memory that are too few anywhere; 1
 def _of_the_node(evidence: Evidence) -> Rows:
     fleet = evidence.looked("places")
     for device, nodes in fleet.by_line("places.devices").items():
-        made = _DEVICES.get(device)
+        made = evidence.table.words.get(device)
         fix = f"on the node: `ln -s {made} {device}`" if made else f"what made /dev of the node without {device}?"
         yield evidence.say("device", nodes, device=device, fix=fix)
     yield from _read_only(fleet, evidence)

@@ -121,7 +121,7 @@ def _files(evidence: Evidence) -> Rows:
     for alike in values_of_like_nodes(plugins, evidence):  # login nodes have less of Slurm
         yield evidence.compared(
             "plugins",
-            {names: tuple(nodes) for names, nodes in alike.items()},
+            alike,
             folder=next(iter(folders), ""),
             say=lambda names: f"{len(names.splitlines())} plugins",
             told=lambda of: short(other_parts(*_apart(of.value, of.right), by=", ")),

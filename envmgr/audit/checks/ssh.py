@@ -12,7 +12,6 @@ users enter no compute node at all, or that login nodes have other rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from envmgr.audit.compare.between_nodes import as_on, compare, values_of_like_nodes
@@ -35,7 +34,7 @@ def judge(evidence: Evidence) -> Rows:
     fleet = evidence.looked("ssh")
     yield from _let_in(fleet.only(lambda facts: "ssh.sshd" in facts), evidence)
     yield from _known(fleet, evidence)
-    for values in _alike(fleet, "ssh.config", evidence):
+    for values in values_of_like_nodes(fleet.by_value("ssh.config"), evidence):
         yield evidence.compared(
             "config",
             values,
@@ -43,11 +42,6 @@ def judge(evidence: Evidence) -> Rows:
             say=lambda files: f"files {', '.join(x.partition(' ')[0] for x in files.splitlines()) or 'none'}",
             told=lambda of: f"other content: {', '.join(_other_files(of))}",
         )
-
-
-def _alike(fleet: Fleet, key: str, evidence: Evidence) -> Iterator[dict[str, tuple[str, ...]]]:
-    for values in values_of_like_nodes(fleet.by_value(key), evidence):
-        yield {value: tuple(nodes) for value, nodes in values.items()}
 
 
 def refused(facts: Facts, user: str) -> str:
@@ -93,7 +87,7 @@ def _let_in(fleet: Fleet, evidence: Evidence) -> Rows:
             right, fix = as_on(outlier.others), _mend(outlier, fleet)
             yield evidence.say("refused", outlier.nodes, rule=outlier.value, right=right, fix=fix)
     rest = fleet.only(lambda facts: not refused(facts, user)) if told else fleet
-    for values in _alike(rest, "ssh.sshd", evidence):
+    for values in values_of_like_nodes(rest.by_value("ssh.sshd"), evidence):
         yield evidence.compared(
             "settings",
             values,
@@ -122,7 +116,7 @@ def _only(text: str, other: str) -> str:
 
 
 def _known(fleet: Fleet, evidence: Evidence) -> Rows:
-    for values in _alike(fleet, "ssh.known", evidence):
+    for values in values_of_like_nodes(fleet.by_value("ssh.known"), evidence):
         for outlier in compare(values, evidence).outliers:
             yield _other_keys(outlier, fleet, evidence)
         if compare(values, evidence).differ:

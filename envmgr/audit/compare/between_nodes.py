@@ -13,14 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.causes import Traced, parts_of
-from envmgr.audit.model import AskedShell, Evidence, Found, Noted, Outlier, Values
+from envmgr.audit.causes import parts_of
+from envmgr.audit.model import AskedShell, Evidence, Outlier, Values
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, Group, ShellAccount
-from envmgr.report import Severity
 
 _NAMED = 64  # nodes that a finding about other nodes names
-_SHOWN = 4  # values of nodes that differ
 QUORUM = 3  # like nodes that must have answered before one of them is accused
 
 
@@ -54,6 +52,11 @@ class Comparison:
     outliers: tuple[Outlier, ...] = ()
     differ: Values | None = None
     by_kind: bool = False
+
+    @property
+    def between(self) -> list[str]:
+        """Return the nodes that differ from each other."""
+        return [node for nodes in (self.differ or {}).values() for node in nodes]
 
 
 def compare(values: Values, evidence: Evidence) -> Comparison:
@@ -117,7 +120,7 @@ def is_new(compared: Compared, evidence: Evidence) -> bool:
     )
 
 
-def values_of_like_nodes(values: Values, evidence: Evidence) -> list[dict[str, list[str]]]:
+def values_of_like_nodes(values: Values, evidence: Evidence) -> list[dict[str, tuple[str, ...]]]:
     """Return the values of each set of like nodes, the most common first if `values` are in that order."""
     member: dict[str, set[str]] = {}
     for name, nodes in (evidence.groups or evidence.kinds).items():
@@ -128,44 +131,7 @@ def values_of_like_nodes(values: Values, evidence: Evidence) -> list[dict[str, l
         for node in nodes:
             key = (node in evidence.login, frozenset(member.get(node, ())))
             found.setdefault(key, {}).setdefault(value, []).append(node)
-    return list(found.values())
-
-
-def drift(
-    where: str,
-    values: Values,
-    evidence: Evidence,
-    *,
-    what: str = "",
-    kept: bool = True,
-    severity: Severity = "warning",
-    hint: str | Traced = "",
-    say: Callable[[str], str] = lambda value: value or "nothing",
-    expect: Callable[[str, str], str] | None = None,
-    told: Callable[[Outlier], str] | None = None,
-) -> Iterator[Found | Noted]:
-    """Yield a finding for every value that is not right, and one for those of which none can be chosen.
-
-    `say` puts a value into words. `expect(right, value)` gives what is right for nodes that have `value`. `told` gives
-    what an outlier has, if its words depend on what is right. `what` is compared at `where`, if that is not everything
-    there. With `kept`, it is asked in every audit; it goes into a baseline and is compared with one.
-    """
-    key = Compared(evidence.check, where, what)
-    if kept:
-        yield Noted(key, values)
-    compared = chosen(key, values, evidence) if kept else compare(values, evidence)
-    for outlier in compared.outliers:
-        right = expect(outlier.right, outlier.value) if expect else say(outlier.right)
-        found = told(outlier) if told else say(outlier.value)
-        yield Found(severity, where, found, f"{right}, {as_on(outlier.others)}", hint, outlier.nodes)
-    if compared.differ:
-        words = "; ".join(f"{say(value)} on {fold(nodes)}" for value, nodes in [*compared.differ.items()][:_SHOWN])
-        if (more := len(compared.differ) - _SHOWN) > 0:
-            words += f"; and {more} other values"
-        between = [node for nodes in compared.differ.values() for node in nodes]
-        if compared.by_kind:
-            severity = "warning" if severity == "error" else "note"
-        yield Found(severity, where, words, alike(compared), hint, between=between)
+    return [{value: tuple(nodes) for value, nodes in of_group.items()} for of_group in found.values()]
 
 
 def as_on(nodes: Sequence[str]) -> str:
@@ -245,8 +211,7 @@ def _told(lists: Mapping[str, list[str]], evidence: Evidence) -> frozenset[str]:
     for node, found in lists.items():
         values[":".join(found)] = (*values.get(":".join(found), ()), node)
     compared = compare(values, evidence)
-    differ = [node for nodes in (compared.differ or {}).values() for node in nodes]
-    return frozenset([*differ, *(node for outlier in compared.outliers for node in outlier.nodes)])
+    return frozenset([*compared.between, *(node for outlier in compared.outliers for node in outlier.nodes)])
 
 
 def _without(parts: list[str], others: list[str]) -> tuple[str, ...]:

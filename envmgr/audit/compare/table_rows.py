@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
+from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import Traced, set_on
-from envmgr.audit.compare.between_nodes import as_on, compare, drift
+from envmgr.audit.compare.between_nodes import alike, as_on, chosen, compare
 from envmgr.audit.model import AskedShell, Drift, Evidence, Found, Noted, Outlier, Row, Values, worded
 from envmgr.audit.table import Fact, Words, fields_of, fill
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet
+
+_SHOWN = 4  # values of nodes that differ
 
 
 def rows_of_table(evidence: Evidence) -> Iterator[Row]:
@@ -74,19 +78,27 @@ def judged(rows: Iterable[Row]) -> Iterator[Found | Noted]:
 
 
 def _drift(of: Drift) -> Iterator[Found | Noted]:
-    row, given = of.row, _given(of)
-    return drift(
-        fill(row.where, given) or (of.shell.where if of.shell is not None else ""),
-        of.values,
-        of.evidence,
-        what=fill(row.what, given),
-        kept=of.kept,
-        severity=of.severity or row.drift or "warning",
-        hint=of.hint or drift_hint(of),
-        say=of.say or partial(_in_words, row, given),
-        expect=of.expect or ((lambda _right, _value: fill(row.expected, given)) if row.expected else None),
-        told=of.told,
-    )
+    """Yield a finding for every value that is not right, and one for those of which none can be chosen."""
+    evidence, row, given = of.evidence, of.row, _given(of)
+    where = fill(row.where, given) or (of.shell.where if of.shell is not None else "")
+    key = Compared(evidence.check, where, fill(row.what, given))
+    if of.kept:
+        yield Noted(key, of.values)
+    compared = chosen(key, of.values, evidence) if of.kept else compare(of.values, evidence)
+    severity, hint = of.severity or row.drift or "warning", of.hint or drift_hint(of)
+    say = of.say or partial(_in_words, row, given)
+    for outlier in compared.outliers:
+        expected = fill(row.expected, given) or say(outlier.right)
+        right = of.expect(outlier.right, outlier.value) if of.expect else expected
+        found = of.told(outlier) if of.told else say(outlier.value)
+        yield Found(severity, where, found, f"{right}, {as_on(outlier.others)}", hint, outlier.nodes)
+    if compared.differ:
+        words = "; ".join(f"{say(value)} on {fold(nodes)}" for value, nodes in [*compared.differ.items()][:_SHOWN])
+        if (more := len(compared.differ) - _SHOWN) > 0:
+            words += f"; and {more} other values"
+        if compared.by_kind:
+            severity = "warning" if severity == "error" else "note"
+        yield Found(severity, where, words, alike(compared), hint, between=compared.between)
 
 
 def _given(of: Drift) -> Mapping[str, object]:

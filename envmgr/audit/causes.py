@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from envmgr.audit.table import Words, fill
 from envmgr.modules.nodesetup import CSH_PROFILE, HOME, PROFILE
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, ProbePart, ShellAccount, ShellContext
@@ -122,45 +123,36 @@ class Traced:
 
 
 def set_by(
-    nodes: Sequence[str],
-    context: ShellContext,
-    account: ShellAccount,
-    names: Sequence[str],
-    known: str,
-    unknown: str,
-    *,
-    foreign: bool,
-) -> Traced:
-    """Return the hint `FILE:LINE` + `known`, or `unknown` if no trace shows a line for one of `names`.
-
-    With `foreign`, lines of node-setup's files do not count.
-    """
+    nodes: Sequence[str], context: ShellContext, account: ShellAccount, row: Words, given: Mapping[str, object]
+) -> str | Traced:
+    """Return the hint of a row with the `place` that sets one of its causes, or its `unplaced` if no trace shows one."""
+    names, unknown = tuple(fill(row.cause, given).split()), fill(row.unplaced, given)
+    if not names:
+        return unknown
 
     def words(traces: Traces) -> str:
-        places = (traces.place(nodes, context, account, name) for name in names)
-        place = next((place for place in places if place and not (foreign and is_ours(place))), "")
-        return f"{place}{known}" if place else unknown
+        for name in names:
+            place = traces.place(nodes, context, account, name)
+            if place and not (row.foreign and is_ours(place)):
+                return fill(row.hint, {**given, "place": place, "cause": name})
+        return unknown
 
-    return Traced((TraceQuestion(nodes[0], context, account, tuple(names)),), words)
+    return Traced((TraceQuestion(nodes[0], context, account, names),), words)
 
 
 def set_on(
     values: Mapping[str, Sequence[str]],
     context: ShellContext,
     account: ShellAccount,
-    name: str,
-    unknown: str,
-    before: str,
+    row: Words,
+    given: Mapping[str, object],
 ) -> Traced:
-    """Return the hint `FILE:LINE sets it on NODES; …` for the nodes of each value, or `unknown` if no trace shows a
-    line.
-
-    `before` comes first.
-    """
+    """Return the hint of a row, then `FILE:LINE sets it on NODES; …` for the nodes of each value, or its `unplaced`."""
+    name = fill(row.cause, given)
 
     def words(traces: Traces) -> str:
         places = ((traces.place(nodes, context, account, name), nodes) for nodes in values.values())
-        return before + ("; ".join(places_in_words(places)) or unknown)
+        return fill(row.hint, given) + ("; ".join(places_in_words(places)) or fill(row.unplaced, given))
 
     return Traced(tuple(TraceQuestion(nodes[0], context, account, (name,)) for nodes in values.values()), words)
 

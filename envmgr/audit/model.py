@@ -270,14 +270,9 @@ def worded(
     nodes = tuple(nodes)
     user = shell.user if shell is not None else evidence.plan.user
     given = {"user": user, "prefix": evidence.site.prefix, "nodes": fold(nodes), **values}
-    hint: str | Traced = ""
-    if row.cause:
-        names, hint = fill(row.cause, given).split(), fill(row.unplaced, given)
-        if names and shell is not None:
-            known = fill(row.hint, {**given, "place": ""})
-            hint = set_by(nodes, shell.context, shell.account, names, known, hint, foreign=row.foreign)
-    else:
-        hint = fill(row.hint, given)
+    hint: str | Traced = fill(row.unplaced if row.cause else row.hint, given)
+    if row.cause and shell is not None:
+        hint = set_by(nodes, shell.context, shell.account, row, given)
     place = fill(row.where, given) or (shell.where if shell is not None else "")
     return Found(row.severity, place, fill(row.found, given), fill(row.expected, given), hint, nodes)
 

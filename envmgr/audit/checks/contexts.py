@@ -41,7 +41,6 @@ from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
 
 _LINKER = re.compile(r"error loading module|undefined symbol|symbol lookup|cannot open shared object")
-_LINKED = ("LD_LIBRARY_PATH", "LUA_CPATH", "LUA_PATH")
 _PRINTS = (":echo", ":printf", ":cat")
 _UNKNOWN_SHELLS = frozenset({"fish", "ksh", "ksh93", "mksh", "pwsh", "xonsh", "nu", "elvish"})  # no context has them
 
@@ -173,20 +172,8 @@ def _not_loaded(shell: AskedShell, evidence: Evidence) -> Rows:
     for said, nodes in shell.by_value("loads").items():
         if said != "yes" and not set(nodes) & set(reported):
             words = short(" ".join(said.split())) or "and says nothing"
-            hint = _linked(nodes, shell) if _LINKER.search(said) else ""
-            yield evidence.say("not_loaded", nodes, shell, hint=hint, entry=entry, said=words)
-
-
-def _linked(nodes: tuple[str, ...], shell: AskedShell) -> Traced:
-    """Return the hint for a module that the linker cannot load: the variable that misleads it, and its line."""
-
-    def words(traces: Traces) -> str:
-        for name in _LINKED:
-            if place := traces.place(nodes, shell.context, shell.account, name):
-                return f"{place} sets {name}: take that line away"
-        return "LD_LIBRARY_PATH, LUA_PATH or LUA_CPATH of that shell? `echo` them there"
-
-    return Traced((TraceQuestion(nodes[0], shell.context, shell.account, _LINKED),), words)
+            row = "not_linked" if _LINKER.search(said) else "not_loaded"
+            yield evidence.say(row, nodes, shell, entry=entry, said=words)
 
 
 def _other_rc(facts: Facts, shell: AskedShell, evidence: Evidence) -> str | None:

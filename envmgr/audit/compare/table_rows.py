@@ -109,13 +109,9 @@ def _given(of: Drift) -> Mapping[str, object]:
 def drift_hint(of: Drift) -> str | Traced:
     """Return the hint of a row: with the lines that set its cause on the nodes of each value, if it has one."""
     row, shell, given = of.row, of.shell, _given(of)
-    hint = fill(row.hint, given)
-    if not row.cause:
-        return hint
-    unplaced = fill(row.unplaced, given)
-    if shell is None:
-        return f"{hint}{unplaced}"
-    return set_on(of.values, shell.context, shell.account, fill(row.cause, given), unplaced, hint)
+    if row.cause and shell is not None:
+        return set_on(of.values, shell.context, shell.account, row, given)
+    return fill(row.hint, given) + fill(row.unplaced, given)
 
 
 def _in_words(row: Words, given: Mapping[str, object], value: str) -> str:

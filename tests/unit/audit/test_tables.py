@@ -74,7 +74,7 @@ def test_every_fact_has_one_meaning(given: Table) -> None:
 def test_every_row_has_one_severity_and_words_that_can_be_filled_in(given: Table) -> None:
     for key, fact in facts_of(given).items():
         assert len([said for said in (fact.error, fact.warning, fact.note, fact.drift) if said]) <= 1, key
-        known = GIVEN | {"value", "name", *fact.fields} | ({"place"} if fact.cause else set())
+        known = GIVEN | {"value", "name", *fact.fields} | ({"place", "cause"} if fact.cause else set())
         known |= {"right", "as_on", "on_others"} if fact.outlier else set()
         assert placeholders(*templates(fact), fact.say, fact.what) <= known, key
         assert bool(fact.cause) == bool(fact.unplaced), key
@@ -90,7 +90,7 @@ def test_every_row_is_said_with_all_of_its_values(check: Check) -> None:
     assert named <= {*check.table.rows}
     assert named == {*check.table.rows} or "" in dict(said)
     for name, row in check.table.rows.items():
-        known = GIVEN | ({"place"} if row.cause else set()) | ({"value"} if row.drift else set())
+        known = GIVEN | ({"place", "cause"} if row.cause else set()) | ({"value"} if row.drift else set())
         wanted = placeholders(*templates(row), *([row.say, row.what] if row.drift else [])) - known
         if name in named:
             assert [values for said_name, values in said if said_name == name and not wanted <= values] == [], name

@@ -231,14 +231,9 @@ class _Gathering:
         roots = {name: published.specs[name].root for name in samples}
         installs: tuple[ExpectedInstall, ...] = ()
         if self._want("installs"):
-            installs = expected_installs(
-                Prefix(self.asker.site.prefix),
-                published.record.entries,
-                published.specs,
-                samples if self.request.deep else (),
-                self.asker.runner,
-                self.asker.left,
-            )
+            deep = samples if self.request.deep else ()
+            prefix = Prefix(self.asker.site.prefix)
+            installs = expected_installs(prefix, published, deep, self.asker.runner, self.asker.left)
         return replace(plan, number=published.record.number, samples=samples, roots=roots, installs=installs)
 
     def _with_answers(self, evidence: Evidence) -> Evidence:

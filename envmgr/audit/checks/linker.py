@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from envmgr.audit.compare.between_nodes import as_on, compare, other_parts
+from envmgr.audit.compare.between_nodes import as_on, compare, other_lines, other_parts
 from envmgr.audit.model import Check, Evidence, Outlier, Rows, scripts
 from envmgr.audit.table import short
 from envmgr.probe.model import Facts, Fleet
@@ -26,11 +26,7 @@ def judge(evidence: Evidence) -> Rows:
     yield evidence.compared("preload", values)
     if len(values) == 1 and (preloaded := next(iter(values))):
         yield evidence.say("preloaded", values[preloaded], libraries=preloaded)
-    yield evidence.compared(
-        "folders",
-        fleet.by_value("linker.folders", default=""),
-        told=lambda of: short(other_parts(_without(of.value, of.right), _without(of.right, of.value), ", ")),
-    )
+    yield evidence.compared("folders", fleet.by_value("linker.folders", default=""), told=other_lines)
     yield from _cache(fleet, evidence)
 
 
@@ -98,10 +94,6 @@ def _said(pairs: Iterable[tuple[str, str]]) -> str:
     for folder, name in sorted(pairs):
         of.setdefault(folder, []).append(name)
     return "; ".join(f"{short(', '.join(names))} of {folder}" for folder, names in of.items())
-
-
-def _without(lines: str, others: str) -> list[str]:
-    return [line for line in lines.splitlines() if line not in others.splitlines()]
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "node"))

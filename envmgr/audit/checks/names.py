@@ -25,7 +25,6 @@ from envmgr.audit.ask.peer_addresses import NONE, peers_text, read_peers
 from envmgr.audit.compare.between_nodes import values_of_like_nodes
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Row, Rows, Values
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.table import short
 from envmgr.probe.model import Facts
 from envmgr.report import Severity
 from envmgr.system.shelltext import script_text
@@ -47,9 +46,7 @@ def judge(evidence: Evidence) -> Rows:
     yield from _of_peers(evidence)
     for key, file in (("resolver", "/etc/resolv.conf"), ("switch", "/etc/nsswitch.conf")):
         values = fleet.by_value(f"names.{key}", default="")
-        yield evidence.compared(
-            "file", values, file=file, say=lambda lines: short("; ".join(lines.splitlines())) or "nothing"
-        )
+        yield evidence.compared("file", values, file=file)
 
 
 def _spans_nodes(evidence: Evidence) -> bool:

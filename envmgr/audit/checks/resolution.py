@@ -26,11 +26,9 @@ _HAS = "ctx.bash-login.user.module"
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
-    return (
-        {"login": shared("module_tool", "lmod_config") + script_text(__file__, "login.sh")}
-        if plan.number is not None or plan.alone
-        else {}
-    )
+    if plan.number is None and not plan.alone:
+        return {}
+    return {"login": shared("module_tool", "lmod_config") + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Rows:
@@ -61,23 +59,16 @@ def judge(evidence: Evidence) -> Rows:
 def _cache_differs(lines: list[str], fleet: Fleet, nodes: tuple[str, ...], evidence: Evidence) -> Rows:
     """Yield a cache with other modules than there are. Another check looks at envmgr's own cache."""
     shown = "; ".join(f"{'only' if line[0] == '<' else 'not'} in the cache: {line[2:]}" for line in lines)
-    caches = {
-        folder
-        for text, of in fleet.by_value("resolution.caches").items()
-        if set(of) & set(nodes)
-        for folder in text.split()
-    }
+    known = fleet.by_each(lambda facts: facts.get("resolution.caches", "").split())
+    caches = [folder for folder, of in known.items() if set(of) & set(nodes)]
     row = "cache_differs" if caches else "unknown_cache_differs"
     yield evidence.say(row, nodes, shown=shown, caches=", ".join(sorted(caches)))
 
 
 def _unasked(evidence: Evidence) -> Rows:
     """Yield nodes whose login bash has a `module` that cannot be asked."""
-    blind = evidence.shells.only(
-        lambda facts: (
-            facts.get(_HAS, "no") != "no" and not {"resolution.avail", "resolution.broken", "login.end"} & facts.keys()
-        )
-    )
+    answers = {"resolution.avail", "resolution.broken", "login.end"}
+    blind = evidence.shells.only(lambda facts: facts.get(_HAS, "no") != "no" and not answers & facts.keys())
     if blind.nodes:
         yield evidence.say("unasked", blind.nodes)
 
@@ -122,11 +113,7 @@ def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Rows:
         common = set.intersection(*lists) if lists else set()
         hidden = fleet.by(lambda facts: " ".join(sorted(_hidden_names(facts) & common - own)))
     yield evidence.compared(
-        "hidden_elsewhere",
-        hidden,
-        kept=with_baseline,
-        say=lambda names: _shown(names.split()) or "none",
-        told=lambda of: _differing(of, "{} hidden", "{} not hidden"),
+        "hidden_elsewhere", hidden, kept=with_baseline, told=lambda of: _differing(of, "{} hidden", "{} not hidden")
     )
 
 
@@ -141,13 +128,7 @@ def _elsewhere(fleet: Fleet, evidence: Evidence) -> Rows:
     """
     lists = _by_folder("resolution.avail", fleet, evidence)
     for folder, values in lists.items():
-        yield evidence.compared(
-            "modules",
-            values,
-            folder=folder,
-            say=lambda names: f"`module avail` lists {_shown(names.split()) or 'nothing'}",
-            told=_other_names,
-        )
+        yield evidence.compared("modules", values, folder=folder, told=_other_names)
     for folder, values in _by_folder("resolution.defaults", fleet, evidence).items():
         if len(lists[folder]) > 1:
             yield Noted(Compared("resolution", folder, "defaults"), values)
@@ -156,7 +137,6 @@ def _elsewhere(fleet: Fleet, evidence: Evidence) -> Rows:
             "defaults_elsewhere",
             values,
             folder=folder,
-            say=lambda names: f"defaults are {_shown(names.split()) or 'none'}",
             told=lambda of: f"defaults are {_shown(_only(of.value, of.right)) or 'fewer'}",
             expect=lambda right, value: _shown(_only(right, value)) or "fewer",
         )

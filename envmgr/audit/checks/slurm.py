@@ -19,10 +19,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from envmgr.audit.compare.between_nodes import other_parts, values_of_like_nodes
+from envmgr.audit.compare.between_nodes import other_lines, values_of_like_nodes
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.model import Check, Evidence, Rows, scripts
-from envmgr.audit.table import short
 from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import SLURM_LINE, open_hint
 from envmgr.nodes.sets import fold
@@ -103,7 +102,7 @@ def _settings(evidence: Evidence) -> Rows:
     yield evidence.compared("prolog", prologs, file=file, hint="" if evidence.alone else ours)
     if len(prologs) == 1:  # else TaskProlog is the difference
         digests = with_file.by_value("slurm.sum")
-        yield evidence.compared("content", digests, file=file, say=lambda digest: f"content {digest[:12]}")
+        yield evidence.compared("content", digests, file=file)
 
 
 def _files(evidence: Evidence) -> Rows:
@@ -124,14 +123,8 @@ def _files(evidence: Evidence) -> Rows:
             alike,
             folder=next(iter(folders), ""),
             say=lambda names: f"{len(names.splitlines())} plugins",
-            told=lambda of: short(other_parts(*_apart(of.value, of.right), by=", ")),
+            told=other_lines,
         )
-
-
-def _apart(found: str, right: str) -> tuple[list[str], list[str]]:
-    """Return the names that only `found` has, and the names that only `right` has."""
-    here, there = found.splitlines(), right.splitlines()
-    return [name for name in here if name not in there], [name for name in there if name not in here]
 
 
 def _label(host: str) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import parts_of
 from envmgr.audit.model import AskedShell, Evidence, Outlier, Values
+from envmgr.audit.table import short
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, Group, ShellAccount
 
@@ -154,6 +155,13 @@ def other_parts(also: Iterable[str], lacks: Iterable[str], by: str = ":") -> str
     """Return how a list differs: `also has A:B and lacks C`; empty if it has the same parts."""
     words = [("also has", by.join(also)), ("lacks", by.join(lacks))]
     return " and ".join(f"{verb} {parts}" for verb, parts in words if parts)
+
+
+def other_lines(of: Outlier) -> str:
+    """Return the lines that only the outlier has, and those that it lacks."""
+    here, there = of.value.splitlines(), of.right.splitlines()
+    also, lacks = (line for line in here if line not in there), (line for line in there if line not in here)
+    return short(other_parts(also, lacks, ", "))
 
 
 @dataclass(frozen=True, slots=True)

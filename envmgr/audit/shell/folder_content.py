@@ -121,7 +121,6 @@ def _lacking(row: str, fault: str, values: Values, folder: str, evidence: Eviden
         values,
         folder=folder,
         opened=open_hint(evidence.site, paths[:_HINTED], whom="users"),
-        say=lambda lines: short("; ".join(lines.splitlines())) or "all paths are there",
         told=lambda of: short(
             "; ".join(f"{' names '.join(line.rsplit(' ', 1))}, which {fault}" for line in _added(of))
         ),

@@ -11,10 +11,6 @@ where `signing.key` says and beside it, and anywhere in /etc/envmgr.
 
 from __future__ import annotations
 
-import os
-import re
-import stat
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,13 +24,11 @@ from envmgr.publish.flip_checks import FlipFault, FlipLook, look_at_current_flip
 from envmgr.publish.signature import signers_text
 from envmgr.report import Severity
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import read_regular, sha256_bytes
+from envmgr.system.files import sha256_bytes
 from envmgr.system.modes import closing
 from envmgr.system.shelltext import assign, script_text
 
 _HOME = str(Path(SIGNERS).parent)
-_DEPTH, _LARGEST = 4, 64 << 10  # levels of folders, and bytes of a file that is read; the same in key.sh
-_PRIVATE = re.compile(rb"^-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----", re.MULTILINE)
 
 LATE = 1200
 """Seconds after which a check is old; the same in nodesetup/signed.sh."""
@@ -50,13 +44,12 @@ def probe(plan: AuditPlan) -> ProbeTexts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Here:
-    """Keys and flips of this host. `open_keys` has lines like `signature.open` of nodes.
+    """The list of signers and the flips of this host.
 
     `signers` is the sha256 of the site's list, or `unread` says why the list cannot be read. `faults` are those of the
     current flip. `flip` is the number in force, empty if a newer generation is current.
     """
 
-    open_keys: str = ""
     signers: str = ""
     unread: str = ""
     faults: tuple[FlipFault, ...] = ()
@@ -65,7 +58,7 @@ class Here:
 
 def ask_controller(controller: Controller, evidence: Evidence) -> Here:
     signing, published = evidence.site.signing, evidence.published
-    here = Here(open_keys=open_keys(() if signing is None else signing.key_files))
+    here = Here()
     if signing is None:
         return here
     try:
@@ -82,45 +75,10 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Here:
     return replace(here, faults=look.faults, flip=flip)
 
 
-def open_keys(paths: Sequence[Path], home: str = _HOME) -> str:
-    """Return lines `MODE PATH` of private keys on this host that users other than their owner can read.
-
-    The files are `paths` and all that lies in `home`, as in key.sh.
-    """
-    return "\n".join(dict.fromkeys(line for path in (*paths, *sorted(_below(home))) if (line := _open_key(path))))
-
-
-def _below(home: str) -> Iterator[Path]:
-    """Yield the files below `home`, also behind links to folders, except a link that leads back."""
-    for folder, folders, names in os.walk(home, followlinks=True):
-        here = Path(folder)
-        deeper = len(here.relative_to(home).parts) < _DEPTH - 1
-        folders[:] = [name for name in folders if deeper and not here.resolve().is_relative_to((here / name).resolve())]
-        yield from (here / name for name in names)
-
-
-def _open_key(path: Path) -> str:
-    """Return `MODE PATH` of a private key that users other than its owner can read, else an empty string.
-
-    The result is also empty for a file that this process may not read.
-    """
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o077 or status.st_size > _LARGEST:
-            return ""
-        private = _PRIVATE.search(read_regular(path)) is not None
-    except OSError:
-        return ""
-    return f"{stat.S_IMODE(status.st_mode):o} {path}" if private else ""
-
-
 def _open_keys(evidence: Evidence) -> Rows:
-    told: dict[str, list[str]] = {}
-    for lines, nodes in evidence.looked("signature").by_value("signature.open").items():
-        for line in lines.splitlines():
-            told.setdefault(line, []).extend(nodes)
-    for line in (evidence.answer(Here) or Here()).open_keys.splitlines():
-        told.setdefault(line, [])
+    told = evidence.looked("signature").by_line("signature.open")
+    for line in evidence.controller.get("signature.open", "").splitlines():
+        told.setdefault(line, ())
     for line, of in told.items():
         mode, _, path = line.partition(" ")
         yield evidence.say("open_key", of, path=path, mode=mode, close=closing("go-rwx", path))

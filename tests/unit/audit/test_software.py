@@ -336,7 +336,7 @@ def test_node_whose_shells_have_no_module_does_not_run_an_entry() -> None:
         ("137", "no end of `--version`"),
         ("126", "does not start, exit status 126"),
         ("127", "does not start, exit status 127"),
-        ("132", "does not start, signal 4"),
+        ("132", "does not start, SIGILL"),
     ],
 )
 def test_start_is_judged_by_its_status(status: str, fault: str) -> None:

@@ -11,6 +11,7 @@ from string import Formatter
 import pytest
 
 from envmgr.audit import checks, table
+from envmgr.audit import judge as engine
 from envmgr.audit.ask.gather import answer_here
 from envmgr.audit.baseline import Baseline, Compared, HowAsked
 from envmgr.audit.checks import all_checks
@@ -70,7 +71,7 @@ def test_every_fact_has_one_meaning(given: Table) -> None:
         assert len([said for said in (fact.text, fact.number, fact.flag, fact.lines) if said]) == 1, key
 
 
-@pytest.mark.parametrize("given", TABLES)
+@pytest.mark.parametrize("given", [*TABLES, pytest.param(ENGINE, id="engine")])
 def test_every_row_has_one_severity_and_words_that_can_be_filled_in(given: Table) -> None:
     for key, fact in facts_of(given).items():
         assert len([said for said in (fact.error, fact.warning, fact.note, fact.drift) if said]) <= 1, key
@@ -96,6 +97,11 @@ def test_every_row_is_said_with_all_of_its_values(check: Check) -> None:
             assert [values for said_name, values in said if said_name == name and not wanted <= values] == [], name
         else:
             assert [values for said_name, values in said if not said_name and wanted <= values], name
+
+
+def test_engine_says_each_of_its_rows() -> None:
+    said = {*literals(Path(engine.__file__))}
+    assert {*ENGINE.rows} <= said
 
 
 @pytest.mark.parametrize("given", TABLES)

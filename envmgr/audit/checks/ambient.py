@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 
-from envmgr.audit.compare.between_nodes import across
+from envmgr.audit.compare.between_nodes import in_other_shells
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.modulepath import elements
@@ -134,19 +134,7 @@ def _in_other_shells(name: str, evidence: Evidence) -> Rows:
         found = facts.get(f"{shell.key}ambient.{name}")
         return None if found is None else [part for part in elements(found) if not part.startswith(passed)]
 
-    shown = _SHOWN.get(name, name)
-    for each in across(evidence, parts):
-        yield evidence.say(
-            "in_other_shells",
-            each.nodes,
-            each.traced,
-            name=shown,
-            where=each.shell.where,
-            how=each.how,
-            usual=each.usual.context.name,
-            traced=each.traced.context.name,
-            names=each.names(shown),
-        )
+    return in_other_shells(evidence, _SHOWN.get(name, name), parts)
 
 
 def _loaded_by_own_files(evidence: Evidence) -> Rows:

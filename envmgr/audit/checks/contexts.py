@@ -30,7 +30,7 @@ from envmgr.audit.causes import Traced, TraceQuestion, Traces
 from envmgr.audit.compare.between_nodes import as_on, compare
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Row, Rows
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.modulepath import beside_generation, generations_in_path, in_other_shells, module_commands
+from envmgr.audit.shell.modulepath import beside_generation, generations_in_path, module_commands, path_in_other_shells
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.table import short
 from envmgr.modules.nodesetup import SLURM_LINE
@@ -57,7 +57,7 @@ def judge(evidence: Evidence) -> Rows:
         yield from _of_shell(shell, no_terminal, evidence)
     if evidence.alone:
         yield from module_commands(evidence)
-    yield from in_other_shells(evidence)
+    yield from path_in_other_shells(evidence)
     yield from _prints(evidence)
     yield from _terminals(evidence)
     if "ssh" in evidence.ways and "root" not in evidence.plan.accounts:

@@ -13,16 +13,7 @@ from functools import partial
 
 from envmgr.audit.model import Check, Evidence, Outlier, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.folder_content import (
-    absent,
-    by_folder,
-    changed,
-    closed,
-    contents,
-    folder_content,
-    names,
-    not_read,
-)
+from envmgr.audit.shell.folder_content import by_folder, changed, contents, folder_content, names, not_read, unusable
 from envmgr.audit.shell.shared_shell import module_show, opened
 from envmgr.audit.table import short
 from envmgr.probe.model import Facts
@@ -43,8 +34,7 @@ def judge(evidence: Evidence) -> Rows:
         row = "opens_another" if _all_there(values) else "opens"
         yield evidence.compared(row, values, chain=chain, show=module_show(chain), say=_in_words)
     for folder, fleet in by_folder("hierarchy", evidence.shells, "by").items():
-        yield from closed(folder, fleet, evidence)
-        yield from absent(folder, fleet, evidence)
+        yield from unusable(folder, fleet, evidence)
         chain = fleet.groups[0].facts.get("by", "")
         yield evidence.compared("content", contents(fleet), folder=folder, chain=chain, told=_difference)
 

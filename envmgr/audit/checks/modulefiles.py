@@ -13,7 +13,7 @@ from envmgr.audit.baseline import Compared
 from envmgr.audit.compare.between_nodes import alike, as_on, chosen
 from envmgr.audit.model import Check, Evidence, Noted, ProbeTexts, Rows, Values
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.folder_content import absent, by_folder, changed, closed, contents, folder_content, not_read
+from envmgr.audit.shell.folder_content import by_folder, changed, contents, folder_content, not_read, unusable
 from envmgr.report import Severity
 from envmgr.system.shelltext import script_text
 
@@ -25,8 +25,7 @@ def probe(plan: AuditPlan) -> ProbeTexts:
 def judge(evidence: Evidence) -> Rows:
     yield from not_read(evidence)
     for folder, fleet in by_folder("modulefiles", evidence.shells).items():
-        yield from closed(folder, fleet, evidence)
-        yield from absent(folder, fleet, evidence)
+        yield from unusable(folder, fleet, evidence)
         yield from _other_content(folder, contents(fleet), evidence)
 
 

@@ -9,12 +9,12 @@ other nodes have.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import parts_of
-from envmgr.audit.model import AskedShell, Evidence, Outlier, Values
+from envmgr.audit.model import AskedShell, Evidence, Outlier, Rows, Values
 from envmgr.audit.table import short
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, Group, ShellAccount
@@ -164,35 +164,12 @@ def other_lines(of: Outlier) -> str:
     return short(other_parts(also, lacks, ", "))
 
 
-@dataclass(frozen=True, slots=True)
-class Across:
-    """On `nodes`, the list of `shell` lacks `lacks`, which `usual` has there, and also has `also`."""
+def in_other_shells(evidence: Evidence, name: str, parts: Callable[[Facts, AskedShell], list[str] | None]) -> Rows:
+    """Compare the list `name` of each context of an account with its login bash, or with the first context asked.
 
-    shell: AskedShell
-    usual: AskedShell
-    lacks: tuple[str, ...]
-    also: tuple[str, ...]
-    nodes: tuple[str, ...]
-
-    @property
-    def how(self) -> str:
-        return other_parts(self.also, self.lacks)
-
-    def names(self, name: str) -> str:
-        """Return the names for the question of what brings these parts into the list `name`."""
-        return " ".join(parts_of(name, self.lacks or self.also))
-
-    @property
-    def traced(self) -> AskedShell:
-        """Return the shell in which a start-up file brings the parts that the other one lacks."""
-        return self.usual if self.lacks else self.shell
-
-
-def across(evidence: Evidence, parts: Callable[[Facts, AskedShell], list[str] | None]) -> Iterator[Across]:
-    """Compare each context of an account with its login bash, or else with the first context that was asked.
-
-    `parts(facts, shell)` is a list in a shell; None if it is not compared. Order makes no difference. Nodes that differ
-    from other nodes in the list are skipped, because that is already reported.
+    Differences are the row `in_other_shells` of the check. `parts(facts, shell)` is the list in a shell; None if it is
+    not compared. Order makes no difference. Nodes that differ from other nodes in the list are skipped, because that is
+    already reported.
     """
     asked: dict[ShellAccount, list[tuple[AskedShell, dict[str, list[str]]]]] = {}
     for shell in evidence.each_shell():
@@ -210,7 +187,18 @@ def across(evidence: Evidence, parts: Callable[[Facts, AskedShell], list[str] | 
                 if node not in passed and set(own) != set(wanted):
                     found.setdefault((_without(wanted, own), _without(own, wanted)), []).append(node)
             for (lacks, also), nodes in found.items():
-                yield Across(shell, usual, lacks, also, tuple(nodes))
+                traced = usual if lacks else shell  # where a start-up file brings the parts that the other one lacks
+                yield evidence.say(
+                    "in_other_shells",
+                    nodes,
+                    traced,
+                    name=name,
+                    where=shell.where,
+                    how=other_parts(also, lacks),
+                    usual=usual.context.name,
+                    traced=traced.context.name,
+                    names=" ".join(parts_of(name, lacks or also)),
+                )
 
 
 def _told(lists: Mapping[str, list[str]], evidence: Evidence) -> frozenset[str]:

@@ -80,10 +80,11 @@ def _files(text: str) -> Mapping[str, str]:
     return {path: sha256 for path, _, sha256 in rows}
 
 
-def closed(folder: str, fleet: Fleet, evidence: Evidence) -> Rows:
-    """Yield files and folders in it that the user cannot read on some nodes.
+def unusable(folder: str, fleet: Fleet, evidence: Evidence) -> Rows:
+    """Yield what of it the user cannot read, and paths that its modulefiles name and one node lacks or closes.
 
-    If the user can read them on no node, it is the site's choice.
+    Files that the user can read on no node are the site's choice. A path that no node has may be made when it is
+    needed.
     """
     values, user = fleet.by_value("closed", default=""), evidence.plan.user
     paths = [f"{folder}/{line}" for line in _lines(values)[:_HINTED]]
@@ -94,13 +95,6 @@ def closed(folder: str, fleet: Fleet, evidence: Evidence) -> Rows:
         opened=open_hint(evidence.site, paths, whom=user),
         told=lambda of: f"{user} cannot read {short(', '.join(_added(of)) or 'less than others')}",
     )
-
-
-def absent(folder: str, fleet: Fleet, evidence: Evidence) -> Rows:
-    """Yield paths that modulefiles name and one node lacks, or its user cannot enter.
-
-    A path that no node has may be made when it is needed.
-    """
     looked = fleet.only(lambda facts: "named" in facts)  # else it was not looked at, or not to the end
     gone = looked.by(lambda facts: _lines_of(facts, is_closed=False))
     yield from _lacking("absent", "is not there", gone, folder, evidence)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import Traced, TraceQuestion, Traces, part_of, parts_of, places_in_words
-from envmgr.audit.compare.between_nodes import across, other_parts
+from envmgr.audit.compare.between_nodes import in_other_shells, other_parts
 from envmgr.audit.model import AskedShell, Evidence, Rows
 from envmgr.probe.model import Facts
 from envmgr.report import Severity
@@ -143,23 +143,13 @@ def _brings(parts: Sequence[str], nodes: tuple[str, ...], shell: AskedShell, tra
     return next((place for place in places if place), "")
 
 
-def in_other_shells(evidence: Evidence) -> Rows:
+def path_in_other_shells(evidence: Evidence) -> Rows:
     """Yield the differences in the other parts of MODULEPATH between each shell and that account's login bash."""
 
     def parts(facts: Facts, shell: AskedShell) -> list[str] | None:
         return _rest(facts, shell, evidence) if _has_modules(facts, shell, evidence) else None
 
-    for each in across(evidence, parts):
-        yield evidence.say(
-            "in_other_shells",
-            each.nodes,
-            each.traced,
-            where=each.shell.where,
-            how=each.how,
-            usual=each.usual.context.name,
-            traced=each.traced.context.name,
-            names=each.names("MODULEPATH"),
-        )
+    return in_other_shells(evidence, "MODULEPATH", parts)
 
 
 def _difference(found: list[str], right: list[str]) -> str:

@@ -56,6 +56,8 @@ def templates(row: Words) -> tuple[str, ...]:
 def says(check: Check) -> Iterator[tuple[str, set[str]]]:
     """Each use of a row in a check's module, with the values that it is given; `` for one that is chosen when it runs."""
     modules = [FOLDER / f"{check.part}.py", *(FOLDER.parent / "shell" / f"{name}.py" for name in check.table.shares)]
+    if "in_other_shells" in check.table.rows:
+        modules.append(FOLDER.parent / "compare" / "between_nodes.py")
     for node in (node for path in modules for node in ast.walk(ast.parse(path.read_text()))):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in {"say", "compared"}:
             row = node.args[0]

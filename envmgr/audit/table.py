@@ -40,8 +40,8 @@ class Words(FrozenModel):
 
     One of `error`, `warning` and `note` has the finding's text. `where` is its place; in a shell the default is that
     shell. `cause` names variables, or other things that a trace finds, that a start-up file sets. `hint` then has
-    `{place}`, the file and line; `unplaced` is the hint if no trace shows one. With `foreign`, lines of node-setup's
-    own files do not count.
+    `{place}`, the file and line, and may have the `{cause}` that it sets; `unplaced` is the hint if no trace shows one.
+    With `foreign`, lines of node-setup's own files do not count.
 
     `drift`, instead, is the severity of values that differ between nodes. `say` puts a value into words, `empty` is for
     an empty one, and `what` names what is compared at `where`. `expected` replaces the right value in words.

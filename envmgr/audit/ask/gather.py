@@ -91,7 +91,7 @@ def gather(
             context=fold(nodes),
             hint="name one of them with `--reference`, or add it to `--nodes`",
         )
-    gathering = _Gathering(request, asker, checks, sets, nodes, ways, lmod, baseline)
+    gathering = _Gathering(asker, checks, sets, nodes, ways, lmod, baseline)
     controller = look_here(plan, runner, asker.left)
     prefix = Prefix(site.prefix)
     published = read_published(prefix, runner, asker.left) if controller["gate"] == "ok" else None
@@ -124,7 +124,6 @@ def _stands_alone(controller: Facts, site: Site) -> bool:
 class _Gathering:
     """Asks the nodes `ways`, and this host; may be done again for another published generation."""
 
-    request: AuditRequest
     asker: Asker
     checks: Mapping[str, Check]
     sets: NodeSets
@@ -227,11 +226,11 @@ class _Gathering:
         return read_traces(self.asker.ssh(nodes_to_trace(asked), script, None, label="tracing shells that differ"))
 
     def _with_published(self, plan: AuditPlan, published: PublishedGeneration) -> AuditPlan:
-        samples = choose_samples(self.request.modules, published)
+        samples = choose_samples(plan.request.modules, published)
         roots = {name: published.specs[name].root for name in samples}
         installs: tuple[ExpectedInstall, ...] = ()
         if self._want("installs"):
-            deep = samples if self.request.deep else ()
+            deep = samples if plan.deep else ()
             prefix = Prefix(self.asker.site.prefix)
             installs = expected_installs(prefix, published, deep, self.asker.runner, self.asker.left)
         return replace(plan, number=published.record.number, samples=samples, roots=roots, installs=installs)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.compare.between_nodes import is_new
-from envmgr.audit.model import Check, Evidence, Outlier, Rows, Values, scripts
+from envmgr.audit.model import Check, Evidence, Outlier, Rows, scripts
 from envmgr.audit.table import short
 from envmgr.probe.model import Facts
 from envmgr.system.shelltext import quote
@@ -22,8 +22,9 @@ _GONE, _OVER = "not mounted", "over "
 
 
 def judge(evidence: Evidence) -> Rows:
+    told = evidence.shells.only(lambda facts: "folders.at" in facts or "folders.mounts" in facts)
     for point in _points(evidence):
-        values = _values(point, evidence)
+        values = told.by(lambda facts, point=point: _lines(facts, "folders.mounts").get(point, _GONE))  # type: ignore[misc]
         mounted = next((value for value in values if value != _GONE and not value.startswith(_OVER)), "")
         source = [*mounted.removeprefix(_OVER).split(" "), ""][1]
         row = "not_mounted" if _GONE in values else "other_mount"
@@ -63,11 +64,6 @@ def _points(evidence: Evidence) -> list[str]:
     """Return the mount points of network file systems on which some node has modules, or what they name."""
     used = {point for group in evidence.shells.groups for point in _lines(group.facts, "folders.at")}
     return sorted(used & {point for group in evidence.shells.groups for point in _lines(group.facts, "folders.mounts")})
-
-
-def _values(point: str, evidence: Evidence) -> Values:
-    told = evidence.shells.only(lambda facts: "folders.at" in facts or "folders.mounts" in facts)
-    return told.by(lambda facts: _lines(facts, "folders.mounts").get(point, _GONE))
 
 
 def _lines(facts: Facts, key: str) -> dict[str, str]:

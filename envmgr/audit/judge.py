@@ -49,7 +49,8 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
     mistakes: dict[str, UndeclaredFactError] = {}
     for name, check in checks.items():
         try:
-            of, explained = rows_of(check, evidence), _explained(check, evidence)
+            of = rows_of(check, evidence)
+            explained = check.explained(evidence.of_check(check.table)) if check.explained else frozenset[str]()
         except UndeclaredFactError as error:  # a mistake in one check takes nothing from the others
             mistakes[name] = error
         else:
@@ -86,10 +87,6 @@ def rows_of(check: Check, evidence: Evidence) -> tuple[Judged, ...]:
         raise answer
     given = evidence.of_check(check.table)
     return tuple(judged(chain(rows_of_table(given), check.judge(given))))
-
-
-def _explained(check: Check, evidence: Evidence) -> frozenset[str]:
-    return check.explained(evidence.of_check(check.table)) if check.explained is not None else frozenset()
 
 
 def questions_of(rows: Iterable[Judged]) -> list[TraceQuestion]:

@@ -183,7 +183,7 @@ class _Gathering:
             here=here,
             controller=controller,
             groups=self._groups(),
-            login=self._login(),
+            login=frozenset(self.sets.resolve(site.login_nodes)) if site.login_nodes is not None else frozenset(),
             alone=plan.alone
             and not any("current" in group.facts for fleet in found.values() for group in fleet.groups),
             baseline=self.baseline,
@@ -265,10 +265,6 @@ class _Gathering:
         if done.returncode is not None:
             folding(Reply(name, "answered", done.output, "", began, time.time()))
         return folding.fleet()
-
-    def _login(self) -> frozenset[str]:
-        expression = self.asker.site.login_nodes
-        return frozenset() if expression is None else frozenset(self.sets.resolve(expression))
 
     def _groups(self) -> Mapping[str, tuple[str, ...]]:
         """Return the site's groups, or none if they cannot be read: nodes are known already, so that the audit can go

@@ -256,7 +256,7 @@ def _changed(path: str, of: _Differences) -> str:
     here, there = of.have.get(path, {}), of.want.get(path, {})
     if not there:
         return "not among what it must have"
-    if not here and (of.cut or of.closed.intersection(_above(path))):
+    if not here and (of.cut or of.closed.intersection(map(str, PurePosixPath(path).parents))):
         return ""
     if set(here) <= {"m"} and set(there) - set(here) == {"f"}:
         found = [*(["mode changed"] if here else []), *([] if of.cut else [_NOT_HASHED])]
@@ -267,7 +267,3 @@ def _changed(path: str, of: _Differences) -> str:
     same = here.keys() == there.keys()
     what = sorted({names.get(kind, "kind") for kind in there if here.get(kind) != there[kind]}) if same else ["kind"]
     return f"{', '.join(what)} changed"
-
-
-def _above(path: str) -> list[str]:
-    return [str(parent) for parent in PurePosixPath(path).parents]

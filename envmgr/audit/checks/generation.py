@@ -34,7 +34,9 @@ def judge(evidence: Evidence) -> Rows:
         return
     for target, nodes in evidence.fleet.sound.by_value("current", default="").items():
         if target != f"generations/{number:04d}":
-            yield evidence.say("stale", nodes, target=_shown(target), number=number)
+            other = generation_number(target)
+            shown = f"generation {other}" if other is not None else target or "nothing"
+            yield evidence.say("stale", nodes, target=shown, number=number)
     right = evidence.fleet.sound.only(lambda facts: facts.get("current") == f"generations/{number:04d}")
     for found, nodes in right.by_value("generation.record").items():
         if found != published.record_sha256:
@@ -55,11 +57,6 @@ def _moved(evidence: Evidence, published: PublishedGeneration) -> Rows:
     for there, nodes in evidence.fleet.sound.by_value("generation.there", default="").items():
         if there != "yes":
             yield evidence.say("moved", nodes, made=made)
-
-
-def _shown(target: str) -> str:
-    number = generation_number(target)
-    return f"generation {number}" if number is not None else target or "nothing"
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published"}))

@@ -115,8 +115,7 @@ def _local_locks(evidence: Evidence, fleet: Fleet) -> Rows:
     here = [Group(evidence.controller, ("",))] if "mount.type" in evidence.controller else []
     for group in (*here, *fleet.sound.groups):
         nodes = [node for node in group.nodes if node in writable or not node]
-        options = f"{group.facts.get('mount.options', '')},{group.facts.get('mount.super', '')}".split(",")
-        if nodes and (local := local_locks(group.facts.get("mount.type", ""), options)):
+        if nodes and (local := local_locks(group.facts.get("mount.type", ""), _options(group.facts))):
             found.setdefault(local, []).extend(node for node in nodes if node)
     for (severity, words), nodes in found.items():
         yield evidence.say("local_locks", nodes, severity=severity, words=words, fix=LOCKS_HINT)
@@ -206,7 +205,7 @@ def _right_source(sources: Values, evidence: Evidence) -> str:
 def _writable(evidence: Evidence, fleet: Fleet) -> Rows:
     if (asked := evidence.answer(Writable)) is not None:
         writable = asked.nodes
-        modes = {node: "rw" if _is_writable(g.facts) else "ro" for g in fleet.groups for node in g.nodes}
+        modes = {node: "ro" if "ro" in _options(g.facts) else "rw" for g in fleet.groups for node in g.nodes}
         for wanted, other in (("rw", "ro"), ("ro", "rw")):
             right = {node for node in modes if (node in writable) == (wanted == "rw")}
             if wrong := [node for node in right if modes[node] == other]:
@@ -226,8 +225,8 @@ def _closed(path: str, site: Site) -> str:
     return f"`{as_user(site.build_user, closing('go-w', path))}`"
 
 
-def _is_writable(facts: Facts) -> bool:
-    return "ro" not in facts.get("mount.options", "").split(",") and "ro" not in facts.get("mount.super", "").split(",")
+def _options(facts: Facts) -> list[str]:
+    return f"{facts.get('mount.options', '')},{facts.get('mount.super', '')}".split(",")
 
 
 CHECK = Check(judge=judge, probe=probe, ask_controller=ask_controller, explained=_without_prefix)

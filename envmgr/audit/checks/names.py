@@ -95,7 +95,8 @@ def _hint(facts: Facts) -> str:
 def _of_peers(evidence: Evidence) -> Rows:
     """Yield wrong names of other nodes: one finding for all names that are wrong on the same nodes."""
     fleet = evidence.looked("names")
-    answers = [(group, *_told(group.facts)) for group in fleet.groups]
+    # with the names that have another address there than on this host, and whether these are all
+    answers = [(g, read_peers(g.facts.get("names.peers", "")), "names.peers_hung" not in g.facts) for g in fleet.groups]
     wrong: dict[tuple[str, ...], list[tuple[str, str, str]]] = {}
     for name in sorted({name for _, found, _ in answers for name in found}):
         values: dict[str, list[str]] = {}
@@ -114,11 +115,6 @@ def _of_peers(evidence: Evidence) -> Rows:
         yield _wrong_peers(nodes, names_there, _places(nodes[0], evidence), evidence)
     for nodes in fleet.by_value("names.peers_hung").values():
         yield evidence.say("peers_hung", nodes)
-
-
-def _told(facts: Facts) -> tuple[dict[str, str], bool]:
-    """Return the names that have another address on a node than on this host, and True if the list is complete."""
-    return read_peers(facts.get("names.peers", "")), "names.peers_hung" not in facts
 
 
 def _not_its_own(name: str, values: Values, evidence: Evidence) -> dict[str, str]:

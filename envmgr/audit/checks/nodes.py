@@ -135,12 +135,9 @@ def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Rows:
             continue
         for node in others:
             also = [n for n in (*named, *others) if n != node]
-            others_too = f", as {_some(also)} does" if also else ""
+            some = fold(also) if len(also) <= 8 else f"each of {len(also)} others"
+            others_too = f", as {some} does" if also else ""
             yield evidence.say("stranger", [node], way=_NAMES.get(way, way), host=host, also=others_too)
-
-
-def _some(nodes: list[str]) -> str:
-    return fold(nodes) if len(nodes) <= 8 else f"each of {len(nodes)} others"
 
 
 def _hosts(fleet: Fleet) -> Iterator[tuple[str, list[str], list[str]]]:

@@ -203,18 +203,15 @@ def _sample(entry: str, published: PublishedGeneration, expected: str, fleet: Fl
             row = "another_file" if path.startswith("/") else "not_found"
             yield evidence.say(row, nodes, entry=entry, path=path or "no answer", expected=expected)
     right = fleet.where(f"resolution.path.{entry}", expected)
+    below = (f"{evidence.site.prefix}/", f"{evidence.controller.get('real', evidence.site.prefix)}/")
     for real, nodes in right.by_value(f"resolution.real.{entry}").items():
-        if not _below_prefix(real, evidence):
+        if not real.startswith(below):
             yield evidence.say("outside", nodes, entry=entry, real=real, expected=expected)
     sha256 = published.record.files.get(f"modules/{entry}.lua", "")
     for found, nodes in right.by_value(f"resolution.sha256.{entry}").items():
         if found != sha256:
             digest, number = found[:12] or "cannot be read", published.record.number
             yield evidence.say("other_content", nodes, entry=entry, digest=digest, sha256=sha256[:12], number=number)
-
-
-def _below_prefix(real: str, evidence: Evidence) -> bool:
-    return real.startswith((f"{evidence.site.prefix}/", f"{evidence.controller.get('real', evidence.site.prefix)}/"))
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}))

@@ -26,7 +26,7 @@ from envmgr.audit.fit.install_facts import bad_installs, covered_by, installed_p
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan, ExpectedInstall
 from envmgr.modules.nodesetup import open_hint
-from envmgr.probe.model import Facts, Fleet, ProbeStage, number_in
+from envmgr.probe.model import Fleet, ProbeStage, number_in
 from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text, words
 
@@ -102,7 +102,9 @@ def _install(install: ExpectedInstall, evidence: Evidence) -> Rows:
         having = [group.facts for group in fleet.groups if bad_installs(group.facts).get(entry) == reason]
         cover = next(filter(None, (covered_by(install.root, facts) for facts in having)), "")
         opened = open_hint(evidence.site, [install.root], whom="users", place="on the server", installs=[install.root])
-        if reason.endswith("cannot be executed") and any(map(_is_noexec, having)):
+        if reason.endswith("cannot be executed") and any(
+            "noexec" in facts.get("mount.options", "").split(",") for facts in having
+        ):
             row = "mounted_noexec"
         elif cover:
             row = "covered"
@@ -111,10 +113,6 @@ def _install(install: ExpectedInstall, evidence: Evidence) -> Rows:
         else:
             row = "closed" if reason.endswith("Permission denied") else "fault_everywhere"
         yield evidence.say(row, nodes, entry=entry, reason=reason, file=file, cover=cover, opened=opened)
-
-
-def _is_noexec(facts: Facts) -> bool:
-    return "noexec" in facts.get("mount.options", "").split(",")
 
 
 def _unseen(evidence: Evidence) -> Rows:

@@ -24,7 +24,8 @@ def judge(evidence: Evidence) -> Rows:
             for file, nodes in shell.by_value("startup_hides").items():  # it reads neither ~/.profile nor ~/.bashrc
                 command = as_user(shell.user, f"tee -a {quote(file)}")
                 yield evidence.say("hides", nodes, shell, file=file, command=command)
-    yield from _other_content(evidence)
+    for path, values in by_name(evidence.looked("startup_files"), _sums).items():
+        yield evidence.compared("other_content", values, path=path)
 
 
 def _closed(shell: AskedShell, evidence: Evidence) -> Rows:
@@ -32,12 +33,6 @@ def _closed(shell: AskedShell, evidence: Evidence) -> Rows:
         everywhere = len(having) == len(shell.fleet.nodes) and len(having) >= QUORUM
         if not (everywhere and path.startswith("/etc/profile.d/")):  # else it is meant for root
             yield evidence.say("closed", having, path=path, fix=open_hint(evidence.site, [path], whom="users"))
-
-
-def _other_content(evidence: Evidence) -> Rows:
-    """Yield files that differ between like nodes: together, if they differ on the same nodes in the same way."""
-    for path, values in by_name(evidence.looked("startup_files"), _sums).items():
-        yield evidence.compared("other_content", values, path=path)
 
 
 def _sums(facts: Facts) -> dict[str, str]:

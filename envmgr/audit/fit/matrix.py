@@ -70,11 +70,10 @@ def _arch(vendor: str, text: str) -> str:
 def read_gpus(text: str) -> tuple[Gpu, ...]:
     """Parse the output of nodesetup/gpus.sh: a line `VENDOR ARCH DRIVER NAME` for each GPU."""
     rows = [row for line in text.splitlines() if len(row := line.split(" ", 3)) == 4]
-    found = [
+    return _sorted(
         Gpu(vendor=vendor, arch=_arch(vendor, arch), driver=_told(driver), name=name)
         for vendor, arch, driver, name in rows
-    ]
-    return _sorted(found)
+    )
 
 
 def _sorted(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
@@ -102,10 +101,9 @@ def _answers(evidence: Evidence) -> list[_GpuAnswer]:
         by_gpus: dict[NodeFacts, list[str]] = {}
         for node in group.nodes:
             gpus, cuda = shown.get(node, ((), ""))
-            if _known(gpus) > _known(facts.gpus):
-                seen = facts.model_copy(update={"gpus": with_shown(facts.gpus, gpus), "cuda": cuda})
-            else:
-                seen = facts.model_copy(update={"gpus": with_shown(facts.gpus, facts.gpus)})
+            if _known(gpus) <= _known(facts.gpus):
+                gpus, cuda = facts.gpus, facts.cuda
+            seen = facts.model_copy(update={"gpus": with_shown(facts.gpus, gpus), "cuda": cuda})
             by_gpus.setdefault(seen, []).append(node)
         found += [_GpuAnswer(group.facts, each, tuple(nodes)) for each, nodes in by_gpus.items()]
     return found

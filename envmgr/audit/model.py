@@ -24,6 +24,7 @@ from envmgr.system.shelltext import assign, script_text
 _Answer = TypeVar("_Answer")
 Values = Mapping[str, tuple[str, ...]]
 """value -> the nodes that have it."""
+QUORUM = 3  # like nodes that must have answered before one of them is accused
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from statistics import median
 
-from envmgr.audit.compare.between_nodes import QUORUM, merged
+from envmgr.audit.compare.between_nodes import merged
 from envmgr.audit.controller import Controller
-from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows, Values
+from envmgr.audit.model import QUORUM, Check, Evidence, ProbeTexts, Rows, Values
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import fields_of
 from envmgr.catalog.site import Site

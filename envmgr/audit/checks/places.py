@@ -26,8 +26,8 @@ from __future__ import annotations
 
 from statistics import median
 
-from envmgr.audit.compare.between_nodes import QUORUM, as_on, compare
-from envmgr.audit.model import AskedShell, Check, Evidence, Rows, scripts
+from envmgr.audit.compare.between_nodes import as_on, compare
+from envmgr.audit.model import QUORUM, AskedShell, Check, Evidence, Rows, scripts
 from envmgr.probe.model import Fleet, number_in
 from envmgr.report import Severity
 from envmgr.system.modes import as_user, ask_about_way, give_back, owner_enters, word

@@ -20,8 +20,7 @@ from math import inf
 from posixpath import normpath
 from statistics import median
 
-from envmgr.audit.compare.between_nodes import QUORUM
-from envmgr.audit.model import AskedShell, Check, Evidence, Rows, scripts
+from envmgr.audit.model import QUORUM, AskedShell, Check, Evidence, Rows, scripts
 from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import number_in
 from envmgr.report import Severity

@@ -27,9 +27,9 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from envmgr.audit.compare.between_nodes import QUORUM, merged
+from envmgr.audit.compare.between_nodes import merged
 from envmgr.audit.fit.install_facts import start_fault
-from envmgr.audit.model import Check, Evidence, Found, ProbeTexts, Rows, Values
+from envmgr.audit.model import QUORUM, Check, Evidence, Found, ProbeTexts, Rows, Values
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import changed_lines, module_show, opened, shared, without_host
 from envmgr.audit.table import fields_of, short

@@ -8,8 +8,8 @@ read on any node is meant for root.
 
 from __future__ import annotations
 
-from envmgr.audit.compare.between_nodes import QUORUM, by_name
-from envmgr.audit.model import AskedShell, Check, Evidence, Rows, scripts
+from envmgr.audit.compare.between_nodes import by_name
+from envmgr.audit.model import QUORUM, AskedShell, Check, Evidence, Rows, scripts
 from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import Facts
 from envmgr.system.modes import as_user

@@ -14,13 +14,12 @@ from dataclasses import dataclass
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import parts_of
-from envmgr.audit.model import AskedShell, Evidence, Outlier, Rows, Values
+from envmgr.audit.model import QUORUM, AskedShell, Evidence, Outlier, Rows, Values
 from envmgr.audit.table import short
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, Group, ShellAccount
 
 _NAMED = 64  # nodes that a finding about other nodes names
-QUORUM = 3  # like nodes that must have answered before one of them is accused
 
 
 def merged(values: Values, into: Callable[[str, tuple[str, ...]], str]) -> dict[str, tuple[str, ...]]:

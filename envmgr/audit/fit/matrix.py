@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from envmgr.audit.compare.between_nodes import QUORUM
 from envmgr.audit.fit.install_facts import bad_installs, is_seen, missing_libraries, start_fault
-from envmgr.audit.model import AskedShell, Evidence
+from envmgr.audit.model import QUORUM, AskedShell, Evidence
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, cpu_level, judge_gpu, unfit
 from envmgr.catalog.gpu_codes import Gpu, is_capability
 from envmgr.nodes.sets import fold

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from envmgr.audit.ask.expected_generation import choose_samples
 from envmgr.audit.checks import all_checks, check_names, contexts, get_check
+from envmgr.audit.judge import joined
 from envmgr.audit.model import Evidence
 from envmgr.audit.plan import PublishedGeneration
-from envmgr.audit.wording import elements, joined
+from envmgr.audit.shell.modulepath import elements
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site_file import SlurmSettings
 from envmgr.errors import InputError

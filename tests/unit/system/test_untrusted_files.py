@@ -198,7 +198,6 @@ OTHERWISE = {
     "audit/checks/fitness.py": "a script that ships with envmgr",
     "audit/ask/expected_generation.py": "what a process of ours wrote just now",
     "audit/table.py": "tables that ship with envmgr",
-    "audit/checks/signature.py": "a private key, of which the head is looked at, by a descriptor of a regular file",
     "backends/conda/activate_run.py": "scripts that an install brings, which are run",
     "backends/conda/install.py": "an install that is being made",
     "backends/conda/install_worker.py": "an install that is being made",

@@ -261,12 +261,9 @@ class _Filler(Formatter):
         return _CONVERTED[conversion](str(value)) if conversion else value
 
 
-_FILLER = _Filler()
-
-
 def fill(template: str, values: Mapping[str, object]) -> str:
     """Return a template with its values; a KeyError is a mistake in the table, which a test of all tables finds."""
-    return _FILLER.vformat(template, (), values)
+    return _Filler().vformat(template, (), values)
 
 
 def hint_by(hints: Mapping[str, str], text: str, **values: object) -> str:

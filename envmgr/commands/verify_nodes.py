@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from envmgr.audit.ask.hashing import HashedFolder, HashOnNodes, NodeFault
 from envmgr.commands import Context
 from envmgr.commands.verify import PrefixLook, VerifyNodes, VerifyResult, VerifyWhat, look
 from envmgr.modules.spec import SHIMS
 from envmgr.nodes.sets import fold, resolve_nodes
+from envmgr.probe.hashing import HashedFolder, HashOnNodes, NodeFault
 from envmgr.publish.flips import known_current
 from envmgr.publish.record import RECORD, GenerationRecord
 from envmgr.report import Finding

@@ -40,12 +40,10 @@ def probe(plan: AuditPlan) -> ProbeTexts:
         return {}
     given = assign(software_seconds=_seconds(plan), software_look=script_text(__file__, "look.sh"))
     arguments = (word for install in plan.installs for word in _arguments(install))
-    texts: dict[ProbeStage, str] = {
-        "prefix": f"{given}set -- {words(*arguments)}\n{script_text(__file__, 'prefix.sh')}"
-    }
-    limit = assign(
-        software_limit=START_SECONDS, software_most=plan.seconds // 2, software_start=script_text(__file__, "start.sh")
-    )
+    texts: dict[ProbeStage, str] = {}
+    texts["prefix"] = f"{given}set -- {words(*arguments)}\n{script_text(__file__, 'prefix.sh')}"
+    start = script_text(__file__, "start.sh")
+    limit = assign(software_limit=START_SECONDS, software_most=plan.seconds // 2, software_start=start)
     programs = {install.entry: installed_program(install) for install in plan.installs if install.program}
     sampled = [word for entry in plan.samples if entry in programs for word in (entry, programs[entry])]
     if sampled:

@@ -105,9 +105,9 @@ def set_up_nodes(
     Raises:
         InputError: `node-setup-where` where no place or two places are given; what `resolve_nodes` raises.
     """
-    signing = ctx.site.signing
+    signing, signer = ctx.site.signing, ctx.signer
     signers = "" if undo else None if signing is None else signers_text(signing)
-    floor = 0 if undo or signing is None else highest_signed(ctx.prefix, signing, ctx.runner)
+    floor = 0 if undo or signer is None else highest_signed(ctx.prefix, signer)
     files = node_files(ctx.site, signers, floor)
     plan = _plan(files)
     if nodes is not None and here:

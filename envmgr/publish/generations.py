@@ -221,7 +221,7 @@ def sign(
             raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
         require_not_replayed(prefix, signer, "it is not signed")
         digest = require_unchanged_generation(prefix, number, signer, reporter)
-        lost = gaps(prefix, lambda made: signer.judge(made).state) if accept_gap else []
+        lost = gaps(prefix, signer) if accept_gap else []
         done = flip(
             prefix, number, number, accepting(lost), reporter, action="sign", signer=signer, record=digest, known=known
         )

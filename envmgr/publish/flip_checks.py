@@ -15,17 +15,7 @@ from typing import Literal
 from envmgr.catalog.site_file import Signing
 from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import FLIP_STAMP
-from envmgr.publish.flipfile import (
-    Flip,
-    FlipRecord,
-    has_signatures,
-    in_force,
-    is_pending,
-    links,
-    newest_first,
-    numbers_taken,
-    sequences,
-)
+from envmgr.publish import flipfile
 from envmgr.publish.flips import came, known_current, seen_here, why_not_seen
 from envmgr.publish.record import RECORD, complete_numbers
 from envmgr.publish.signature import KeySigner, Signer, State
@@ -58,7 +48,7 @@ class FlipFault:
 
 def signed_before(prefix: Prefix) -> bool:
     """Return whether this site ever signed a flip, as far as the prefix or this machine's own check shows."""
-    return seen_here(prefix) > 0 or has_signatures(prefix)
+    return seen_here(prefix) > 0 or flipfile.has_signatures(prefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +86,9 @@ def read_flip_state(prefix: Prefix) -> tuple[int | None, list[int], list[int], l
     """Return everything on which a look is based. A flip that was withdrawn meanwhile leaves its number taken."""
     return (
         known_current(prefix),
-        sequences(prefix),
-        numbers_taken(prefix),
-        links(prefix),
+        flipfile.sequences(prefix),
+        flipfile.numbers_taken(prefix),
+        flipfile.links(prefix),
         came(prefix),
         seen_here(prefix),
     )
@@ -106,7 +96,7 @@ def read_flip_state(prefix: Prefix) -> tuple[int | None, list[int], list[int], l
 
 def _look(prefix: Prefix, number: int, signer: KeySigner) -> FlipLook:
     """Return the flip that made generation `number`, which is `current`'s, current."""
-    force = in_force(prefix, number)
+    force = flipfile.in_force(prefix, number)
     newest = newest_signed(prefix, signer, after=0 if force is None else force.record.sequence)
     replays = [*find_replays(prefix, number, force, newest)]
     if force is None:
@@ -139,7 +129,9 @@ def _look(prefix: Prefix, number: int, signer: KeySigner) -> FlipLook:
     return FlipLook(force.record.sequence, who, tuple(faults))
 
 
-def find_replays(prefix: Prefix, number: int, force: Flip | None, newest: Flip | None) -> Iterator[FlipFault]:
+def find_replays(
+    prefix: Prefix, number: int, force: flipfile.Flip | None, newest: flipfile.Flip | None
+) -> Iterator[FlipFault]:
     """Yield at most one replay. `force` is what made generation `number` current; `newest` a newer flip that someone
     signed who may.
 
@@ -156,7 +148,7 @@ def find_replays(prefix: Prefix, number: int, force: Flip | None, newest: Flip |
         if ours < last:
             yield FlipFault("replayed", where, f"flip {ours} is in force, and flip {last} came after it", right)
             return
-    if newest is None or (newest.record.before == number and is_pending(prefix, newest.record.sequence)):
+    if newest is None or (newest.record.before == number and flipfile.is_pending(prefix, newest.record.sequence)):
         return  # a run is about to make it follow this one
     signed = f"flip {newest.record.sequence} of generation {newest.record.generation} is signed"
     if force is not None:
@@ -167,9 +159,9 @@ def find_replays(prefix: Prefix, number: int, force: Flip | None, newest: Flip |
         )
 
 
-def newest_signed(prefix: Prefix, signer: Signer, *, after: int = 0) -> Flip | None:
+def newest_signed(prefix: Prefix, signer: Signer, *, after: int = 0) -> flipfile.Flip | None:
     """Return the flip with the highest number above `after` that an allowed key signed, in force or not."""
-    for flip in newest_first(prefix):
+    for flip in flipfile.newest_first(prefix):
         if flip.record.sequence <= after:
             return None
         if _is_signed(flip, signer):
@@ -184,7 +176,7 @@ def last_signed(prefix: Prefix, signer: Signer | None) -> int | None:
     if signer is None:
         return None
     newest = newest_signed(prefix, signer, after=max(came(prefix), default=0))
-    return None if newest is None or is_pending(prefix, newest.record.sequence) else newest.record.generation
+    return None if newest is None or flipfile.is_pending(prefix, newest.record.sequence) else newest.record.generation
 
 
 def highest_signed(prefix: Prefix, signer: Signer) -> int:
@@ -197,12 +189,12 @@ def gaps(prefix: Prefix, signer: Signer) -> list[Gap]:
     """Return the numbers without a file, above the lowest that has one, that no signed flip says are lost: a withdrawn
     flip keeps its own file, and nothing in envmgr removes one.
     """
-    taken = numbers_taken(prefix)
+    taken = flipfile.numbers_taken(prefix)
     missing = [(low + 1, high - 1) for low, high in pairwise(taken) if high - low > 1]
     if not missing:
         return []
     accepted = list[Gap]()
-    for flip in newest_first(prefix):
+    for flip in flipfile.newest_first(prefix):
         if (told := _accepted(flip.record)) and _is_signed(flip, signer):
             accepted += [(low, high) for low, high in told if high < flip.record.sequence]
     return [(low, high) for low, high in missing if not any(a <= low and high <= b for a, b in accepted)]
@@ -213,7 +205,7 @@ def accepting(lost: Sequence[Gap]) -> str:
     return f"{_ACCEPTS}{_shown(lost[:_MOST_GAPS])}" if lost else "sign"
 
 
-def _accepted(record: FlipRecord) -> list[Gap]:
+def _accepted(record: flipfile.FlipRecord) -> list[Gap]:
     if record.action != "sign" or not record.reason.startswith(_ACCEPTS):
         return []
     found = (
@@ -223,7 +215,7 @@ def _accepted(record: FlipRecord) -> list[Gap]:
     return [(int(each[1]), int(each[2] or each[1])) for each in found if each]
 
 
-def _is_signed(flip: Flip, signer: Signer) -> bool:
+def _is_signed(flip: flipfile.Flip, signer: Signer) -> bool:
     with suppress(EnvmgrError):
         return signer.judge(flip).state in ("signed", "expired")
     return False
@@ -272,6 +264,6 @@ def mend_of(state: str, beside: Collection[str] = (), right: int | None = None) 
             )
 
 
-def _age_in_days(flip: Flip) -> float:
+def _age_in_days(flip: flipfile.Flip) -> float:
     made = datetime.datetime.fromisoformat(flip.record.date)
     return (datetime.datetime.now(datetime.UTC) - made).total_seconds() / 86400

@@ -17,17 +17,9 @@ from envmgr.modules.pip_shim import render_shims
 from envmgr.modules.render import render_tree
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
+from envmgr.publish import plan
 from envmgr.publish.flip_guards import require_good_flip, require_not_replayed, require_unchanged_generation
 from envmgr.publish.flips import known_current, once_current
-from envmgr.publish.plan import (
-    Change,
-    apply_change,
-    changed_entries,
-    check_dependencies,
-    published_entries,
-    refuse_name_clash,
-    with_dependents,
-)
 from envmgr.publish.record import (
     ABANDONED,
     RECORD,
@@ -68,7 +60,7 @@ from envmgr.wording import utc_now
 class StagingWork:
     """A change, and what it is staged with. `render` digests templates and policies."""
 
-    change: Change
+    change: plan.Change
     prefix: Prefix
     policies: ModulePolicies
     render: str
@@ -86,7 +78,7 @@ class Staged:
     """
 
     work: StagingWork
-    change: Change
+    change: plan.Change
     number: int
     folder: Path
     parent: int | None
@@ -133,7 +125,8 @@ class Staged:
         module.
         """
         return {
-            name: (self._seen(name), spec) for name, spec in with_dependents(set(self.changed), self.merged).items()
+            name: (self._seen(name), spec)
+            for name, spec in plan.with_dependents(set(self.changed), self.merged).items()
         }
 
     def _seen(self, name: str) -> str:
@@ -204,11 +197,11 @@ class Staged:
             )
 
 
-def parent_record(prefix: Prefix, parent: int | None, change: Change) -> GenerationRecord | None:
+def parent_record(prefix: Prefix, parent: int | None, change: plan.Change) -> GenerationRecord | None:
     return None if parent is None or change.whole else read_record(prefix, parent)
 
 
-def check_installs(prefix: Prefix, change: Change) -> None:
+def check_installs(prefix: Prefix, change: plan.Change) -> None:
     """Require that every install still exists, under a lock that `gc` also takes: it may be gone since the plan was
     made.
     """
@@ -226,7 +219,7 @@ def check_installs(prefix: Prefix, change: Change) -> None:
 
 
 def manifests_of(
-    prefix: Prefix, entries: Mapping[str, PublishedEntry], change: Change, record: GenerationRecord | None
+    prefix: Prefix, entries: Mapping[str, PublishedEntry], change: plan.Change, record: GenerationRecord | None
 ) -> dict[str, str]:
     """Map each install to the sha256 of its manifest. What an earlier generation said stays, unless the install was
     made since: a changed manifest must not become the right one by the next publish.
@@ -253,19 +246,19 @@ def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | None]]:
     prefix = work.prefix
     parent, record, old = _read_parent(work)
     change = work.change.onto(old)
-    merged = apply_change(old, change)
-    entries = published_entries(merged, old, record, change, work.policies, work.templates)
+    merged = plan.apply_change(old, change)
+    entries = plan.published_entries(merged, old, record, change, work.policies, work.templates)
     with explain_os_error(prefix.generations):
         prefix.generations.mkdir(parents=True, exist_ok=True)
     with ExitStack() as row:
         number = _hold_number(row, work, {path for entry in entries.values() for path in entry.paths})
         manifests = manifests_of(prefix, entries, change, record)
-        changed = changed_entries(entries, manifests, record)
+        changed = plan.changed_entries(entries, manifests, record)
         if record is not None and not changed and record.render == work.render and not change.anew:
             yield parent, None
             return
-        check_dependencies({k: item.spec.depends for k, item in merged.items()})
-        refuse_name_clash(merged)
+        plan.check_dependencies({k: item.spec.depends for k, item in merged.items()})
+        plan.refuse_name_clash(merged)
         check_installs(prefix, change)
         number, folder = _take_number(row, work, number, {path for entry in entries.values() for path in entry.paths})
         found = Staged(work, change, number, folder, parent, merged, entries, manifests, frozenset(changed), {})

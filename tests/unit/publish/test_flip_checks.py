@@ -20,7 +20,7 @@ from envmgr.commands import Context
 from envmgr.commands.generations import sign_current
 from envmgr.commands.verify import VerifyWhat, verify_entries
 from envmgr.nodes.sets import NodeSets
-from envmgr.publish import flip_checks, flip_guards
+from envmgr.publish import flip_checks, flip_guards, flipfile
 from envmgr.publish.flipfile import sequences, withdraw
 from envmgr.publish.flips import settle
 from envmgr.publish.record import read_current
@@ -76,7 +76,8 @@ def test_a_publish_beside_a_look_is_no_replay(
     made: SignedPrefix, look: Callable[[SignedPrefix], list[str]], step: str, to: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between `current`, the flip and the history, each of them read once."""
-    real, modules = getattr(flip_checks, step), [m for m in (flip_checks, flip_guards) if hasattr(m, step)]
+    modules = [m for m in (flipfile, flip_checks, flip_guards) if hasattr(m, step)]
+    real = getattr(modules[0], step)
 
     def beside(*args: object) -> object:
         for module in modules:

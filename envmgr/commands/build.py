@@ -6,7 +6,7 @@ A run with nothing to do imports nothing that makes an install, tests it or asks
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.builds import BuildJob
@@ -74,7 +74,10 @@ def build_entries(
     if slurm is not None:
         slurm.check()
     losses = Losses(allowed=keep_going)
-    wanted, left_out = _load(ctx, names, losses, everything=everything)
+    wanted, left_out = resolve_all(ctx, losses) if everything else (resolve_named(ctx, names, losses), ())
+    if not wanted:
+        losses.raise_first(Written())
+        raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
     for item in wanted:
         item.install.check_length()
     plan, _ = plan_for(ctx, wanted)
@@ -90,18 +93,7 @@ def build_entries(
     if dry_run:
         return replace(result, jobs=() if slurm is None else planned_jobs(ctx, wanted, slurm))
     reason = "build --all" if everything else f"build {' '.join(names)}"
-    run = run_build(ctx, wanted, plan, losses, reason=reason, publish=publish, jobs=jobs, slurm=slurm)
-    return replace(result, **{each.name: getattr(run, each.name) for each in fields(run)})
-
-
-def _load(
-    ctx: Context, names: Sequence[str], losses: Losses, *, everything: bool
-) -> tuple[list[ResolvedEntry], tuple[str, ...]]:
-    wanted, left_out = resolve_all(ctx, losses) if everything else (resolve_named(ctx, names, losses), ())
-    if not wanted:
-        losses.raise_first(Written())
-        raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
-    return wanted, left_out
+    return run_build(ctx, wanted, plan, losses, result, reason=reason, publish=publish, jobs=jobs, slurm=slurm)
 
 
 def _pass_gate(ctx: Context, wanted: Sequence[ResolvedEntry], plan: BuildPlan, asked: bool | None) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from envmgr.publish.flip_checks import FlipFault, look_at_current_flip
 from envmgr.publish.flips import flips, known_current, last_current
 from envmgr.publish.generations import rollback, sign
 from envmgr.publish.plan import Change, check_dependencies
-from envmgr.publish.record import complete_numbers, published_spec, read_record, read_records, read_specs
+from envmgr.publish.records import complete_numbers, published_spec, read_record, read_records, read_specs
 from envmgr.report import Result
 
 

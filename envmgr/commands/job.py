@@ -16,7 +16,7 @@ from envmgr.modules.statements import GENERATION_VARIABLE
 from envmgr.nodes.jobs import JobOptions
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import mpi_plugins, slurm_here, slurm_names, states_or_reason
-from envmgr.publish.record import GenerationRecord, published_spec, read_specs
+from envmgr.publish.records import GenerationRecord, published_spec, read_specs
 from envmgr.report import Result
 from envmgr.store.node_facts import read_node_facts
 from envmgr.system.files import atomic_write

@@ -17,7 +17,7 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.publish.flips import flips
 from envmgr.publish.generations import PublishedChange, publish
 from envmgr.publish.plan import BuildPlan, Change, PlanStep
-from envmgr.publish.record import BUILD
+from envmgr.publish.records import BUILD
 from envmgr.report import Result
 from envmgr.smoke import SmokeOutcome
 from envmgr.smoke.here import raise_for_failures, run_smoke_tests

@@ -20,7 +20,7 @@ from envmgr.publish.flip_checks import last_signed
 from envmgr.publish.flips import known_current, last_current, told_records
 from envmgr.publish.generations import repair_history, rollback
 from envmgr.publish.plan import Change, NewModule
-from envmgr.publish.record import RECORD, SPECS, PublishedEntry, complete_numbers, read_records, way_back
+from envmgr.publish.records import RECORD, SPECS, PublishedEntry, complete_numbers, read_records, way_back
 from envmgr.publish.verify import newest_whole, verify_generation
 from envmgr.store.jobtable import holding
 from envmgr.store.manifest import Manifest, read_manifest

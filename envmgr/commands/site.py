@@ -18,7 +18,7 @@ from envmgr.catalog.target import read_target
 from envmgr.commands import Context
 from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_entry
 from envmgr.errors import EnvmgrError
-from envmgr.publish.record import GenerationRecord, read_current
+from envmgr.publish.records import GenerationRecord, read_current
 from envmgr.report import Result
 from envmgr.store.place import require_place
 from envmgr.store.prefix import Prefix

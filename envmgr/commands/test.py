@@ -11,7 +11,7 @@ from envmgr.commands import Context, choose_published
 from envmgr.errors import InputError
 from envmgr.nodes.sets import fold, resolve_nodes
 from envmgr.probe.model import Way
-from envmgr.publish.record import published_spec, read_specs
+from envmgr.publish.records import published_spec, read_specs
 from envmgr.report import Result
 from envmgr.smoke import SmokeOutcome
 from envmgr.smoke.folding import Missing, NodeOutcome

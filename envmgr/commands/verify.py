@@ -10,7 +10,7 @@ from envmgr.commands import Context, published_record, require_published
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.flip_checks import FlipLook, look_at_current_flip, mend_of, severity_of
 from envmgr.publish.flips import known_current, last_current, lost_lines, told_records
-from envmgr.publish.record import ABANDONED, RECORD, SPECS, complete_numbers, read_record, way_back
+from envmgr.publish.records import ABANDONED, RECORD, SPECS, complete_numbers, read_record, way_back
 from envmgr.publish.verify import (
     Fault,
     LookedAt,

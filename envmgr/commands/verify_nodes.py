@@ -13,7 +13,7 @@ from envmgr.commands.verify import PrefixLook, VerifyNodes, VerifyResult, Verify
 from envmgr.modules.pip_shim import FOLDER as SHIMS
 from envmgr.nodes.sets import fold, resolve_nodes
 from envmgr.publish.flips import known_current
-from envmgr.publish.record import RECORD, GenerationRecord
+from envmgr.publish.records import RECORD, GenerationRecord
 from envmgr.report import Finding
 from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install

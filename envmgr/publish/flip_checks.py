@@ -17,7 +17,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import FLIP_STAMP
 from envmgr.publish import flipfile
 from envmgr.publish.flips import came, known_current, seen_here, why_not_seen
-from envmgr.publish.record import RECORD, complete_numbers
+from envmgr.publish.records import RECORD, complete_numbers
 from envmgr.publish.signature import KeySigner, Signer, State
 from envmgr.report import Severity
 from envmgr.store.prefix import Prefix

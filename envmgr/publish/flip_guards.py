@@ -10,7 +10,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.publish.flip_checks import FlipFault, find_replays, mend_of, newest_signed, read_flip_state, signed_before
 from envmgr.publish.flipfile import in_force, newest_first
 from envmgr.publish.flips import told_records
-from envmgr.publish.record import RECORD, SPECS
+from envmgr.publish.records import RECORD, SPECS
 from envmgr.publish.signature import Signer
 from envmgr.publish.verify import verify_generation
 from envmgr.report import Reporter

@@ -14,7 +14,7 @@ from typing import Any
 from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import FLIP_STAMP
 from envmgr.publish import flipfile
-from envmgr.publish.record import RECORD, complete_numbers, current_number
+from envmgr.publish.records import RECORD, complete_numbers, current_number
 from envmgr.publish.signature import Signer, require_allowed
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix

@@ -15,19 +15,12 @@ from envmgr.modules.lmod import Lmod
 from envmgr.modules.render import render_digest, templates_digest
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
+from envmgr.publish import records
 from envmgr.publish.flip_checks import accepting, gaps
 from envmgr.publish.flip_guards import find_replay, require_not_replayed, require_unchanged_generation
 from envmgr.publish.flipfile import OvertakenError
 from envmgr.publish.flips import flip, known_current, last_current, lost_lines, settle, write_history_again
 from envmgr.publish.plan import Change
-from envmgr.publish.record import (
-    ABANDONED,
-    complete_numbers,
-    current_number,
-    generation_numbers,
-    make_again,
-    read_record,
-)
 from envmgr.publish.signature import Signer
 from envmgr.publish.staging import Staged, StagingWork, abandon, staging
 from envmgr.report import Reporter
@@ -178,7 +171,7 @@ def rollback(
         before = last_current(prefix)
         if before is None:
             raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
-        record = read_record(prefix, number)
+        record = records.read_record(prefix, number)
         gone = [
             f"{k}: {path}"
             for k, e in record.entries.items()
@@ -190,7 +183,7 @@ def rollback(
                 "install-missing",
                 f"generation {number} names installs that are gone",
                 context=gone,
-                hint=make_again(number),
+                hint=records.make_again(number),
             )
         replay = None if signer is None else find_replay(prefix, signer)
         if replay is not None and replay.right not in (None, number):
@@ -216,7 +209,7 @@ def sign(
     """
 
     def go(known: Collection[int]) -> tuple[int, int]:
-        number = current_number(prefix)
+        number = records.current_number(prefix)
         if number is None:
             raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
         require_not_replayed(prefix, signer, "it is not signed")
@@ -257,16 +250,16 @@ def _clean_incomplete(prefix: Prefix, reporter: Reporter) -> None:
     renew_listing(prefix.generations)
     current = known_current(prefix)
     remove_dead_holds(prefix)
-    complete = set(complete_numbers(prefix))
+    complete = set(records.complete_numbers(prefix))
     for number in complete:
         with suppress(OSError):  # a kill came between its record and its mode
             if prefix.generation(number).lstat().st_mode & 0o222:
                 change(prefix.generation(number), mode=0o555)
-    for number in generation_numbers(prefix):
+    for number in records.generation_numbers(prefix):
         folder = prefix.generation(number)
         # A publish that lives holds a row for its number, so what has none was left by a kill.
         if number in complete or number == current or is_staged(prefix, number):
             continue
-        if not (folder / ABANDONED).exists():
+        if not (folder / records.ABANDONED).exists():
             reporter.log(f"cleaning generation {number}, left by a publish that was killed")
             abandon(prefix, number, "its publish was killed")

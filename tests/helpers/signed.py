@@ -11,7 +11,7 @@ from unittest import mock
 from envmgr.catalog.site_file import Signing
 from envmgr.publish import flipfile, flips
 from envmgr.publish.flips import flip, settle
-from envmgr.publish.record import RECORD, GenerationRecord, current_number
+from envmgr.publish.records import RECORD, GenerationRecord, current_number
 from envmgr.publish.signature import NAMESPACE, KeySigner
 from envmgr.report import SilentReporter
 from envmgr.store.prefix import Prefix

@@ -22,7 +22,7 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes.access import access_options, ask_slurm
 from envmgr.nodes.sets import NodeSets, fold
 from envmgr.nodes.slurm import slurm_names
-from envmgr.publish.record import published_spec, read_specs
+from envmgr.publish.records import published_spec, read_specs
 from envmgr.report import Result
 from envmgr.store.node_facts import read_node_facts
 from envmgr.system.files import atomic_write

@@ -30,7 +30,7 @@ from envmgr.cli.render import print_error, print_json, table, to_data
 from envmgr.commands.shell_init import ShellInitResult
 from envmgr.commands.verify import VerifyResult
 from envmgr.errors import CommandError, EnvmgrError, InputError, Interrupted
-from envmgr.publish.record import PublishedEntry
+from envmgr.publish.records import PublishedEntry
 from envmgr.report import Finding, Result
 from tests.helpers.places import ROOT
 from tests.helpers.waiting import DEADLINE

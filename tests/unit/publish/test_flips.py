@@ -15,7 +15,7 @@ import pytest
 from envmgr.errors import EnvmgrError
 from envmgr.publish.flipfile import OvertakenError, in_force, pending_link, read_flip, sequences, withdraw
 from envmgr.publish.flips import flip, flips, settle
-from envmgr.publish.record import RECORD, complete_numbers, current_number
+from envmgr.publish.records import RECORD, complete_numbers, current_number
 from envmgr.publish.signature import Signed
 from envmgr.publish.staging import abandon
 from envmgr.report import SilentReporter

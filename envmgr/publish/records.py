@@ -1,4 +1,4 @@
-"""The record of a generation, as data. Staging and publishing are in generations.py."""
+"""The records of generations, as data. Staging and publishing are in generations.py."""
 
 from __future__ import annotations
 

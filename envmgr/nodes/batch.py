@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from envmgr.catalog.site import Site
 from envmgr.nodes import slurm, tool, tool_env
 from envmgr.nodes.envelope import Answer, Reply, Status, end_mark, end_rest, marked, unwrap, wrap
-from envmgr.nodes.fanout import NODES_OWN, Fan, reply_now
+from envmgr.nodes.fanout import NODES_OWN, Fan, unreachable
 from envmgr.nodes.sets import require_node_names
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import UNTRACED_END, assign, script_text, untraced
@@ -23,6 +23,7 @@ from envmgr.system.users import require_account, session_as, this_account
 if TYPE_CHECKING:
     from envmgr.nodes.clients import Call, Client
 
+_SUBMIT = ("--parsable", "-N1", "-n1", "-o", "/dev/null", "-e", "/dev/null", "--no-requeue")  # of every job
 _KEPT = 60  # seconds that a job keeps its answer for us
 _FIRST, _SLOWEST = 0.3, 2.0  # seconds between two looks at the queue: at first, and after a while
 _AROUND = 1 << 20  # bytes in addition to an answer
@@ -118,19 +119,7 @@ class _Jobs:
         self._login = _login_shell(user)
         self._timeout, self._deadline, self._limit = timeout, deadline, limit
         self._patience = max(1, math.ceil(site.transport.queue_timeout))
-        self._options = (
-            "--parsable",
-            "-N1",
-            "-n1",
-            "-o",
-            "/dev/null",
-            "-e",
-            "/dev/null",
-            "--no-requeue",
-            f"--job-name={slurm.job_name(self.nonce)}",
-            *site.transport.slurm_options,
-            *options,
-        )
+        self._options = (*_SUBMIT, f"--job-name={slurm.job_name(self.nonce)}", *site.transport.slurm_options, *options)
         self._waiting = deque(nodes)
         self._submitting: set[str] = set()
         self._queued: dict[str, _Job] = {}
@@ -149,13 +138,13 @@ class _Jobs:
         for node in list(self._waiting):
             if gone := f"Slurm: {broken}" if broken else slurm.why_no_step(self._states, self._names.get(node, node)):
                 self._waiting.remove(node)
-                self._on_reply(reply_now(node, "unreachable", gone))
+                self._on_reply(unreachable(node, gone))
         if self._waiting:
             most = slurm.longest_job(self._runner, self._options, timeout=self._deadline)
             self._options = (f"--time={slurm.time_limit(self._timeout + _KEPT, most)}", *self._options)
         try:
             if self._waiting:
-                self._fan.ask((), lambda node: reply_now(node, "unreachable", ""), self)
+                self._fan.ask((), lambda node: unreachable(node, ""), self)
         finally:
             slurm.cancel_jobs(self.nonce)
         over = f"the deadline of {self._deadline:g} s was over"
@@ -164,7 +153,7 @@ class _Jobs:
                 _reply(job, "unreachable", f"{self._blame(job)}: the job did not start{job.why_in_brackets}: {over}")
             )
         for node in (*self._submitting, *self._waiting):
-            self._on_reply(reply_now(node, "unreachable", f"not asked: {over}"))
+            self._on_reply(unreachable(node, f"not asked: {over}"))
 
     # -- submitting ----------------------------------------------------------------------------------------------------
 
@@ -273,24 +262,9 @@ class _Jobs:
             timeout=self._timeout + NODES_OWN,
             hard=False,
         )
-        argv = (
-            *self._prefix,
-            tool("srun"),
-            "--quiet",
-            f"--jobid={job.number}",
-            "--overlap",
-            "-N1",
-            "-n1",
-            "-w",
-            job.name,
-            "--export=NONE",
-            "--chdir=/",
-            "--mpi=none",
-            "/bin/sh",
-            "-s",
-        )
+        step = slurm.one_task(f"--jobid={job.number}", "--overlap", "-w", job.name)
         self._asked[job.node] = job
-        call = self._call(job.node, argv, sent.encode(), end_mark(self.nonce))
+        call = self._call(job.node, (*self._prefix, *step, "/bin/sh", "-s"), sent.encode(), end_mark(self.nonce))
         self._fan.begin(replace(call, most=limit + _AROUND, timeout=self._timeout, gentle=True))
 
     def _collected(self, reply: Reply) -> None:

@@ -89,7 +89,7 @@ def verify(
     missing and additional files. Each difference is a finding.
     """
     from envmgr.cli.text.nodes import show_verify
-    from envmgr.commands.verify import VerifyNodes, VerifyWhat, verify_entries
+    from envmgr.commands.verify import VerifyWhat, verify_entries
 
     if dry_run and not repair:
         raise InputError("verify-options", "--dry-run needs --repair: without it, verify changes nothing")
@@ -104,8 +104,7 @@ def verify(
     if nodes is not None:
         from envmgr.commands.verify_nodes import verify_on_nodes
 
-        asked = VerifyNodes(nodes, via, deadline)
-        return answer_with(verify_on_nodes(ctx, what, asked), show_verify)
+        return answer_with(verify_on_nodes(ctx, what, nodes, via=via, deadline=deadline), show_verify)
     if repair:
         from envmgr.commands.repair import repair_entries
 

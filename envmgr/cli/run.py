@@ -197,20 +197,14 @@ def _answer(work: Callable[[], VerbAnswer]) -> VerbAnswer | EnvmgrError:
 
 
 def _show(answer: VerbAnswer | EnvmgrError, fmt: str, report: Path | None) -> None:
-    from envmgr.cli.render import print_error, print_json, to_data
+    from envmgr.cli.render import print_answer, write_report
 
     if isinstance(answer, EnvmgrError) and answer.reference == "output-failed":  # it cannot be written there
-        print_error(answer, "table")
+        print_answer(answer, "table")
     elif report is not None or fmt not in {"table", "json"}:
-        from envmgr.cli.render import write_report
-
         write_report(answer, fmt, report)
-    elif isinstance(answer, EnvmgrError):
-        print_error(answer, fmt)
-    elif fmt == "json":
-        print_json(answer.result.schema, to_data(answer.result))
     else:
-        answer.show()
+        print_answer(answer, fmt)
 
 
 def _silence_stdout() -> None:

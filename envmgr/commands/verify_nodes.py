@@ -9,9 +9,10 @@ from pathlib import Path
 
 from envmgr.audit.ask.hashing import HashedFolder, HashOnNodes, NodeFault
 from envmgr.commands import Context
-from envmgr.commands.verify import PrefixLook, VerifyNodes, VerifyResult, VerifyWhat, look
+from envmgr.commands.verify import PrefixLook, VerifyResult, VerifyWhat, look
 from envmgr.modules.pip_shim import FOLDER as SHIMS
 from envmgr.nodes.sets import fold, resolve_nodes
+from envmgr.probe.model import Way
 from envmgr.publish.flips import known_current
 from envmgr.publish.records import RECORD, GenerationRecord
 from envmgr.report import Finding
@@ -24,16 +25,20 @@ _SECONDS = 3600.0  # for all nodes together, where no deadline is given: they re
 _HINT = "on the node: what is mounted there? `envmgr audit --check mount --nodes NODE`"
 
 
-def verify_on_nodes(ctx: Context, what: VerifyWhat, asked: VerifyNodes) -> VerifyResult:
+def verify_on_nodes(
+    ctx: Context, what: VerifyWhat, node_set: str, *, via: Way | None, deadline: float | None
+) -> VerifyResult:
     """Verify here first, because nodes are compared with what is right here. What is wrong here is reported once,
     without nodes.
 
+    `via` None is the site's setting. `deadline` is seconds for all nodes together, None for the command's own.
+
     Raises InputError for unknown nodes; else as `look`.
     """
-    nodes = resolve_nodes(asked.nodes, ctx.site, ctx.runner)
+    nodes = resolve_nodes(node_set, ctx.site, ctx.runner)
     seen = look(ctx, what)
     places, owners = _places(ctx, seen)
-    hashing = HashOnNodes(ctx.site, ctx.runner, ctx.reporter, ctx.way(asked.via), asked.deadline or _SECONDS)
+    hashing = HashOnNodes(ctx.site, ctx.runner, ctx.reporter, ctx.way(via), deadline or _SECONDS)
     faults = _without_followers(ctx, hashing.ask(nodes, [*places.values()]), owners)
     faults += _currents(ctx, hashing.currents)
     result = seen.result()

@@ -43,6 +43,12 @@ class LookedAt:
     faults: tuple[Fault, ...]
     unseen: tuple[str, ...] = ()
 
+    @property
+    def can_be_made_again(self) -> bool:
+        """Return whether a new generation can be made from it: its record and its specs are as they were."""
+        own = {fault.path.split("/", 2)[-1] for fault in self.faults}
+        return self.record is not None and not own & {records.RECORD, records.SPECS}
+
 
 def current_faults(prefix: Prefix) -> list[Fault]:
     """Return the faults of `current`: it must be a link to a complete generation. Before the first publish there may be

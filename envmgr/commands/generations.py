@@ -117,18 +117,8 @@ def read_history(ctx: Context) -> HistoryResult:
             for e in sorted({*before, *record.entries})
             if before.get(e) != record.entries.get(e)
         ]
-        rows.append(
-            HistoryRow(
-                number,
-                number == current,
-                record.created,
-                record.user,
-                record.host,
-                record.reason,
-                len(record.entries),
-                tuple(changes),
-            )
-        )
+        count, own = len(record.entries), (record.created, record.user, record.host, record.reason)
+        rows.append(HistoryRow(number, number == current, *own, count, tuple(changes)))
     return HistoryResult(tuple(rows), tuple(flips(ctx.prefix)))
 
 

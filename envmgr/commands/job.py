@@ -101,7 +101,8 @@ def write_job(
     raw = read_specs(ctx.prefix, current.number)
     specs = _with_depends(name, {entry: published_spec(of).spec for entry, of in raw.items()})
     spec = specs[name]
-    packages = {package for each in specs.values() for package in _packages(each)}
+    packages = {package for each in specs.values() for package in each.packages}
+    packages |= {extension.partition("/")[0] for each in specs.values() for extension in each.extensions}
     here = slurm_here()
     python = any(each.python for each in specs.values())
     launch = launch_of(packages, python=python, plugins=mpi_plugins(ctx.runner) if here else None)
@@ -148,10 +149,6 @@ def _with_depends(name: str, specs: Mapping[str, ModuleSpec]) -> dict[str, Modul
             found[entry] = specs[entry]
             todo += specs[entry].depends
     return found
-
-
-def _packages(spec: ModuleSpec) -> set[str]:
-    return {*spec.packages, *(extension.partition("/")[0] for extension in spec.extensions)}
 
 
 def _where(ctx: Context, asked: JobOptions) -> list[str]:
@@ -218,14 +215,14 @@ def job_text(
 
     example = _EXAMPLES["python" if launch.program == "mpi" and spec.python else launch.program]
     given = words(*command) if command else example
-    environment = jinja2.Environment(
+    template = jinja2.Template(
+        _TEMPLATE.read_text(encoding="utf-8"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - a shell's words are quoted
     )
-    text: str = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
+    text: str = template.render(
         entry=spec.entry,
         generation=generation,
         digest=spec.digest[:8],

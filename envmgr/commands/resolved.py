@@ -144,6 +144,19 @@ class ResolvedEntry:
         )
         return NewModule(spec, facts, self.lock.sha256)
 
+    def candidate(self, module: str | None) -> Candidate:
+        """Return its row of a plan; `module` is the fingerprint of its module, None while that is not known."""
+        return Candidate(
+            entry=self.entry,
+            digest=self.install.digest,
+            path=self.install.relative,
+            missing=tuple(each.install.relative for each in self.missing),
+            fingerprint=module,
+            packages=self.lock.packages,
+            download=self.lock.download,
+            installed=self.lock.installed,
+        )
+
     def needs(self, measured: Sequence[str] | None) -> NodeNeeds:
         """Return what it needs of a node; what was `measured` in its install counts."""
         requires = self.recipe.requires
@@ -313,20 +326,6 @@ def plan_for(ctx: Context, wanted: Sequence[ResolvedEntry]) -> tuple[BuildPlan, 
     members = {name: member_of(item.spec) for name, item in kept.items()}
     members |= {str(item.entry): item.member() for item in wanted if str(item.entry) not in modules}
     families = find_families(members | {name: member_of(spec) for name, spec in modules.items()})
-    candidates = []
-    for item in wanted:
-        name = str(item.entry)
-        spec = modules.get(name)
-        candidates.append(
-            Candidate(
-                entry=item.entry,
-                digest=item.install.digest,
-                path=item.install.relative,
-                missing=tuple(each.install.relative for each in item.missing),
-                fingerprint=None if spec is None else fingerprint(spec, policies, digest, families[name]),
-                packages=item.lock.packages,
-                download=item.lock.download,
-                installed=item.lock.installed,
-            )
-        )
+    prints = {name: fingerprint(spec, policies, digest, families[name]) for name, spec in modules.items()}
+    candidates = [item.candidate(prints.get(str(item.entry))) for item in wanted]
     return make_plan(candidates, current, render_digest(digest, policies)), current

@@ -60,18 +60,11 @@ def run_tests(ctx: Context, names: Sequence[str]) -> TestResult:
     lmod = ctx.find_lmod()
     folder = ctx.prefix.generation(current.number)
     specs = read_specs(ctx.prefix, current.number)
+    modules, lmodrc, options = folder / "modules", folder / "lmodrc.lua", ctx.site.transport.slurm_options
     outcomes: list[SmokeOutcome] = []
     for name in chosen:
         spec = published_spec(specs[name]).spec
-        outcomes += run_smoke_tests(
-            spec,
-            folder / "modules",
-            folder / "lmodrc.lua",
-            lmod,
-            ctx.runner,
-            ctx.reporter,
-            slurm_options=ctx.site.transport.slurm_options,
-        )
+        outcomes += run_smoke_tests(spec, modules, lmodrc, lmod, ctx.runner, ctx.reporter, slurm_options=options)
     return TestResult(current.number, tuple(outcomes))
 
 

@@ -196,8 +196,7 @@ def audit(
     from envmgr.commands.audit import audit_nodes, explain_check
 
     for option, file in (("--output", report), ("--save-baseline", save_baseline)):
-        if file is not None:
-            refuse_missing_folder(file, option)  # before an audit of minutes, and not after it
+        refuse_missing_folder(file, option)  # before an audit of minutes, and not after it
     if explain is not None:
         return answer_with(explain_check(explain), show_explain)
     ctx = open_context(site, fmt, told=False, anywhere=True)
@@ -236,8 +235,7 @@ def adopt(
     from envmgr.cli.text.nodes import show_adopt
     from envmgr.commands.adopt import adopt_cluster
 
-    if output is not None:
-        refuse_missing_folder(output)
+    refuse_missing_folder(output)
     ctx = open_context(site, fmt, told=False, anywhere=True)
     result = adopt_cluster(ctx, nodes=nodes, via=via, user=user, name=name, output=output)
     return answer_with(result, show_adopt)

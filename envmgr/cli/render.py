@@ -124,10 +124,12 @@ def write_report(answer: VerbAnswer | EnvmgrError, fmt: str, report: Path | None
         atomic_write(report, text.encode("utf-8", "backslashreplace"), mode=0o644)
 
 
-def refuse_missing_folder(report: Path, option: str = "--output") -> None:
+def refuse_missing_folder(report: Path | None, option: str = "--output") -> None:
     """Raise EnvmgrError `output-failed` where the folder of `report` does not exist: no collector looks into a folder
     made for a typo.
     """
+    if report is None:
+        return
     try:
         report.parent.stat()
     except FileNotFoundError:

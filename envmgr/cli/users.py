@@ -52,8 +52,7 @@ def job(
     from envmgr.commands.job import write_job
     from envmgr.nodes.jobs import JobOptions
 
-    if output is not None:
-        refuse_missing_folder(output)
+    refuse_missing_folder(output)
     ctx = open_context(site, fmt)
     result = write_job(
         ctx,
@@ -92,8 +91,7 @@ def export(
     from envmgr.cli.text.nodes import show_export
     from envmgr.commands.export import export_entries
 
-    if output is not None:
-        refuse_missing_folder(output)
+    refuse_missing_folder(output)
     ctx = open_context(site, fmt)
     result = export_entries(ctx, entries or (), to=to, system=system, nodes=nodes, output=output, dry_run=dry_run)
     return answer_with(result, show_export)

@@ -19,7 +19,6 @@ from envmgr.audit.checks import get_check
 from envmgr.audit.fit.matrix import observed
 from envmgr.audit.model import Check, Evidence
 from envmgr.audit.plan import AuditRequest, Via
-from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.site_file import SiteFile
 from envmgr.commands import Context
 from envmgr.commands.audit import with_user
@@ -172,9 +171,10 @@ def _prefix(evidence: Evidence) -> str:
 
 def _groups(ctx: Context, evidence: Evidence) -> dict[str, dict[str, str]]:
     """Return a group for each kind of hardware: a Slurm partition, if one has exactly these nodes."""
-    kinds: dict[tuple[str, ...], list[str]] = {}
+    kinds: dict[tuple[str, str], list[str]] = {}
     for facts, nodes in observed(evidence).items():
-        kinds.setdefault(_kind(facts), []).extend(nodes)
+        kind = (facts.cpu_level, ",".join(sorted(gpu.name for gpu in facts.gpus)))
+        kinds.setdefault(kind, []).extend(nodes)
     if not kinds:
         kinds[("", "")] = list(evidence.fleet.nodes)
     partitions = ask_slurm(ctx.runner).partitions if slurm_here() else {}
@@ -185,7 +185,3 @@ def _groups(ctx: Context, evidence: Evidence) -> dict[str, dict[str, str]]:
         partition = next((p for p, of in sorted(partitions.items()) if of == frozenset(members)), None)
         groups[label] = {"slurm": partition} if partition is not None else {"nodes": fold(members)}
     return groups
-
-
-def _kind(facts: NodeFacts) -> tuple[str, ...]:
-    return facts.cpu_level, ",".join(sorted(gpu.name for gpu in facts.gpus))

@@ -89,17 +89,10 @@ def _generation(ctx: Context, number: int, record: GenerationRecord) -> HashedFo
     folder = ctx.prefix.generation(number)
     files = {**record.files, RECORD: sha256_bytes(read_regular(folder / RECORD))}
     folders = {str(parent) for path in files for parent in (folder / path).relative_to(folder).parents} - {"."}
-    return HashedFolder(
-        str(folder),
-        0o555,
-        [
-            *(TreePath(path, "dir", 0o555) for path in folders),
-            *(
-                TreePath(path, "file", 0o555 if path.startswith(f"{SHIMS}/") else 0o444, 0, sha256)
-                for path, sha256 in files.items()
-            ),
-        ],
-    )
+    modes = {path: 0o555 if path.startswith(f"{SHIMS}/") else 0o444 for path in files}
+    paths = [TreePath(path, "dir", 0o555) for path in folders]
+    paths += [TreePath(path, "file", modes[path], 0, sha256) for path, sha256 in files.items()]
+    return HashedFolder(str(folder), 0o555, paths)
 
 
 def _install(install: Install) -> dict[str, HashedFolder]:

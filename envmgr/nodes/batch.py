@@ -149,9 +149,8 @@ class _Jobs:
             slurm.cancel_jobs(self.nonce)
         over = f"the deadline of {self._deadline:g} s was over"
         for job in self._queued.values():
-            self._on_reply(
-                _reply(job, "unreachable", f"{self._blame(job)}: the job did not start{job.why_in_brackets}: {over}")
-            )
+            why = f"{self._blame(job)}: the job did not start{job.why_in_brackets}: {over}"
+            self._on_reply(_reply(job, "unreachable", why))
         for node in (*self._submitting, *self._waiting):
             self._on_reply(unreachable(node, f"not asked: {over}"))
 
@@ -167,16 +166,17 @@ class _Jobs:
 
     def _submit(self, nodes: list[str]) -> None:
         mark = f"--envmgr-{self.nonce}--"
-        program = _program(self._options)
+        # The program of the login shell: one sbatch for each node.
+        given = assign(envmgr_options=self._options)
+        program = f"{untraced()}{given}{script_text(__file__, 'submit.sh')}{UNTRACED_END}"
         # Jobs inherit from a login shell, as those of a user do who types sbatch after a login.
         argv = (*self._login, program, mark, *(self._names[node] for node in nodes))
         # One login shell submits for many nodes: it is slow on many sites, and each start-up file runs once.
         self._submitting.update(nodes)
         began = time.time()
-        self._fan.launch(
-            self._call("", argv, f"{self.script}{mark}\n".encode("utf-8", "surrogateescape"), f"\n{mark} end".encode()),
-            lambda client: self._submitted(client, mark, nodes, began),
-        )
+        script = f"{self.script}{mark}\n".encode("utf-8", "surrogateescape")
+        call = self._call("", argv, script, f"\n{mark} end".encode())
+        self._fan.launch(call, lambda client: self._submitted(client, mark, nodes, began))
 
     def _submitted(self, client: Client, mark: str, nodes: list[str], began: float) -> None:
         self._submitting.clear()
@@ -192,11 +192,8 @@ class _Jobs:
             if status == "0" and number.isdigit():
                 self._queued[node] = _Job(node, name, number, time.monotonic(), began)
             else:
-                why = (
-                    f"Slurm: {slurm.slurm_reason(words_.replace('; ', chr(10)).encode())}"
-                    if status
-                    else self._no_shell(client)
-                )
+                reason = slurm.slurm_reason(words_.replace("; ", "\n").encode())
+                why = f"Slurm: {reason}" if status else self._no_shell(client)
                 self._on_reply(Reply(node, "unreachable", "", why, began, time.time()))
         self._next_look, self._pause = 0.0, _FIRST
 
@@ -229,11 +226,8 @@ class _Jobs:
                 self._collect(job)
             elif state.startswith(slurm.ENDED):
                 del self._queued[job.node]
-                self._on_reply(
-                    _reply(
-                        job, "silent", f"Slurm: the job ended without an answer: {state.lower()}{job.why_in_brackets}"
-                    )
-                )
+                ended = f"Slurm: the job ended without an answer: {state.lower()}{job.why_in_brackets}"
+                self._on_reply(_reply(job, "silent", ended))
             elif time.monotonic() - job.submitted > self._patience:
                 del self._queued[job.node]
                 self._give_up(job)
@@ -241,11 +235,8 @@ class _Jobs:
     def _give_up(self, job: _Job) -> None:
         self._fan.launch(self._call("", (tool("scancel"), "--quiet", job.number), b"", b"\n\0"), lambda _client: None)
         now = slurm.in_words(self._states[job.name])
-        text = (
-            f"{self._blame(job)}: the job did not start within {self._patience} s{job.why_in_brackets}; the "
-            f"node was {now}"
-        )
-        self._on_reply(_reply(job, "unreachable", text))
+        late = f"the job did not start within {self._patience} s{job.why_in_brackets}"
+        self._on_reply(_reply(job, "unreachable", f"{self._blame(job)}: {late}; the node was {now}"))
 
     def _blame(self, job: _Job) -> str:
         """Return the beginning of a reason: `busy` where it waits for jobs of other users."""
@@ -255,13 +246,8 @@ class _Jobs:
 
     def _collect(self, job: _Job) -> None:
         limit = self._limit + _AROUND
-        sent = wrap(
-            assign(nonce=self.nonce) + script_text(__file__, "collect.sh"),
-            self.nonce,
-            limit=limit,
-            timeout=self._timeout + NODES_OWN,
-            hard=False,
-        )
+        script = assign(nonce=self.nonce) + script_text(__file__, "collect.sh")
+        sent = wrap(script, self.nonce, limit=limit, timeout=self._timeout + NODES_OWN, hard=False)
         step = slurm.one_task(f"--jobid={job.number}", "--overlap", "-w", job.name)
         self._asked[job.node] = job
         call = self._call(job.node, (*self._prefix, *step, "/bin/sh", "-s"), sent.encode(), end_mark(self.nonce))
@@ -301,11 +287,6 @@ class _Jobs:
         return Call(node, argv, self.env, stdin, whole, 64 << 20, _ASIDE)
 
 
-def _program(options: Sequence[str]) -> str:
-    """Return the program of the login shell: one sbatch for each node."""
-    return f"{untraced()}{assign(envmgr_options=options)}{script_text(__file__, 'submit.sh')}{UNTRACED_END}"
-
-
 def _reply(job: _Job, status: Status, reason: str) -> Reply:
     return Reply(job.node, status, "", reason, job.began, time.time())
 
@@ -313,10 +294,7 @@ def _reply(job: _Job, status: Status, reason: str) -> Reply:
 def _login_shell(user: str | None) -> tuple[str, ...]:
     """Return the words before `-c`'s program: a login shell with the variables of a login, and none of envmgr's."""
     account = require_account(user) if user is not None and os.geteuid() == 0 else this_account()
-    path = (
-        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        if account.uid == 0
-        else "/usr/local/bin:/usr/bin:/bin"
-    )
+    of_root = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    path = of_root if account.uid == 0 else "/usr/local/bin:/usr/bin:/bin"
     env = (*(f"{key}={value}" for key, value in account.variables().items()), "SHELL=/bin/bash", f"PATH={path}")
     return (*session_as(account.name, {}, find=tool), tool("env"), "-i", *env, "/bin/bash", "-lc")

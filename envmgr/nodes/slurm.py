@@ -163,9 +163,8 @@ def longest_job(runner: Runner, options: Iterable[str], *, timeout: float = _ASK
     """
     named = [option.partition("=")[2].split(",") for option in options if option.startswith("--partition=")]
     try:
-        said = runner.run(
-            [tool("sinfo"), "-h", "-o", "%P|%l"], env=tool_env(), timeout=min(timeout, _ASK)
-        ).stdout.splitlines()
+        argv = [tool("sinfo"), "-h", "-o", "%P|%l"]
+        said = runner.run(argv, env=tool_env(), timeout=min(timeout, _ASK)).stdout.splitlines()
     except EnvmgrError:
         return None
     limits = {name.strip(): _seconds(limit.strip()) for name, _, limit in (line.partition("|") for line in said)}
@@ -256,11 +255,9 @@ class SlurmWay:
         name = self._names.get(node, node)
         if gone := why_no_step(self._states, name):
             return gone
-        where = (
-            ("--overlap", f"--jobid={self._job}")
-            if self._job is not None
-            else (f"--immediate={self._patience}", *self._site.transport.slurm_options)
-        )
+        where: tuple[str, ...] = (f"--immediate={self._patience}", *self._site.transport.slurm_options)
+        if self._job is not None:
+            where = ("--overlap", f"--jobid={self._job}")
         limits = (f"--job-name={job_name(self._nonce)}", f"--time={time_limit(self._timeout, self._most)}")
         return (*self._prefix, *one_task("-w", name, *limits, *where), "/bin/sh", "-s")
 
@@ -275,14 +272,10 @@ class SlurmWay:
             name = self._names[client.call.node]
             now = in_words(self._states[name])
             why = self._reasons().get(name, "")
-            if (
-                _LIMIT.fullmatch(why) and why != "BadConstraints"
-            ):  # which Slurm says of `--immediate` at a busy node, too
-                return (
-                    "unreachable",
-                    f"Slurm: no step could start within {self._patience} s ({why}); the node was {now}",
-                )
-            return "unreachable", f"busy: no step could start within {self._patience} s; the node was {now}"
+            waited = f"no step could start within {self._patience} s"
+            if _LIMIT.fullmatch(why) and why != "BadConstraints":  # said of `--immediate` at a busy node, too
+                return "unreachable", f"Slurm: {waited} ({why}); the node was {now}"
+            return "unreachable", f"busy: {waited}; the node was {now}"
         return "unreachable", f"Slurm: {said}" if said else f"srun ended with status {client.status} and said nothing"
 
     def _reasons(self) -> dict[str, str]:

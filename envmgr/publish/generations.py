@@ -136,21 +136,12 @@ def _finish(staged: Staged, known: Collection[int]) -> PublishedChange:
     record = staged.complete()
     work, number, parent = staged.work, staged.number, staged.parent
     if work.change.base is None:
+        prefix, reason, reporter, signer = work.prefix, work.change.reason, work.reporter, work.signer
         try:
-            flip(
-                work.prefix,
-                number,
-                parent,
-                work.change.reason,
-                work.reporter,
-                action="publish",
-                signer=work.signer,
-                record=record,
-                known=known,
-            )
+            flip(prefix, number, parent, reason, reporter, action="publish", signer=signer, record=record, known=known)
         except BaseException:
             # The flip may have come before the error: a generation that is current must not be abandoned.
-            staged.done = known_current(work.prefix) == number
+            staged.done = known_current(prefix) == number
             raise
     return PublishedChange(number, parent, tuple(sorted(staged.changed)))
 

@@ -133,9 +133,8 @@ def _check_entry(
         found.software()
         backend = get_backend(recipe.backend)
     except EnvmgrError as error:
-        has_place = error.message.startswith(
-            f"{found.recipe_path}:"
-        )  # else the faults are its context, each with its line
+        # Where the message names no place, the faults are its context, each with its line.
+        has_place = error.message.startswith(f"{found.recipe_path}:")
         lines = (error.message,) if has_place else error.context or (error.message,)
         name = str(found.entry)
         return [Finding("recipe", "error", name, one_line(line), hint=error.hint) for line in shortened(lines)]

@@ -30,16 +30,8 @@ Program = Literal["torchrun", "mpi", "python", "program"]
 
 # The process-manager interface of an MPI, by its package's name in any ecosystem: what `srun --mpi=` must be. Source:
 # Slurm, "MPI Users Guide"; Open MPI from 4.0 has PMIx, MPICH and those made of it have PMI-2.
-_INTERFACES: Mapping[str, str] = {
-    "openmpi": "pmix",
-    "mpich": "pmi2",
-    "mvapich": "pmi2",
-    "mvapich2": "pmi2",
-    "impi": "pmi2",
-    "impi_rt": "pmi2",
-    "intel-mpi": "pmi2",
-    "psmpi": "pmi2",
-}
+_OF_MPICH = ("mpich", "mvapich", "mvapich2", "impi", "impi_rt", "intel-mpi", "psmpi")
+_INTERFACES: Mapping[str, str] = {"openmpi": "pmix"} | dict.fromkeys(_OF_MPICH, "pmi2")
 _TORCH = frozenset({"torch", "pytorch"})
 
 
@@ -113,18 +105,8 @@ def write_job(
     text = job_text(spec, current.number, ctx.site.name, shape, launch, command)
     if output is not None and not dry_run:
         atomic_write(output, text)
-    return JobResult(
-        name,
-        current.number,
-        spec.digest,
-        launch.program,
-        launch.mpi,
-        sbatch_options(spec, shape, launch),
-        excluded,
-        output,
-        dry_run,
-        text,
-    )
+    number, digest, given = current.number, spec.digest, sbatch_options(spec, shape, launch)
+    return JobResult(name, number, digest, launch.program, launch.mpi, given, excluded, output, dry_run, text)
 
 
 def _require(ctx: Context, name: str, current: GenerationRecord) -> None:

@@ -40,9 +40,8 @@ class _Plan:
     generation: int | None = None
     modules: tuple[ResolvedEntry, ...] | None = None  # of all entries, where the generation cannot be read
     old: dict[int, int | None] = field(default_factory=dict)  # which is not current -> its new number, once it has one
-    beside: tuple[int, ...] | None = (
-        None  # what stands on `installs`, where there is no `current` to put a generation on
-    )
+    # What stands on `installs`, where there is no `current` to put a generation on.
+    beside: tuple[int, ...] | None = None
 
     def lines(self, *, published: bool = False) -> tuple[str, ...]:
         """Return the things to do, one line each. `published`: a generation was published, also where only an install

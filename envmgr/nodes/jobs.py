@@ -22,9 +22,9 @@ _SUBMIT = ("--parsable", "--nodes=1", "--ntasks=1", "--no-requeue", "--export=NO
 _FREE = 5  # seconds in which a node must be free to be asked something
 # What Slurm's commands say when Slurm does not answer, whatever was asked. Source: slurm 22.05, slurm_errno.c.
 SLURM_DOWN = re.compile(
-    r"Unable to contact slurm controller|Socket timed out|Connection refused|Zero Bytes were transmitted|in "
-    r"standby mode|"
-    r"Communication connection failure|Protocol authentication error|Unable to communicate|" + re.escape(UNCONFIGURED)
+    r"Unable to contact slurm controller|Socket timed out|Connection refused|Zero Bytes were transmitted|"
+    r"in standby mode|Communication connection failure|Protocol authentication error|Unable to communicate|"
+    + re.escape(UNCONFIGURED)
 )
 # Source: sbatch(1), --time.
 _TIME = re.compile(r"\d+(:\d{1,2}){0,2}|\d+-\d{1,2}(:\d{1,2}){0,2}|UNLIMITED|INFINITE")

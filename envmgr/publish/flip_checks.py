@@ -123,7 +123,9 @@ def _look(prefix: Prefix, number: int, signer: KeySigner) -> FlipLook:
             FlipFault("gap", "flips", f"there is no flip {_shown(open_gaps[:5])}{', …' if len(open_gaps) > 5 else ''}")
         )
     most = signer.signing.expires_days
-    if most is not None and (age := _age_in_days(force)) > most:
+    made = datetime.datetime.fromisoformat(force.record.date)
+    age = (datetime.datetime.now(datetime.UTC) - made).total_seconds() / 86400  # days
+    if most is not None and age > most:
         words = f"it is {age:.0f} days old; signing.expires_days is {most:g}"
         faults.append(FlipFault("expired", where, words))
     return FlipLook(force.record.sequence, who, tuple(faults))
@@ -208,10 +210,8 @@ def accepting(lost: Sequence[Gap]) -> str:
 def _accepted(record: flipfile.FlipRecord) -> list[Gap]:
     if record.action != "sign" or not record.reason.startswith(_ACCEPTS):
         return []
-    found = (
-        re.fullmatch(r"([0-9]{1,12})(?: to ([0-9]{1,12}))?", each)
-        for each in record.reason.removeprefix(_ACCEPTS).split(", ")
-    )
+    given = record.reason.removeprefix(_ACCEPTS).split(", ")
+    found = (re.fullmatch(r"([0-9]{1,12})(?: to ([0-9]{1,12}))?", each) for each in given)
     return [(int(each[1]), int(each[2] or each[1])) for each in found if each]
 
 
@@ -243,9 +243,8 @@ def mend_of(state: str, beside: Collection[str] = (), right: int | None = None) 
             return "`envmgr sign` signs it again"
         case "gap":
             return (
-                "someone took flips away: find out who; where a backup has them, put them back; where nothing "
-                "has them, "
-                "`envmgr sign --accept-gap` records that, signed"
+                "someone took flips away: find out who; where a backup has them, put them back; where nothing has "
+                "them, `envmgr sign --accept-gap` records that, signed"
             )
         case "unchecked":
             return "see what the reason says; then audit again"
@@ -258,12 +257,6 @@ def mend_of(state: str, beside: Collection[str] = (), right: int | None = None) 
         case _:
             return (
                 "its key was taken out of the list, or someone changed what was signed: find out who, and by "
-                "`envmgr verify` what; where the "
-                "generation is as it was published, "
-                "`envmgr sign` signs it; else `envmgr verify --repair` publishes the same entries again"
+                "`envmgr verify` what; where the generation is as it was published, `envmgr sign` signs it; else "
+                "`envmgr verify --repair` publishes the same entries again"
             )
-
-
-def _age_in_days(flip: flipfile.Flip) -> float:
-    made = datetime.datetime.fromisoformat(flip.record.date)
-    return (datetime.datetime.now(datetime.UTC) - made).total_seconds() / 86400

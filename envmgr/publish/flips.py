@@ -208,11 +208,8 @@ def _moved(sequence: int, current: int, told: Mapping[int, int]) -> str:
     if sequence in told:
         found = f"flip {sequence} made {told[sequence]} current"
         return f"warning: `current` names generation {current}, and {found}: something else than envmgr moved it"
-    return (
-        f"warning: `current` names generation {current}, and flip {sequence} is newer and signed: something "
-        "else than envmgr moved "
-        "`current`, or wrote the flip"
-    )
+    found = f"flip {sequence} is newer and signed: something else than envmgr moved `current`, or wrote the flip"
+    return f"warning: `current` names generation {current}, and {found}"
 
 
 def lost_lines(prefix: Prefix) -> str:

@@ -163,12 +163,8 @@ def rollback(
         if before is None:
             raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
         record = records.read_record(prefix, number)
-        gone = [
-            f"{k}: {path}"
-            for k, e in record.entries.items()
-            for path in e.paths
-            if not prefix.install_at(path).exists()
-        ]
+        named = [(name, path) for name, entry in record.entries.items() for path in entry.paths]
+        gone = [f"{name}: {path}" for name, path in named if not prefix.install_at(path).exists()]
         if gone:
             raise EnvmgrError(
                 "install-missing",

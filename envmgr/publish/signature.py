@@ -108,8 +108,7 @@ def require_allowed(flip: Flip, signer: Signer) -> None:
             "the key that signed is not among those that the site allows",
             context=found.reason,
             hint=f'add a line `NAME namespaces="{NAMESPACE}" KEYTYPE KEY` with its public key to the list that '
-            "signing.allowed_signers "
-            "names, then `envmgr node-setup --apply` for the nodes",
+            "signing.allowed_signers names, then `envmgr node-setup --apply` for the nodes",
         )
 
 

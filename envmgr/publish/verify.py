@@ -105,14 +105,9 @@ def published_numbers(prefix: Prefix) -> list[int]:
     """Return complete generations, and those that were current once and have lost their record since; without those
     that `gc` removed.
     """
-    once = {int(row["to"]) for row in flips(prefix)}
-    complete = records.complete_numbers(prefix)
-    lost = [
-        n
-        for n in records.generation_numbers(prefix)
-        if n in once and not (prefix.generation(n) / records.ABANDONED).exists()
-    ]
-    return sorted({*complete, *lost})
+    once = {int(row["to"]) for row in flips(prefix)} & {*records.generation_numbers(prefix)}
+    lost = {n for n in once if not (prefix.generation(n) / records.ABANDONED).exists()}
+    return sorted({*records.complete_numbers(prefix), *lost})
 
 
 def named_manifests(prefix: Prefix) -> dict[str, str]:
@@ -146,9 +141,8 @@ def _record(prefix: Prefix, number: int, told: str | None) -> tuple[records.Gene
     try:
         content = read_regular(path)
     except OSError as error:
-        return None, [
-            Fault(where, "missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}")
-        ]
+        why = "missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        return None, [Fault(where, why)]
     faults = []
     if told is not None and sha256_bytes(content) != told:
         faults.append(Fault(where, "sha256 changed, by what its publish wrote into the history"))
@@ -164,9 +158,8 @@ def _record(prefix: Prefix, number: int, told: str | None) -> tuple[records.Gene
 
 def _tree_faults(look: Look, record: records.GenerationRecord | None) -> Iterator[tuple[str, str]]:
     named = {} if record is None else record.files
-    folders = {str(parent) for path in named for parent in Path(path).parents} | {
-        "modules"
-    }  # which is empty without entries
+    folders = {str(parent) for path in named for parent in Path(path).parents}
+    folders.add("modules")  # which is empty without entries
     seen = {path.path: path for path in look.paths}
     for path in sorted({*seen, *named, *look.unread, *look.owners} - {""}):
         if path in look.owners:

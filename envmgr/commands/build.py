@@ -6,7 +6,7 @@ A run with nothing to do imports nothing that makes an install, tests it or asks
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.builds import BuildJob
@@ -93,7 +93,8 @@ def build_entries(
     if dry_run:
         return replace(result, jobs=() if slurm is None else planned_jobs(ctx, wanted, slurm))
     reason = "build --all" if everything else f"build {' '.join(names)}"
-    return run_build(ctx, wanted, plan, losses, result, reason=reason, publish=publish, jobs=jobs, slurm=slurm)
+    run = run_build(ctx, wanted, plan, losses, reason=reason, publish=publish, jobs=jobs, slurm=slurm)
+    return replace(result, **{each.name: getattr(run, each.name) for each in fields(run)})
 
 
 def _pass_gate(ctx: Context, wanted: Sequence[ResolvedEntry], plan: BuildPlan, asked: bool | None) -> tuple[str, ...]:

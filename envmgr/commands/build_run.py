@@ -5,7 +5,7 @@ failed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from envmgr.backends import LoadedEntry
@@ -27,9 +27,21 @@ from envmgr.store.verify import Verified
 
 if TYPE_CHECKING:
     from envmgr.builds.slurm import Submitter
-    from envmgr.commands.build import BuildResult
     from envmgr.nodes.jobs import JobOptions
     from envmgr.publish.generations import PublishedChange
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRun:
+    """The work that was done, in the fields of `BuildResult`."""
+
+    built: tuple[str, ...]
+    trees: dict[str, str]
+    log: str
+    jobs: tuple[BuildJob, ...]
+    parent: int | None
+    generation: int | None = None
+    tests: tuple[SmokeOutcome, ...] = ()
 
 
 def run_build(
@@ -37,14 +49,13 @@ def run_build(
     wanted: Sequence[ResolvedEntry],
     plan: BuildPlan,
     losses: Losses,
-    result: BuildResult,
     *,
     reason: str,
     publish: bool,
     jobs: int,
     slurm: JobOptions | None,
-) -> BuildResult:
-    """Make what is missing of `wanted`, publish what `plan` says, and return `result` with what was done.
+) -> BuildRun:
+    """Make what is missing of `wanted`, and publish what `plan` says.
 
     `reason` is the generation's. The rest is as in `build_entries`.
 
@@ -64,7 +75,7 @@ def run_build(
         _sweep(ctx)
         clean_leftovers(ctx.prefix, inner.reporter)
         missing = {s.candidate.entry for s in plan.to_build}
-        locks = {made.lock.entry: made.lock for w in wanted if w.entry in missing for made, _ in _to_make(w)}
+        locks = {each.lock.entry: each.lock for w in wanted if w.entry in missing for each, _ in _to_make(w)}
         require_space([*locks.values()], ctx.site)
         for item in wanted:
             for made_by, missing_items in _to_make(item):
@@ -78,7 +89,7 @@ def run_build(
         written = Written(installs=tuple(made))
         built = tuple(name for name, e in ensured.items() if e.built)
         trees = {name: e.tree for name, e in ensured.items()}
-        result = replace(result, built=built, trees=trees, log=str(log), jobs=sent)
+        result = BuildRun(built, trees, str(log), sent, plan.current)
         if publish:
             facts = {name: e.facts for name, e in ensured.items()}
             if done := _publish_rest(inner, wanted, plan, facts, made, reason, slurm, losses):

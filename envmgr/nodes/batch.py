@@ -166,9 +166,7 @@ class _Jobs:
 
     def _submit(self, nodes: list[str]) -> None:
         mark = f"--envmgr-{self.nonce}--"
-        # The program of the login shell: one sbatch for each node.
-        given = assign(envmgr_options=self._options)
-        program = f"{untraced()}{given}{script_text(__file__, 'submit.sh')}{UNTRACED_END}"
+        program = _program(self._options)
         # Jobs inherit from a login shell, as those of a user do who types sbatch after a login.
         argv = (*self._login, program, mark, *(self._names[node] for node in nodes))
         # One login shell submits for many nodes: it is slow on many sites, and each start-up file runs once.
@@ -285,6 +283,11 @@ class _Jobs:
         from envmgr.nodes.clients import Call
 
         return Call(node, argv, self.env, stdin, whole, 64 << 20, _ASIDE)
+
+
+def _program(options: Sequence[str]) -> str:
+    """Return the program of the login shell: one sbatch for each node."""
+    return f"{untraced()}{assign(envmgr_options=options)}{script_text(__file__, 'submit.sh')}{UNTRACED_END}"
 
 
 def _reply(job: _Job, status: Status, reason: str) -> Reply:

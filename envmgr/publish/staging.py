@@ -270,9 +270,8 @@ def abandon(prefix: Prefix, number: int, reason: str) -> None:
     there.
     """
     folder = prefix.generation(number)
-    empty_below(
-        prefix.root, folder, keep=records.ABANDONED, first=records.RECORD
-    )  # a half of it must not count as complete
+    # A half of it must not count as complete.
+    empty_below(prefix.root, folder, keep=records.ABANDONED, first=records.RECORD)
     with suppress(EnvmgrError):  # a full disk: the empty folder is enough to keep the number
         atomic_write(folder / records.ABANDONED, pretty_json({"time": utc_now(), "reason": reason}))
 

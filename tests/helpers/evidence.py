@@ -25,7 +25,7 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import Fleet, Group
 from envmgr.probe.shell import join_probes, part_seconds
-from envmgr.publish.record import GenerationRecord
+from envmgr.publish.records import GenerationRecord
 from envmgr.report import Finding
 from tests.helpers.cluster import Cluster
 

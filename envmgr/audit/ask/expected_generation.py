@@ -13,7 +13,7 @@ from envmgr.audit.plan import ExpectedInstall, PublishedGeneration
 from envmgr.catalog.names import nearest
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
-from envmgr.publish.record import RECORD, complete_numbers, published_spec, read_current, read_specs
+from envmgr.publish.records import RECORD, complete_numbers, published_spec, read_current, read_specs
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner, run_detached
 from envmgr.system.scratch import scratch_folder

@@ -23,7 +23,7 @@ from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import CONTEXTS, ShellContext, choose_contexts
 from envmgr.probe.prefix import attribute_cache, is_stale
 from envmgr.probe.shell import Folding, read_answer
-from envmgr.publish.record import PublishedEntry
+from envmgr.publish.records import PublishedEntry
 from envmgr.report import Finding
 from envmgr.wording import escaped
 from tests.helpers.evidence import SHA, audit_plan, probe_script, published, site, told

@@ -23,7 +23,7 @@ from envmgr.catalog.recipe import Requires
 from envmgr.modules.spec import EnvOp, ModuleSpec
 from envmgr.probe.model import CONTEXTS
 from envmgr.probe.shell import join_probes
-from envmgr.publish.record import PublishedEntry
+from envmgr.publish.records import PublishedEntry
 from envmgr.store.manifest import InstallFacts, make_manifest, write_manifest
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner

@@ -230,7 +230,7 @@ OTHERWISE = {
     "modules/lmod.py": "Lmod itself",
     "modules/nodesetup.py": "a script that ships with envmgr",
     "modules/render.py": "templates that ship with envmgr",
-    "publish/record.py": "what a damaged generation mentions",
+    "publish/records.py": "what a damaged generation mentions",
     "publish/verify.py": "a generation's own files, which are only hashed",
     "publish/staging.py": "a generation that is being made, and manifests of installs, which are only hashed",
     "report.py": "the log of this run",

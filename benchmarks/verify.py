@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.measure import Claim, Ratio, Took, alternate, took
 from benchmarks.site import ENTRY, envmgr, make_site
-from envmgr.publish.record import RECORD
+from envmgr.publish.records import RECORD
 from envmgr.store.manifest import InstallFacts, make_manifest, write_manifest
 from envmgr.store.prefix import recorded_digest
 from envmgr.store.tree import make_read_only

@@ -2,7 +2,8 @@
 judged.
 
 A check yields a hint that names the line (`Traced`). The engine asks for the lines of all findings in one round, and
-fills them in.
+fills them in. One shell is traced for each group of nodes that differ. Source: bash(1), PS4, BASH_XTRACEFD, INVOCATION;
+tried on bash 5.2, which takes no PS4 from the environment for root.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from envmgr.audit.table import Words, fill
 from envmgr.modules.nodesetup import CSH_PROFILE, HOME, PROFILE
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import ShellAccount, ShellContext
+from envmgr.probe.model import Fleet, ProbePart, ShellAccount, ShellContext
+from envmgr.system.shelltext import UNTRACED_END, assign, quote, script_text, untraced
 
 _OURS = (f"{HOME}/", PROFILE, CSH_PROFILE)
 _PARTS = 8  # so many parts of a list are traced at most
 _PINNED, _THERE, _LIST = ":pinned", ":there", ":list"
+_MOST_NODES = 12  # that are asked; each represents all with the same answers
+# Of a context of ssh: how its shell is traced, where that is not the context's own name.
+_HOW = {"bash-login": "login", "bash-ssh": "ssh", "bash-interactive": "interactive", "bash-job": "job"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,45 +123,36 @@ class Traced:
 
 
 def set_by(
-    nodes: Sequence[str],
-    context: ShellContext,
-    account: ShellAccount,
-    names: Sequence[str],
-    known: str,
-    unknown: str,
-    *,
-    foreign: bool,
-) -> Traced:
-    """Return the hint `FILE:LINE` + `known`, or `unknown` if no trace shows a line for one of `names`.
-
-    With `foreign`, lines of node-setup's files do not count.
-    """
+    nodes: Sequence[str], context: ShellContext, account: ShellAccount, row: Words, given: Mapping[str, object]
+) -> str | Traced:
+    """Return the hint of a row with the `place` that sets one of its causes, or its `unplaced` if no trace shows one."""
+    names, unknown = tuple(fill(row.cause, given).split()), fill(row.unplaced, given)
+    if not names:
+        return unknown
 
     def words(traces: Traces) -> str:
-        places = (traces.place(nodes, context, account, name) for name in names)
-        place = next((place for place in places if place and not (foreign and is_ours(place))), "")
-        return f"{place}{known}" if place else unknown
+        for name in names:
+            place = traces.place(nodes, context, account, name)
+            if place and not (row.foreign and is_ours(place)):
+                return fill(row.hint, {**given, "place": place, "cause": name})
+        return unknown
 
-    return Traced((TraceQuestion(nodes[0], context, account, tuple(names)),), words)
+    return Traced((TraceQuestion(nodes[0], context, account, names),), words)
 
 
 def set_on(
     values: Mapping[str, Sequence[str]],
     context: ShellContext,
     account: ShellAccount,
-    name: str,
-    unknown: str,
-    before: str,
+    row: Words,
+    given: Mapping[str, object],
 ) -> Traced:
-    """Return the hint `FILE:LINE sets it on NODES; …` for the nodes of each value, or `unknown` if no trace shows a
-    line.
-
-    `before` comes first.
-    """
+    """Return the hint of a row, then `FILE:LINE sets it on NODES; …` for the nodes of each value, or its `unplaced`."""
+    name = fill(row.cause, given)
 
     def words(traces: Traces) -> str:
         places = ((traces.place(nodes, context, account, name), nodes) for nodes in values.values())
-        return before + ("; ".join(places_in_words(places)) or unknown)
+        return fill(row.hint, given) + ("; ".join(places_in_words(places)) or fill(row.unplaced, given))
 
     return Traced(tuple(TraceQuestion(nodes[0], context, account, (name,)) for nodes in values.values()), words)
 
@@ -165,3 +162,33 @@ def traced_context(context: ShellContext) -> str:
     if context.way == "ssh":
         return context.name
     return {"bash-interactive": "bash-interactive", "bash-login": "bash-job"}.get(context.shell, "bash-login")
+
+
+def nodes_to_trace(questions: Sequence[TraceQuestion]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(question.node for question in questions))[:_MOST_NODES]
+
+
+def trace_part(questions: Sequence[TraceQuestion], users: Mapping[ShellAccount, str]) -> ProbePart:
+    """Return all questions in one script, which is the same for every node."""
+    names = sorted({name for question in questions for name in question.names})
+    shells = dict.fromkeys((traced_context(question.context), question.account) for question in questions)
+    shells |= dict.fromkeys(
+        ("bash-login", question.account) for question in questions if question.context.way == "slurm"
+    )
+    calls = "".join(
+        f"trace {quote(f'{context}.{account}')} {quote(users[account])} {_HOW.get(context, context)}\n"
+        for context, account in shells
+    )
+    given = assign(trace_names=" ".join(names), trace_pin=f"{HOME}/", trace_profile=PROFILE, trace_home="")
+    given += assign(trace_end=f"set +x\n{untraced()}{UNTRACED_END}")
+    return ProbePart("trace", {"prefix": given + script_text(__file__, "csh.sh") + script_text(__file__, "sh") + calls})
+
+
+def read_traces(fleet: Fleet) -> Traces:
+    places: dict[tuple[str, str, str, str], str] = {}
+    for group in fleet.groups:
+        for key, place in group.facts.items():
+            words = key.split(".", 3)
+            if words[0] == "trace" and len(words) == 4 and words[1] != "looked":
+                places |= {(node, words[1], words[2], words[3]): place for node in group.nodes}
+    return Traces(places)

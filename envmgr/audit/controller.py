@@ -31,7 +31,6 @@ class Controller:
     def __init__(self, runner: Runner, sets: NodeSets, *, jobs: bool, end: float) -> None:
         self.runner = runner
         self._sets, self._jobs, self._end = sets, jobs, end
-        self._slurm: SlurmView | None = None
 
     @property
     def left(self) -> float:
@@ -43,12 +42,7 @@ class Controller:
         return self._sets.resolve(expression)
 
     def slurm(self) -> SlurmView:
-        """Return Slurm's view, asked for once, for all checks."""
-        if self._slurm is None:
-            self._slurm = self._ask_slurm()
-        return self._slurm
-
-    def _ask_slurm(self) -> SlurmView:
+        """Return Slurm's view of its nodes."""
         if not self._jobs and not slurm_here():
             return SlurmView()
         states, broken = states_or_reason(self.runner, self.left)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from envmgr.audit.baseline import HowAsked, Notebook
 from envmgr.audit.causes import Trace, Traced, TraceQuestion, Traces
-from envmgr.audit.compare.table_rows import rows_of_table
-from envmgr.audit.model import Check, Evidence, Found, Noted, Row
-from envmgr.audit.table import UndeclaredFactError
-from envmgr.audit.wording import joined, short
+from envmgr.audit.compare.table_rows import judged, rows_of_table
+from envmgr.audit.model import Check, Evidence, Found, Noted, worded
+from envmgr.audit.table import ENGINE, UndeclaredFactError
 from envmgr.nodes.sets import expand, fold
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.probe.shell import looked_key
 from envmgr.report import Finding
+from envmgr.wording import and_more
+
+_NAMED = 8  # places that one finding names
+
+Judged = Found | Noted
+"""A row of a check, once its values are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +44,13 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
     """Judge, ask in one round for the responsible lines, and return all findings: errors first, then by check, place
     and nodes.
     """
-    rows: dict[str, tuple[Row, ...]] = {}
+    rows: dict[str, tuple[Judged, ...]] = {}
     dead: set[str] = set()
     mistakes: dict[str, UndeclaredFactError] = {}
     for name, check in checks.items():
         try:
-            of, explained = rows_of(check, evidence), _explained(check, evidence)
+            of = rows_of(check, evidence)
+            explained = check.explained(evidence.of_check(check.table)) if check.explained else frozenset[str]()
         except UndeclaredFactError as error:  # a mistake in one check takes nothing from the others
             mistakes[name] = error
         else:
@@ -56,7 +63,7 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
     questions = [question for of in rows.values() for question in questions_of(of)]
     traces = trace(questions) if questions else Traces({})
     findings = [finding for name, of in rows.items() for finding in findings_of(checks[name], of, traces)]
-    findings += [_mistaken(name, error) for name, error in mistakes.items()]
+    findings += [_of_engine("mistake", name, evidence, error=error) for name, error in mistakes.items()]
     findings += _not_here(evidence)
     findings += joined(_gone(evidence, notebook, compared))
     findings += joined(_not_looked_at(evidence, checks))
@@ -70,12 +77,7 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
     return AuditJudged(tuple(ordered), notebook, mistakes)
 
 
-def _mistaken(check: str, error: UndeclaredFactError) -> Finding:
-    hint = "a mistake in envmgr: please report it; the other checks were judged"
-    return Finding(check, "error", "all nodes", f"not looked at: {error}", "facts that the check's table names", hint)
-
-
-def rows_of(check: Check, evidence: Evidence) -> tuple[Row, ...]:
+def rows_of(check: Check, evidence: Evidence) -> tuple[Judged, ...]:
     """Return the rows of one check, with hints that are not filled in yet.
 
     Raises UndeclaredFactError for a mistake in the check.
@@ -84,20 +86,16 @@ def rows_of(check: Check, evidence: Evidence) -> tuple[Row, ...]:
     if isinstance(answer, UndeclaredFactError):  # its question to this host could not be asked
         raise answer
     given = evidence.of_check(check.table)
-    return (*rows_of_table(given), *check.judge(given))
+    return tuple(judged(chain(rows_of_table(given), check.judge(given))))
 
 
-def _explained(check: Check, evidence: Evidence) -> frozenset[str]:
-    return check.explained(evidence.of_check(check.table)) if check.explained is not None else frozenset()
-
-
-def questions_of(rows: Iterable[Row]) -> list[TraceQuestion]:
+def questions_of(rows: Iterable[Judged]) -> list[TraceQuestion]:
     """Return the questions of these rows' hints."""
     hints = [row.hint for row in rows if isinstance(row, Found)]
     return [question for hint in hints if isinstance(hint, Traced) for question in hint.questions]
 
 
-def findings_of(check: Check, rows: Iterable[Row], traces: Traces) -> list[Finding]:
+def findings_of(check: Check, rows: Iterable[Judged], traces: Traces) -> list[Finding]:
     """Return the findings of one check, in its order."""
     found = [_finding(check.name, row, traces) for row in rows if isinstance(row, Found)]
     return [*joined(found)] if check.joins else found
@@ -108,6 +106,27 @@ def _finding(check: str, row: Found, traces: Traces) -> Finding:
     return Finding(
         check, row.severity, row.where, row.found, row.expected, hint, fold(row.nodes), between=fold(row.between)
     )
+
+
+def joined(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield one finding for those that differ only in their place: `bash-login, bash-ssh (root, alice)`."""
+    places: dict[Finding, list[str]] = {}
+    for finding in findings:
+        places.setdefault(replace(finding, where=""), []).append(finding.where)
+    for finding, where in places.items():
+        yield replace(finding, where=_joined_places(where))
+
+
+def _joined_places(where: Iterable[str]) -> str:
+    """Join the places; those of the form `NAME (ACCOUNT)` with the same accounts are put together."""
+    accounts: dict[str, list[str]] = {}
+    for place in dict.fromkeys(where):
+        name, _, account = place.partition(" (")
+        accounts.setdefault(name, []).extend([account.rstrip(")")] if account else [])
+    names: dict[str, list[str]] = {}
+    for name, of_name in accounts.items():
+        names.setdefault(", ".join(of_name), []).append(name)
+    return "; ".join(f"{', '.join(of)} ({who})" if who else and_more(of, _NAMED) for who, of in names.items())
 
 
 def _without_consequences(
@@ -126,28 +145,18 @@ def _without_consequences(
 
 
 def _not_here(evidence: Evidence) -> Iterable[Finding]:
-    if evidence.published is not None:
-        return
+    """Yield why nothing can be compared with a published generation."""
+    gate = evidence.controller.get("gate", "hung")
+    row = "no_link" if gate.startswith("no link") else "unread"
     if evidence.alone:
-        if evidence.site.source is not None:  # it names a prefix
-            where = str(evidence.site.prefix)
-            yield Finding(
-                "generation", "note", where, "nothing is published there yet", "", "`envmgr build ENTRY` publishes"
-            )
-        return
-    prefix, gate = str(evidence.site.prefix), evidence.controller.get("gate", "hung")
-    expected = "a published generation to compare with"
-    if gate.startswith("no link"):
-        found, hint = (
-            f"nothing is published there: {gate}",
-            "`envmgr build ENTRY` publishes; or is it not mounted here?",
-        )
-    else:
-        found = (
-            f"this host cannot read the published generation: {'does not answer' if gate in ('hung', 'ok') else gate}"
-        )
-        hint = "mount the prefix here, or audit from a host that has it"
-    yield Finding("generation", "error", prefix, found, expected, hint)
+        row = "nothing_yet" if evidence.site.source is not None else ""  # else it names no prefix
+    if row and evidence.published is None:
+        yield _of_engine(row, "generation", evidence, gate="does not answer" if gate in ("hung", "ok") else gate)
+
+
+def _of_engine(row: str, check: str, evidence: Evidence, nodes: Iterable[str] = (), **values: object) -> Finding:
+    """Return a row of the engine's own table as a finding of a check."""
+    return _finding(check, worded(ENGINE.rows[row], evidence, nodes, None, {"check": check, **values}), Traces({}))
 
 
 def _gone(evidence: Evidence, notebook: Notebook, checks: Mapping[str, Check]) -> Iterable[Finding]:
@@ -158,16 +167,8 @@ def _gone(evidence: Evidence, notebook: Notebook, checks: Mapping[str, Check]) -
         return
     for compared, value, nodes in evidence.baseline.gone(notebook, how_asked(evidence, checks)):
         if value and not checks[compared.check].table.sampled:
-            what = f"{compared.what} is gone" if compared.what else "it is gone"
-            yield Finding(
-                compared.check,
-                "warning",
-                compared.where,
-                what,
-                f"{short(' '.join(value.split()))}, as in the baseline",
-                "",
-                fold(nodes),
-            )
+            what = compared.what or "it"
+            yield _of_engine("gone", compared.check, evidence, nodes, where=compared.where, what=what, value=value)
 
 
 def how_asked(evidence: Evidence, checks: Mapping[str, Check]) -> HowAsked:
@@ -189,10 +190,8 @@ def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[
         for stage in check.probe(evidence.plan):
             for where, key, fleet in _places(evidence, stage):
                 wanted = f"{key}{looked_key(check.part, stage)}"
-                silent = fleet.only(lambda facts, wanted=wanted: wanted not in facts)  # type: ignore[misc]
-                if silent.nodes:
-                    hint = f"`envmgr audit --check {name} --nodes {fold(silent.nodes)}` by itself; is the node out of memory or space?"
-                    yield Finding(name, "warning", where, "not looked at", "an answer", hint, fold(silent.nodes))
+                if silent := fleet.only(lambda facts, wanted=wanted: wanted not in facts).nodes:  # type: ignore[misc]
+                    yield _of_engine("not_looked_at", name, evidence, silent, where=where)
 
 
 def _places(evidence: Evidence, stage: ProbeStage) -> Iterable[tuple[str, str, Fleet]]:

@@ -12,16 +12,19 @@ from envmgr.audit.baseline import Baseline, Compared
 from envmgr.audit.causes import Traced, set_by
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
-from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Table, Words, fill, read_table
+from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Table, Words, declared_fleet, fill, read_table
 from envmgr.catalog.site import Site
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, Fleet, Group, ProbePart, ProbeStage, ShellAccount, ShellContext
+from envmgr.probe.model import Facts, Fleet, ProbePart, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.prefix import mount_facts
 from envmgr.probe.shell import context_key, looked_key
 from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
 
 _Answer = TypeVar("_Answer")
+Values = Mapping[str, tuple[str, ...]]
+"""value -> the nodes that have it."""
+QUORUM = 3  # like nodes that must have answered before one of them is accused
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +76,11 @@ class Evidence:
         return replace(
             self,
             table=table,
-            ways={way: _declared(fleet, declared) for way, fleet in self.ways.items()},
-            look=self.look and _declared(self.look, declared),
-            here=self.here and _declared(self.here, declared),
+            ways={way: declared_fleet(fleet, declared) for way, fleet in self.ways.items()},
+            look=self.look and declared_fleet(self.look, declared),
+            here=self.here and declared_fleet(self.here, declared),
             controller=DeclaredFacts(self.controller, declared),
-            gpu_jobs=self.gpu_jobs and _declared(self.gpu_jobs, declared),
+            gpu_jobs=self.gpu_jobs and declared_fleet(self.gpu_jobs, declared),
         )
 
     def say(
@@ -97,6 +100,29 @@ class Evidence:
         """
         found = worded(self.table.rows[row], self, nodes, shell, values)
         return replace(found, severity=severity or found.severity, hint=hint or found.hint, between=between)
+
+    def compared(
+        self,
+        row: str,
+        values: Values,
+        shell: AskedShell | None = None,
+        *,
+        kept: bool = True,
+        severity: Severity | None = None,
+        hint: str | Traced = "",
+        say: Callable[[str], str] | None = None,
+        told: Callable[[Outlier], str] | None = None,
+        expect: Callable[[str, str], str] | None = None,
+        **given: object,
+    ) -> Drift:
+        """Return values that the engine compares between nodes, in the words of a row with `drift`; `given` fills it
+        in.
+
+        `severity` and `hint` replace the row's own; `say(value)` and `expect(right, value)` its words. `told(outlier)`
+        gives what an outlier has, if its words depend on what is right. With `kept`, the values are asked for in every
+        audit: they go into a baseline, and are compared with one.
+        """
+        return Drift(self, self.table.rows[row], values, shell, given, kept, severity, hint, say, told, expect)
 
     @property
     def fleet(self) -> Fleet:
@@ -170,6 +196,33 @@ class Noted:
 
 
 @dataclass(frozen=True, slots=True)
+class Outlier:
+    """A deviation: `nodes` have `value`, like nodes (`others`) have `right`."""
+
+    value: str
+    nodes: tuple[str, ...]
+    right: str
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """Values that are compared between the nodes of `evidence`: see `Evidence.compared`."""
+
+    evidence: Evidence
+    row: Words
+    values: Values
+    shell: AskedShell | None
+    given: Mapping[str, object]
+    kept: bool = True
+    severity: Severity | None = None
+    hint: str | Traced = ""
+    say: Callable[[str], str] | None = None
+    told: Callable[[Outlier], str] | None = None
+    expect: Callable[[str, str], str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AskedShell:
     """A context of an account, with the answers of nodes whose prefix answers. Facts are named without the shell's own
     key.
@@ -218,20 +271,18 @@ def worded(
     nodes = tuple(nodes)
     user = shell.user if shell is not None else evidence.plan.user
     given = {"user": user, "prefix": evidence.site.prefix, "nodes": fold(nodes), **values}
-    hint: str | Traced = ""
-    if row.cause:
-        names, hint = fill(row.cause, given).split(), fill(row.unplaced, given)
-        if names and shell is not None:
-            known = fill(row.hint, {**given, "place": ""})
-            hint = set_by(nodes, shell.context, shell.account, names, known, hint, foreign=row.foreign)
-    else:
-        hint = fill(row.hint, given)
+    hint: str | Traced = fill(row.unplaced if row.cause else row.hint, given)
+    if row.cause and shell is not None:
+        hint = set_by(nodes, shell.context, shell.account, row, given)
     place = fill(row.where, given) or (shell.where if shell is not None else "")
     return Found(row.severity, place, fill(row.found, given), fill(row.expected, given), hint, nodes)
 
 
-Row = Found | Noted
-Probe = Callable[[AuditPlan], Mapping[ProbeStage, str]]
+Row = Found | Noted | Drift
+Rows = Iterator[Row]
+ProbeTexts = Mapping[ProbeStage, str]
+"""Stage -> the shell text that asks there."""
+Probe = Callable[[AuditPlan], ProbeTexts]
 Want = Literal["installs", "peers", "slurm", "published", "modules"]
 
 
@@ -286,23 +337,6 @@ def check_of(module: ModuleType) -> Check:
 def scripts(module: str, *stages: ProbeStage) -> Probe:
     """Return a probe that is the same for every plan: `STAGE.sh` next to the module, whose `__file__` is given."""
     return lambda _: {stage: script_text(module, f"{stage}.sh") for stage in stages}
-
-
-@dataclass(frozen=True, slots=True)
-class _DeclaredFleet(Fleet):
-    """Answers of which only declared facts can be asked for."""
-
-    declared: Declared = field(default_factory=Declared)
-
-    def names(self, beginning: str) -> list[str]:
-        self.declared.require_pattern(beginning)
-        return Fleet.names(self, beginning)
-
-
-def _declared(fleet: Fleet, declared: Declared) -> Fleet:
-    groups = (Group(DeclaredFacts(group.facts, declared), group.nodes) for group in fleet.groups)
-    own = {node: DeclaredFacts(facts, declared) for node, facts in fleet.own.items()}
-    return _DeclaredFleet(tuple(groups), own, fleet.replies, fleet.missing, declared)
 
 
 def standing_alone(checks: Mapping[str, Check]) -> dict[str, Check]:

@@ -10,7 +10,7 @@ from typing import Literal
 from envmgr.catalog.site import Site
 from envmgr.modules.spec import ModuleSpec
 from envmgr.probe.model import ProbePlan
-from envmgr.publish.record import GenerationRecord
+from envmgr.publish.records import GenerationRecord
 
 Via = Literal["ssh", "slurm", "both"]
 

@@ -17,7 +17,9 @@ conditions the module's `judge` decides. CONTRIBUTING lists all fields in one ta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, ItemsView, Iterator, Mapping
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -26,7 +28,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from envmgr.audit.wording import short
+from envmgr.probe.model import Fleet, Group
 from envmgr.report import Severity
 from envmgr.system.models import FrozenModel
 from envmgr.system.shelltext import quote
@@ -38,8 +40,8 @@ class Words(FrozenModel):
 
     One of `error`, `warning` and `note` has the finding's text. `where` is its place; in a shell the default is that
     shell. `cause` names variables, or other things that a trace finds, that a start-up file sets. `hint` then has
-    `{place}`, the file and line; `unplaced` is the hint if no trace shows one. With `foreign`, lines of node-setup's
-    own files do not count.
+    `{place}`, the file and line, and may have the `{cause}` that it sets; `unplaced` is the hint if no trace shows one.
+    With `foreign`, lines of node-setup's own files do not count.
 
     `drift`, instead, is the severity of values that differ between nodes. `say` puts a value into words, `empty` is for
     an empty one, and `what` names what is compared at `where`. `expected` replaces the right value in words.
@@ -102,7 +104,8 @@ class Table(FrozenModel):
     """All facts and rows of one check, whose name with underscores is `part`.
 
     `shares` names tables of `audit/shell/` whose facts and rows it has, too; `CHECK` in their keys is the check's own part.
-    A `sampled` check draws what it looks at: a baseline may have other things.
+    A `sampled` check draws what it looks at: a baseline may have other things. `words` are what its `judge` says for
+    names of the shell text.
     """
 
     part: str = ""
@@ -113,6 +116,7 @@ class Table(FrozenModel):
     reads: tuple[str, ...] = ()
     shares: tuple[str, ...] = ()
     sampled: bool = False
+    words: Mapping[str, str] = Field(default_factory=dict)
     rows: Mapping[str, Words] = Field(default_factory=dict)
 
     @property
@@ -210,10 +214,40 @@ class DeclaredFacts(Mapping[str, str]):
         return sum(1 for _ in self)
 
 
+@dataclass(frozen=True, slots=True)
+class _DeclaredFleet(Fleet):
+    """Answers of which only declared facts can be asked for."""
+
+    declared: Declared = field(default_factory=Declared)
+
+    def names(self, beginning: str) -> list[str]:
+        self.declared.require_pattern(beginning)
+        return Fleet.names(self, beginning)
+
+
+def declared_fleet(fleet: Fleet, declared: Declared) -> Fleet:
+    """Return the answers, of which only declared facts can be asked for."""
+    groups = (Group(DeclaredFacts(group.facts, declared), group.nodes) for group in fleet.groups)
+    own = {node: DeclaredFacts(facts, declared) for node, facts in fleet.own.items()}
+    return _DeclaredFleet(tuple(groups), own, fleet.replies, fleet.missing, declared)
+
+
+def fields_of(line: str, count: int) -> list[str]:
+    """Return exactly `count` fields of a line: the last one has the rest, and a node that reports fewer has empty ones."""
+    fields = line.split(" ", count - 1)
+    return [*fields, *[""] * (count - len(fields))]
+
+
+def short(text: str, limit: int = 160) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
 _CONVERTED: Mapping[str, Callable[[str], str]] = {
     "q": quote,  # for a shell
     "w": lambda text: ", ".join(text.split()),  # words
     "l": lambda text: short(", ".join(text.splitlines())),  # lines
+    "m": lambda text: short("; ".join(text.splitlines())),  # lines that have commas
+    "n": lambda text: short(", ".join(text.split())),  # many words
     "h": lambda text: short(" ".join(text.split())),  # a program's output, on one line
     "c": short,  # cut, where it is long
     "e": lambda text: text.rpartition(": ")[2],  # the end of an error: the system's own message
@@ -227,9 +261,15 @@ class _Filler(Formatter):
         return _CONVERTED[conversion](str(value)) if conversion else value
 
 
-_FILLER = _Filler()
-
-
 def fill(template: str, values: Mapping[str, object]) -> str:
     """Return a template with its values; a KeyError is a mistake in the table, which a test of all tables finds."""
-    return _FILLER.vformat(template, (), values)
+    return _Filler().vformat(template, (), values)
+
+
+def hint_by(hints: Mapping[str, str], text: str, **values: object) -> str:
+    """Return the first of `hints` whose pattern, its key, is found in a text; empty if none is.
+
+    It is filled in with the pattern's named groups, and `values`.
+    """
+    found = ((re.search(pattern, text), hint) for pattern, hint in hints.items())
+    return next((fill(hint, {**match.groupdict(""), **values}) for match, hint in found if match), "")

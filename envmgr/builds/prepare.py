@@ -15,7 +15,7 @@ from pathlib import Path
 from envmgr.backends import Backend, LoadedLock, OwnFolder, all_backends
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
-from envmgr.publish.record import published_installs
+from envmgr.publish.records import published_installs
 from envmgr.report import Reporter
 from envmgr.store.dead_builds import clear_dead_rows, clear_kept_rows
 from envmgr.store.jobtable import lives_elsewhere, remove_dead_holds

@@ -8,19 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from envmgr.cli import VerbAnswer, answer_with
-from envmgr.cli.options import (
-    AccountOption,
-    All,
-    AllowNetwork,
-    DryRun,
-    Format,
-    FormatOption,
-    PartitionOption,
-    SiteOption,
-    SomeEntries,
-    TimeOption,
-)
+from envmgr.cli import VerbAnswer, answer_with, options
 from envmgr.cli.run import open_context, open_job, verb
 from envmgr.errors import InputError
 
@@ -29,8 +17,8 @@ _PLACE = "NAME=URL-OR-FOLDER"
 
 @verb
 def lock(
-    entries: SomeEntries = None,
-    everything: All = False,
+    entries: options.SomeEntries = None,
+    everything: options.All = False,
     check: Annotated[
         bool, typer.Option("--check", help="Write nothing; exit with 1 if a lock does not match its recipe.")
     ] = False,
@@ -43,10 +31,10 @@ def lock(
     index: Annotated[
         list[str] | None, typer.Option(help="Use another place for a package index, this time only.", metavar=_PLACE)
     ] = None,
-    allow_network: AllowNetwork = False,
-    dry_run: DryRun = False,
-    site: SiteOption = None,
-    fmt: FormatOption = Format.table,
+    allow_network: options.AllowNetwork = False,
+    dry_run: options.DryRun = False,
+    site: options.SiteOption = None,
+    fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
     """Resolve recipes exactly and write their locks beside them."""
     from envmgr.cli.text.builds import show_lock
@@ -62,8 +50,8 @@ def lock(
 
 @verb
 def fetch_verb(
-    entries: SomeEntries = None,
-    everything: All = False,
+    entries: options.SomeEntries = None,
+    everything: options.All = False,
     file: Annotated[
         list[Path] | None,
         typer.Option(
@@ -76,9 +64,9 @@ def fetch_verb(
     carry: Annotated[
         bool, typer.Option("--carry", help="Fetch EasyBuild too, for a machine that has another version.")
     ] = False,
-    dry_run: DryRun = False,
-    site: SiteOption = None,
-    fmt: FormatOption = Format.table,
+    dry_run: options.DryRun = False,
+    site: options.SiteOption = None,
+    fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
     """Download sources and packages into the prefix's cache.
 
@@ -94,9 +82,9 @@ def fetch_verb(
 
 @verb
 def build(
-    entries: SomeEntries = None,
-    everything: All = False,
-    dry_run: DryRun = False,
+    entries: options.SomeEntries = None,
+    everything: options.All = False,
+    dry_run: options.DryRun = False,
     no_publish: Annotated[
         bool, typer.Option("--no-publish", help="Build into the store, and publish nothing.")
     ] = False,
@@ -119,13 +107,13 @@ def build(
     via: Annotated[
         Literal["local", "slurm"], typer.Option(help="Build on this machine, or in one Slurm job for each install.")
     ] = "local",
-    partition: PartitionOption = None,
-    account: AccountOption = None,
+    partition: options.PartitionOption = None,
+    account: options.AccountOption = None,
     cpus: Annotated[int | None, typer.Option(min=1, metavar="N", help="Number of cores for each Slurm job.")] = None,
-    allow_network: AllowNetwork = False,
-    time: TimeOption = None,
-    site: SiteOption = None,
-    fmt: FormatOption = Format.table,
+    allow_network: options.AllowNetwork = False,
+    time: options.TimeOption = None,
+    site: options.SiteOption = None,
+    fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
     """Build what locks name, and publish it as modules.
 
@@ -135,9 +123,9 @@ def build(
     from envmgr.commands.build import build_entries
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run).allowing(network=allow_network)
-    options = None
-    slurm = {"--partition": partition, "--account": account, "--cpus": cpus, "--time": time}
-    given = [name for name, value in slurm.items() if value is not None]
+    slurm = None
+    of_slurm = {"--partition": partition, "--account": account, "--cpus": cpus, "--time": time}
+    given = [name for name, value in of_slurm.items() if value is not None]
     if via == "local" and given:
         raise InputError("bad-job-option", f"{given[0]} is for Slurm jobs", hint="add `--via slurm`")
     if via == "slurm" and jobs is not None:
@@ -145,7 +133,7 @@ def build(
     if via == "slurm":
         from envmgr.nodes.jobs import JobOptions
 
-        options = JobOptions(partition, account, cpus, time)
+        slurm = JobOptions(partition, account, cpus, time)
     result = build_entries(
         ctx,
         entries or (),
@@ -154,7 +142,7 @@ def build(
         publish=not no_publish,
         jobs=jobs or len(os.sched_getaffinity(0)),
         gate=gate,
-        slurm=options,
+        slurm=slurm,
         keep_going=keep_going,
     )
     return answer_with(result, show_build)

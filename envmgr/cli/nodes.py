@@ -8,27 +8,14 @@ from typing import Annotated, Literal
 
 import typer
 
-from envmgr.cli import VerbAnswer, answer_with
-from envmgr.cli.options import (
-    AuditFormat,
-    DeadlineOption,
-    DryRun,
-    Format,
-    FormatOption,
-    NodesOption,
-    OutputOption,
-    SiteOption,
-    SomeEntries,
-    ViaOption,
-    plain_file,
-)
+from envmgr.cli import VerbAnswer, answer_with, options
 from envmgr.cli.run import open_context, verb
 from envmgr.errors import InputError
 
 
 @verb
 def test(
-    entries: SomeEntries = None,
+    entries: options.SomeEntries = None,
     nodes: Annotated[
         str | None,
         typer.Option(
@@ -48,9 +35,9 @@ def test(
     user: Annotated[
         str | None, typer.Option(metavar="NAME", help="Run the tests on nodes as this user, who must not be root.")
     ] = None,
-    deadline: DeadlineOption = None,
-    site: SiteOption = None,
-    fmt: FormatOption = Format.table,
+    deadline: options.DeadlineOption = None,
+    site: options.SiteOption = None,
+    fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
     """Run the smoke tests of published entries, here or on nodes.
 
@@ -75,7 +62,7 @@ def test(
 
 @verb
 def verify(
-    entries: SomeEntries = None,
+    entries: options.SomeEntries = None,
     generation: Annotated[
         list[int] | None,
         typer.Option(metavar="NUMBER", help="Verify this generation (may be repeated); by default the current one."),
@@ -87,14 +74,14 @@ def verify(
         str | None,
         typer.Option(help="Verify on these nodes, such as c[1-3] or @gpu, through their mount.", metavar="SET"),
     ] = None,
-    via: ViaOption = None,
-    deadline: DeadlineOption = None,
+    via: options.ViaOption = None,
+    deadline: options.DeadlineOption = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Repair what differs: installs in their place, a generation as a new one.")
     ] = False,
-    dry_run: DryRun = False,
-    site: SiteOption = None,
-    fmt: FormatOption = Format.table,
+    dry_run: options.DryRun = False,
+    site: options.SiteOption = None,
+    fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
     """Compare what is published with what was recorded.
 
@@ -102,7 +89,7 @@ def verify(
     missing and additional files. Each difference is a finding.
     """
     from envmgr.cli.text.nodes import show_verify
-    from envmgr.commands.verify import VerifyNodes, VerifyWhat, verify_entries
+    from envmgr.commands.verify import VerifyWhat, verify_entries
 
     if dry_run and not repair:
         raise InputError("verify-options", "--dry-run needs --repair: without it, verify changes nothing")
@@ -117,8 +104,7 @@ def verify(
     if nodes is not None:
         from envmgr.commands.verify_nodes import verify_on_nodes
 
-        asked = VerifyNodes(nodes, via, deadline)
-        return answer_with(verify_on_nodes(ctx, what, asked), show_verify)
+        return answer_with(verify_on_nodes(ctx, what, nodes, via=via, deadline=deadline), show_verify)
     if repair:
         from envmgr.commands.repair import repair_entries
 
@@ -176,25 +162,26 @@ def audit(
             "--save-baseline",
             metavar="FILE",
             help="Write what the nodes have to this file, to keep it in git.",
-            callback=plain_file,
+            callback=options.plain_file,
         ),
     ] = None,
     node_timeout: Annotated[
         float | None, typer.Option(min=1, metavar="SECONDS", help="Wait at most this long for one node.")
     ] = None,
-    deadline: Annotated[
-        float | None, typer.Option(min=1, metavar="SECONDS", help="Wait at most this long for all nodes together.")
-    ] = None,
+    deadline: options.DeadlineOption = None,
     explain: Annotated[str | None, typer.Option(metavar="CHECK", help="Explain what a check does and why.")] = None,
-    site: SiteOption = None,
+    site: options.SiteOption = None,
     fmt: Annotated[
-        AuditFormat,
+        options.AuditFormat,
         typer.Option("--format", help="Write text for people, or a format for programs, CI or node_exporter."),
-    ] = (Format.table.value),
+    ] = options.Format.table.value,
     report: Annotated[
         Path | None,
         typer.Option(
-            "--output", metavar="FILE", help="Write to this file in one step; stdout by default.", callback=plain_file
+            "--output",
+            metavar="FILE",
+            help="Write to this file in one step; stdout by default.",
+            callback=options.plain_file,
         ),
     ] = None,
 ) -> VerbAnswer:
@@ -209,8 +196,7 @@ def audit(
     from envmgr.commands.audit import audit_nodes, explain_check
 
     for option, file in (("--output", report), ("--save-baseline", save_baseline)):
-        if file is not None:
-            refuse_missing_folder(file, option)  # before an audit of minutes, and not after it
+        refuse_missing_folder(file, option)  # before an audit of minutes, and not after it
     if explain is not None:
         return answer_with(explain_check(explain), show_explain)
     ctx = open_context(site, fmt, told=False, anywhere=True)
@@ -233,13 +219,13 @@ def audit(
 
 @verb
 def adopt(
-    nodes: NodesOption = None,
-    via: ViaOption = None,
+    nodes: options.NodesOption = None,
+    via: options.ViaOption = None,
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Look at the modules of this ordinary user.")] = None,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of the cluster.")] = "cluster",
-    output: OutputOption = None,
-    site: SiteOption = None,
-    fmt: FormatOption = Format.table,
+    output: options.OutputOption = None,
+    site: options.SiteOption = None,
+    fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
     """Propose a site.yaml for nodes, and list their modules.
 
@@ -249,8 +235,7 @@ def adopt(
     from envmgr.cli.text.nodes import show_adopt
     from envmgr.commands.adopt import adopt_cluster
 
-    if output is not None:
-        refuse_missing_folder(output)
+    refuse_missing_folder(output)
     ctx = open_context(site, fmt, told=False, anywhere=True)
     result = adopt_cluster(ctx, nodes=nodes, via=via, user=user, name=name, output=output)
     return answer_with(result, show_adopt)
@@ -268,10 +253,10 @@ def node_setup(
         Path | None,
         typer.Option(help="Write plain files to this folder, for Ansible and similar tools.", metavar="DIR"),
     ] = None,
-    via: ViaOption = None,
-    dry_run: DryRun = False,
-    site: SiteOption = None,
-    fmt: FormatOption = Format.table,
+    via: options.ViaOption = None,
+    dry_run: options.DryRun = False,
+    site: options.SiteOption = None,
+    fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
     """Set up nodes so that every shell and job finds the modules.
 

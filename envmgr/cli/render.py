@@ -9,7 +9,7 @@ import io
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from itertools import zip_longest
 from pathlib import Path
@@ -43,6 +43,16 @@ def print_json(schema: str, data: Mapping[str, Any]) -> None:
     if not text.isprintable():  # between its own line breaks; beside what JSON itself escapes
         text = "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
     sys.stdout.write(text + "\n")
+
+
+def print_answer(answer: VerbAnswer | EnvmgrError, fmt: str) -> None:
+    """Print what a verb answers, as JSON or as text."""
+    if isinstance(answer, EnvmgrError):
+        print_error(answer, fmt)
+    elif fmt == "json":
+        print_json(answer.result.schema, to_data(answer.result))
+    else:
+        answer.show()
 
 
 def to_data(value: Any) -> Any:
@@ -114,10 +124,12 @@ def write_report(answer: VerbAnswer | EnvmgrError, fmt: str, report: Path | None
         atomic_write(report, text.encode("utf-8", "backslashreplace"), mode=0o644)
 
 
-def refuse_missing_folder(report: Path, option: str = "--output") -> None:
+def refuse_missing_folder(report: Path | None, option: str = "--output") -> None:
     """Raise EnvmgrError `output-failed` where the folder of `report` does not exist: no collector looks into a folder
     made for a typo.
     """
+    if report is None:
+        return
     try:
         report.parent.stat()
     except FileNotFoundError:
@@ -135,16 +147,13 @@ def answer_text(answer: VerbAnswer | EnvmgrError, fmt: str, *, now: float) -> st
     if isinstance(answer, EnvmgrError):
         if fmt in format_names():
             return get_format(fmt).error_text(answer, now=now)
-        return _printed(lambda: print_error(answer, fmt)) if fmt == "json" else None
-    result = answer.result
-    if fmt in format_names() and isinstance(result, AuditResult):
-        return get_format(fmt).result_text(result)
-    if fmt == "json":
-        return _printed(lambda: print_json(result.schema, to_data(result)))
-    return _printed(answer.show)
+        return _printed(answer, fmt) if fmt == "json" else None
+    if fmt in format_names() and isinstance(answer.result, AuditResult):
+        return get_format(fmt).result_text(answer.result)
+    return _printed(answer, fmt)
 
 
-def _printed(show: Callable[[], None]) -> str:
+def _printed(answer: VerbAnswer | EnvmgrError, fmt: str) -> str:
     with redirect_stdout(io.StringIO()) as text:
-        show()
+        print_answer(answer, fmt)
     return text.getvalue()

@@ -100,26 +100,20 @@ def open_context(
 
 
 def become_build_user(site: Site) -> None:
-    """Become the build user, who writes the prefix, and clear what killed runs of that user left.
+    """Become the build user, who writes the prefix, and clear what killed runs of that user left beside their work.
 
-    Raises EnvmgrError, see `drop_to`.
+    The verb clears what they left of it. Raises EnvmgrError, see `drop_to`.
     """
+    from envmgr.store.jobtable import remove_dead_holds
+    from envmgr.store.prefix import Prefix
+    from envmgr.system.scratch import clear_dead_scratch
     from envmgr.system.users import drop_to
 
     os.umask(site.policies.mask)
     drop_to(site.build_user, site.prefix, reads=site.read_by_verbs)
-    _clear_dead(site.prefix)
-
-
-def _clear_dead(prefix: Path) -> None:
-    """Clear what killed runs of this user left beside their work; the verb clears what they left of it."""
-    from envmgr.store.jobtable import remove_dead_holds
-    from envmgr.store.prefix import Prefix
-    from envmgr.system.scratch import clear_dead_scratch
-
     clear_dead_scratch()
-    if prefix.is_dir():
-        remove_dead_holds(Prefix(prefix))
+    if site.prefix.is_dir():
+        remove_dead_holds(Prefix(site.prefix))
 
 
 def open_job() -> tuple[Runner, Reporter]:
@@ -135,23 +129,21 @@ def open_job() -> tuple[Runner, Reporter]:
     return runner, PlainReporter()
 
 
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # the last one comes from a dropped ssh session
+
+
 def _stop_by_signals(runner: Runner) -> None:
-    _stop_by(signal.SIGINT, runner.cancel.set)
-    _stop_by(signal.SIGTERM, runner.cancel.set)
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # nohup
-        _stop_by(signal.SIGHUP, runner.cancel.set)  # a dropped ssh session
-
-
-def _stop_by(number: int, cancel: Callable[[], None]) -> None:
     """Stop the work at the first signal, and ignore further signals during the cleanup."""
 
     def stop(_signal: int, _frame: object) -> None:
-        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        for each in _STOPPING:
             signal.signal(each, signal.SIG_IGN)
-        cancel()
+        runner.cancel.set()
         raise KeyboardInterrupt
 
-    signal.signal(number, stop)
+    for number in _STOPPING:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            signal.signal(number, stop)
 
 
 def _finish(work: Callable[[], VerbAnswer], fmt: str, report: Path | None) -> NoReturn:
@@ -205,20 +197,14 @@ def _answer(work: Callable[[], VerbAnswer]) -> VerbAnswer | EnvmgrError:
 
 
 def _show(answer: VerbAnswer | EnvmgrError, fmt: str, report: Path | None) -> None:
-    from envmgr.cli.render import print_error, print_json, to_data
+    from envmgr.cli.render import print_answer, write_report
 
     if isinstance(answer, EnvmgrError) and answer.reference == "output-failed":  # it cannot be written there
-        print_error(answer, "table")
+        print_answer(answer, "table")
     elif report is not None or fmt not in {"table", "json"}:
-        from envmgr.cli.render import write_report
-
         write_report(answer, fmt, report)
-    elif isinstance(answer, EnvmgrError):
-        print_error(answer, fmt)
-    elif fmt == "json":
-        print_json(answer.result.schema, to_data(answer.result))
     else:
-        answer.show()
+        print_answer(answer, fmt)
 
 
 def _silence_stdout() -> None:

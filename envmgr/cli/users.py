@@ -6,18 +6,7 @@ from typing import Annotated
 
 import typer
 
-from envmgr.cli import VerbAnswer, answer_with
-from envmgr.cli.options import (
-    AccountOption,
-    DryRun,
-    Format,
-    FormatOption,
-    OutputOption,
-    PartitionOption,
-    SiteOption,
-    SomeEntries,
-    TimeOption,
-)
+from envmgr.cli import VerbAnswer, answer_with, options
 from envmgr.cli.run import open_context, verb
 
 
@@ -46,13 +35,13 @@ def job(
     cpus: Annotated[
         int | None, typer.Option("--cpus", min=1, metavar="C", help="Number of cores for each process.")
     ] = None,
-    time: TimeOption = None,
-    partition: PartitionOption = None,
-    account: AccountOption = None,
-    output: OutputOption = None,
-    dry_run: DryRun = False,
-    site: SiteOption = None,
-    fmt: FormatOption = Format.table,
+    time: options.TimeOption = None,
+    partition: options.PartitionOption = None,
+    account: options.AccountOption = None,
+    output: options.OutputOption = None,
+    dry_run: options.DryRun = False,
+    site: options.SiteOption = None,
+    fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
     """Print a script for sbatch that runs an entry.
 
@@ -63,8 +52,7 @@ def job(
     from envmgr.commands.job import write_job
     from envmgr.nodes.jobs import JobOptions
 
-    if output is not None:
-        refuse_missing_folder(output)
+    refuse_missing_folder(output)
     ctx = open_context(site, fmt)
     result = write_job(
         ctx,
@@ -83,17 +71,17 @@ def job(
 @verb
 def export(
     to: Annotated[str, typer.Option("--to", help="Name of the tool, such as reframe.", metavar="TOOL")],
-    entries: SomeEntries = None,
-    output: OutputOption = None,
+    entries: options.SomeEntries = None,
+    output: options.OutputOption = None,
     system: Annotated[
         str | None, typer.Option(help="Name of the cluster in the file; by default the site's name.", metavar="NAME")
     ] = None,
     nodes: Annotated[
         str | None, typer.Option(help="Write only these nodes of the groups, such as c[1-3].", metavar="SET")
     ] = None,
-    dry_run: DryRun = False,
-    site: SiteOption = None,
-    fmt: FormatOption = Format.table,
+    dry_run: options.DryRun = False,
+    site: options.SiteOption = None,
+    fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
     """Write the published entries as a file of another tool.
 
@@ -103,8 +91,7 @@ def export(
     from envmgr.cli.text.nodes import show_export
     from envmgr.commands.export import export_entries
 
-    if output is not None:
-        refuse_missing_folder(output)
+    refuse_missing_folder(output)
     ctx = open_context(site, fmt)
     result = export_entries(ctx, entries or (), to=to, system=system, nodes=nodes, output=output, dry_run=dry_run)
     return answer_with(result, show_export)
@@ -113,8 +100,8 @@ def export(
 @verb
 def shell_init(
     shell: Annotated[str, typer.Argument(help="Name of the shell: bash, zsh, sh, csh or tcsh.")] = "bash",
-    site: SiteOption = None,
-    fmt: FormatOption = Format.table,
+    site: options.SiteOption = None,
+    fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
     """Print the lines that make a shell use the prefix.
 

@@ -19,7 +19,7 @@ from envmgr.catalog.entries import Catalog, open_catalog
 from envmgr.catalog.names import nearest
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.publish.record import GenerationRecord, current_number, new_beginning, read_current, way_back
+from envmgr.publish.records import GenerationRecord, current_number, new_beginning, read_current, way_back
 from envmgr.report import LoggedReporter, Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import disk_error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import time
@@ -18,7 +19,6 @@ from envmgr.audit.checks import get_check
 from envmgr.audit.fit.matrix import observed
 from envmgr.audit.model import Check, Evidence
 from envmgr.audit.plan import AuditRequest, Via
-from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.site_file import SiteFile
 from envmgr.commands import Context
 from envmgr.commands.audit import with_user
@@ -117,24 +117,18 @@ def _modules(evidence: Evidence, entries: Mapping[str, Sequence[str]]) -> Iterat
         name, _, version = module.name.rpartition("/")
         name = name or module.name
         version = version if name != module.name else ""
-        ours = entries.get(_PLAIN.sub("", name.rpartition("/")[2].lower().removesuffix("3")), ()) or entries.get(
-            _PLAIN.sub("", name.rpartition("/")[2].lower()), ()
-        )
+        word = name.rpartition("/")[2].lower()
+        ours = entries.get(_PLAIN.sub("", word.removesuffix("3"))) or entries.get(_PLAIN.sub("", word), ())
         yield Module(name, version, module.folder, module.made_by, module.root, fold(of), _nearest(version, ours))
 
 
 def _nearest(version: str, entries: Sequence[str]) -> str:
-    """Return the entry that shares the longest beginning with the version."""
-    if not entries:
-        return ""
+    """Return the entry that shares the longest beginning with the version; empty without entries."""
 
     def common(entry: str) -> int:
-        of = entry.partition("/")[2]
-        return next(
-            (n for n, (a, b) in enumerate(zip(of, version, strict=False)) if a != b), min(len(of), len(version))
-        )
+        return len(os.path.commonprefix([entry.partition("/")[2], version]))  # noqa: RUF071 - of characters
 
-    return max(entries, key=common)
+    return max(entries, key=common, default="")
 
 
 def propose(ctx: Context, evidence: Evidence, name: str) -> dict[str, Any]:
@@ -145,11 +139,12 @@ def propose(ctx: Context, evidence: Evidence, name: str) -> dict[str, Any]:
     if here not in evidence.nodes:
         fields["login_nodes"] = here
     fields["groups"] = _groups(ctx, evidence)
-    via = next(iter(evidence.ways)) if transport.via != "both" else "both"
-    fields["transport"] = {"via": "slurm" if via == "slurm" else via} | (
-        {"user": transport.user} if transport.user is not None else {}
-    )
-    fields["audit"] = {"user": evidence.plan.user} | ({"shells": ["zsh"]} if _has_zsh(evidence) else {})
+    fields["transport"] = {"via": "both" if transport.via == "both" else next(iter(evidence.ways))}
+    if transport.user is not None:
+        fields["transport"]["user"] = transport.user
+    fields["audit"] = {"user": evidence.plan.user}
+    if any("ctx.zsh.user.modulepath" in group.facts for group in evidence.fleet.groups):
+        fields["audit"]["shells"] = ["zsh"]
     SiteFile.model_validate(fields)
     return fields
 
@@ -174,15 +169,12 @@ def _prefix(evidence: Evidence) -> str:
     return f"{everywhere[0]}/envmgr" if everywhere else "/opt/envmgr"
 
 
-def _has_zsh(evidence: Evidence) -> bool:
-    return any("ctx.zsh.user.modulepath" in group.facts for group in evidence.fleet.groups)
-
-
 def _groups(ctx: Context, evidence: Evidence) -> dict[str, dict[str, str]]:
     """Return a group for each kind of hardware: a Slurm partition, if one has exactly these nodes."""
-    kinds: dict[tuple[str, ...], list[str]] = {}
+    kinds: dict[tuple[str, str], list[str]] = {}
     for facts, nodes in observed(evidence).items():
-        kinds.setdefault(_kind(facts), []).extend(nodes)
+        kind = (facts.cpu_level, ",".join(sorted(gpu.name for gpu in facts.gpus)))
+        kinds.setdefault(kind, []).extend(nodes)
     if not kinds:
         kinds[("", "")] = list(evidence.fleet.nodes)
     partitions = ask_slurm(ctx.runner).partitions if slurm_here() else {}
@@ -193,10 +185,3 @@ def _groups(ctx: Context, evidence: Evidence) -> dict[str, dict[str, str]]:
         partition = next((p for p, of in sorted(partitions.items()) if of == frozenset(members)), None)
         groups[label] = {"slurm": partition} if partition is not None else {"nodes": fold(members)}
     return groups
-
-
-def _kind(facts: NodeFacts) -> tuple[str, ...]:
-    return facts.cpu_level, ",".join(sorted(gpu.name for gpu in facts.gpus))
-
-
-__all__ = ["AdoptResult", "Module", "adopt_cluster"]

@@ -187,11 +187,8 @@ def explain_check(check: str) -> ExplainResult:
 
 def _checks(names: Sequence[str]) -> Mapping[str, Check]:
     """Return the named checks, or all. The check `nodes` is always included: silence does not mean agreement."""
-    return {name: get_check(name) for name in ("nodes", *_names(names))} if names else all_checks()
-
-
-def _names(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(name.replace("_", "-") for name in names)
+    chosen = ("nodes", *(name.replace("_", "-") for name in names))
+    return {name: get_check(name) for name in chosen} if names else all_checks()
 
 
 def with_user(site: Site, user: str | None, environ: Mapping[str, str]) -> Site:

@@ -74,7 +74,10 @@ def build_entries(
     if slurm is not None:
         slurm.check()
     losses = Losses(allowed=keep_going)
-    wanted, left_out = _load(ctx, names, losses, everything=everything)
+    wanted, left_out = resolve_all(ctx, losses) if everything else (resolve_named(ctx, names, losses), ())
+    if not wanted:
+        losses.raise_first(Written())
+        raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
     for item in wanted:
         item.install.check_length()
     plan, _ = plan_for(ctx, wanted)
@@ -92,16 +95,6 @@ def build_entries(
     reason = "build --all" if everything else f"build {' '.join(names)}"
     run = run_build(ctx, wanted, plan, losses, reason=reason, publish=publish, jobs=jobs, slurm=slurm)
     return replace(result, **{each.name: getattr(run, each.name) for each in fields(run)})
-
-
-def _load(
-    ctx: Context, names: Sequence[str], losses: Losses, *, everything: bool
-) -> tuple[list[ResolvedEntry], tuple[str, ...]]:
-    wanted, left_out = resolve_all(ctx, losses) if everything else (resolve_named(ctx, names, losses), ())
-    if not wanted:
-        losses.raise_first(Written())
-        raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
-    return wanted, left_out
 
 
 def _pass_gate(ctx: Context, wanted: Sequence[ResolvedEntry], plan: BuildPlan, asked: bool | None) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from envmgr.backends import LoadedLock
+from envmgr.backends import LoadedEntry
 from envmgr.builds import BuildJob
 from envmgr.builds.install import Ensured, ensure_install
 from envmgr.builds.prepare import can_write, clean_leftovers, require_space
@@ -64,25 +64,24 @@ def run_build(
     if publish:
         ctx.find_lmod()  # missing: say so before the download, not after
     for item in wanted:
-        if item.missing:
-            with losses.of(item.entry):
-                for lock, _ in _to_make(item):
-                    lock.may_build()
+        with losses.of(item.entry):
+            for made_by, _ in _to_make(item):
+                made_by.lock.may_build()
     wanted = _not_lost(wanted, losses)
-    can_write(ctx.site, [lock.backend for item in wanted for lock, _ in _to_make(item)])
+    can_write(ctx.site, [made_by.lock.backend for item in wanted for made_by, _ in _to_make(item)])
     uses = {each.install.relative for item in wanted for each in item.items}
     with logged(ctx, "build") as (inner, log), holding(ctx.prefix, uses, ctx.runner, inner.reporter):
         _sweep(ctx)
         clean_leftovers(ctx.prefix, inner.reporter)
         missing = {s.candidate.entry for s in plan.to_build}
-        locks = {lock.entry: lock for w in wanted if w.entry in missing for lock, _ in _to_make(w)}
+        locks = {each.lock.entry: each.lock for w in wanted if w.entry in missing for each, _ in _to_make(w)}
         require_space([*locks.values()], ctx.site)
         for item in wanted:
-            for lock, missing_items in _to_make(item):
-                for note in lock.notes:
-                    inner.reporter.say(f"{lock.entry}: {note}")
+            for made_by, missing_items in _to_make(item):
+                for note in made_by.lock.notes:
+                    inner.reporter.say(f"{made_by.lock.entry}: {note}")
                 with losses.of(item.entry):
-                    lock.prepare(missing_items, ctx.site, ctx.runner, inner.reporter, elsewhere=slurm)
+                    made_by.lock.prepare(missing_items, ctx.site, ctx.runner, inner.reporter, elsewhere=slurm)
         wanted = _not_lost(wanted, losses)
         ensured, made, sent = _ensure_all(inner, wanted, jobs, slurm, losses, publish=publish)
         wanted = _not_lost(wanted, losses)
@@ -92,71 +91,61 @@ def run_build(
         result = BuildRun(built, trees, str(log), sent, plan.current)
         if publish:
             facts = {name: e.facts for name, e in ensured.items()}
-            rest = _Rest(inner, plan, facts, made, reason, slurm, losses)
-            published, tests = rest.publish(wanted)
-            if published is not None:
+            if done := _publish_rest(inner, wanted, plan, facts, made, reason, slurm, losses):
+                published, tests = done
                 result = replace(result, tests=tests, generation=published.number, parent=published.parent)
-                written = replace(written, published=rest.published, generation=published.number)
+                names = _changed(plan, _not_lost(wanted, losses))
+                written = replace(written, published=names, generation=published.number)
         losses.raise_first(written)
     _sweep(ctx)  # what a submitter left that was killed, of what we have built here
     return result
 
 
-@dataclass(slots=True)
-class _Rest:
-    """The publish of what was not lost; `published` are the entries that it changed."""
+def _publish_rest(
+    ctx: Context,
+    wanted: Sequence[ResolvedEntry],
+    plan: BuildPlan,
+    facts: Mapping[str, InstallFacts],
+    fresh: Sequence[str],
+    reason: str,
+    slurm: JobOptions | None,
+    losses: Losses,
+) -> tuple[PublishedChange, tuple[SmokeOutcome, ...]] | None:
+    """Publish what is not lost; return None where nothing is left that would change a generation.
 
-    ctx: Context
-    plan: BuildPlan
-    facts: Mapping[str, InstallFacts]
-    fresh: Sequence[str]
-    reason: str
-    slurm: JobOptions | None
-    losses: Losses
-    published: tuple[str, ...] = ()
+    Entries are lost too whose tests fail, or whose install has changed.
+    """
+    from envmgr.commands.publish import publish_wanted  # slow to load, and a job that only builds needs none of it
 
-    def publish(self, wanted: Sequence[ResolvedEntry]) -> tuple[PublishedChange | None, tuple[SmokeOutcome, ...]]:
-        """Publish what is not lost; return None where nothing is left that would change a generation.
+    while not losses.failed or _changed(plan, wanted):
+        try:
+            return publish_wanted(ctx, wanted, plan, facts, fresh=fresh, reason=reason, slurm=slurm)
+        except EnvmgrError as error:
+            error.written = Written(installs=tuple(fresh))
+            wanted = _without_failed(error, wanted, losses)
+    return None
 
-        Entries are lost too whose tests fail, or whose install has changed.
-        """
-        from envmgr.commands.publish import publish_wanted  # slow to load, and a job that only builds needs none of it
 
-        while not self.losses.failed or self._changed(wanted):
-            try:
-                done = publish_wanted(
-                    self.ctx, wanted, self.plan, self.facts, fresh=self.fresh, reason=self.reason, slurm=self.slurm
-                )
-            except EnvmgrError as error:
-                error.written = Written(installs=tuple(self.fresh))
-                wanted = self._without_failed(error, wanted)
-                continue
-            self.published = self._changed(wanted)
-            return done
-        return None, ()
+def _changed(plan: BuildPlan, wanted: Sequence[ResolvedEntry]) -> tuple[str, ...]:
+    here = {item.entry for item in wanted}
+    return tuple(str(step.candidate.entry) for step in plan.to_publish if step.candidate.entry in here)
 
-    def _changed(self, wanted: Sequence[ResolvedEntry]) -> tuple[str, ...]:
-        here = {item.entry for item in wanted}
-        return tuple(str(step.candidate.entry) for step in self.plan.to_publish if step.candidate.entry in here)
 
-    def _without_failed(self, error: EnvmgrError, wanted: Sequence[ResolvedEntry]) -> list[ResolvedEntry]:
-        """Return `wanted` without the entries that `error` is about.
+def _without_failed(error: EnvmgrError, wanted: Sequence[ResolvedEntry], losses: Losses) -> list[ResolvedEntry]:
+    """Return `wanted` without the entries that `error` is about.
 
-        Raises the error, with what was lost before, where it is about other things, or nothing may be lost.
-        """
-        failed = {each.what for each in error.failed}
-        if not self.losses.allowed or not failed & {str(item.entry) for item in wanted}:
-            error.failed = (*error.failed, *failed_ones(self.losses.failed))
-            error.context = (
-                *error.context,
-                *(f"{name} failed too: {e.message}" for name, e in self.losses.failed.items()),
-            )
-            raise error
-        for item in wanted:
-            if str(item.entry) in failed:
-                with self.losses.of(item.entry):
-                    raise error
-        return _not_lost(wanted, self.losses)
+    Raises the error, with what was lost before, where it is about other things, or nothing may be lost.
+    """
+    failed = {each.what for each in error.failed}
+    if not losses.allowed or not failed & {str(item.entry) for item in wanted}:
+        error.failed = (*error.failed, *failed_ones(losses.failed))
+        error.context = (*error.context, *(f"{name} failed too: {e.message}" for name, e in losses.failed.items()))
+        raise error
+    for item in wanted:
+        if str(item.entry) in failed:
+            with losses.of(item.entry):
+                raise error
+    return _not_lost(wanted, losses)
 
 
 def _not_lost(wanted: Sequence[ResolvedEntry], losses: Losses) -> list[ResolvedEntry]:
@@ -225,24 +214,18 @@ def _raise_own(item: ResolvedEntry, outcome: Outcome) -> None:
             raise error
 
 
-def _to_make(item: ResolvedEntry) -> list[tuple[LoadedLock, list[Item]]]:
-    """Return the missing installs of an entry and of the entries below it, in build order, by lock."""
+def _to_make(item: ResolvedEntry) -> list[tuple[LoadedEntry, list[Item]]]:
+    """Return the missing installs of an entry and of the entries below it, in build order, by what makes them."""
     missing = {each.install for each in item.missing}
-    parts = [(part.made_by.lock, [each for each in part.items if each.install in missing]) for part in item.parts]
-    return [(lock, items) for lock, items in parts if items]
+    parts = [(part.made_by, [each for each in part.items if each.install in missing]) for part in item.parts]
+    return [(made_by, items) for made_by, items in parts if items]
 
 
 def _missing(wanted: Sequence[ResolvedEntry]) -> list[Work]:
     """Return the missing installs, each once, in build order."""
-    found: dict[str, Work] = {}
-    for item in wanted:
-        missing = {each.install for each in item.missing}
-        for part in item.parts:
-            for each in part.items:
-                if each.install in missing:
-                    work = Work(part.made_by.recipe, part.made_by.lock, each)
-                    found[work.label] = work
-    return list(found.values())
+    made_by = [(made_by, each) for item in wanted for made_by, items in _to_make(item) for each in items]
+    found = [Work(made.recipe, made.lock, each) for made, each in made_by]
+    return list({work.label: work for work in found}.values())
 
 
 def _submitter(ctx: Context, wanted: Sequence[ResolvedEntry], slurm: JobOptions) -> Submitter:

@@ -134,9 +134,8 @@ def _check_entry(
         found.software()
         backend = get_backend(recipe.backend)
     except EnvmgrError as error:
-        has_place = error.message.startswith(
-            f"{found.recipe_path}:"
-        )  # else the faults are its context, each with its line
+        # Where the message names no place, the faults are its context, each with its line.
+        has_place = error.message.startswith(f"{found.recipe_path}:")
         lines = (error.message,) if has_place else error.context or (error.message,)
         name = str(found.entry)
         return [Finding("recipe", "error", name, one_line(line), hint=error.hint) for line in shortened(lines)]
@@ -230,9 +229,7 @@ def _missing(finder: _EntryFinder, found: CatalogEntry, recipe: Recipe) -> list[
             finder.find(dependency)
         except InputError as error:
             text = error.message if len(findings) < MOST_LINES else "and more"
-            findings.append(
-                Finding("depends", "error", str(found.entry), f"{found.recipe_path}: depends: {text}", hint=error.hint)
-            )
+            findings.append(_finding("depends", "error", found, f"depends: {text}", error.hint))
             if len(findings) > MOST_LINES:
                 break
     return findings
@@ -253,20 +250,13 @@ def _check_depending(
             with suppress(Exception):  # reported where it is checked
                 depends[name] = (recipes.get(name) or finder.find(name).recipe()).depends
             waiting += depends[name]
-    places = {str(each.entry): each.recipe_path for each in found}
     circles = find_circles(depends)
-    many = {*too_many_below(depends)}
-    findings = [
-        Finding("depends", "error", name, f"{place}: {circles[name][0]} depends on itself: {circles[name][1]}")
-        for name, place in places.items()
-        if name in circles
-    ]
-    findings += [
-        Finding("depends", "error", name, f"{place}: depends on more than {MOST_BELOW} entries, directly or not")
-        for name, place in places.items()
-        if name in many and name not in circles
-    ]
-    return findings
+    faults = {name: f"{first} depends on itself: {way}" for name, (first, way) in circles.items()}
+    many = f"depends on more than {MOST_BELOW} entries, directly or not"
+    faults |= {name: many for name in too_many_below(depends) if name not in circles}
+    by_name = {str(each.entry): each for each in found}
+    in_order = sorted(by_name, key=lambda name: name not in circles)
+    return [_finding("depends", "error", by_name[name], faults[name]) for name in in_order if name in faults]
 
 
 def _beyond_target(requires: Requires, target: Target) -> list[str]:

@@ -9,9 +9,10 @@ from typing import ClassVar
 
 from envmgr.builds.prepare import can_write, clean_leftovers
 from envmgr.commands import Context, logged
+from envmgr.commands.entry_faults import Losses
 from envmgr.commands.resolved import ResolvedEntry, resolve_all, resolve_named
 from envmgr.downloads import Fetched, FetchedFile, Given, read_given
-from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones
+from envmgr.errors import EnvmgrError, InputError, Written, failed_ones
 from envmgr.report import Result
 
 _SHOWN = 10  # missing files that an error lists
@@ -80,35 +81,26 @@ def fetch_entries(
 def _fetch(ctx: Context, item: ResolvedEntry, given: Given, *, carry: bool, dry_run: bool = False) -> Fetched:
     """Fetch the files of the entry and of those below it. All are tried; then the first error is raised."""
     files: dict[str, FetchedFile] = {}
-    failed: list[EnvmgrError] = []
+    losses = Losses(allowed=True)
     locks = [part.made_by.lock for part in item.parts]
     for bring in [*(lock.fetch for lock in locks), *(lock.fetch_tools for lock in locks if carry)]:
-        try:
+        with losses.of(item.entry):
             done = bring(ctx.site, ctx.runner, ctx.reporter, given=given, dry_run=dry_run)
-        except Interrupted:
-            raise
-        except EnvmgrError as error:
-            failed.append(error)
-        else:
             files |= {file.sha256: file for file in done.files if file.sha256 not in files}
-    if failed:
-        raise failed[0]
+    if losses.failed:
+        raise losses.failed[str(item.entry)]
     return Fetched(tuple(files.values()))
 
 
 def _fetch_all(ctx: Context, wanted: Sequence[ResolvedEntry], given: Given, *, carry: bool) -> dict[str, Fetched]:
     """Fetch the files of all entries. All are tried; then one error reports all that failed."""
     done: dict[str, Fetched] = {}
-    failed: dict[str, EnvmgrError] = {}
+    losses = Losses(allowed=True)
     for item in wanted:
-        try:
+        with losses.of(item.entry):
             done[str(item.entry)] = _fetch(ctx, item, given, carry=carry)
-        except Interrupted:
-            raise
-        except EnvmgrError as error:
-            failed[str(item.entry)] = error
-    if failed:
-        raise _one_error(failed, tuple(entry for entry, fetched in done.items() if fetched.fetched))
+    if losses.failed:
+        raise _one_error(losses.failed, tuple(entry for entry, fetched in done.items() if fetched.fetched))
     return done
 
 

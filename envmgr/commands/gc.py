@@ -18,18 +18,11 @@ from envmgr.builds.slurm import requested_installs, sweep
 from envmgr.commands import Context, logged, require_current_if_ever
 from envmgr.commands.in_use import UsesFound, ask_in_use, names_nodes
 from envmgr.errors import EnvmgrError, InputError
+from envmgr.publish import records
 from envmgr.publish.flip_guards import require_not_replayed
 from envmgr.publish.flips import flips
 from envmgr.publish.gc_keeps import InUse, generations_in_use, installs_in_use, left_times
 from envmgr.publish.generations import publishing, remove_generations
-from envmgr.publish.record import (
-    RECORD,
-    GenerationRecord,
-    complete_numbers,
-    current_number,
-    mentioned_installs,
-    read_records,
-)
 from envmgr.report import Result
 from envmgr.store.jobtable import held_installs
 from envmgr.store.manifest import read_manifest, remove_install
@@ -79,7 +72,7 @@ class _State:
     """
 
     complete: list[int]
-    records: Mapping[int, GenerationRecord]
+    readable: Mapping[int, records.GenerationRecord]
     damaged: Collection[int]
     left: Mapping[int, float]
     old: list[int]
@@ -189,21 +182,21 @@ def _choose(ctx: Context, days: float, before: _Chosen | None, found: InUse, *, 
 def _state(ctx: Context, oldest: float) -> _State:
     prefix = ctx.prefix
     require_current_if_ever(ctx)  # else all would seem unused
-    complete = complete_numbers(prefix)
-    records, damaged = read_records(prefix)
-    created = {n: _seconds(r.created, prefix, n) for n, r in records.items()}
+    complete = records.complete_numbers(prefix)
+    readable, damaged = records.read_records(prefix)
+    created = {n: _seconds(r.created, prefix, n) for n, r in readable.items()}
     created |= {n: _written(prefix, n) for n in damaged}
-    current = current_number(prefix)
+    current = records.current_number(prefix)
     left = left_times(flips(prefix), created, current)
     kept = {*complete[-ctx.site.policies.keep_generations :], current}
     old = [n for n in complete if n not in kept and left[n] <= oldest]
-    return _State(complete, records, [*damaged], left, old)
+    return _State(complete, readable, [*damaged], left, old)
 
 
 def _named(prefix: Prefix, state: _State, numbers: Collection[int]) -> set[str]:
     """Return the installs that these generations name."""
-    used = {path for n, r in state.records.items() if n in numbers for e in r.entries.values() for path in e.paths}
-    return used | {path for n in state.damaged if n in numbers for path in mentioned_installs(prefix, n)}
+    used = {path for n, r in state.readable.items() if n in numbers for e in r.entries.values() for path in e.paths}
+    return used | {path for n in state.damaged if n in numbers for path in records.mentioned_installs(prefix, n)}
 
 
 def _needs(prefix: Prefix, path: str) -> Iterable[str]:
@@ -222,7 +215,7 @@ def _seconds(created: str, prefix: Prefix, number: int) -> float:
 
 def _written(prefix: Prefix, number: int) -> float:
     """Return when the record of a generation was last written."""
-    return _changed(prefix.generation(number) / RECORD)
+    return _changed(prefix.generation(number) / records.RECORD)
 
 
 def _changed(path: Path) -> float:

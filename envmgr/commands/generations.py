@@ -15,7 +15,7 @@ from envmgr.publish.flip_checks import FlipFault, look_at_current_flip
 from envmgr.publish.flips import flips, known_current, last_current
 from envmgr.publish.generations import rollback, sign
 from envmgr.publish.plan import Change, check_dependencies
-from envmgr.publish.record import complete_numbers, published_spec, read_record, read_records, read_specs
+from envmgr.publish.records import complete_numbers, published_spec, read_record, read_records, read_specs
 from envmgr.report import Result
 
 
@@ -117,18 +117,8 @@ def read_history(ctx: Context) -> HistoryResult:
             for e in sorted({*before, *record.entries})
             if before.get(e) != record.entries.get(e)
         ]
-        rows.append(
-            HistoryRow(
-                number,
-                number == current,
-                record.created,
-                record.user,
-                record.host,
-                record.reason,
-                len(record.entries),
-                tuple(changes),
-            )
-        )
+        count, own = len(record.entries), (record.created, record.user, record.host, record.reason)
+        rows.append(HistoryRow(number, number == current, *own, count, tuple(changes)))
     return HistoryResult(tuple(rows), tuple(flips(ctx.prefix)))
 
 

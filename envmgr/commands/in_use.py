@@ -69,7 +69,8 @@ def read_uses(text: str) -> Uses:
     named = {}
     for line in facts.get("use.named", "").splitlines():
         path, count, who = line.split(" ", 2)
-        named[_whole(path)] = _with_others(_process(who), int(count))
+        # As an install may be built or exchanged: its name in place of its staging folder's.
+        named[re.sub(r"/\.staging-(?=[^/]+$)", "/", path)] = _with_others(_process(who), int(count))
     if kept := number_in(facts, "use.kept"):
         named.setdefault(f"generations/{kept:04d}", "the check of signatures, which may give it to new shells,")
     since = None
@@ -94,13 +95,6 @@ def _closed(facts: Facts) -> str:
     told = ", ".join(map(_process, facts.get("use.closed", "").splitlines()[:_SHOWN]))
     words = "process cannot" if count == 1 else "processes cannot"
     return f"{count} {words} be looked at: {told}{', …' if count > _SHOWN else ''}" if count else ""
-
-
-def _whole(path: str) -> str:
-    """Return the path with the install's name in place of its staging folder's, as an install may be built or
-    exchanged.
-    """
-    return re.sub(r"/\.staging-(?=[^/]+$)", "/", path)
 
 
 def _process(line: str) -> str:
@@ -152,11 +146,10 @@ def ask_in_use(ctx: Context, keep_days: float) -> UsesFound:
     """
     asked = UsesFound()
     root = os.geteuid() == 0
-    slurm = shutil.which("squeue") is not None
     if not root and names_nodes(ctx):
         asked.unknown.append(f"{_me()} cannot see other users' processes on nodes: run it as root")
         return asked
-    _ask_slurm(ctx, asked, keep_days, slurm=slurm)
+    _ask_slurm(ctx, asked, keep_days)
     if not root and "Slurm" in asked.of:
         asked.unknown.append(f"{_me()} cannot see other users' processes, and Slurm starts some: run it as root")
         return asked
@@ -212,7 +205,6 @@ def _ask_nodes(ctx: Context, asked: UsesFound) -> None:
         return
     off = _switched_off(ctx, list(nodes))
     todo = [node for node in nodes if node not in off]
-    limit = ctx.site.transport.node_timeout
     replies: dict[str, Reply] = {}
     with ctx.reporter.stage("processes of nodes", total=len(todo), unit="nodes") as stage:
 
@@ -220,14 +212,8 @@ def _ask_nodes(ctx: Context, asked: UsesFound) -> None:
             replies[reply.node] = reply
             stage.update(len(replies), detail=reply.node)
 
-        ask_nodes(
-            todo,
-            uses_script(str(ctx.prefix.root), limit),
-            site=ctx.site,
-            runner=ctx.runner,
-            on_reply=take,
-            via=ctx.way(),
-        )
+        script = uses_script(str(ctx.prefix.root), ctx.site.transport.node_timeout)
+        ask_nodes(todo, script, site=ctx.site, runner=ctx.runner, on_reply=take, via=ctx.way())
     for node in todo:  # in the order of the nodes, not of their answers
         _take_reply(asked, replies[node])
     asked.of.append(fold(nodes))
@@ -254,8 +240,8 @@ def _switched_off(ctx: Context, nodes: Sequence[str]) -> frozenset[str]:
     return frozenset(node for node, name in names.items() if states[name][0].endswith("~"))
 
 
-def _ask_slurm(ctx: Context, asked: UsesFound, keep_days: float, *, slurm: bool) -> None:
-    if not slurm:
+def _ask_slurm(ctx: Context, asked: UsesFound, keep_days: float) -> None:
+    if shutil.which("squeue") is None:
         if ctx.site.transport.via == "slurm":
             asked.unknown.append("Slurm's jobs are not known: there is no squeue here")
         return

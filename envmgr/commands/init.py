@@ -43,7 +43,6 @@ def init_site(folder: Path, *, prefix: Path, name: str, dry_run: bool = False) -
         for own in ("recipes", "easyconfigs"):
             with explain_os_error(target.parent / own):
                 (target.parent / own).mkdir(parents=True, exist_ok=True)
-        atomic_write(
-            target, _TEMPLATE.read_text(encoding="utf-8").format(name=name, prefix=prefix)
-        )  # last: a site that is there is whole
+        text = _TEMPLATE.read_text(encoding="utf-8").format(name=name, prefix=prefix)
+        atomic_write(target, text)  # last: a site that is there is whole
     return InitResult(str(target), str(target.parent / "recipes"), str(prefix), dry_run)

@@ -16,7 +16,7 @@ from envmgr.modules.statements import GENERATION_VARIABLE
 from envmgr.nodes.jobs import JobOptions
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import mpi_plugins, slurm_here, slurm_names, states_or_reason
-from envmgr.publish.record import GenerationRecord, published_spec, read_specs
+from envmgr.publish.records import GenerationRecord, published_spec, read_specs
 from envmgr.report import Result
 from envmgr.store.node_facts import read_node_facts
 from envmgr.system.files import atomic_write
@@ -30,16 +30,8 @@ Program = Literal["torchrun", "mpi", "python", "program"]
 
 # The process-manager interface of an MPI, by its package's name in any ecosystem: what `srun --mpi=` must be. Source:
 # Slurm, "MPI Users Guide"; Open MPI from 4.0 has PMIx, MPICH and those made of it have PMI-2.
-_INTERFACES: Mapping[str, str] = {
-    "openmpi": "pmix",
-    "mpich": "pmi2",
-    "mvapich": "pmi2",
-    "mvapich2": "pmi2",
-    "impi": "pmi2",
-    "impi_rt": "pmi2",
-    "intel-mpi": "pmi2",
-    "psmpi": "pmi2",
-}
+_OF_MPICH = ("mpich", "mvapich", "mvapich2", "impi", "impi_rt", "intel-mpi", "psmpi")
+_INTERFACES: Mapping[str, str] = {"openmpi": "pmix"} | dict.fromkeys(_OF_MPICH, "pmi2")
 _TORCH = frozenset({"torch", "pytorch"})
 
 
@@ -101,7 +93,8 @@ def write_job(
     raw = read_specs(ctx.prefix, current.number)
     specs = _with_depends(name, {entry: published_spec(of).spec for entry, of in raw.items()})
     spec = specs[name]
-    packages = {package for each in specs.values() for package in _packages(each)}
+    packages = {package for each in specs.values() for package in each.packages}
+    packages |= {extension.partition("/")[0] for each in specs.values() for extension in each.extensions}
     here = slurm_here()
     python = any(each.python for each in specs.values())
     launch = launch_of(packages, python=python, plugins=mpi_plugins(ctx.runner) if here else None)
@@ -112,18 +105,8 @@ def write_job(
     text = job_text(spec, current.number, ctx.site.name, shape, launch, command)
     if output is not None and not dry_run:
         atomic_write(output, text)
-    return JobResult(
-        name,
-        current.number,
-        spec.digest,
-        launch.program,
-        launch.mpi,
-        sbatch_options(spec, shape, launch),
-        excluded,
-        output,
-        dry_run,
-        text,
-    )
+    number, digest, given = current.number, spec.digest, sbatch_options(spec, shape, launch)
+    return JobResult(name, number, digest, launch.program, launch.mpi, given, excluded, output, dry_run, text)
 
 
 def _require(ctx: Context, name: str, current: GenerationRecord) -> None:
@@ -148,10 +131,6 @@ def _with_depends(name: str, specs: Mapping[str, ModuleSpec]) -> dict[str, Modul
             found[entry] = specs[entry]
             todo += specs[entry].depends
     return found
-
-
-def _packages(spec: ModuleSpec) -> set[str]:
-    return {*spec.packages, *(extension.partition("/")[0] for extension in spec.extensions)}
 
 
 def _where(ctx: Context, asked: JobOptions) -> list[str]:
@@ -218,14 +197,14 @@ def job_text(
 
     example = _EXAMPLES["python" if launch.program == "mpi" and spec.python else launch.program]
     given = words(*command) if command else example
-    environment = jinja2.Environment(
+    template = jinja2.Template(
+        _TEMPLATE.read_text(encoding="utf-8"),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - a shell's words are quoted
     )
-    text: str = environment.from_string(_TEMPLATE.read_text(encoding="utf-8")).render(
+    text: str = template.render(
         entry=spec.entry,
         generation=generation,
         digest=spec.digest[:8],

@@ -17,7 +17,7 @@ from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_entry
 from envmgr.errors import EnvmgrError
 from envmgr.nodes.sets import fold
 from envmgr.publish.plan import state_of
-from envmgr.publish.record import GenerationRecord, read_current
+from envmgr.publish.records import GenerationRecord, read_current
 from envmgr.report import Result
 from envmgr.store.manifest import read_manifest
 

@@ -14,7 +14,7 @@ from envmgr.catalog.locks import LockChange, diff_packages, require_lock_visible
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.site import Site
 from envmgr.commands import Context
-from envmgr.commands.entry_faults import entry_faults, judge_all, reading_entry, require_decided, why_failed
+from envmgr.commands.entry_faults import Losses, entry_faults, judge_all, reading_entry, require_decided, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones, joined_errors
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error
@@ -82,19 +82,14 @@ def lock_entries(
             )
     _require_known_channels(places or {}, found, ctx.site)
     outcomes: list[LockOutcome] = []
-    failed: dict[str, EnvmgrError] = {}
+    losses = Losses(allowed=True)
     with ctx.reporter.stage("lock", total=len(found), unit="entries") as stage:
         for number, entry in enumerate(found):
             stage.update(number, detail=str(entry.entry))
-            try:
-                with reading_entry(entry.entry):
-                    outcomes.append(_lock(ctx, entry, LockOptions(solver, places), dry_run=dry_run))
-            except Interrupted:
-                raise
-            except EnvmgrError as error:
-                failed[str(entry.entry)] = error
-        if failed:
-            raise _one_error(failed, [o.entry for o in outcomes if o.status == "written"])
+            with losses.of(entry.entry), reading_entry(entry.entry):
+                outcomes.append(_lock(ctx, entry, LockOptions(solver, places), dry_run=dry_run))
+        if losses.failed:
+            raise _one_error(losses.failed, [o.entry for o in outcomes if o.status == "written"])
         stage.update(len(found))
     return LockCommandResult(tuple(outcomes), check=False, dry_run=dry_run)
 

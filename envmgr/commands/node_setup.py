@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
 from envmgr.commands import Context
 from envmgr.errors import CommandError, InputError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 HERE = "this machine"
 
 FileStatus = Literal["same", "written", "removed", "would-write", "would-remove", "skipped", "failed"]
-_STATUSES = ("same", "written", "removed", "would-write", "would-remove", "skipped", "failed")
+_STATUSES = get_args(FileStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +105,9 @@ def set_up_nodes(
     Raises:
         InputError: `node-setup-where` where no place or two places are given; what `resolve_nodes` raises.
     """
-    signing = ctx.site.signing
+    signing, signer = ctx.site.signing, ctx.signer
     signers = "" if undo else None if signing is None else signers_text(signing)
-    floor = 0 if undo or signing is None else highest_signed(ctx.prefix, signing, ctx.runner)
+    floor = 0 if undo or signer is None else highest_signed(ctx.prefix, signer)
     files = node_files(ctx.site, signers, floor)
     plan = _plan(files)
     if nodes is not None and here:
@@ -137,38 +137,31 @@ def set_up_nodes(
     return _judge(files, plan, answers, failures, undo=undo, dry_run=dry)
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    node: str
-    status: str
-    reason: str
-
-
-def _ask_here(ctx: Context, script: str) -> tuple[dict[str, str], list[_Failure]]:
+def _ask_here(ctx: Context, script: str) -> tuple[dict[str, str], list[NodeFailure]]:
     try:
         done = ctx.runner.run(["sh", "-c", script], timeout=60)
     except CommandError as error:
-        return {}, [_Failure(HERE, "silent", error.message)]
+        return {}, [NodeFailure(HERE, "silent", error.message)]
     return {HERE: done.stdout}, []
 
 
 def _ask(
     ctx: Context, script: str, expression: str | None, via: Literal["ssh", "slurm"] | None
-) -> tuple[dict[str, str], list[_Failure]]:
+) -> tuple[dict[str, str], list[NodeFailure]]:
     """Return the answer of each node to the script, and the nodes without an answer."""
     from envmgr.nodes.fanout import ask_nodes
     from envmgr.nodes.sets import resolve_nodes
 
     names = resolve_nodes(expression, ctx.site, ctx.runner)
     answers: dict[str, str] = {}
-    failures: list[_Failure] = []
+    failures: list[NodeFailure] = []
     with ctx.reporter.stage("nodes", total=len(names)) as stage:
 
         def on_reply(reply: Reply) -> None:
             if reply.status == "answered":
                 answers[reply.node] = reply.text
             else:
-                failures.append(_Failure(reply.node, reply.status, reply.reason))
+                failures.append(NodeFailure(reply.node, reply.status, reply.reason))
             stage.update(len(answers) + len(failures), detail=reply.node)
 
         ask_nodes(names, script, site=ctx.site, via=ctx.way(via), runner=ctx.runner, on_reply=on_reply)
@@ -179,7 +172,7 @@ def _judge(
     files: NodeFiles,
     plan: tuple[PlannedFile, ...],
     answers: dict[str, str],
-    failures: list[_Failure],
+    failures: list[NodeFailure],
     *,
     undo: bool,
     dry_run: bool,
@@ -192,17 +185,17 @@ def _judge(
         lines = [tuple(line.split("\t")) for line in text.splitlines()]
         if lines and lines[0][0] == "not-root":
             reason = f"the script ran there as {lines[0][1]}, and only root can write to /etc"
-            failures.append(_Failure(node, "not-root", reason))
+            failures.append(NodeFailure(node, "not-root", reason))
             continue
         said = [line for line in lines if len(line) == 3 and line[0] in _STATUSES and line[1] in files.paths]
         states = [line for line in lines if len(line) == 3 and line[0] == "slurm"]
         if len(said) != files.count or len(states) != 1 or len(said) + 1 != len(lines):
-            failures.append(_Failure(node, "garbled", f"an answer that makes no sense: {text[:200]!r}"))
+            failures.append(NodeFailure(node, "garbled", f"an answer that makes no sense: {text[:200]!r}"))
             continue
         for status, path, reason in said:
             outcomes[path, status, reason].append(node)  # type: ignore[index]
         slurm[states[0][1], states[0][2]].append(node)
-    order = [p.path for p in plan]
+    order = {path: number for number, planned in enumerate(plan) for path in planned.path.split(" or ")}
     folded = [FileOutcome(path, status, _fold(nodes), reason) for (path, status, reason), nodes in outcomes.items()]
     states_folded = tuple(SlurmState(_fold(nodes), *state) for state, nodes in sorted(slurm.items()))
     return NodeSetupResult(
@@ -210,21 +203,17 @@ def _judge(
         dry_run,
         plan,
         nodes=count,
-        outcomes=tuple(sorted(folded, key=lambda o: (_position(o.path, order), o.status, o.nodes))),
+        outcomes=tuple(sorted(folded, key=lambda o: (order[o.path], o.status, o.nodes))),
         failures=_fold_failures(failures),
         slurm=states_folded,
         to_do=(*_root_advice(failures), *_slurm_advice(states_folded, undo=undo)),
     )
 
 
-def _position(path: str, order: Sequence[str]) -> int:
-    return next(i for i, names in enumerate(order) if path in names.split(" or "))
-
-
-def _fold_failures(failures: Iterable[_Failure]) -> tuple[NodeFailure, ...]:
+def _fold_failures(failures: Iterable[NodeFailure]) -> tuple[NodeFailure, ...]:
     grouped: dict[tuple[str, str], list[str]] = defaultdict(list)
     for each in failures:
-        grouped[each.status, each.reason].append(each.node)
+        grouped[each.status, each.reason].append(each.nodes)
     return tuple(NodeFailure(_fold(nodes), *what) for what, nodes in sorted(grouped.items()))
 
 
@@ -236,11 +225,11 @@ def _fold(nodes: Sequence[str]) -> str:
     return fold(nodes)
 
 
-def _root_advice(failures: Iterable[_Failure]) -> tuple[str, ...]:
+def _root_advice(failures: Iterable[NodeFailure]) -> tuple[str, ...]:
     denied = [f for f in failures if f.status == "not-root"]
     if not denied:
         return ()
-    if denied[0].node == HERE:
+    if denied[0].nodes == HERE:
         return ("run it as root",)
     return ("in site.yaml: `transport: {user: root}`, or a user who may use sudo and `transport: {become: sudo -n}`",)
 

@@ -17,12 +17,11 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.publish.flips import flips
 from envmgr.publish.generations import PublishedChange, publish
 from envmgr.publish.plan import BuildPlan, Change, PlanStep
-from envmgr.publish.record import BUILD
+from envmgr.publish.records import BUILD
 from envmgr.report import Result
 from envmgr.smoke import SmokeOutcome
 from envmgr.smoke.here import raise_for_failures, run_smoke_tests
 from envmgr.store.manifest import InstallFacts, read_manifest
-from envmgr.store.prefix import Install, Prefix
 from envmgr.store.verify import require_unchanged
 from envmgr.system.files import shipped
 
@@ -96,7 +95,7 @@ def publish_wanted(
         step = changing.get(str(item.entry))
         if step and step.publish in ("new", "changed"):
             # What was made in this run had its manifest just made from the tree.
-            for install in _installs(item, facts[str(item.entry)], ctx.prefix):
+            for install in (item.install, *map(ctx.prefix.install_at, facts[str(item.entry)].needs)):
                 if install.relative not in fresh:
                     try:
                         require_unchanged(install, item.entry, ctx.reporter)
@@ -121,18 +120,12 @@ def publish_change(
     def check(modules: Path, lmodrc: Path, changed: Mapping[str, ModuleSpec]) -> None:
         outcomes[:] = [each for each in outcomes if each.entry not in changed]  # tested again: the last time counts
         for spec in changed.values():
-            outcomes.extend(
-                run_smoke_tests(spec, modules, lmodrc, lmod, ctx.runner, ctx.reporter, slurm_options=options)
-            )
+            tests = run_smoke_tests(spec, modules, lmodrc, lmod, ctx.runner, ctx.reporter, slurm_options=options)
+            outcomes.extend(tests)
         raise_for_failures(outcomes)
 
     templates, signer = shipped("modulefiles"), ctx.signer
     return publish(change, ctx.site, lmod, ctx.runner, ctx.reporter, templates=templates, check=check, signer=signer)
-
-
-def _installs(item: ResolvedEntry, facts: InstallFacts, prefix: Prefix) -> list[Install]:
-    """Return the entry's own install, and those it runs with."""
-    return [item.install, *(prefix.install_at(path) for path in facts.needs)]
 
 
 def _built(ctx: Context) -> list[ResolvedEntry]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from envmgr.backends import LoadedEntry
@@ -18,8 +18,8 @@ from envmgr.errors import EnvmgrError
 from envmgr.publish.flip_checks import last_signed
 from envmgr.publish.flips import known_current, last_current, told_records
 from envmgr.publish.generations import repair_history, rollback
-from envmgr.publish.plan import Change, NewModule
-from envmgr.publish.record import RECORD, SPECS, PublishedEntry, complete_numbers, read_records, way_back
+from envmgr.publish.plan import Change
+from envmgr.publish.records import PublishedEntry, complete_numbers, read_records, way_back
 from envmgr.publish.verify import newest_whole, verify_generation
 from envmgr.store.jobtable import holding
 from envmgr.store.manifest import Manifest, read_manifest
@@ -39,9 +39,8 @@ class _Plan:
     generation: int | None = None
     modules: tuple[ResolvedEntry, ...] | None = None  # of all entries, where the generation cannot be read
     old: dict[int, int | None] = field(default_factory=dict)  # which is not current -> its new number, once it has one
-    beside: tuple[int, ...] | None = (
-        None  # what stands on `installs`, where there is no `current` to put a generation on
-    )
+    # What stands on `installs`, where there is no `current` to put a generation on.
+    beside: tuple[int, ...] | None = None
 
     def lines(self, *, published: bool = False) -> tuple[str, ...]:
         """Return the things to do, one line each. `published`: a generation was published, also where only an install
@@ -73,20 +72,15 @@ def repair_entries(ctx: Context, what: VerifyWhat, *, dry_run: bool) -> VerifyRe
         return replace(seen.result(), repaired=plan.lines(), dry_run=dry_run)
     can_write(ctx.site, [made_by.lock.backend for made_by, _, _ in plan.installs.values()])
     with logged(ctx, "repair") as (inner, log):
-        paths = {path for path, (_, item, _) in plan.installs.items()} | {
-            each.relative for _, item, _ in plan.installs.values() for each in (*item.needs, *item.build_needs)
-        }
-        with holding(ctx.prefix, paths, ctx.runner, inner.reporter):
+        items = [item for _, item, _ in plan.installs.values()]
+        below = {each.relative for item in items for each in (*item.needs, *item.build_needs)}
+        with holding(ctx.prefix, plan.installs.keys() | below, ctx.runner, inner.reporter):
             number = _repair(inner, plan)
-    after = look(ctx, _again(ctx, what))
+    # What is current now counts, and not the generations that were published again.
+    kept = tuple(n for n in what.generations if n == known_current(ctx.prefix))
+    after = look(ctx, replace(what, generations=kept))
     lines = plan.lines(published=number is not None)
     return replace(after.result(), repaired=lines, generation=number, log=str(log))
-
-
-def _again(ctx: Context, what: VerifyWhat) -> VerifyWhat:
-    """Return `what` without generations that were published again: what is current now counts."""
-    kept = tuple(n for n in what.generations if n == known_current(ctx.prefix))
-    return replace(what, generations=kept)
 
 
 def _plan(ctx: Context, seen: PrefixLook) -> _Plan:
@@ -112,7 +106,8 @@ def _plan(ctx: Context, seen: PrefixLook) -> _Plan:
             hint="bring back the recipe and the lock that it was built from, or build and publish the entry as it is "
             "now",
         )
-    order = {path: place for place, path in enumerate(_build_order(loaded.values()))}
+    in_order = [item for each in loaded.values() if isinstance(each, ResolvedEntry) for item in each.items]
+    order = {item.install.relative: place for place, item in enumerate(in_order)}
     plan.installs = dict(sorted(plan.installs.items(), key=lambda pair: order.get(pair[0], 0)))
     _plan_generation(ctx, seen, plan)
     return plan
@@ -131,10 +126,6 @@ def _load(ctx: Context, name: str) -> ResolvedEntry | EnvmgrError:
 def _made_by(path: str, wanted: Sequence[ResolvedEntry]) -> tuple[LoadedEntry, Item] | None:
     parts = [(part.made_by, item) for each in wanted for part in each.parts for item in part.items]
     return next(((made_by, item) for made_by, item in parts if item.install.relative == path), None)
-
-
-def _build_order(loaded: Iterable[ResolvedEntry | EnvmgrError]) -> list[str]:
-    return [item.install.relative for each in loaded if isinstance(each, ResolvedEntry) for item in each.items]
 
 
 def _sound_manifest(item: Item, lines: Sequence[str]) -> Manifest | None:
@@ -177,8 +168,7 @@ def _plan_generation(ctx: Context, seen: PrefixLook, plan: _Plan) -> None:
     if looked is None or not looked.faults:
         return
     plan.generation = current
-    own = {fault.path.split("/", 2)[-1] for fault in looked.faults}
-    if not own & {RECORD, SPECS} and looked.record is not None:
+    if looked.can_be_made_again:
         return
     names = sorted(looked.record.entries) if looked.record is not None else []
     wanted = [_load(ctx, name) for name in names]
@@ -193,11 +183,12 @@ def _plan_generation(ctx: Context, seen: PrefixLook, plan: _Plan) -> None:
         and each.install.relative != looked.record.entries[str(each.entry)].path
     ]
     if wrong or not names:
+        whole = newest_whole(ctx.prefix, told_records(ctx.prefix), trusted_owners(ctx))
         raise EnvmgrError(
             "repair-impossible",
             f"generation {current} cannot be published again: what it holds is not known",
             context=wrong,
-            hint=seen.way_back or way_back(ctx.prefix, _other_whole(ctx)),
+            hint=seen.way_back or way_back(ctx.prefix, whole),
         )
     plan.modules = tuple(each for each in wanted if isinstance(each, ResolvedEntry))
 
@@ -217,20 +208,12 @@ def _require_newest(ctx: Context, last: int) -> None:
 
 def _standing_on(seen: PrefixLook, plan: _Plan) -> tuple[int, ...]:
     """Return generations that name an install of the plan, and have everything that a new one is made from."""
-    found = []
-    for number, looked in seen.generations.items():
-        own = {fault.path.split("/", 2)[-1] for fault in looked.faults}
-        if (
-            looked.record is not None
-            and not own & {RECORD, SPECS}
-            and not plan.installs.keys().isdisjoint(looked.record.installs)
-        ):
-            found.append(number)
-    return tuple(found)
-
-
-def _other_whole(ctx: Context) -> int | None:
-    return newest_whole(ctx.prefix, told_records(ctx.prefix), trusted_owners(ctx))
+    again = {number: looked for number, looked in seen.generations.items() if looked.can_be_made_again}
+    return tuple(
+        number
+        for number, looked in again.items()
+        if looked.record is not None and not plan.installs.keys().isdisjoint(looked.record.installs)
+    )
 
 
 def _old_to_make(ctx: Context, seen: PrefixLook, current: int | None) -> Iterator[int]:
@@ -241,9 +224,10 @@ def _old_to_make(ctx: Context, seen: PrefixLook, current: int | None) -> Iterato
     records, recorded, owners = read_records(ctx.prefix)[0], told_records(ctx.prefix), trusted_owners(ctx)
     taken: list[Mapping[str, PublishedEntry]] = []
     for number, looked in sorted(seen.generations.items(), reverse=True):
-        own = {fault.path.split("/", 2)[-1] for fault in looked.faults}
         record = looked.record
-        if number == current or not own or record is None or own & {RECORD, SPECS} or record.entries in taken:
+        if number == current or not looked.faults or record is None or record.entries in taken:
+            continue
+        if not looked.can_be_made_again:
             continue
         same = [n for n, each in records.items() if n != number and each.entries == record.entries]
         if not any(not verify_generation(ctx.prefix, n, recorded, owners).faults for n in same):
@@ -257,17 +241,8 @@ def _repair(ctx: Context, plan: _Plan) -> int | None:
     new = set()
     for path, (made_by, item, manifest) in plan.installs.items():
         made_by.lock.prepare([item], ctx.site, ctx.runner, ctx.reporter)
-        is_new = repair_install(
-            made_by,
-            item,
-            manifest,
-            ctx.site,
-            ctx.runner,
-            ctx.reporter,
-            jobs=len(os.sched_getaffinity(0)),
-            verified=intact,
-        )
-        if is_new:
+        jobs = len(os.sched_getaffinity(0))
+        if repair_install(made_by, item, manifest, ctx.site, ctx.runner, ctx.reporter, jobs=jobs, verified=intact):
             new.add(path)
     if plan.current is not None:
         rollback(plan.current, ctx.prefix, ctx.runner, ctx.reporter, signer=ctx.signer)
@@ -283,8 +258,6 @@ def _repair(ctx: Context, plan: _Plan) -> int | None:
         plan.old[old] = publish_change(ctx, again, lmod, []).number
     if plan.generation is None and (not new or plan.beside is not None):
         return None
-    add: dict[str, NewModule] = {}
-    for each in plan.modules or ():
-        add[str(each.entry)] = each.module(read_manifest(each.install.manifest).facts)
+    add = {str(each.entry): each.module(read_manifest(each.install.manifest).facts) for each in plan.modules or ()}
     change = Change(add, (), _REASON, frozenset(new), anew=True, whole=plan.modules is not None)
     return publish_change(ctx, change, lmod, []).number

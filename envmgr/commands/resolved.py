@@ -19,23 +19,15 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.families import Member, find_families, member_of
 from envmgr.modules.render import fingerprint, render_digest, templates_digest
 from envmgr.modules.statements import ModulePolicies
+from envmgr.publish import records
 from envmgr.publish.compose import compose_module, judge_install, judge_recipe, require_accepted
 from envmgr.publish.plan import BuildPlan, Candidate, NewModule, make_plan
-from envmgr.publish.record import (
-    GenerationRecord,
-    PublishedEntry,
-    can_go_back,
-    find_pip,
-    published_spec,
-    read_current,
-    read_specs,
-)
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.files import shipped
 from envmgr.system.shelltext import quote
 
-PublishedEntries = Mapping[str, PublishedEntry]
+PublishedEntries = Mapping[str, records.PublishedEntry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +138,24 @@ class ResolvedEntry:
             extensions=self.lock.extensions,
             facts=facts,
             own_python=self.install.has_python(),
-            pip=find_pip(self.install, facts),
+            pip=records.find_pip(self.install, facts),
             cuda=self.lock.cuda(),
             compat=self.lock.cuda_compat(),
         )
         return NewModule(spec, facts, self.lock.sha256)
+
+    def candidate(self, module: str | None) -> Candidate:
+        """Return its row of a plan; `module` is the fingerprint of its module, None while that is not known."""
+        return Candidate(
+            entry=self.entry,
+            digest=self.install.digest,
+            path=self.install.relative,
+            missing=tuple(each.install.relative for each in self.missing),
+            fingerprint=module,
+            packages=self.lock.packages,
+            download=self.lock.download,
+            installed=self.lock.installed,
+        )
 
     def needs(self, measured: Sequence[str] | None) -> NodeNeeds:
         """Return what it needs of a node; what was `measured` in its install counts."""
@@ -224,7 +229,7 @@ def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[Resolv
 def current_entries(prefix: Prefix) -> PublishedEntries:
     """Return the entries of the current generation; none where it is damaged, which is reported where it matters."""
     with suppress(EnvmgrError):
-        if current := read_current(prefix):
+        if current := records.read_current(prefix):
             return current.entries
     return {}
 
@@ -299,42 +304,28 @@ def _facts_of_unpublished(item: ResolvedEntry) -> InstallFacts:
         raise
 
 
-def plan_for(ctx: Context, wanted: Sequence[ResolvedEntry]) -> tuple[BuildPlan, GenerationRecord | None]:
+def plan_for(ctx: Context, wanted: Sequence[ResolvedEntry]) -> tuple[BuildPlan, records.GenerationRecord | None]:
     """Compare the wanted entries with the store and `current`; it reads, and changes nothing."""
     policies = ModulePolicies.from_site(ctx.site)
     templates = shipped("modulefiles")
-    current = read_current(ctx.prefix)
-    if can_go_back(ctx.prefix):
+    current = records.read_current(ctx.prefix)
+    if records.can_go_back(ctx.prefix):
         require_current_if_ever(ctx)
-    specs = read_specs(ctx.prefix, current.number) if current else {}
+    specs = records.read_specs(ctx.prefix, current.number) if current else {}
     digest = templates_digest(templates)
 
     def facts_of(item: ResolvedEntry) -> InstallFacts | None:
         raw = specs.get(str(item.entry))
         if raw is not None and raw["spec"]["digest"] == item.install.digest:
-            return published_spec(raw).facts
+            return records.published_spec(raw).facts
         return _facts_of_unpublished(item) if item.install.exists() else None
 
     known = {str(item.entry): facts_of(item) for item in wanted}
     modules = {str(w.entry): w.module(facts).spec for w in wanted if (facts := known[str(w.entry)]) is not None}
-    kept = {name: published_spec(raw) for name, raw in specs.items() if name not in modules}
+    kept = {name: records.published_spec(raw) for name, raw in specs.items() if name not in modules}
     members = {name: member_of(item.spec) for name, item in kept.items()}
     members |= {str(item.entry): item.member() for item in wanted if str(item.entry) not in modules}
     families = find_families(members | {name: member_of(spec) for name, spec in modules.items()})
-    candidates = []
-    for item in wanted:
-        name = str(item.entry)
-        spec = modules.get(name)
-        candidates.append(
-            Candidate(
-                entry=item.entry,
-                digest=item.install.digest,
-                path=item.install.relative,
-                missing=tuple(each.install.relative for each in item.missing),
-                fingerprint=None if spec is None else fingerprint(spec, policies, digest, families[name]),
-                packages=item.lock.packages,
-                download=item.lock.download,
-                installed=item.lock.installed,
-            )
-        )
+    prints = {name: fingerprint(spec, policies, digest, families[name]) for name, spec in modules.items()}
+    candidates = [item.candidate(prints.get(str(item.entry))) for item in wanted]
     return make_plan(candidates, current, render_digest(digest, policies)), current

@@ -17,7 +17,7 @@ from envmgr.catalog.site import MAX_PREFIX, Site, read_target
 from envmgr.commands import Context
 from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_entry
 from envmgr.errors import EnvmgrError
-from envmgr.publish.record import GenerationRecord, read_current
+from envmgr.publish.records import GenerationRecord, read_current
 from envmgr.report import Result
 from envmgr.store.place import require_place
 from envmgr.store.prefix import Prefix
@@ -53,8 +53,10 @@ def check_site(ctx: Context) -> SiteCheckResult:
         *_catalogs(ctx),
         *_lmod(ctx),
         *(fact for backend in all_backends() for fact in backend.explain(site)),
-        *_sources(site),
-        *_build_dir(site),
+        mirrors_fact(
+            "sources", ["from upstream" if site.sources.upstream else "never from upstream"], site.sources.mirrors
+        ),
+        SiteFact("build_dir", "ok", f"software is compiled in {site.build_dir or temporary_files()}"),
         *_nodes(site),
         *_slurm(site),
         *_policies(site),
@@ -79,31 +81,18 @@ def _prefix(site: Site) -> Iterator[SiteFact]:
     elif os.access(existing, os.W_OK) or (os.geteuid() == 0):
         yield SiteFact("prefix", "ok", f"{prefix} does not exist yet; the first build makes it")
     else:
-        yield SiteFact(
-            "prefix",
-            "error",
-            f"{prefix} does not exist and {existing} cannot be written",
-            "make it, and give it to the build user",
-        )
+        text = f"{prefix} does not exist and {existing} cannot be written"
+        yield SiteFact("prefix", "error", text, "make it, and give it to the build user")
     longest = len(str(prefix / "store" / "pytorch" / "2.1-cuda11.8-01234567" / "bin" / "python"))
     if longest > MAX_PREFIX + len("/bin/python"):
-        yield SiteFact(
-            "prefix",
-            "error",
-            f"{longest} characters to an interpreter: packages have room for {MAX_PREFIX}",
-            "choose a shorter prefix",
-        )
+        text = f"{longest} characters to an interpreter: packages have room for {MAX_PREFIX}"
+        yield SiteFact("prefix", "error", text, "choose a shorter prefix")
     elif longest > SHEBANG_LIMIT:
-        yield SiteFact(
-            "prefix",
-            "warning",
-            f"{longest} characters to an interpreter: scripts start through /bin/sh",
-            "a shorter prefix avoids it",
-        )
+        text = f"{longest} characters to an interpreter: scripts start through /bin/sh"
+        yield SiteFact("prefix", "warning", text, "a shorter prefix avoids it")
     if prefix.exists() and site.build_user is None and not os.access(prefix, os.W_OK):
-        yield SiteFact(
-            "prefix", "error", f"{prefix} cannot be written by you", "name its owner as build_user, or run as that user"
-        )
+        hint = "name its owner as build_user, or run as that user"
+        yield SiteFact("prefix", "error", f"{prefix} cannot be written by you", hint)
 
 
 def _build_user(site: Site) -> Iterator[SiteFact]:
@@ -112,34 +101,25 @@ def _build_user(site: Site) -> Iterator[SiteFact]:
         return
     account = find_account(site.build_user)
     if account is None:
-        yield SiteFact(
-            "build_user", "error", f"{site.build_user} does not exist here", f"useradd --system {site.build_user}"
-        )
+        hint = f"useradd --system {site.build_user}"
+        yield SiteFact("build_user", "error", f"{site.build_user} does not exist here", hint)
         return
     foreign = site.prefix.exists() and site.prefix.stat().st_uid != account.uid
-    reads = [
-        *site.read_by_verbs,
-        *(path for backend in all_backends() for path in backend.reads(site)),
-        *_in_catalogs(site),
-    ]
+    of_backends = (path for backend in all_backends() for path in backend.reads(site))
+    reads = [*site.read_by_verbs, *of_backends, *_in_catalogs(site)]
     faults = access_faults(account, reads, lambda: () if foreign else write_faults(site, account))
     faults = None if faults is None else (*faults, *group_faults(site, account))
     known = f"{site.build_user} (uid {account.uid})"
     if faults is None:
-        yield SiteFact(
-            "build_user", "ok", f"{known}; only root and {site.build_user} see what it can run, read and write"
-        )
+        text = f"{known}; only root and {site.build_user} see what it can run, read and write"
+        yield SiteFact("build_user", "ok", text)
     elif not faults:
         yield SiteFact("build_user", "ok", f"{known}: it can run envmgr, read the site and write the prefix")
     for fault in faults or ():
         yield SiteFact("build_user", "error", f"{fault.reference}: {fault.message}", fault.hint)
     if foreign:
-        yield SiteFact(
-            "prefix",
-            "error",
-            f"{site.prefix} does not belong to {site.build_user}",
-            give_place(site.build_user, site.prefix),
-        )
+        text = f"{site.prefix} does not belong to {site.build_user}"
+        yield SiteFact("prefix", "error", text, give_place(site.build_user, site.prefix))
 
 
 def _in_catalogs(site: Site) -> Iterator[Path]:
@@ -170,25 +150,11 @@ def _lmod(ctx: Context) -> Iterator[SiteFact]:
         yield SiteFact("lmod", "error", error.message, error.hint)
 
 
-def _sources(site: Site) -> Iterator[SiteFact]:
-    upstream = "from upstream" if site.sources.upstream else "never from upstream"
-    yield mirrors_fact("sources", [upstream], site.sources.mirrors)
-
-
-def _build_dir(site: Site) -> Iterator[SiteFact]:
-    yield SiteFact("build_dir", "ok", f"software is compiled in {site.build_dir or temporary_files()}")
-
-
 def _slurm(site: Site) -> Iterator[SiteFact]:
-    heal = site.slurm.heal_export
-    if heal is not None:
-        yield SiteFact(
-            "slurm.heal_export",
-            "ok",
-            "TaskProlog unsets SLURM_EXPORT_ENV: srun in a job with --export=NONE passes on what modules set"
-            if heal
-            else "SLURM_EXPORT_ENV stays: srun in a job with --export=NONE passes nothing on, and modules say so",
-        )
+    unset = "TaskProlog unsets SLURM_EXPORT_ENV: srun in a job with --export=NONE passes on what modules set"
+    stays = "SLURM_EXPORT_ENV stays: srun in a job with --export=NONE passes nothing on, and modules say so"
+    if site.slurm.heal_export is not None:
+        yield SiteFact("slurm.heal_export", "ok", unset if site.slurm.heal_export else stays)
 
 
 def _nodes(site: Site) -> Iterator[SiteFact]:
@@ -210,15 +176,11 @@ def _policies(site: Site) -> Iterator[SiteFact]:
     target = read_target(site.cpu_level)
     system = f"{target.arch}, {target.os_id} {target.os_major}, glibc {target.glibc}"
     yield SiteFact("cpu_level", "ok", f"{site.cpu_level} on {system}: the target of every digest")
-    yield SiteFact(
-        "policies", "ok", f"{p.keep_generations} generations and {p.keep_days:g} days are kept; umask {p.umask}"
-    )
+    kept = f"{p.keep_generations} generations and {p.keep_days:g} days are kept; umask {p.umask}"
+    yield SiteFact("policies", "ok", kept)
     yield SiteFact("policies.driver_gate", "ok", f"{p.driver_gate} where an NVIDIA driver is too old for a module")
-    yield SiteFact(
-        "policies.user_site",
-        "ok",
-        "Python sees ~/.local" if p.user_site else "~/.local is kept out of Python (PYTHONNOUSERSITE)",
-    )
+    python = "Python sees ~/.local" if p.user_site else "~/.local is kept out of Python (PYTHONNOUSERSITE)"
+    yield SiteFact("policies.user_site", "ok", python)
     if p.licences:
         yield SiteFact("policies.licences", "ok", f"acknowledged: {', '.join(p.licences)}")
     if p.group:

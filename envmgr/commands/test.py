@@ -11,7 +11,7 @@ from envmgr.commands import Context, choose_published
 from envmgr.errors import InputError
 from envmgr.nodes.sets import fold, resolve_nodes
 from envmgr.probe.model import Way
-from envmgr.publish.record import published_spec, read_specs
+from envmgr.publish.records import published_spec, read_specs
 from envmgr.report import Result
 from envmgr.smoke import SmokeOutcome
 from envmgr.smoke.here import run_smoke_tests
@@ -60,18 +60,11 @@ def run_tests(ctx: Context, names: Sequence[str]) -> TestResult:
     lmod = ctx.find_lmod()
     folder = ctx.prefix.generation(current.number)
     specs = read_specs(ctx.prefix, current.number)
+    modules, lmodrc, options = folder / "modules", folder / "lmodrc.lua", ctx.site.transport.slurm_options
     outcomes: list[SmokeOutcome] = []
     for name in chosen:
         spec = published_spec(specs[name]).spec
-        outcomes += run_smoke_tests(
-            spec,
-            folder / "modules",
-            folder / "lmodrc.lua",
-            lmod,
-            ctx.runner,
-            ctx.reporter,
-            slurm_options=ctx.site.transport.slurm_options,
-        )
+        outcomes += run_smoke_tests(spec, modules, lmodrc, lmod, ctx.runner, ctx.reporter, slurm_options=options)
     return TestResult(current.number, tuple(outcomes))
 
 

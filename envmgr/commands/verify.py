@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from envmgr.commands import Context, published_record, require_published
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.flip_checks import FlipLook, look_at_current_flip, mend_of, severity_of
 from envmgr.publish.flips import known_current, last_current, lost_lines, told_records
-from envmgr.publish.record import ABANDONED, RECORD, SPECS, complete_numbers, read_record, way_back
+from envmgr.publish.records import ABANDONED, RECORD, complete_numbers, read_record, way_back
 from envmgr.publish.verify import (
     Fault,
     LookedAt,
@@ -26,9 +26,6 @@ from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.store.verify import Looked, verify_install
 from envmgr.system.users import find_account
 
-if TYPE_CHECKING:
-    from envmgr.probe.model import Way
-
 
 @dataclass(frozen=True, slots=True)
 class VerifyWhat:
@@ -40,18 +37,6 @@ class VerifyWhat:
     names: tuple[str, ...] = ()
     generations: tuple[int, ...] = ()
     everything: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyNodes:
-    """The nodes of `verify`: `nodes` is a node set; `via` None is the site's setting.
-
-    `deadline` is seconds for all nodes together, None for the command's own.
-    """
-
-    nodes: str
-    via: Way | None = None
-    deadline: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +102,8 @@ class PrefixLook:
             hint = mend_of(flip.state, [each.state for each in flips], right)
             yield Finding("flip", severity_of(flip.state), flip.path, f"{flip.state}: {flip.found}", hint=hint)
         for looked in self.generations.values():
-            for fault in looked.faults:
-                yield Finding(
-                    "generation",
-                    "error",
-                    fault.path,
-                    fault.found,
-                    hint=_generation_hint(looked, self.number, self.way_back),
-                )
+            hint = _generation_hint(looked, self.number, self.way_back)
+            yield from (Finding("generation", "error", each.path, each.found, hint=hint) for each in looked.faults)
         for path, lines in self.installs.items():
             of = self.users.get(path, ())
             where = ", ".join(of) or path
@@ -134,20 +113,16 @@ class PrefixLook:
 
     def result(self) -> VerifyResult:
         unseen = [line for looked in self.generations.values() for line in looked.unseen]
+        flip = self.flip
         return VerifyResult(
             self.entries,
             tuple(self.findings()),
             tuple(self.generations),
             tuple(self.installs),
             tuple(unseen),
-            flip=self._signed(),
+            flip=f"flip {flip.sequence}, signed by {flip.who}" if flip is not None and not flip.faults else "",
             made_at=self.made_at,
         )
-
-    def _signed(self) -> str:
-        if self.flip is None or self.flip.faults:
-            return ""
-        return f"flip {self.flip.sequence}, signed by {self.flip.who}"
 
 
 _CURRENT = "`envmgr verify --repair` makes it again"
@@ -167,8 +142,7 @@ _INSTALL = "an install never changes: find the cause"
 def _generation_hint(looked: LookedAt, current: int | None, way_back: str) -> str:
     if looked.number == current:
         return _GENERATION if looked.record is not None else f"what it held is not known: {way_back}"
-    lost = looked.record is None or any(fault.path.endswith((f"/{RECORD}", f"/{SPECS}")) for fault in looked.faults)
-    return _OLD_LOST if lost else _OLD.format(number=looked.number)
+    return _OLD.format(number=looked.number) if looked.can_be_made_again else _OLD_LOST
 
 
 def _hint(path: str, entries: Sequence[str], in_place: str | None) -> str:
@@ -248,6 +222,8 @@ def _look(ctx: Context, what: VerifyWhat) -> PrefixLook:
         if lines and _is_made_in_place(prefix.install_at(path))
     }
     faults = tuple(current_faults(prefix))
+    signing = ctx.site.signing
+    flip = None if signing is None else look_at_current_flip(prefix, signing, ctx.runner)
     return PrefixLook(
         checked,
         faults,
@@ -257,7 +233,7 @@ def _look(ctx: Context, what: VerifyWhat) -> PrefixLook:
         own,
         known_current(prefix),
         in_place,
-        _look_at_flip(ctx),
+        None if flip is None else flip[1],
         _way_back(prefix, faults, looked, recorded, owners),
         lost_lines(prefix),
         {path: each.made_at for path, each in seen.items() if each.made_at},
@@ -287,12 +263,6 @@ def _way_back(
 def is_in_the_way(prefix: Prefix) -> bool:
     """Return whether something else than a link lies at `current`."""
     return prefix.current.exists() and not prefix.current.is_symlink()
-
-
-def _look_at_flip(ctx: Context) -> FlipLook | None:
-    """Return the look at the current flip; None where the site does not sign, or `current` is damaged."""
-    found = None if ctx.site.signing is None else look_at_current_flip(ctx.prefix, ctx.site.signing, ctx.runner)
-    return None if found is None else found[1]
 
 
 def trusted_owners(ctx: Context) -> frozenset[int] | None:
@@ -345,8 +315,8 @@ def _users(
     return users, own, lost
 
 
-def _look_at(ctx: Context, install: Install, named: str | None, owners: Iterable[int] | None) -> Looked:
+def _look_at(ctx: Context, install: Install, named: str | None, owners: frozenset[int] | None) -> Looked:
     try:
-        return verify_install(install, ctx.reporter, named=named, owners=None if owners is None else frozenset(owners))
+        return verify_install(install, ctx.reporter, named=named, owners=owners)
     except EnvmgrError as error:  # a manifest that cannot be read affects only its install
         return Looked((error.message, *error.context[:1]))

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from envmgr.audit.ask.hashing import HashedFolder, HashOnNodes, NodeFault
 from envmgr.commands import Context
-from envmgr.commands.verify import PrefixLook, VerifyNodes, VerifyResult, VerifyWhat, look
+from envmgr.commands.verify import PrefixLook, VerifyResult, VerifyWhat, look
 from envmgr.modules.spec import SHIMS
 from envmgr.nodes.sets import fold, resolve_nodes
+from envmgr.probe.hashing import HashedFolder, HashOnNodes, NodeFault
+from envmgr.probe.model import Way
 from envmgr.publish.flips import known_current
-from envmgr.publish.record import RECORD, GenerationRecord
+from envmgr.publish.records import RECORD, GenerationRecord
 from envmgr.report import Finding
 from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install
@@ -24,16 +25,20 @@ _SECONDS = 3600.0  # for all nodes together, where no deadline is given: they re
 _HINT = "on the node: what is mounted there? `envmgr audit --check mount --nodes NODE`"
 
 
-def verify_on_nodes(ctx: Context, what: VerifyWhat, asked: VerifyNodes) -> VerifyResult:
+def verify_on_nodes(
+    ctx: Context, what: VerifyWhat, node_set: str, *, via: Way | None, deadline: float | None
+) -> VerifyResult:
     """Verify here first, because nodes are compared with what is right here. What is wrong here is reported once,
     without nodes.
 
+    `via` None is the site's setting. `deadline` is seconds for all nodes together, None for the command's own.
+
     Raises InputError for unknown nodes; else as `look`.
     """
-    nodes = resolve_nodes(asked.nodes, ctx.site, ctx.runner)
+    nodes = resolve_nodes(node_set, ctx.site, ctx.runner)
     seen = look(ctx, what)
     places, owners = _places(ctx, seen)
-    hashing = HashOnNodes(ctx.site, ctx.runner, ctx.reporter, ctx.way(asked.via), asked.deadline or _SECONDS)
+    hashing = HashOnNodes(ctx.site, ctx.runner, ctx.reporter, ctx.way(via), deadline or _SECONDS)
     faults = _without_followers(ctx, hashing.ask(nodes, [*places.values()]), owners)
     faults += _currents(ctx, hashing.currents)
     result = seen.result()
@@ -84,17 +89,10 @@ def _generation(ctx: Context, number: int, record: GenerationRecord) -> HashedFo
     folder = ctx.prefix.generation(number)
     files = {**record.files, RECORD: sha256_bytes(read_regular(folder / RECORD))}
     folders = {str(parent) for path in files for parent in (folder / path).relative_to(folder).parents} - {"."}
-    return HashedFolder(
-        str(folder),
-        0o555,
-        [
-            *(TreePath(path, "dir", 0o555) for path in folders),
-            *(
-                TreePath(path, "file", 0o555 if path.startswith(f"{SHIMS}/") else 0o444, 0, sha256)
-                for path, sha256 in files.items()
-            ),
-        ],
-    )
+    modes = {path: 0o555 if path.startswith(f"{SHIMS}/") else 0o444 for path in files}
+    paths = [TreePath(path, "dir", 0o555) for path in folders]
+    paths += [TreePath(path, "file", modes[path], 0, sha256) for path, sha256 in files.items()]
+    return HashedFolder(str(folder), 0o555, paths)
 
 
 def _install(install: Install) -> dict[str, HashedFolder]:

@@ -166,11 +166,8 @@ def _none_free(gpus: SlurmGpus | None) -> str:
         return "Slurm has it in no partition"
     if gpus.used < gpus.total:
         return ""
-    return (
-        "busy: its GPU is in use by another job"
-        if gpus.total == 1
-        else f"busy: its {gpus.total} GPUs are in use by other jobs"
-    )
+    others = f"its {gpus.total} GPUs are in use by other jobs"
+    return f"busy: {'its GPU is in use by another job' if gpus.total == 1 else others}"
 
 
 def _request(given: Sequence[str]) -> tuple[str, ...]:

@@ -67,22 +67,10 @@ def allocated(
     most = longest_job(runner, options)
     nonce, env = secrets.token_hex(8), tool_env()
     mark = f"--envmgr-{nonce}--"
-    argv = (
-        *session_as(user, env, find=tool),
-        tool("salloc"),
-        "--quiet",
-        f"--nodes={count}",
-        "--ntasks-per-node=1",
-        f"--job-name={job_name(nonce)}",
-        f"--time={time_limit(seconds, most)}",
-        f"--immediate={max(1, math.ceil(patience))}",
-        "--chdir=/",
-        *options,
-        "/bin/sh",
-        "-c",
-        script_text(__file__, "hold.sh"),
-        mark,
-    )
+    size = (f"--nodes={count}", "--ntasks-per-node=1", f"--job-name={job_name(nonce)}", "--chdir=/")
+    limits = (f"--time={time_limit(seconds, most)}", f"--immediate={max(1, math.ceil(patience))}")
+    program = ("/bin/sh", "-c", script_text(__file__, "hold.sh"), mark)
+    argv = (*session_as(user, env, find=tool), tool("salloc"), "--quiet", *size, *limits, *options, *program)
     holder = _Holder(argv, env, mark, runner)
     try:
         holder.start()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from envmgr.catalog.site import Site
 from envmgr.nodes import slurm, tool, tool_env
 from envmgr.nodes.envelope import Answer, Reply, Status, end_mark, end_rest, marked, unwrap, wrap
-from envmgr.nodes.fanout import NODES_OWN, Fan, reply_now
+from envmgr.nodes.fanout import NODES_OWN, Fan, unreachable
 from envmgr.nodes.sets import require_node_names
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import UNTRACED_END, assign, script_text, untraced
@@ -23,6 +23,7 @@ from envmgr.system.users import require_account, session_as, this_account
 if TYPE_CHECKING:
     from envmgr.nodes.clients import Call, Client
 
+_SUBMIT = ("--parsable", "-N1", "-n1", "-o", "/dev/null", "-e", "/dev/null", "--no-requeue")  # of every job
 _KEPT = 60  # seconds that a job keeps its answer for us
 _FIRST, _SLOWEST = 0.3, 2.0  # seconds between two looks at the queue: at first, and after a while
 _AROUND = 1 << 20  # bytes in addition to an answer
@@ -118,19 +119,7 @@ class _Jobs:
         self._login = _login_shell(user)
         self._timeout, self._deadline, self._limit = timeout, deadline, limit
         self._patience = max(1, math.ceil(site.transport.queue_timeout))
-        self._options = (
-            "--parsable",
-            "-N1",
-            "-n1",
-            "-o",
-            "/dev/null",
-            "-e",
-            "/dev/null",
-            "--no-requeue",
-            f"--job-name={slurm.job_name(self.nonce)}",
-            *site.transport.slurm_options,
-            *options,
-        )
+        self._options = (*_SUBMIT, f"--job-name={slurm.job_name(self.nonce)}", *site.transport.slurm_options, *options)
         self._waiting = deque(nodes)
         self._submitting: set[str] = set()
         self._queued: dict[str, _Job] = {}
@@ -149,22 +138,21 @@ class _Jobs:
         for node in list(self._waiting):
             if gone := f"Slurm: {broken}" if broken else slurm.why_no_step(self._states, self._names.get(node, node)):
                 self._waiting.remove(node)
-                self._on_reply(reply_now(node, "unreachable", gone))
+                self._on_reply(unreachable(node, gone))
         if self._waiting:
             most = slurm.longest_job(self._runner, self._options, timeout=self._deadline)
             self._options = (f"--time={slurm.time_limit(self._timeout + _KEPT, most)}", *self._options)
         try:
             if self._waiting:
-                self._fan.ask((), lambda node: reply_now(node, "unreachable", ""), self)
+                self._fan.ask((), lambda node: unreachable(node, ""), self)
         finally:
             slurm.cancel_jobs(self.nonce)
         over = f"the deadline of {self._deadline:g} s was over"
         for job in self._queued.values():
-            self._on_reply(
-                _reply(job, "unreachable", f"{self._blame(job)}: the job did not start{job.why_in_brackets}: {over}")
-            )
+            why = f"{self._blame(job)}: the job did not start{job.why_in_brackets}: {over}"
+            self._on_reply(_reply(job, "unreachable", why))
         for node in (*self._submitting, *self._waiting):
-            self._on_reply(reply_now(node, "unreachable", f"not asked: {over}"))
+            self._on_reply(unreachable(node, f"not asked: {over}"))
 
     # -- submitting ----------------------------------------------------------------------------------------------------
 
@@ -184,10 +172,9 @@ class _Jobs:
         # One login shell submits for many nodes: it is slow on many sites, and each start-up file runs once.
         self._submitting.update(nodes)
         began = time.time()
-        self._fan.launch(
-            self._call("", argv, f"{self.script}{mark}\n".encode("utf-8", "surrogateescape"), f"\n{mark} end".encode()),
-            lambda client: self._submitted(client, mark, nodes, began),
-        )
+        script = f"{self.script}{mark}\n".encode("utf-8", "surrogateescape")
+        call = self._call("", argv, script, f"\n{mark} end".encode())
+        self._fan.launch(call, lambda client: self._submitted(client, mark, nodes, began))
 
     def _submitted(self, client: Client, mark: str, nodes: list[str], began: float) -> None:
         self._submitting.clear()
@@ -203,11 +190,8 @@ class _Jobs:
             if status == "0" and number.isdigit():
                 self._queued[node] = _Job(node, name, number, time.monotonic(), began)
             else:
-                why = (
-                    f"Slurm: {slurm.slurm_reason(words_.replace('; ', chr(10)).encode())}"
-                    if status
-                    else self._no_shell(client)
-                )
+                reason = slurm.slurm_reason(words_.replace("; ", "\n").encode())
+                why = f"Slurm: {reason}" if status else self._no_shell(client)
                 self._on_reply(Reply(node, "unreachable", "", why, began, time.time()))
         self._next_look, self._pause = 0.0, _FIRST
 
@@ -240,11 +224,8 @@ class _Jobs:
                 self._collect(job)
             elif state.startswith(slurm.ENDED):
                 del self._queued[job.node]
-                self._on_reply(
-                    _reply(
-                        job, "silent", f"Slurm: the job ended without an answer: {state.lower()}{job.why_in_brackets}"
-                    )
-                )
+                ended = f"Slurm: the job ended without an answer: {state.lower()}{job.why_in_brackets}"
+                self._on_reply(_reply(job, "silent", ended))
             elif time.monotonic() - job.submitted > self._patience:
                 del self._queued[job.node]
                 self._give_up(job)
@@ -252,11 +233,8 @@ class _Jobs:
     def _give_up(self, job: _Job) -> None:
         self._fan.launch(self._call("", (tool("scancel"), "--quiet", job.number), b"", b"\n\0"), lambda _client: None)
         now = slurm.in_words(self._states[job.name])
-        text = (
-            f"{self._blame(job)}: the job did not start within {self._patience} s{job.why_in_brackets}; the "
-            f"node was {now}"
-        )
-        self._on_reply(_reply(job, "unreachable", text))
+        late = f"the job did not start within {self._patience} s{job.why_in_brackets}"
+        self._on_reply(_reply(job, "unreachable", f"{self._blame(job)}: {late}; the node was {now}"))
 
     def _blame(self, job: _Job) -> str:
         """Return the beginning of a reason: `busy` where it waits for jobs of other users."""
@@ -266,31 +244,11 @@ class _Jobs:
 
     def _collect(self, job: _Job) -> None:
         limit = self._limit + _AROUND
-        sent = wrap(
-            assign(nonce=self.nonce) + script_text(__file__, "collect.sh"),
-            self.nonce,
-            limit=limit,
-            timeout=self._timeout + NODES_OWN,
-            hard=False,
-        )
-        argv = (
-            *self._prefix,
-            tool("srun"),
-            "--quiet",
-            f"--jobid={job.number}",
-            "--overlap",
-            "-N1",
-            "-n1",
-            "-w",
-            job.name,
-            "--export=NONE",
-            "--chdir=/",
-            "--mpi=none",
-            "/bin/sh",
-            "-s",
-        )
+        script = assign(nonce=self.nonce) + script_text(__file__, "collect.sh")
+        sent = wrap(script, self.nonce, limit=limit, timeout=self._timeout + NODES_OWN, hard=False)
+        step = slurm.one_task(f"--jobid={job.number}", "--overlap", "-w", job.name)
         self._asked[job.node] = job
-        call = self._call(job.node, argv, sent.encode(), end_mark(self.nonce))
+        call = self._call(job.node, (*self._prefix, *step, "/bin/sh", "-s"), sent.encode(), end_mark(self.nonce))
         self._fan.begin(replace(call, most=limit + _AROUND, timeout=self._timeout, gentle=True))
 
     def _collected(self, reply: Reply) -> None:
@@ -339,10 +297,7 @@ def _reply(job: _Job, status: Status, reason: str) -> Reply:
 def _login_shell(user: str | None) -> tuple[str, ...]:
     """Return the words before `-c`'s program: a login shell with the variables of a login, and none of envmgr's."""
     account = require_account(user) if user is not None and os.geteuid() == 0 else this_account()
-    path = (
-        "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        if account.uid == 0
-        else "/usr/local/bin:/usr/bin:/bin"
-    )
+    of_root = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    path = of_root if account.uid == 0 else "/usr/local/bin:/usr/bin:/bin"
     env = (*(f"{key}={value}" for key, value in account.variables().items()), "SHELL=/bin/bash", f"PATH={path}")
     return (*session_as(account.name, {}, find=tool), tool("env"), "-i", *env, "/bin/bash", "-lc")

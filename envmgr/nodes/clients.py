@@ -66,16 +66,12 @@ class Client:
         self._taken = 0
         self._pending: bytes | memoryview = memoryview(call.stdin)  # a slice of bytes would copy a large script
         # A session of its own: the terminal's Ctrl-C is ours to pass on, and a ProxyCommand ends with its ssh.
+        pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            call.argv,
-            env=dict(call.env),
-            bufsize=0,
-            start_new_session=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            call.argv, env=dict(call.env), bufsize=0, start_new_session=True, stdin=pipe, stdout=pipe, stderr=pipe
         )
-        self._stdin, self._stdout, self._stderr = (_descriptor(pipe) for pipe in self._pipes())
+        pipes = (self.process.stdin, self.process.stdout, self.process.stderr)
+        self._stdin, self._stdout, self._stderr = map(_descriptor, pipes)
         self._send()
         if self._pending:  # most scripts fit into the pipe at once
             loop.add_writer(self._stdin, self._write)
@@ -96,8 +92,7 @@ class Client:
             return
         self._open = False
         self.ending = ending
-        # The reason may still be in the pipe when stdout ends first.
-        self._read_errors()  # the reason, when stdout ended first
+        self._read_errors()  # the reason may still be in the pipe when stdout ends first
         self._loop.remove_writer(self._stdin)
         self._loop.remove_reader(self._stdout)
         self._loop.remove_reader(self._stderr)
@@ -110,9 +105,6 @@ class Client:
     def tidies(self) -> bool:
         """True for a node that began and has not answered: it may have to clean up."""
         return bool(self.output) and self.whole_at is None
-
-    def _pipes(self) -> tuple[IO[bytes] | None, IO[bytes] | None, IO[bytes] | None]:
-        return self.process.stdin, self.process.stdout, self.process.stderr
 
     def _send(self) -> None:
         self._pending = write_some(self._stdin, self._pending)

@@ -8,6 +8,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from envmgr.catalog.site import Site
@@ -76,7 +77,7 @@ def ask_nodes(
 
         argv = way.argv(node)
         if isinstance(argv, str):
-            return reply_now(node, "unreachable", argv)
+            return unreachable(node, argv)
         return Call(node, argv, way.env, sent, end_mark(nonce), limit + _AROUND, node_limit, gentle=via == "slurm")
 
     try:
@@ -192,7 +193,7 @@ class Fan:
         for client in self._over:
             self._on_reply(self._judge(client))
         for node in self.todo:
-            self._on_reply(reply_now(node, "unreachable", f"not asked: the deadline of {self._deadline:g} s was over"))
+            self._on_reply(unreachable(node, f"not asked: the deadline of {self._deadline:g} s was over"))
 
     def _tick(self) -> None:
         self._runner.raise_if_cancelled()
@@ -235,8 +236,6 @@ class Fan:
             self._over.append(client)
             return
         if client.ending == "exit" and node not in self._retried and (argv := self._way.again(client)) is not None:
-            from dataclasses import replace
-
             self._retried.add(node)
             self.running[node] = self._loop.start(replace(client.call, argv=argv), self._ended)
             return
@@ -268,9 +267,10 @@ def _reply(client: Client, status: Status, reason: str, text: str = "") -> Reply
     return Reply(client.call.node, status, text, reason, client.began, client.ended)
 
 
-def reply_now(node: str, status: Status, reason: str) -> Reply:
+def unreachable(node: str, reason: str) -> Reply:
+    """Return the reply of a node that is not asked."""
     now = time.time()
-    return Reply(node, status, "", reason, now, now)
+    return Reply(node, "unreachable", "", reason, now, now)
 
 
 def _descriptors() -> int:

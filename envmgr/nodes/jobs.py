@@ -13,17 +13,18 @@ from pathlib import Path
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.nodes import tool, tool_env
-from envmgr.nodes.slurm import ENDED, UNCONFIGURED, slurm_reason, time_limit
+from envmgr.nodes.slurm import ENDED, UNCONFIGURED, one_task, slurm_reason, time_limit
 from envmgr.system.run import Completed, Runner
 
 _ASK = 20.0  # seconds that squeue, scontrol and scancel may take
 _SEND = 120.0  # and sbatch, whose controller may be busy with others
+_SUBMIT = ("--parsable", "--nodes=1", "--ntasks=1", "--no-requeue", "--export=NONE", "--chdir=/")  # of every job
 _FREE = 5  # seconds in which a node must be free to be asked something
 # What Slurm's commands say when Slurm does not answer, whatever was asked. Source: slurm 22.05, slurm_errno.c.
 SLURM_DOWN = re.compile(
-    r"Unable to contact slurm controller|Socket timed out|Connection refused|Zero Bytes were transmitted|in "
-    r"standby mode|"
-    r"Communication connection failure|Protocol authentication error|Unable to communicate|" + re.escape(UNCONFIGURED)
+    r"Unable to contact slurm controller|Socket timed out|Connection refused|Zero Bytes were transmitted|"
+    r"in standby mode|Communication connection failure|Protocol authentication error|Unable to communicate|"
+    + re.escape(UNCONFIGURED)
 )
 # Source: sbatch(1), --time.
 _TIME = re.compile(r"\d+(:\d{1,2}){0,2}|\d+-\d{1,2}(:\d{1,2}){0,2}|UNLIMITED|INFINITE")
@@ -80,13 +81,8 @@ def send_job(
     """
     argv = [
         tool("sbatch"),
-        "--parsable",
-        "--nodes=1",
-        "--ntasks=1",
+        *_SUBMIT,
         f"--job-name={name}",
-        "--no-requeue",
-        "--export=NONE",
-        "--chdir=/",
         f"--output={output}",
         *site.transport.slurm_options,
         *options.words(),
@@ -109,20 +105,10 @@ def ask_a_node(argv: Sequence[str], options: JobOptions, site: Site, runner: Run
 
     A node that is free within some seconds: a question is not worth a wait in the queue.
     """
-    asked = [
-        f"--immediate={_FREE}",
-        "--job-name=envmgr-ask",
-        "-N1",
-        "-n1",
-        f"--time={time_limit(_ASK)}",
-        "--export=NONE",
-        "--chdir=/",
-        "--mpi=none",
-        *site.transport.slurm_options,
-        *JobOptions(options.partition, options.account).words(),
-    ]
+    limits = (f"--immediate={_FREE}", "--job-name=envmgr-ask", f"--time={time_limit(_ASK)}")
+    where = (*site.transport.slurm_options, *JobOptions(options.partition, options.account).words())
     try:
-        done = runner.run([tool("srun"), "--quiet", *asked, *argv], env=tool_env(), timeout=_ASK, check=False)
+        done = runner.run([*one_task(*limits, *where), *argv], env=tool_env(), timeout=_ASK, check=False)
     except CommandError:
         return ""
     return done.stdout.strip()
@@ -138,17 +124,8 @@ def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, Jo
     """
     if not names:
         return {}
-    argv = [
-        tool("squeue"),
-        "-h",
-        "--states=all",
-        f"--user={os.geteuid()}",
-        f"--name={','.join(names)}",
-        "-o",
-        "%i|%T|%r|%N|%j",
-        *where_jobs_go(site),
-    ]
-    done = run_slurm(runner, argv)
+    chosen = ("--states=all", f"--user={os.geteuid()}", f"--name={','.join(names)}")
+    done = run_slurm(runner, [tool("squeue"), "-h", *chosen, "-o", "%i|%T|%r|%N|%j", *where_jobs_go(site)])
     if done.returncode:
         raise unavailable(done)
     rows = [line.strip().split("|", 4) for line in done.stdout.splitlines() if line.count("|") >= 4]

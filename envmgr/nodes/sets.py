@@ -223,18 +223,13 @@ def _hosts_by_group(listing: Any) -> dict[str, str]:
 
 @contextmanager
 def _unreadable(command: str, hint: str) -> Iterator[None]:
+    words = f"`{command}` does not say which nodes there are"
     try:
         yield
     except CommandError as error:
-        raise EnvmgrError(
-            "groups-unreadable",
-            f"`{command}` does not say which nodes there are",
-            context=[error.message, *error.context],
-        ) from None
+        raise EnvmgrError("groups-unreadable", words, context=[error.message, *error.context]) from None
     except (ValueError, AttributeError, TypeError) as error:
-        raise EnvmgrError(
-            "groups-unreadable", f"`{command}` does not say which nodes there are", context=f"its output: {error}"
-        ) from None
+        raise EnvmgrError("groups-unreadable", words, context=f"its output: {error}") from None
     except EnvmgrError as error:
         if error.reference != "command-missing":
             raise

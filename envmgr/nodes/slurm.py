@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -50,12 +50,9 @@ _LIMIT = re.compile(
 )
 
 
-def slurm_here(environ: Mapping[str, str] | None = None) -> bool:
+def slurm_here() -> bool:
     """Return whether this controller has Slurm's commands."""
-    import shutil
-
-    path = (os.environ if environ is None else environ).get("PATH")
-    return all(shutil.which(name, path=path) is not None for name in ("srun", "sbatch", "sinfo"))
+    return all(shutil.which(name) is not None for name in ("srun", "sbatch", "sinfo"))
 
 
 def node_states(runner: Runner, *, timeout: float = _ASK) -> dict[str, tuple[str, str]]:
@@ -89,10 +86,10 @@ def node_hosts(runner: Runner, *, timeout: float = _ASK) -> dict[str, str]:
     return {node.strip(): host.strip() for node, _, host in found if host.strip()}
 
 
-def mpi_plugins(runner: Runner, *, timeout: float = _ASK) -> frozenset[str] | None:
+def mpi_plugins(runner: Runner) -> frozenset[str] | None:
     """Return the values of `srun --mpi=` on this host; None where srun does not say."""
     try:
-        done = runner.run([tool("srun"), "--mpi=list"], env=tool_env(), timeout=timeout, check=False)
+        done = runner.run([tool("srun"), "--mpi=list"], env=tool_env(), timeout=_ASK, check=False)
     except CommandError:
         return None
     said = f"{done.stdout}\n{done.stderr}"  # it goes to stderr, up to Slurm 23
@@ -166,9 +163,8 @@ def longest_job(runner: Runner, options: Iterable[str], *, timeout: float = _ASK
     """
     named = [option.partition("=")[2].split(",") for option in options if option.startswith("--partition=")]
     try:
-        said = runner.run(
-            [tool("sinfo"), "-h", "-o", "%P|%l"], env=tool_env(), timeout=min(timeout, _ASK)
-        ).stdout.splitlines()
+        argv = [tool("sinfo"), "-h", "-o", "%P|%l"]
+        said = runner.run(argv, env=tool_env(), timeout=min(timeout, _ASK)).stdout.splitlines()
     except EnvmgrError:
         return None
     limits = {name.strip(): _seconds(limit.strip()) for name, _, limit in (line.partition("|") for line in said)}
@@ -200,6 +196,11 @@ def time_limit(seconds: float, most: float | None = None) -> str:
     """
     minutes = math.ceil(seconds / 60) + 1
     return str(minutes if most is None else max(1, min(minutes, math.floor(most / 60))))
+
+
+def one_task(*options: str) -> tuple[str, ...]:
+    """Return the words of `srun` for one task that gets no variable of this shell, and starts no MPI."""
+    return (tool("srun"), "--quiet", "-N1", "-n1", "--export=NONE", "--chdir=/", "--mpi=none", *options)
 
 
 def cancel_jobs(nonce: str) -> None:
@@ -254,28 +255,11 @@ class SlurmWay:
         name = self._names.get(node, node)
         if gone := why_no_step(self._states, name):
             return gone
-        where = (
-            ("--overlap", f"--jobid={self._job}")
-            if self._job is not None
-            else (f"--immediate={self._patience}", *self._site.transport.slurm_options)
-        )
-        return (
-            *self._prefix,
-            tool("srun"),
-            "--quiet",
-            "-N1",
-            "-n1",
-            "-w",
-            name,
-            f"--job-name={job_name(self._nonce)}",
-            f"--time={time_limit(self._timeout, self._most)}",
-            "--export=NONE",
-            "--chdir=/",
-            "--mpi=none",
-            *where,
-            "/bin/sh",
-            "-s",
-        )
+        where: tuple[str, ...] = (f"--immediate={self._patience}", *self._site.transport.slurm_options)
+        if self._job is not None:
+            where = ("--overlap", f"--jobid={self._job}")
+        limits = (f"--job-name={job_name(self._nonce)}", f"--time={time_limit(self._timeout, self._most)}")
+        return (*self._prefix, *one_task("-w", name, *limits, *where), "/bin/sh", "-s")
 
     def explain(self, client: Client, answer: Answer, *, begun: bool) -> tuple[Status, str]:
         if begun:
@@ -288,14 +272,10 @@ class SlurmWay:
             name = self._names[client.call.node]
             now = in_words(self._states[name])
             why = self._reasons().get(name, "")
-            if (
-                _LIMIT.fullmatch(why) and why != "BadConstraints"
-            ):  # which Slurm says of `--immediate` at a busy node, too
-                return (
-                    "unreachable",
-                    f"Slurm: no step could start within {self._patience} s ({why}); the node was {now}",
-                )
-            return "unreachable", f"busy: no step could start within {self._patience} s; the node was {now}"
+            waited = f"no step could start within {self._patience} s"
+            if _LIMIT.fullmatch(why) and why != "BadConstraints":  # said of `--immediate` at a busy node, too
+                return "unreachable", f"Slurm: {waited} ({why}); the node was {now}"
+            return "unreachable", f"busy: {waited}; the node was {now}"
         return "unreachable", f"Slurm: {said}" if said else f"srun ended with status {client.status} and said nothing"
 
     def _reasons(self) -> dict[str, str]:

@@ -148,13 +148,9 @@ class Fleet:
         return {value: tuple(nodes) for value, nodes in found.items()}
 
     def by(self, value: Callable[[Facts], str | None]) -> dict[str, tuple[str, ...]]:
-        found: dict[str, list[str]] = {}
-        for group in self.groups:
-            of_group = value(group.facts)
-            if of_group is not None:
-                found.setdefault(of_group, []).extend(group.nodes)
-        ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
-        return {key: tuple(nodes) for key, nodes in ordered}
+        """Return the value of each group's facts -> its nodes, the commonest first; None is left out."""
+        found = self.by_each(lambda facts: [of_group] if (of_group := value(facts)) is not None else [])
+        return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
 CONTEXTS = (

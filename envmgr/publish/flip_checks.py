@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,20 +15,10 @@ from typing import Literal
 from envmgr.catalog.site_file import Signing
 from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import FLIP_STAMP
-from envmgr.publish.flipfile import (
-    Flip,
-    FlipRecord,
-    has_signatures,
-    in_force,
-    is_pending,
-    links,
-    newest_first,
-    numbers_taken,
-    sequences,
-)
+from envmgr.publish import flipfile
 from envmgr.publish.flips import came, known_current, seen_here, why_not_seen
-from envmgr.publish.record import RECORD, complete_numbers
-from envmgr.publish.signature import Signed, Signer, State, check_signature
+from envmgr.publish.records import RECORD, complete_numbers
+from envmgr.publish.signature import KeySigner, Signer, State
 from envmgr.report import Severity
 from envmgr.store.prefix import Prefix
 from envmgr.system.pulse import renew_listing
@@ -58,7 +48,7 @@ class FlipFault:
 
 def signed_before(prefix: Prefix) -> bool:
     """Return whether this site ever signed a flip, as far as the prefix or this machine's own check shows."""
-    return seen_here(prefix) > 0 or has_signatures(prefix)
+    return seen_here(prefix) > 0 or flipfile.has_signatures(prefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +71,7 @@ def look_at_current_flip(prefix: Prefix, signing: Signing, runner: Runner) -> tu
         before = read_flip_state(prefix)
         if before[0] is None:
             return None
-        look = look_at_flip(prefix, before[0], signing, runner, seen=seen_here(prefix))
+        look = _look(prefix, before[0], KeySigner(signing, runner))
         if why := why_not_seen(prefix):
             forgot = FlipFault("unchecked", FLIP_STAMP, f"what this host has seen cannot be read: {why}")
             look = replace(look, faults=(*look.faults, forgot))
@@ -96,28 +86,26 @@ def read_flip_state(prefix: Prefix) -> tuple[int | None, list[int], list[int], l
     """Return everything on which a look is based. A flip that was withdrawn meanwhile leaves its number taken."""
     return (
         known_current(prefix),
-        sequences(prefix),
-        numbers_taken(prefix),
-        links(prefix),
+        flipfile.sequences(prefix),
+        flipfile.numbers_taken(prefix),
+        flipfile.links(prefix),
         came(prefix),
         seen_here(prefix),
     )
 
 
-def look_at_flip(prefix: Prefix, number: int, signing: Signing, runner: Runner, *, seen: int = 0) -> FlipLook:
-    """Return the flip that made generation `number`, which is `current`'s, current. `seen` is the highest sequence
-    number that this host ever checked.
-    """
-    force = in_force(prefix, number)
-    newest = newest_signed(prefix, signing, runner, after=0 if force is None else force.record.sequence)
-    replays = [*find_replays(prefix, number, force, newest, seen)]
+def _look(prefix: Prefix, number: int, signer: KeySigner) -> FlipLook:
+    """Return the flip that made generation `number`, which is `current`'s, current."""
+    force = flipfile.in_force(prefix, number)
+    newest = newest_signed(prefix, signer, after=0 if force is None else force.record.sequence)
+    replays = [*find_replays(prefix, number, force, newest)]
     if force is None:
         unsigned = FlipFault("unsigned", "current", f"no flip made generation {number} current")
         return FlipLook(None, "", tuple(replays) or (unsigned,))
     who, faults = "", list[FlipFault]()
     where = str(force.path.relative_to(prefix.root))
     try:
-        found = check_signature(force, signing, runner)
+        found = signer.judge(force)
         who = found.who
         if found.state != "signed":
             faults.append(FlipFault(found.state, f"{where}.sig", found.reason))
@@ -130,18 +118,21 @@ def look_at_flip(prefix: Prefix, number: int, signing: Signing, runner: Runner, 
     if digest != force.record.record:
         faults.append(FlipFault("wrong", where, f"it names another generations/{number:04d}/{RECORD} than lies there"))
     faults += replays
-    if open_gaps := gaps(prefix, lambda flip: check_signature(flip, signing, runner).state):
+    if open_gaps := gaps(prefix, signer):
         faults.append(
             FlipFault("gap", "flips", f"there is no flip {_shown(open_gaps[:5])}{', …' if len(open_gaps) > 5 else ''}")
         )
-    if signing.expires_days is not None and (age := _age_in_days(force)) > signing.expires_days:
-        words = f"it is {age:.0f} days old; signing.expires_days is {signing.expires_days:g}"
+    most = signer.signing.expires_days
+    made = datetime.datetime.fromisoformat(force.record.date)
+    age = (datetime.datetime.now(datetime.UTC) - made).total_seconds() / 86400  # days
+    if most is not None and age > most:
+        words = f"it is {age:.0f} days old; signing.expires_days is {most:g}"
         faults.append(FlipFault("expired", where, words))
     return FlipLook(force.record.sequence, who, tuple(faults))
 
 
 def find_replays(
-    prefix: Prefix, number: int, force: Flip | None, newest: Flip | None, seen: int
+    prefix: Prefix, number: int, force: flipfile.Flip | None, newest: flipfile.Flip | None
 ) -> Iterator[FlipFault]:
     """Yield at most one replay. `force` is what made generation `number` current; `newest` a newer flip that someone
     signed who may.
@@ -152,14 +143,14 @@ def find_replays(
     right = right if right in complete_numbers(prefix) else None
     if force is not None:
         where, ours = str(force.path.relative_to(prefix.root)), force.record.sequence
-        last = max(came(prefix), default=0)
+        seen, last = seen_here(prefix), max(came(prefix), default=0)
         if ours < seen:
             yield FlipFault("replayed", where, f"flip {ours} is in force, and this host has seen flip {seen}", right)
             return
         if ours < last:
             yield FlipFault("replayed", where, f"flip {ours} is in force, and flip {last} came after it", right)
             return
-    if newest is None or (newest.record.before == number and is_pending(prefix, newest.record.sequence)):
+    if newest is None or (newest.record.before == number and flipfile.is_pending(prefix, newest.record.sequence)):
         return  # a run is about to make it follow this one
     signed = f"flip {newest.record.sequence} of generation {newest.record.generation} is signed"
     if force is not None:
@@ -170,18 +161,13 @@ def find_replays(
         )
 
 
-def newest_signed(prefix: Prefix, signing: Signing, runner: Runner, *, after: int = 0) -> Flip | None:
+def newest_signed(prefix: Prefix, signer: Signer, *, after: int = 0) -> flipfile.Flip | None:
     """Return the flip with the highest number above `after` that an allowed key signed, in force or not."""
-    return newest_by(prefix, lambda flip: check_signature(flip, signing, runner), after)
-
-
-def newest_by(prefix: Prefix, judge: Callable[[Flip], Signed], after: int) -> Flip | None:
-    for flip in newest_first(prefix):
+    for flip in flipfile.newest_first(prefix):
         if flip.record.sequence <= after:
             return None
-        with suppress(EnvmgrError):
-            if judge(flip).state in ("signed", "expired"):
-                return flip
+        if _is_signed(flip, signer):
+            return flip
     return None
 
 
@@ -191,27 +177,27 @@ def last_signed(prefix: Prefix, signer: Signer | None) -> int | None:
     """
     if signer is None:
         return None
-    newest = newest_by(prefix, signer.judge, max(came(prefix), default=0))
-    return None if newest is None or is_pending(prefix, newest.record.sequence) else newest.record.generation
+    newest = newest_signed(prefix, signer, after=max(came(prefix), default=0))
+    return None if newest is None or flipfile.is_pending(prefix, newest.record.sequence) else newest.record.generation
 
 
-def highest_signed(prefix: Prefix, signing: Signing, runner: Runner) -> int:
+def highest_signed(prefix: Prefix, signer: Signer) -> int:
     """Return the floor that node-setup leaves on nodes: they accept no flip before it; 0 if nothing was signed."""
-    newest = newest_signed(prefix, signing, runner)
+    newest = newest_signed(prefix, signer)
     return max(seen_here(prefix), 0 if newest is None else newest.record.sequence)
 
 
-def gaps(prefix: Prefix, judge: Callable[[Flip], State]) -> list[Gap]:
+def gaps(prefix: Prefix, signer: Signer) -> list[Gap]:
     """Return the numbers without a file, above the lowest that has one, that no signed flip says are lost: a withdrawn
     flip keeps its own file, and nothing in envmgr removes one.
     """
-    taken = numbers_taken(prefix)
+    taken = flipfile.numbers_taken(prefix)
     missing = [(low + 1, high - 1) for low, high in pairwise(taken) if high - low > 1]
     if not missing:
         return []
     accepted = list[Gap]()
-    for flip in newest_first(prefix):
-        if (told := _accepted(flip.record)) and _is_signed(flip, judge):
+    for flip in flipfile.newest_first(prefix):
+        if (told := _accepted(flip.record)) and _is_signed(flip, signer):
             accepted += [(low, high) for low, high in told if high < flip.record.sequence]
     return [(low, high) for low, high in missing if not any(a <= low and high <= b for a, b in accepted)]
 
@@ -221,19 +207,17 @@ def accepting(lost: Sequence[Gap]) -> str:
     return f"{_ACCEPTS}{_shown(lost[:_MOST_GAPS])}" if lost else "sign"
 
 
-def _accepted(record: FlipRecord) -> list[Gap]:
+def _accepted(record: flipfile.FlipRecord) -> list[Gap]:
     if record.action != "sign" or not record.reason.startswith(_ACCEPTS):
         return []
-    found = (
-        re.fullmatch(r"([0-9]{1,12})(?: to ([0-9]{1,12}))?", each)
-        for each in record.reason.removeprefix(_ACCEPTS).split(", ")
-    )
+    given = record.reason.removeprefix(_ACCEPTS).split(", ")
+    found = (re.fullmatch(r"([0-9]{1,12})(?: to ([0-9]{1,12}))?", each) for each in given)
     return [(int(each[1]), int(each[2] or each[1])) for each in found if each]
 
 
-def _is_signed(flip: Flip, judge: Callable[[Flip], State]) -> bool:
+def _is_signed(flip: flipfile.Flip, signer: Signer) -> bool:
     with suppress(EnvmgrError):
-        return judge(flip) in ("signed", "expired")
+        return signer.judge(flip).state in ("signed", "expired")
     return False
 
 
@@ -259,9 +243,8 @@ def mend_of(state: str, beside: Collection[str] = (), right: int | None = None) 
             return "`envmgr sign` signs it again"
         case "gap":
             return (
-                "someone took flips away: find out who; where a backup has them, put them back; where nothing "
-                "has them, "
-                "`envmgr sign --accept-gap` records that, signed"
+                "someone took flips away: find out who; where a backup has them, put them back; where nothing has "
+                "them, `envmgr sign --accept-gap` records that, signed"
             )
         case "unchecked":
             return "see what the reason says; then audit again"
@@ -274,12 +257,6 @@ def mend_of(state: str, beside: Collection[str] = (), right: int | None = None) 
         case _:
             return (
                 "its key was taken out of the list, or someone changed what was signed: find out who, and by "
-                "`envmgr verify` what; where the "
-                "generation is as it was published, "
-                "`envmgr sign` signs it; else `envmgr verify --repair` publishes the same entries again"
+                "`envmgr verify` what; where the generation is as it was published, `envmgr sign` signs it; else "
+                "`envmgr verify --repair` publishes the same entries again"
             )
-
-
-def _age_in_days(flip: Flip) -> float:
-    made = datetime.datetime.fromisoformat(flip.record.date)
-    return (datetime.datetime.now(datetime.UTC) - made).total_seconds() / 86400

@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from envmgr.errors import EnvmgrError
-from envmgr.publish.flip_checks import FlipFault, find_replays, mend_of, newest_by, read_flip_state, signed_before
+from envmgr.publish.flip_checks import FlipFault, find_replays, mend_of, newest_signed, read_flip_state, signed_before
 from envmgr.publish.flipfile import in_force, newest_first
-from envmgr.publish.flips import seen_here, told_records
-from envmgr.publish.record import RECORD, SPECS
+from envmgr.publish.flips import told_records
+from envmgr.publish.records import RECORD, SPECS
 from envmgr.publish.signature import Signer
 from envmgr.publish.verify import verify_generation
 from envmgr.report import Reporter
@@ -123,8 +123,8 @@ def find_replay(prefix: Prefix, signer: Signer) -> Replay | None:
         if number is None:
             return None
         force = in_force(prefix, number)
-        newest = newest_by(prefix, signer.judge, 0 if force is None else force.record.sequence)
-        fault = next(find_replays(prefix, number, force, newest, seen_here(prefix)), None)
+        newest = newest_signed(prefix, signer, after=0 if force is None else force.record.sequence)
+        fault = next(find_replays(prefix, number, force, newest), None)
         if fault is None:
             return None
         renew_listing(prefix.root)

@@ -13,27 +13,8 @@ from typing import Any
 
 from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import FLIP_STAMP
-from envmgr.publish.flipfile import (
-    MOST,
-    Action,
-    Flip,
-    FlipRecord,
-    OvertakenError,
-    clear_stopped,
-    flip_path,
-    in_force,
-    newest_first,
-    numbers_taken,
-    pending_link,
-    read_flip,
-    sequences,
-    stop,
-    stop_all,
-    withdraw,
-    withdraw_lone_signatures,
-    write_flip,
-)
-from envmgr.publish.record import RECORD, complete_numbers, current_number
+from envmgr.publish import flipfile
+from envmgr.publish.records import RECORD, complete_numbers, current_number
 from envmgr.publish.signature import Signer, require_allowed
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
@@ -69,7 +50,7 @@ def _read(prefix: Prefix) -> tuple[int, str]:
         return 0, "it is cut"
     except (OSError, EnvmgrError, ValueError) as error:
         return 0, why_unreadable(error)
-    return (highest, "") if 0 <= highest <= MOST else (0, f"no flip has the number {highest}")
+    return (highest, "") if 0 <= highest <= flipfile.MOST else (0, f"no flip has the number {highest}")
 
 
 FORMAT = 1
@@ -83,7 +64,7 @@ def flip(
     reason: str,
     reporter: Reporter,
     *,
-    action: Action,
+    action: flipfile.Action,
     signer: Signer | None,
     record: str | None = None,
     known: Collection[int] | None = None,
@@ -100,10 +81,10 @@ def flip(
             withdrawn.
     """
     path = prefix.generation(number) / RECORD
-    known = sequences(prefix) if known is None else known
+    known = flipfile.sequences(prefix) if known is None else known
     with explain_os_error(path):
         digest = record or digest_of(path, GENERATION)
-    draft = FlipRecord(
+    draft = flipfile.FlipRecord(
         sequence=_next_number(prefix),
         generation=number,
         record=digest,
@@ -115,13 +96,13 @@ def flip(
         host=socket.gethostname(),
     )
     # Written before `current` changes: a node that sees the new generation must find the flip that allows it.
-    made = write_flip(prefix, draft, known, None if signer is None else _Signing(signer, reporter))
+    made = flipfile.write_flip(prefix, draft, known, None if signer is None else _Signing(signer, reporter))
     try:
         _rename(prefix, made)
     except BaseException:
         if known_current(prefix) != number or number == before:  # a signal may come when it is done
             with suppress(EnvmgrError):
-                withdraw(prefix, made.record.sequence)
+                flipfile.withdraw(prefix, made.record.sequence)
         raise
     # From here on the flip is done: no error may be reported as its failure.
     try:
@@ -135,14 +116,14 @@ def flip(
     return made.record.sequence
 
 
-def _rename(prefix: Prefix, made: Flip) -> None:
+def _rename(prefix: Prefix, made: flipfile.Flip) -> None:
     """Make the flip current, in one step. Without its link, which a withdrawing run removes, the flip does not
     happen.
     """
-    pending = pending_link(prefix, made.record.sequence)
+    pending = flipfile.pending_link(prefix, made.record.sequence)
     # gc on a host with locks of its own may have removed it since it was completed.
     if not (prefix.generation(made.record.generation) / RECORD).is_file():
-        raise OvertakenError(f"generation {made.record.generation} was removed")
+        raise flipfile.OvertakenError(f"generation {made.record.generation} was removed")
     with explain_os_error(prefix.current):
         try:
             pending.replace(prefix.current)
@@ -151,7 +132,9 @@ def _rename(prefix: Prefix, made: Flip) -> None:
             if known_current(prefix) == made.record.generation and not withdrawn:
                 return  # the server was asked twice, and had done it
             if withdrawn or made.path.exists():  # the mount is there
-                raise OvertakenError(f"flip {made.record.sequence} was withdrawn, as this run stood still") from None
+                raise flipfile.OvertakenError(
+                    f"flip {made.record.sequence} was withdrawn, as this run stood still"
+                ) from None
             raise
 
 
@@ -163,7 +146,7 @@ class _Signing:
     def sign(self, content: bytes) -> bytes:
         return self.signer.sign(content, self.reporter)
 
-    def judge(self, made: Flip) -> None:
+    def judge(self, made: flipfile.Flip) -> None:
         require_allowed(made, self.signer)
 
 
@@ -177,15 +160,15 @@ def settle(prefix: Prefix, reporter: Reporter) -> frozenset[int]:
         renew_listing(folder)
         clear_temporaries(folder)
     # A run that stands still may go on in the middle of this: its rename must fail then.
-    stop_all(prefix)
-    withdraw_lone_signatures(prefix)
-    stay = {*sequences(prefix)}
+    flipfile.stop_all(prefix)
+    flipfile.withdraw_lone_signatures(prefix)
+    stay = {*flipfile.sequences(prefix)}
     told = _told(prefix)
     # Nothing is withdrawn on a guess: a flip that came would be lost for good.
     if told is None:  # nothing says what came
         return frozenset(stay)
     current = known_current(prefix)
-    force = None if current is None else in_force(prefix, current)
+    force = None if current is None else flipfile.in_force(prefix, current)
     if force is not None and force.record.sequence not in told:
         _write_down(prefix, force.record, reporter)
     done = 0 if force is None else force.record.sequence
@@ -196,12 +179,12 @@ def settle(prefix: Prefix, reporter: Reporter) -> frozenset[int]:
         if sequence <= done:
             continue
         if sequence not in told and _never_came(prefix, sequence, current, told):
-            withdraw(prefix, sequence)
+            flipfile.withdraw(prefix, sequence)
             stay.discard(sequence)
             reporter.log(f"flip {sequence} was written and never came: it is withdrawn")
         elif current is not None and known_current(prefix) == current:
             reporter.say(_moved(sequence, current, told))
-    clear_stopped(prefix, stay)
+    flipfile.clear_stopped(prefix, stay)
     return frozenset(stay)
 
 
@@ -211,12 +194,12 @@ def _never_came(prefix: Prefix, sequence: int, current: int | None, told: Mappin
     For a signed flip nothing else shows it: a user who moves `current` back can also remove its line from the history.
     The flip itself says what it was to follow.
     """
-    stopped = stop(prefix, sequence)
-    if not os.path.lexists(f"{flip_path(prefix, sequence)}.sig"):
+    stopped = flipfile.stop(prefix, sequence)
+    if not os.path.lexists(f"{flipfile.flip_path(prefix, sequence)}.sig"):
         return stopped or current is not None
     last = told.get(max(told, default=0)) if current is None else current
     try:
-        return stopped and read_flip(prefix, sequence).record.before == last
+        return stopped and flipfile.read_flip(prefix, sequence).record.before == last
     except EnvmgrError:
         return stopped
 
@@ -225,11 +208,8 @@ def _moved(sequence: int, current: int, told: Mapping[int, int]) -> str:
     if sequence in told:
         found = f"flip {sequence} made {told[sequence]} current"
         return f"warning: `current` names generation {current}, and {found}: something else than envmgr moved it"
-    return (
-        f"warning: `current` names generation {current}, and flip {sequence} is newer and signed: something "
-        "else than envmgr moved "
-        "`current`, or wrote the flip"
-    )
+    found = f"flip {sequence} is newer and signed: something else than envmgr moved `current`, or wrote the flip"
+    return f"warning: `current` names generation {current}, and {found}"
 
 
 def lost_lines(prefix: Prefix) -> str:
@@ -239,8 +219,9 @@ def lost_lines(prefix: Prefix) -> str:
     current = known_current(prefix)
     if current is None:
         return ""
-    force, told = in_force(prefix, current), _told(prefix) or {}
-    if force is not None and (lost := [n for n in sequences(prefix) if n < force.record.sequence and n not in told]):
+    force, told = flipfile.in_force(prefix, current), _told(prefix) or {}
+    newest = 0 if force is None else force.record.sequence
+    if lost := [n for n in flipfile.sequences(prefix) if n < newest and n not in told]:
         return f"has no line of {'flip' if len(lost) == 1 else 'flips'} {', '.join(map(str, lost))}"
     with suppress(OSError):
         if prefix.history.stat().st_size == 0:
@@ -266,7 +247,7 @@ def came(prefix: Prefix) -> frozenset[int]:
 
 
 def _next_number(prefix: Prefix) -> int:
-    return max([*numbers_taken(prefix), *(_told(prefix) or ()), seen_here(prefix)], default=0) + 1
+    return max([*flipfile.numbers_taken(prefix), *(_told(prefix) or ()), seen_here(prefix)], default=0) + 1
 
 
 def _told(prefix: Prefix) -> dict[int, int] | None:
@@ -275,7 +256,7 @@ def _told(prefix: Prefix) -> dict[int, int] | None:
     Raise EnvmgrError `format-unknown`: a line in this format must not follow those of another one.
     """
     try:
-        return {row["sequence"]: row["to"] for row in _history(prefix) if 0 < row["sequence"] <= MOST}
+        return {row["sequence"]: row["to"] for row in _history(prefix) if 0 < row["sequence"] <= flipfile.MOST}
     except OSError:
         return None
     except EnvmgrError as error:
@@ -284,7 +265,7 @@ def _told(prefix: Prefix) -> dict[int, int] | None:
         return None
 
 
-def _write_down(prefix: Prefix, record: FlipRecord, reporter: Reporter) -> None:
+def _write_down(prefix: Prefix, record: flipfile.FlipRecord, reporter: Reporter) -> None:
     try:
         append_line(prefix.history, _line(_row(record)))  # the last one may be cut, by a full disk or a kill
     except (OSError, EnvmgrError) as error:
@@ -298,7 +279,7 @@ def _line(row: Mapping[str, object]) -> str:
     return json.dumps({"schema": FORMAT, **row})
 
 
-def _row(record: FlipRecord) -> dict[str, object]:
+def _row(record: flipfile.FlipRecord) -> dict[str, object]:
     return {
         "time": record.date,
         "user": record.user,
@@ -333,7 +314,7 @@ def once_current(prefix: Prefix) -> set[int]:
     """
     with suppress(OSError, EnvmgrError):
         return {int(row["to"]) for row in flips(prefix)}
-    return {made.record.generation for made in newest_first(prefix)}
+    return {made.record.generation for made in flipfile.newest_first(prefix)}
 
 
 def told_records(prefix: Prefix) -> dict[int, str]:
@@ -360,10 +341,10 @@ def flips(prefix: Prefix) -> list[dict[str, Any]]:
     rows = _history(prefix)
     told = {row["sequence"] for row in rows}
     # The usual case reads one file; flips are read one by one only where the history lacks some.
-    if told.issuperset(sequences(prefix)):
+    if told.issuperset(flipfile.sequences(prefix)):
         return rows
-    force = in_force(prefix, known_current(prefix))
-    for made in newest_first(prefix):
+    force = flipfile.in_force(prefix, known_current(prefix))
+    for made in flipfile.newest_first(prefix):
         sequence = made.record.sequence
         if sequence not in told and force is not None and sequence <= force.record.sequence:
             later = (i for i, row in enumerate(rows) if row["sequence"] > sequence)

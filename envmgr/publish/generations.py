@@ -15,19 +15,12 @@ from envmgr.modules.lmod import Lmod
 from envmgr.modules.render import render_digest, templates_digest
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
+from envmgr.publish import records
 from envmgr.publish.flip_checks import accepting, gaps
 from envmgr.publish.flip_guards import find_replay, require_not_replayed, require_unchanged_generation
 from envmgr.publish.flipfile import OvertakenError
 from envmgr.publish.flips import flip, known_current, last_current, lost_lines, settle, write_history_again
 from envmgr.publish.plan import Change
-from envmgr.publish.record import (
-    ABANDONED,
-    complete_numbers,
-    current_number,
-    generation_numbers,
-    make_again,
-    read_record,
-)
 from envmgr.publish.signature import Signer
 from envmgr.publish.staging import Staged, StagingWork, abandon, staging
 from envmgr.report import Reporter
@@ -143,21 +136,12 @@ def _finish(staged: Staged, known: Collection[int]) -> PublishedChange:
     record = staged.complete()
     work, number, parent = staged.work, staged.number, staged.parent
     if work.change.base is None:
+        prefix, reason, reporter, signer = work.prefix, work.change.reason, work.reporter, work.signer
         try:
-            flip(
-                work.prefix,
-                number,
-                parent,
-                work.change.reason,
-                work.reporter,
-                action="publish",
-                signer=work.signer,
-                record=record,
-                known=known,
-            )
+            flip(prefix, number, parent, reason, reporter, action="publish", signer=signer, record=record, known=known)
         except BaseException:
             # The flip may have come before the error: a generation that is current must not be abandoned.
-            staged.done = known_current(work.prefix) == number
+            staged.done = known_current(prefix) == number
             raise
     return PublishedChange(number, parent, tuple(sorted(staged.changed)))
 
@@ -178,19 +162,15 @@ def rollback(
         before = last_current(prefix)
         if before is None:
             raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
-        record = read_record(prefix, number)
-        gone = [
-            f"{k}: {path}"
-            for k, e in record.entries.items()
-            for path in e.paths
-            if not prefix.install_at(path).exists()
-        ]
+        record = records.read_record(prefix, number)
+        named = [(name, path) for name, entry in record.entries.items() for path in entry.paths]
+        gone = [f"{name}: {path}" for name, path in named if not prefix.install_at(path).exists()]
         if gone:
             raise EnvmgrError(
                 "install-missing",
                 f"generation {number} names installs that are gone",
                 context=gone,
-                hint=make_again(number),
+                hint=records.make_again(number),
             )
         replay = None if signer is None else find_replay(prefix, signer)
         if replay is not None and replay.right not in (None, number):
@@ -216,12 +196,12 @@ def sign(
     """
 
     def go(known: Collection[int]) -> tuple[int, int]:
-        number = current_number(prefix)
+        number = records.current_number(prefix)
         if number is None:
             raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
         require_not_replayed(prefix, signer, "it is not signed")
         digest = require_unchanged_generation(prefix, number, signer, reporter)
-        lost = gaps(prefix, lambda made: signer.judge(made).state) if accept_gap else []
+        lost = gaps(prefix, signer) if accept_gap else []
         done = flip(
             prefix, number, number, accepting(lost), reporter, action="sign", signer=signer, record=digest, known=known
         )
@@ -257,16 +237,16 @@ def _clean_incomplete(prefix: Prefix, reporter: Reporter) -> None:
     renew_listing(prefix.generations)
     current = known_current(prefix)
     remove_dead_holds(prefix)
-    complete = set(complete_numbers(prefix))
+    complete = set(records.complete_numbers(prefix))
     for number in complete:
         with suppress(OSError):  # a kill came between its record and its mode
             if prefix.generation(number).lstat().st_mode & 0o222:
                 change(prefix.generation(number), mode=0o555)
-    for number in generation_numbers(prefix):
+    for number in records.generation_numbers(prefix):
         folder = prefix.generation(number)
         # A publish that lives holds a row for its number, so what has none was left by a kill.
         if number in complete or number == current or is_staged(prefix, number):
             continue
-        if not (folder / ABANDONED).exists():
+        if not (folder / records.ABANDONED).exists():
             reporter.log(f"cleaning generation {number}, left by a publish that was killed")
             abandon(prefix, number, "its publish was killed")

@@ -13,7 +13,7 @@ from envmgr.modules.families import find_families, member_of
 from envmgr.modules.render import fingerprint, templates_digest
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
-from envmgr.publish.record import GenerationRecord, PublishedEntry, PublishedSpec, published_spec
+from envmgr.publish.records import GenerationRecord, PublishedEntry, PublishedSpec, published_spec
 from envmgr.store.manifest import InstallFacts
 
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import struct
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from pydantic import ValidationError
 
@@ -24,6 +22,9 @@ from envmgr.report import Reporter, SilentReporter
 from envmgr.system.models import FrozenModel
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.untrusted_files import ANYWHERE, SIGNERS, read_file_text
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 NAMESPACE = "envmgr-flip"
 """The purpose of a signature: one of a git commit or of a file is not valid for a flip."""
@@ -107,8 +108,7 @@ def require_allowed(flip: Flip, signer: Signer) -> None:
             "the key that signed is not among those that the site allows",
             context=found.reason,
             hint=f'add a line `NAME namespaces="{NAMESPACE}" KEYTYPE KEY` with its public key to the list that '
-            "signing.allowed_signers "
-            "names, then `envmgr node-setup --apply` for the nodes",
+            "signing.allowed_signers names, then `envmgr node-setup --apply` for the nodes",
         )
 
 
@@ -180,7 +180,6 @@ def _last_line(text: str) -> str:
     return lines[-1] if lines else ""
 
 
-_SIZE = struct.Struct("!I")
 _MOST = 64 << 10  # bytes of a flip, and of an answer
 
 
@@ -190,19 +189,17 @@ class _Answer(FrozenModel):
 
 
 @dataclass(frozen=True, slots=True)
-class RootSigner:
+class RootSigner(KeySigner):
     """Asks root's process to sign. Signatures are judged here, with the list that everybody can read."""
 
-    signing: Signing
-    runner: Runner
-    connection: socket.socket
+    connection: Connection
 
     def sign(self, content: bytes, reporter: Reporter) -> bytes:
         """See `Signer`."""
         with reporter.stage(f"signing with {self.signing.key}"):
             try:
-                _send(self.connection, content)
-                answer = _Answer.model_validate_json(_receive(self.connection))
+                self.connection.send_bytes(content)
+                answer = _Answer.model_validate_json(self.connection.recv_bytes(_MOST))
             except (OSError, EOFError, ValidationError) as error:
                 self.runner.raise_if_cancelled()
                 raise EnvmgrError(
@@ -216,14 +213,12 @@ class RootSigner:
             raise answer.error.as_error()
         return answer.signature.encode()
 
-    def judge(self, flip: Flip) -> Signed:
-        """See `Signer`."""
-        return check_signature(flip, self.signing, self.runner)
-
 
 def start_root_signer(signing: Signing, runner: Runner) -> RootSigner:
     """Fork a signer, from a process that is still root and has no threads. The signer ends with this process."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    from multiprocessing.connection import Pipe  # only where root signs
+
+    ours, theirs = Pipe()
     if os.fork() == 0:
         ours.close()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the other one, which says why
@@ -234,9 +229,9 @@ def start_root_signer(signing: Signing, runner: Runner) -> RootSigner:
     return RootSigner(signing, runner, ours)
 
 
-def _serve(connection: socket.socket, signer: KeySigner) -> None:
+def _serve(connection: Connection, signer: KeySigner) -> None:
     while True:
-        content = _receive(connection)
+        content = connection.recv_bytes(_MOST)
         try:
             FlipRecord.model_validate_json(content)
             answer = _Answer(signature=signer.sign(content, SilentReporter()).decode())
@@ -244,25 +239,4 @@ def _serve(connection: socket.socket, signer: KeySigner) -> None:
             answer = _Answer(error=ErrorData.of(EnvmgrError("not-signed", "what should be signed is no flip")))
         except EnvmgrError as error:
             answer = _Answer(error=ErrorData.of(error))
-        _send(connection, answer.model_dump_json().encode())
-
-
-def _send(connection: socket.socket, data: bytes) -> None:
-    connection.sendall(_SIZE.pack(len(data)) + data)
-
-
-def _receive(connection: socket.socket) -> bytes:
-    size = _SIZE.unpack(_exactly(connection, _SIZE.size))[0]
-    if size > _MOST:
-        raise EOFError(f"{size} bytes")
-    return _exactly(connection, size)
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = connection.recv(size - len(data))
-        if not piece:
-            raise EOFError("the connection was closed")
-        data += piece
-    return data
+        connection.send_bytes(answer.model_dump_json().encode())

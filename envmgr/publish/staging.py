@@ -16,30 +16,9 @@ from envmgr.modules.lmod import Lmod
 from envmgr.modules.render import render_shims, render_tree
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
+from envmgr.publish import plan, records
 from envmgr.publish.flip_guards import require_good_flip, require_not_replayed, require_unchanged_generation
 from envmgr.publish.flips import known_current, once_current
-from envmgr.publish.plan import (
-    Change,
-    apply_change,
-    changed_entries,
-    check_dependencies,
-    published_entries,
-    refuse_name_clash,
-    with_dependents,
-)
-from envmgr.publish.record import (
-    ABANDONED,
-    RECORD,
-    SPECS,
-    GenerationRecord,
-    PublishedEntry,
-    PublishedSpec,
-    complete_numbers,
-    current_number,
-    generation_numbers,
-    read_record,
-    read_specs,
-)
 from envmgr.publish.signature import Signer
 from envmgr.publish.verify import named_manifests
 from envmgr.report import Reporter
@@ -67,7 +46,7 @@ from envmgr.wording import utc_now
 class StagingWork:
     """A change, and what it is staged with. `render` digests templates and policies."""
 
-    change: Change
+    change: plan.Change
     prefix: Prefix
     policies: ModulePolicies
     render: str
@@ -85,12 +64,12 @@ class Staged:
     """
 
     work: StagingWork
-    change: Change
+    change: plan.Change
     number: int
     folder: Path
     parent: int | None
-    merged: Mapping[str, PublishedSpec]
-    entries: dict[str, PublishedEntry]
+    merged: Mapping[str, records.PublishedSpec]
+    entries: dict[str, records.PublishedEntry]
     manifests: dict[str, str]
     changed: frozenset[str]
     files: dict[str, str]
@@ -106,7 +85,7 @@ class Staged:
         prefix, change = self.work.prefix, self.change
         self.require_there()
         check_installs(prefix, change)
-        current = known_current(prefix) if change.base is not None else current_number(prefix)
+        current = known_current(prefix) if change.base is not None else records.current_number(prefix)
         if change.whole and current != self.parent:
             raise EnvmgrError(
                 "repair-impossible",
@@ -115,8 +94,8 @@ class Staged:
             )
         return (
             (current == self.parent or change.base is not None)
-            and self.number > max(complete_numbers(prefix), default=0)
-            and not (self.folder / ABANDONED).exists()
+            and self.number > max(records.complete_numbers(prefix), default=0)
+            and not (self.folder / records.ABANDONED).exists()
             and manifests_of(prefix, self.entries, change, parent_record(prefix, self.parent, change)) == self.manifests
         )
 
@@ -132,7 +111,8 @@ class Staged:
         module.
         """
         return {
-            name: (self._seen(name), spec) for name, spec in with_dependents(set(self.changed), self.merged).items()
+            name: (self._seen(name), spec)
+            for name, spec in plan.with_dependents(set(self.changed), self.merged).items()
         }
 
     def _seen(self, name: str) -> str:
@@ -163,7 +143,7 @@ class Staged:
         # Smoke tests ran since the files were written, with this user's rights.
         self._require_untouched()
         folder, work = self.folder, self.work
-        record = GenerationRecord(
+        record = records.GenerationRecord(
             number=self.number,
             parent=self.parent,
             created=utc_now(),
@@ -181,7 +161,7 @@ class Staged:
             change(folder, mode=0o755)
             sync_file_system(folder)  # modules and cache reach the disk before the record that says they are complete
             text = record.model_dump_json(indent=1) + "\n"
-            atomic_write(folder / RECORD, text, mode=0o444)
+            atomic_write(folder / records.RECORD, text, mode=0o444)
             change(folder, mode=0o555)
             sync_folder(folder.parent)
         self.done = True
@@ -203,11 +183,11 @@ class Staged:
             )
 
 
-def parent_record(prefix: Prefix, parent: int | None, change: Change) -> GenerationRecord | None:
-    return None if parent is None or change.whole else read_record(prefix, parent)
+def parent_record(prefix: Prefix, parent: int | None, change: plan.Change) -> records.GenerationRecord | None:
+    return None if parent is None or change.whole else records.read_record(prefix, parent)
 
 
-def check_installs(prefix: Prefix, change: Change) -> None:
+def check_installs(prefix: Prefix, change: plan.Change) -> None:
     """Require that every install still exists, under a lock that `gc` also takes: it may be gone since the plan was
     made.
     """
@@ -225,7 +205,10 @@ def check_installs(prefix: Prefix, change: Change) -> None:
 
 
 def manifests_of(
-    prefix: Prefix, entries: Mapping[str, PublishedEntry], change: Change, record: GenerationRecord | None
+    prefix: Prefix,
+    entries: Mapping[str, records.PublishedEntry],
+    change: plan.Change,
+    record: records.GenerationRecord | None,
 ) -> dict[str, str]:
     """Map each install to the sha256 of its manifest. What an earlier generation said stays, unless the install was
     made since: a changed manifest must not become the right one by the next publish.
@@ -252,19 +235,19 @@ def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | None]]:
     prefix = work.prefix
     parent, record, old = _read_parent(work)
     change = work.change.onto(old)
-    merged = apply_change(old, change)
-    entries = published_entries(merged, old, record, change, work.policies, work.templates)
+    merged = plan.apply_change(old, change)
+    entries = plan.published_entries(merged, old, record, change, work.policies, work.templates)
     with explain_os_error(prefix.generations):
         prefix.generations.mkdir(parents=True, exist_ok=True)
     with ExitStack() as row:
         number = _hold_number(row, work, {path for entry in entries.values() for path in entry.paths})
         manifests = manifests_of(prefix, entries, change, record)
-        changed = changed_entries(entries, manifests, record)
+        changed = plan.changed_entries(entries, manifests, record)
         if record is not None and not changed and record.render == work.render and not change.anew:
             yield parent, None
             return
-        check_dependencies({k: item.spec.depends for k, item in merged.items()})
-        refuse_name_clash(merged)
+        plan.check_dependencies({k: item.spec.depends for k, item in merged.items()})
+        plan.refuse_name_clash(merged)
         check_installs(prefix, change)
         number, folder = _take_number(row, work, number, {path for entry in entries.values() for path in entry.paths})
         found = Staged(work, change, number, folder, parent, merged, entries, manifests, frozenset(changed), {})
@@ -286,20 +269,21 @@ def abandon(prefix: Prefix, number: int, reason: str) -> None:
     there.
     """
     folder = prefix.generation(number)
-    empty_below(prefix.root, folder, keep=ABANDONED, first=RECORD)  # a half of it must not count as complete
+    # A half of it must not count as complete.
+    empty_below(prefix.root, folder, keep=records.ABANDONED, first=records.RECORD)
     with suppress(EnvmgrError):  # a full disk: the empty folder is enough to keep the number
-        atomic_write(folder / ABANDONED, pretty_json({"time": utc_now(), "reason": reason}))
+        atomic_write(folder / records.ABANDONED, pretty_json({"time": utc_now(), "reason": reason}))
 
 
-def _read_parent(work: StagingWork) -> tuple[int | None, GenerationRecord | None, dict[str, Any]]:
+def _read_parent(work: StagingWork) -> tuple[int | None, records.GenerationRecord | None, dict[str, Any]]:
     """Return what is current now; without the publish lock, it may be replaced and removed while it is read."""
     prefix = work.prefix
     if (base := work.change.base) is not None:
         if work.signer is not None:
             require_unchanged_generation(prefix, base, work.signer, work.reporter, made_again=True)
-        return base, read_record(prefix, base), read_specs(prefix, base)
+        return base, records.read_record(prefix, base), records.read_specs(prefix, base)
     while True:
-        number = current_number(prefix)
+        number = records.current_number(prefix)
         if number is None:
             return number, None, {}
         try:
@@ -310,18 +294,18 @@ def _read_parent(work: StagingWork) -> tuple[int | None, GenerationRecord | None
                 if not work.change.anew:
                     require_good_flip(prefix, number, work.signer)
                 require_unchanged_generation(prefix, number, work.signer, work.reporter, made_again=work.change.anew)
-            return number, read_record(prefix, number), read_specs(prefix, number)
+            return number, records.read_record(prefix, number), records.read_specs(prefix, number)
         except EnvmgrError:
             # Nothing holds the lock here: a publish and a gc may have replaced and removed that generation meanwhile.
             # Then the error says nothing, and what is current now is read.
-            if current_number(prefix) == number:
+            if records.current_number(prefix) == number:
                 raise
 
 
 def _hold_number(row: ExitStack, work: StagingWork, paths: Iterable[str], above: int = 0) -> int:
     """Return the next number that is not in use and never was; its row exists as long as `row`."""
     # Of flips, too: folders may be lost.
-    number = max(above, *generation_numbers(work.prefix), *once_current(work.prefix), 0)
+    number = max(above, *records.generation_numbers(work.prefix), *once_current(work.prefix), 0)
     while True:
         number += 1
         with suppress(FileExistsError):
@@ -365,7 +349,7 @@ def _write_modules(staged: Staged) -> dict[str, str]:
     programs = render_shims(specs, work.templates)
     texts |= programs
     texts["lmodrc.lua"] = work.lmod.lmodrc_text(folder / "spider")
-    texts[SPECS] = pretty_json({name: item.model_dump(mode="json") for name, item in staged.merged.items()})
+    texts[records.SPECS] = pretty_json({name: item.model_dump(mode="json") for name, item in staged.merged.items()})
     with explain_os_error(folder):
         for name in sorted({str(parent) for p in texts for parent in Path(p).parents} | {"modules"}):
             (folder / name).mkdir(exist_ok=True)

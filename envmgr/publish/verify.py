@@ -14,20 +14,8 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import SHIMS
+from envmgr.publish import records
 from envmgr.publish.flips import flips
-from envmgr.publish.record import (
-    ABANDONED,
-    RECORD,
-    SPECS,
-    GenerationRecord,
-    complete_numbers,
-    current_number,
-    generation_numbers,
-    has_installs,
-    parse_record,
-    parse_specs,
-    read_records,
-)
 from envmgr.store.prefix import Prefix
 from envmgr.store.tree import Look, TreePath, look_at_tree
 from envmgr.system.files import read_regular, sha256_bytes
@@ -50,10 +38,16 @@ class LookedAt:
     """
 
     number: int
-    record: GenerationRecord | None
+    record: records.GenerationRecord | None
     files: int
     faults: tuple[Fault, ...]
     unseen: tuple[str, ...] = ()
+
+    @property
+    def can_be_made_again(self) -> bool:
+        """Return whether a new generation can be made from it: its record and its specs are as they were."""
+        own = {fault.path.split("/", 2)[-1] for fault in self.faults}
+        return self.record is not None and not own & {records.RECORD, records.SPECS}
 
 
 def current_faults(prefix: Prefix) -> list[Fault]:
@@ -61,11 +55,11 @@ def current_faults(prefix: Prefix) -> list[Fault]:
     none.
     """
     try:
-        number = current_number(prefix)
+        number = records.current_number(prefix)
     except EnvmgrError as error:
         told = "; ".join(error.context)
         return [Fault("current", f"{error.message.removeprefix(f'{prefix.current} ')}: {told}")]
-    if number is None and complete_numbers(prefix):
+    if number is None and records.complete_numbers(prefix):
         return [Fault("current", "missing, though there are generations")]
     return []
 
@@ -86,23 +80,23 @@ def verify_generation(prefix: Prefix, number: int, told: Mapping[int, str], owne
     faults += of_record
     faults += [Fault(f"{below}/{escaped(path)}", found) for path, found in _tree_faults(look, record)]
     if record is not None:
-        faults += [Fault(f"{below}/{SPECS}", found) for found in _spec_faults(folder, record)]
+        faults += [Fault(f"{below}/{records.SPECS}", found) for found in _spec_faults(folder, record)]
     unseen = []
     if record is not None and number not in told:
-        unseen.append(f"{below}/{RECORD}: the history does not have its sha256")
+        unseen.append(f"{below}/{records.RECORD}: the history does not have its sha256")
     if record is not None and (unnamed := record.installs.keys() - record.manifests.keys()):
         count = f"{len(unnamed)} manifest{'s' if len(unnamed) > 1 else ''}"
-        unseen.append(f"{below}/{RECORD}: it does not name the sha256 of {count}")
+        unseen.append(f"{below}/{records.RECORD}: it does not name the sha256 of {count}")
     return LookedAt(number, record, len(look.paths), tuple(faults), tuple(unseen))
 
 
 def newest_whole(prefix: Prefix, told: Mapping[int, str], owners: Collection[int] | None) -> int | None:
     """Return the newest generation for a rollback: unchanged since its publish, with all its installs present."""
-    for number in reversed(complete_numbers(prefix)):
+    for number in reversed(records.complete_numbers(prefix)):
         looked = verify_generation(prefix, number, told, owners)
         if looked.faults or looked.record is None:
             continue
-        if has_installs(prefix, looked.record):
+        if records.has_installs(prefix, looked.record):
             return number
     return None
 
@@ -111,10 +105,9 @@ def published_numbers(prefix: Prefix) -> list[int]:
     """Return complete generations, and those that were current once and have lost their record since; without those
     that `gc` removed.
     """
-    once = {int(row["to"]) for row in flips(prefix)}
-    complete = complete_numbers(prefix)
-    lost = [n for n in generation_numbers(prefix) if n in once and not (prefix.generation(n) / ABANDONED).exists()]
-    return sorted({*complete, *lost})
+    once = {int(row["to"]) for row in flips(prefix)} & {*records.generation_numbers(prefix)}
+    lost = {n for n in once if not (prefix.generation(n) / records.ABANDONED).exists()}
+    return sorted({*records.complete_numbers(prefix), *lost})
 
 
 def named_manifests(prefix: Prefix) -> dict[str, str]:
@@ -122,7 +115,7 @@ def named_manifests(prefix: Prefix) -> dict[str, str]:
     built again has another one since.
     """
     found: dict[str, str] = {}
-    for record in read_records(prefix)[0].values():
+    for record in records.read_records(prefix)[0].values():
         found |= record.manifests
     return found
 
@@ -142,20 +135,19 @@ def _folder_faults(folder: Path, owners: Collection[int] | None) -> Iterator[str
         yield f"belongs to {user_name(status.st_uid)}"
 
 
-def _record(prefix: Prefix, number: int, told: str | None) -> tuple[GenerationRecord | None, list[Fault]]:
-    path = prefix.generation(number) / RECORD
+def _record(prefix: Prefix, number: int, told: str | None) -> tuple[records.GenerationRecord | None, list[Fault]]:
+    path = prefix.generation(number) / records.RECORD
     where = str(path.relative_to(prefix.root))
     try:
         content = read_regular(path)
     except OSError as error:
-        return None, [
-            Fault(where, "missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}")
-        ]
+        why = "missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
+        return None, [Fault(where, why)]
     faults = []
     if told is not None and sha256_bytes(content) != told:
         faults.append(Fault(where, "sha256 changed, by what its publish wrote into the history"))
     try:
-        record = parse_record(path, content)
+        record = records.parse_record(path, content)
     except EnvmgrError as error:
         words = "cannot be read" if error.reference == "generation-damaged" else error.message
         return None, [*faults, Fault(where, words)]
@@ -164,11 +156,10 @@ def _record(prefix: Prefix, number: int, told: str | None) -> tuple[GenerationRe
     return record, faults
 
 
-def _tree_faults(look: Look, record: GenerationRecord | None) -> Iterator[tuple[str, str]]:
+def _tree_faults(look: Look, record: records.GenerationRecord | None) -> Iterator[tuple[str, str]]:
     named = {} if record is None else record.files
-    folders = {str(parent) for path in named for parent in Path(path).parents} | {
-        "modules"
-    }  # which is empty without entries
+    folders = {str(parent) for path in named for parent in Path(path).parents}
+    folders.add("modules")  # which is empty without entries
     seen = {path.path: path for path in look.paths}
     for path in sorted({*seen, *named, *look.unread, *look.owners} - {""}):
         if path in look.owners:
@@ -183,7 +174,7 @@ def _tree_faults(look: Look, record: GenerationRecord | None) -> Iterator[tuple[
 
 def _path_faults(path: TreePath, named: Mapping[str, str], folders: Collection[str], *, known: bool) -> Iterator[str]:
     mode = 0o555 if path.kind == "dir" or path.path.startswith(f"{SHIMS}/") else 0o444
-    if path.path == RECORD:
+    if path.path == records.RECORD:
         if path.kind != "file":
             return  # a record that cannot be read is already reported
     elif not known:
@@ -202,14 +193,14 @@ def _path_faults(path: TreePath, named: Mapping[str, str], folders: Collection[s
         yield f"mode changed to {path.mode:04o}"
 
 
-def _spec_faults(folder: Path, record: GenerationRecord) -> Iterator[str]:
+def _spec_faults(folder: Path, record: records.GenerationRecord) -> Iterator[str]:
     """Yield installs of which record and specs, each as it was published, say different things."""
-    path = folder / SPECS
+    path = folder / records.SPECS
     try:
         content = read_regular(path)
-        if sha256_bytes(content) != record.files.get(SPECS):
+        if sha256_bytes(content) != record.files.get(records.SPECS):
             return  # already reported
-        specs = parse_specs(path, content)
+        specs = records.parse_specs(path, content)
     except (OSError, EnvmgrError):
         return  # already reported
     for name in sorted({*specs, *record.entries}):

@@ -12,12 +12,11 @@ from typing import Any
 from envmgr.audit.ask import inventory
 from envmgr.audit.causes import TraceQuestion, Traces
 from envmgr.audit.checks import all_checks, munge
-from envmgr.audit.compare.between_nodes import drift
 from envmgr.audit.controller import SlurmView
 from envmgr.audit.judge import AuditJudged, findings_of, judge, questions_of, rows_of
-from envmgr.audit.model import Check, Evidence, audit_parts, check_of
+from envmgr.audit.model import Check, Drift, Evidence, audit_parts, check_of
 from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
-from envmgr.audit.table import Declared, Table, UndeclaredFactError
+from envmgr.audit.table import Declared, Table, UndeclaredFactError, Words
 from envmgr.catalog.fitness import gpu_needs
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site, _resolve
@@ -26,7 +25,7 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import Fleet, Group
 from envmgr.probe.shell import join_probes, part_seconds
-from envmgr.publish.record import GenerationRecord
+from envmgr.publish.records import GenerationRecord
 from envmgr.report import Finding
 from tests.helpers.cluster import Cluster
 
@@ -171,10 +170,15 @@ def judgement(given: Evidence, checks: Mapping[str, Check]) -> AuditJudged:
     return made
 
 
-def drifts(values: Mapping[str, tuple[str, ...]], given: Evidence, **more: Any) -> list[Finding]:
-    """What `drift` finds of `values` at the place `here`, for a check `x`."""
-    check = Check(judge=lambda evidence: drift("here", values, evidence, **more), table=Table(part="x"))
-    return found(check, given)
+def drifts(values: Mapping[str, tuple[str, ...]], given: Evidence, *, kept: bool = True) -> list[Finding]:
+    """What comparing `values` at the place `here` finds, for a check `x`."""
+    return found(comparing(values, kept=kept), given)
+
+
+def comparing(values: Mapping[str, tuple[str, ...]], *, kept: bool) -> Check:
+    """A check `x` that compares these values, and nothing else."""
+    row = Words(drift="warning", where="here", empty="nothing")
+    return Check(judge=lambda evidence: [Drift(evidence, row, values, None, {}, kept)], table=Table(part="x"))
 
 
 def wanted_lines(check: Check | ModuleType, given: Evidence) -> list[TraceQuestion]:

@@ -9,7 +9,7 @@ from envmgr.audit.plan import PublishedGeneration
 from envmgr.catalog.site import Site, _resolve
 from envmgr.catalog.site_file import SiteFile
 from envmgr.probe.model import CONTEXTS
-from envmgr.publish.record import GenerationRecord
+from envmgr.publish.records import GenerationRecord
 
 NAMES = ("lmod", "rc-files", "cache", "user-files")
 LOGIN = next(c for c in CONTEXTS if c.name == "bash-login")

@@ -9,9 +9,9 @@ from pathlib import Path
 from unittest import mock
 
 from envmgr.catalog.site_file import Signing
-from envmgr.publish import flips
+from envmgr.publish import flipfile, flips
 from envmgr.publish.flips import flip, settle
-from envmgr.publish.record import RECORD, GenerationRecord, current_number
+from envmgr.publish.records import RECORD, GenerationRecord, current_number
 from envmgr.publish.signature import NAMESPACE, KeySigner
 from envmgr.report import SilentReporter
 from envmgr.store.prefix import Prefix
@@ -100,7 +100,7 @@ class SignedPrefix:
         """By a run that is killed when its flip is written, before `current` changes: it cleans nothing up."""
         with (
             mock.patch.object(flips, "_rename", side_effect=KeyboardInterrupt),
-            mock.patch.object(flips, "withdraw"),
+            mock.patch.object(flipfile, "withdraw"),
             suppress(KeyboardInterrupt),
         ):
             self.flip(number)

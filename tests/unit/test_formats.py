@@ -33,7 +33,7 @@ from envmgr.catalog.site import load_site, read_target
 from envmgr.errors import EnvmgrError
 from envmgr.publish.flipfile import read_flip
 from envmgr.publish.flips import flip, flips
-from envmgr.publish.record import RECORD, GenerationRecord, read_record
+from envmgr.publish.records import RECORD, GenerationRecord, read_record
 from envmgr.report import SilentReporter
 from envmgr.store.jobtable import held_installs, holding, leave_row, left_row, row_path
 from envmgr.store.manifest import InstallFacts, Manifest, read_manifest, write_manifest
@@ -276,7 +276,7 @@ def test_every_reader_that_requires_a_format_has_its_kinds_here() -> None:
         "catalog/locks.py",
         "publish/flipfile.py",
         "publish/flips.py",
-        "publish/record.py",
+        "publish/records.py",
         "store/jobtable.py",
         "store/manifest.py",
         "store/node_facts.py",

@@ -20,6 +20,7 @@ from envmgr.system.run import Runner
 from envmgr.system.shelltext import assign, script_text
 
 _LIMIT = 4 << 20  # bytes of one node's answer
+Export = Literal["ALL", "NONE"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,51 +108,25 @@ class Asker:
         `parts`.
         """
         fit = where_nothing_hangs(nodes, clean)
-        kinds: list[tuple[str, Literal["ALL", "NONE"]]] = [("slurm", "ALL"), ("slurm-none", "NONE")]
+        asked = [node for node in nodes if node in fit]
+        kinds: list[tuple[str, Export]] = [("slurm", "ALL"), ("slurm-none", "NONE")]
         chosen = [(w, e) for w, e in kinds if any(c.export == e for c in contexts) or (whole and e == "ALL")]
         now = time.time()
-        foldings = {}
-        for way, _ in chosen:
-            foldings[way] = Folding(nodes)
-            for node in nodes:
-                if node not in fit:
-                    reason = why_not(node, clean)
-                    foldings[way](Reply(node, "unreachable", "", reason, now, now))
-        with self.reporter.stage("jobs", total=len(fit) * len(chosen), unit="nodes"), ThreadPoolExecutor(2) as pool:
-            waiting = [
-                pool.submit(
-                    self._batch,
-                    [node for node in nodes if node in fit],
-                    plan,
-                    parts,
-                    contexts,
-                    export,
-                    foldings[way],
-                    whole=whole,
-                )
-                for way, export in chosen
-            ]
+        foldings = {way: Folding(nodes) for way, _ in chosen}
+        unfit = {} if clean is None else {node: why_not(node, clean) for node in nodes if node not in fit}
+        for folding in foldings.values():
+            for node, why in unfit.items():
+                folding(Reply(node, "unreachable", "", NOT_SENT + why, now, now))
+        with self.reporter.stage("jobs", total=len(asked) * len(chosen), unit="nodes"), ThreadPoolExecutor(2) as pool:
+            waiting = []
+            for way, export in chosen if asked else ():
+                mine = replace(plan, contexts=tuple(c for c in contexts if c.export == export), accounts=("user",))
+                full = whole and export == "ALL"
+                script = join_probes(parts, mine) if full else join_probes(parts, mine, stages=("context",))
+                waiting.append(pool.submit(self._send, asked, script, plan, foldings[way], export, self.left))
             for future in waiting:
                 future.result()
         return {way: folding.fleet() for way, folding in foldings.items()}
-
-    def _batch(
-        self,
-        nodes: Sequence[str],
-        plan: ProbePlan,
-        parts: Sequence[ProbePart],
-        contexts: Sequence[ShellContext],
-        export: Literal["ALL", "NONE"],
-        folding: Folding,
-        *,
-        whole: bool,
-    ) -> None:
-        if not nodes:
-            return
-        mine = replace(plan, contexts=tuple(c for c in contexts if c.export == export), accounts=("user",))
-        full = whole and export == "ALL"
-        script = join_probes(parts, mine) if full else join_probes(parts, mine, stages=("context",))
-        self._send(nodes, script, plan, folding, export, self.left)
 
     def gpu_jobs(self, options: Mapping[str, tuple[str, ...]], script: str, plan: ProbePlan, folding: Folding) -> None:
         """Run a job on each node, with these options of sbatch. All have ended when half of the remaining time is
@@ -176,7 +151,7 @@ class Asker:
         script: str,
         plan: ProbePlan,
         folding: Folding,
-        export: Literal["ALL", "NONE"],
+        export: Export,
         seconds: float,
         options: Sequence[str] = (),
     ) -> None:
@@ -207,18 +182,19 @@ def where_nothing_hangs(nodes: Sequence[str], clean: Fleet | None) -> frozenset[
     return frozenset(clean.sound.only(lambda facts: "mount.hung" not in facts).nodes)
 
 
-def why_not(node: str, clean: Fleet | None) -> str:
-    missing = {r.node: r for r in clean.missing} if clean is not None else {}
-    if node in missing:
-        return f"no job was sent: it did not answer over ssh first ({missing[node].reason})"
-    broken = clean.by_value("probe") if clean is not None else {}
-    for reason, nodes in broken.items():
-        if node in nodes:
-            return f"no job was sent: {reason}"
-    for lines, nodes in (clean.by_value("mount.hung") if clean is not None else {}).items():
-        if node in nodes:
-            return f"no job was sent: {lines.partition(' ')[0]} does not answer, and a job stuck on it would drain the node"
-    return "no job was sent: its prefix does not answer, and a job stuck on it would drain the node"
+NOT_SENT = "no job was sent: "
+_HANGS = "{} does not answer, and a job stuck on it would drain the node"
+
+
+def why_not(node: str, clean: Fleet) -> str:
+    """Return why no job is sent to a node that did not answer over ssh, or on which something hangs."""
+    missing = next((reply for reply in clean.missing if reply.node == node), None)
+    if missing is not None:
+        return f"it did not answer over ssh first ({missing.reason})"
+    facts = next((group.facts for group in clean.groups if node in group.nodes), {})
+    if "probe" in facts:
+        return facts["probe"]
+    return _HANGS.format(facts["mount.hung"].partition(" ")[0] if "mount.hung" in facts else "its prefix")
 
 
 _MOST = 64  # nodes that are asked; further nodes will have the same cause

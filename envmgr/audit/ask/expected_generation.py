@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from envmgr.audit.plan import ExpectedInstall, PublishedGeneration
 from envmgr.catalog.names import nearest
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
-from envmgr.publish.record import RECORD, PublishedEntry, complete_numbers, published_spec, read_current, read_specs
+from envmgr.publish.records import RECORD, complete_numbers, published_spec, read_current, read_specs
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner, run_detached
 from envmgr.system.scratch import scratch_folder
@@ -87,33 +87,23 @@ _DRAWN = 60  # rows of a manifest from which these files are taken
 
 
 def expected_installs(
-    prefix: Prefix,
-    entries: Mapping[str, PublishedEntry],
-    specs: Mapping[str, ModuleSpec],
-    deep: Sequence[str],
-    runner: Runner,
-    seconds: float,
+    prefix: Prefix, published: PublishedGeneration, deep: Sequence[str], runner: Runner, seconds: float
 ) -> tuple[ExpectedInstall, ...]:
     """Return every published entry's install, by the manifests that can be read within `seconds`; `sums` for those of
     `deep`.
     """
-    asked = [f"{_manifest(entries[name])} {int(name in deep)} {_pattern(specs[name])}" for name in sorted(entries)]
-    script = script_text(__file__, "installs.sh")
+    manifests = {name: f"{entry.path}.manifest.json" for name, entry in sorted(published.record.entries.items())}
+    specs = published.specs
+    asked = [f"{path} {int(name in deep)} {_pattern(specs[name])}\n" for name, path in manifests.items()]
     done = run_detached(
-        ["/bin/sh", "-c", script, "sh", str(prefix.root), str(_DRAWN)],
-        stdin="".join(f"{line}\n" for line in asked),
+        ["/bin/sh", "-c", script_text(__file__, "installs.sh"), "sh", str(prefix.root), str(_DRAWN)],
+        stdin="".join(asked),
         seconds=min(_INSTALLS_SECONDS, seconds),
         check=runner.raise_if_cancelled,
     )
-    told = _by_manifest(done.output)
-    return tuple(
-        _expected(name, specs[name], told.get(_manifest(entries[name]), []), deep=name in deep)
-        for name in sorted(entries)
-    )
-
-
-def _manifest(entry: PublishedEntry) -> str:
-    return f"{entry.path}.manifest.json"
+    rows = _by_manifest(done.output)
+    found = (_expected(name, specs[name], rows.get(path, []), deep=name in deep) for name, path in manifests.items())
+    return tuple(found)
 
 
 def _by_manifest(output: str) -> dict[str, list[list[Any]]]:

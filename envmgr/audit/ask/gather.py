@@ -17,11 +17,10 @@ from envmgr.audit.ask.ask_nodes import Asker, log_part, nodes_to_ask, read_logs,
 from envmgr.audit.ask.expected_generation import choose_samples, expected_installs, read_published
 from envmgr.audit.ask.gpu_jobs import ask_gpu_jobs
 from envmgr.audit.ask.peer_addresses import peers_here
-from envmgr.audit.ask.tracing import nodes_to_trace, read_traces, trace_part
 from envmgr.audit.baseline import Baseline
-from envmgr.audit.causes import Trace, TraceQuestion, Traces
+from envmgr.audit.causes import Trace, TraceQuestion, Traces, nodes_to_trace, read_traces, trace_part
 from envmgr.audit.controller import Controller
-from envmgr.audit.fit.hardware_kinds import groups_by_kind
+from envmgr.audit.fit.matrix import groups_by_kind
 from envmgr.audit.model import Check, Evidence, Want, audit_parts, standing_alone
 from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
 from envmgr.audit.shell.shared_shell import expected_effects
@@ -92,7 +91,7 @@ def gather(
             context=fold(nodes),
             hint="name one of them with `--reference`, or add it to `--nodes`",
         )
-    gathering = _Gathering(request, asker, checks, sets, nodes, ways, lmod, baseline)
+    gathering = _Gathering(asker, checks, sets, nodes, ways, lmod, baseline)
     controller = look_here(plan, runner, asker.left)
     prefix = Prefix(site.prefix)
     published = read_published(prefix, runner, asker.left) if controller["gate"] == "ok" else None
@@ -125,7 +124,6 @@ def _stands_alone(controller: Facts, site: Site) -> bool:
 class _Gathering:
     """Asks the nodes `ways`, and this host; may be done again for another published generation."""
 
-    request: AuditRequest
     asker: Asker
     checks: Mapping[str, Check]
     sets: NodeSets
@@ -185,7 +183,7 @@ class _Gathering:
             here=here,
             controller=controller,
             groups=self._groups(),
-            login=self._login(),
+            login=frozenset(self.sets.resolve(site.login_nodes)) if site.login_nodes is not None else frozenset(),
             alone=plan.alone
             and not any("current" in group.facts for fleet in found.values() for group in fleet.groups),
             baseline=self.baseline,
@@ -228,18 +226,13 @@ class _Gathering:
         return read_traces(self.asker.ssh(nodes_to_trace(asked), script, None, label="tracing shells that differ"))
 
     def _with_published(self, plan: AuditPlan, published: PublishedGeneration) -> AuditPlan:
-        samples = choose_samples(self.request.modules, published)
+        samples = choose_samples(plan.request.modules, published)
         roots = {name: published.specs[name].root for name in samples}
         installs: tuple[ExpectedInstall, ...] = ()
         if self._want("installs"):
-            installs = expected_installs(
-                Prefix(self.asker.site.prefix),
-                published.record.entries,
-                published.specs,
-                samples if self.request.deep else (),
-                self.asker.runner,
-                self.asker.left,
-            )
+            deep = samples if plan.deep else ()
+            prefix = Prefix(self.asker.site.prefix)
+            installs = expected_installs(prefix, published, deep, self.asker.runner, self.asker.left)
         return replace(plan, number=published.record.number, samples=samples, roots=roots, installs=installs)
 
     def _with_answers(self, evidence: Evidence) -> Evidence:
@@ -272,10 +265,6 @@ class _Gathering:
         if done.returncode is not None:
             folding(Reply(name, "answered", done.output, "", began, time.time()))
         return folding.fleet()
-
-    def _login(self) -> frozenset[str]:
-        expression = self.asker.site.login_nodes
-        return frozenset() if expression is None else frozenset(self.sets.resolve(expression))
 
     def _groups(self) -> Mapping[str, tuple[str, ...]]:
         """Return the site's groups, or none if they cannot be read: nodes are known already, so that the audit can go

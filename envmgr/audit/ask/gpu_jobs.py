@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from envmgr.audit.ask.ask_nodes import Asker, why_not
+from envmgr.audit.ask.ask_nodes import NOT_SENT, Asker, why_not
 from envmgr.audit.fit.matrix import hiding, is_hidden, read_gpus
 from envmgr.audit.model import Evidence
 from envmgr.nodes.access import gpu_request, jobs_with_gpu
@@ -21,7 +21,6 @@ from envmgr.probe.shell import GATE_SECONDS, Folding, join_probes
 from envmgr.system.users import find_account
 
 _LEAST = 2 * GATE_SECONDS  # seconds: with fewer left a job is not worth its start
-_NOT_SENT = "no job was sent: "
 _NO_START = "the job did not start"  # in a reply's reason: the job waited, and was cancelled
 
 
@@ -54,7 +53,7 @@ def ask_gpu_jobs(evidence: Evidence, parts: Sequence[ProbePart], asker: Asker) -
             asker.gpu_jobs(jobs.options, join_probes(parts, plan, stages=("node",)), plan, folding)
     now = time.time()
     for node, why in refused.items():
-        folding(Reply(node, "unreachable", "", f"{_NOT_SENT}{why}", now, now))
+        folding(Reply(node, "unreachable", "", f"{NOT_SENT}{why}", now, now))
     return folding.fleet()
 
 
@@ -75,7 +74,7 @@ def why_no_jobs(evidence: Evidence, nodes: Sequence[str], left: float) -> dict[s
         found |= {reply.node: f"another job there has no answer: {reply.reason}" for reply in fleet.missing}
     for fleet in (evidence.fleet, evidence.mounts):
         for group in fleet.groups:
-            found |= {node: why_not(node, fleet).removeprefix(_NOT_SENT) for node in group.nodes if _hangs(group.facts)}
+            found |= {node: why_not(node, fleet) for node in group.nodes if _hangs(group.facts)}
     return {node: found[node] for node in nodes if node in found}
 
 
@@ -113,6 +112,6 @@ def _answer(job: str, facts: Facts, own: Facts) -> GpuAnswer:
 
 
 def _lost(reply: Reply) -> str:
-    if reply.reason.startswith(_NOT_SENT):
-        return f"was not sent: {reply.reason.removeprefix(_NOT_SENT)}"
+    if reply.reason.startswith(NOT_SENT):
+        return f"was not sent: {reply.reason.removeprefix(NOT_SENT)}"
     return f"was cancelled: {reply.reason}" if _NO_START in reply.reason else f"gave no answer: {reply.reason}"

@@ -18,7 +18,7 @@ from envmgr.audit.table import Table
 from envmgr.probe.model import Facts, ProbeStage
 from envmgr.system.shelltext import assign, script_text
 
-MOST, _SECONDS = 5000, 30
+MOST = 5000
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -32,8 +32,8 @@ class FoundModule:
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
-    given = assign(inventory_most=MOST, inventory_seconds=_SECONDS)
-    return {"login": opened(plan.day) + given + script_text(__file__, "sh")}
+    given = assign(inventory_most=MOST, inventory_seconds=30)
+    return {"login": f"{opened(plan.day)}{given}{script_text(__file__, 'sh')}"}
 
 
 def read_inventory(facts: Facts) -> tuple[FoundModule, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from envmgr.system.run import Runner, run_detached
 from envmgr.system.scratch import scratch_folder
-from envmgr.system.shelltext import script_text
+from envmgr.system.shelltext import assign, script_text
 
 _SECONDS = 10.0  # for all names together, here as on nodes
 _MOST = 256  # names
@@ -17,9 +17,10 @@ _ADDRESS = re.compile(r"[0-9.]+|.*:.*")
 NONE = "-"  # for a name that does not resolve
 
 
-def peers_text() -> str:
-    """Return the shell function `peers_of`."""
-    return script_text(__file__, "sh")
+def peers_text(peers: Mapping[str, str]) -> str:
+    """Return the shell function `peers_of`, and the addresses of these names as its variable `names_peers`."""
+    lines = "\n".join(f"{name} {addresses}" for name, addresses in peers.items())
+    return assign(names_peers=lines) + script_text(__file__, "sh")
 
 
 def drawn(names: Sequence[str], day: int) -> list[str]:
@@ -44,7 +45,7 @@ def peers_here(nodes: Sequence[str], day: int, runner: Runner, seconds: float) -
         file = folder / "names"
         file.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
         done = run_detached(
-            ["/bin/sh", "-c", f'{peers_text()}\npeers_of "$1"', "sh", str(file)],
+            ["/bin/sh", "-c", f'{peers_text({})}\npeers_of "$1"', "sh", str(file)],
             seconds=min(_SECONDS, seconds),
             check=runner.raise_if_cancelled,
         )
@@ -55,7 +56,3 @@ def read_peers(text: str) -> dict[str, str]:
     """Return name -> addresses from lines `NAME ADDRESS,…`; the rest of a line is ignored."""
     fields = (line.split() for line in text.splitlines())
     return {name: addresses for name, addresses, *_ in (f for f in fields if len(f) >= 2)}
-
-
-def peers_lines(peers: Mapping[str, str]) -> str:
-    return "\n".join(f"{name} {addresses}" for name, addresses in peers.items())

@@ -23,9 +23,9 @@ def get_check(name: str) -> Check:
     """
     module = name.replace("-", "_")
     if module not in check_names():
-        close = nearest(name, [n.replace("_", "-") for n in check_names()])
-        known = ", ".join(n.replace("_", "-") for n in check_names())
-        raise InputError("unknown-check", f"there is no check `{name}`", hint=did_you_mean(close, f"known: {known}"))
+        known = [each.replace("_", "-") for each in check_names()]
+        hint = did_you_mean(nearest(name, known), f"known: {', '.join(known)}")
+        raise InputError("unknown-check", f"there is no check `{name}`", hint=hint)
     return check_of(importlib.import_module(f"{__name__}.{module}"))
 
 

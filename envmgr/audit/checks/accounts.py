@@ -12,17 +12,14 @@ reports a prefix that belongs to a name other than the build user's. An NFSv4 do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from envmgr.audit.compare.between_nodes import compare
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Row, scripts
+from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.nodes.sets import fold
 
 _SAME_NUMBERS = "one directory service for all nodes, or the same lines in /etc/passwd"
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     build_user = evidence.site.build_user
     for name in sorted({build_user, evidence.plan.user} - {None, "root"}):  # type: ignore[type-var]
         yield from _numbers(str(name), evidence)
@@ -31,7 +28,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         yield from _owner(build_user, evidence)
 
 
-def _numbers(name: str, evidence: Evidence) -> Iterator[Row]:
+def _numbers(name: str, evidence: Evidence) -> Rows:
     values = evidence.fleet.by_value(f"accounts.{name}")
     here = evidence.controller.get(f"accounts.{name}", "")
     known = [value for value in values if value not in ("", "hung")]
@@ -48,10 +45,10 @@ def _numbers(name: str, evidence: Evidence) -> Iterator[Row]:
         if here not in ("", "hung") and len(known) == 1:  # this host against all nodes: who is right?
             having, value = numbers[known[0]], known[0]
             yield evidence.say("not_as_here", between=having, name=name, value=value, having=fold(having), here=here)
-        yield from compared("numbers", numbers, evidence, kept=False, name=name)
+        yield evidence.compared("numbers", numbers, kept=False, name=name)
 
 
-def _login(evidence: Evidence) -> Iterator[Row]:
+def _login(evidence: Evidence) -> Rows:
     user = evidence.plan.user
     there = evidence.fleet.only(lambda facts: "accounts.no_shell" not in facts)
     for key, option in (("shell", "-s"), ("home", "-d")):
@@ -60,15 +57,15 @@ def _login(evidence: Evidence) -> Iterator[Row]:
         command = (
             f"on the node: `usermod {option} {right.right} {user}`, or where its accounts come from: " if right else ""
         )
-        yield from compared(key, values, evidence, hint=f"{command}{_SAME_NUMBERS}")
+        yield evidence.compared(key, values, hint=f"{command}{_SAME_NUMBERS}")
     groups = evidence.fleet.by_value("accounts.groups")
     lacks = [",".join(sorted({*of.right.split()} - {*of.value.split()})) for of in compare(groups, evidence).outliers]
     accounts = f"where its accounts come from: {_SAME_NUMBERS}"
     hint = f"compare `id {user}` of the nodes, and {accounts}"
     if len(lacks) == 1 and lacks[0]:
         hint = f"on the node: `usermod -aG {lacks[0]} {user}`, or {accounts}"
-    yield from compared(
-        "groups", groups, evidence, hint=hint, told=lambda of: _of_groups(set(of.value.split()), set(of.right.split()))
+    yield evidence.compared(
+        "groups", groups, hint=hint, told=lambda of: _of_groups(set(of.value.split()), set(of.right.split()))
     )
     for file, nodes in evidence.fleet.by_value("accounts.nologin").items():
         says = next(iter(evidence.fleet.by_value("accounts.nologin_says")), "")
@@ -81,7 +78,7 @@ def _of_groups(found: set[str], right: set[str]) -> str:
     return " and ".join(words) + ": files of a group are others' there"
 
 
-def _owner(build_user: str, evidence: Evidence) -> Iterator[Row]:
+def _owner(build_user: str, evidence: Evidence) -> Rows:
     """Yield an error for nodes where the prefix belongs to another name than the build user's.
 
     Nodes that do not know the build user, or know it by another number than this host, are skipped.

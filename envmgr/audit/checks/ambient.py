@@ -22,94 +22,38 @@ trace of one such shell shows it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 
-from envmgr.audit.compare.between_nodes import across
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import AskedShell, Check, Evidence, Row
+from envmgr.audit.compare.between_nodes import in_other_shells
+from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.wording import elements
+from envmgr.audit.shell.modulepath import elements
 from envmgr.modules.nodesetup import PROGRAM
-from envmgr.probe.model import Facts, ProbeStage
+from envmgr.probe.model import Facts
 from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
 
-# Reported where they are exported: others matter only to the shell (CDPATH at a prompt), or always exist (SHELLOPTS).
+# Variables that change what modules give; the table has a row for each. These count wherever they are set.
+_SET = """
+    PYTHONHOME PYTHONPATH PYTHONUSERBASE PYTHONSTARTUP LD_PRELOAD LD_AUDIT LUA_INIT LUA_INIT_5_1 LUA_INIT_5_2
+    LUA_INIT_5_3 LUA_INIT_5_4 SLURM_JOB_ID CUDA_VISIBLE_DEVICES PIP_TARGET PIP_PREFIX PIP_USER LMOD_EXACT_MATCH
+    LMOD_DISABLE_SAME_NAME_AUTOSWAP PERL5LIB R_LIBS CONDA_EXE LD_LIBRARY_PATH CONDA_PREFIX VIRTUAL_ENV
+""".split()
+# These count where they are exported: others matter only to the shell (CDPATH at a prompt), or always exist (SHELLOPTS).
 # Source: bash(1), "Shell Variables"; POSIX.1-2017, `cd` and `sh`; the manuals of GNU coreutils, grep, tar and gzip;
 # perlrun(1).
-_HARM_EXPORTED: Mapping[str, tuple[Severity, str]] = {
-    "CDPATH": (
-        "warning",
-        "`cd NAME` in each script may go to a folder of it, and prints that: `$(cd NAME && pwd)` is two lines",
-    ),
-    "POSIXLY_CORRECT": (
-        "warning",
-        "programs take no options after operands, and each bash is in posix mode and reads no start-up file but ENV",
-    ),
-    "SHELLOPTS": (
-        "warning",
-        "each bash below has these options, and what one script sets (`set -e`) goes on in all that it starts",
-    ),
-    "BASHOPTS": (
-        "warning",
-        "each bash below has these options, and what one script sets (`shopt -s`) goes on in all that it starts",
-    ),
-    "TAR_OPTIONS": ("warning", "each tar takes it for options"),
-    "GREP_OPTIONS": ("note", "a grep before 3.6 takes it for options in each script, or warns on stderr"),
-    "GZIP": ("note", "each gzip takes it for options, and warns on stderr"),
-    "GIT_DIR": ("warning", "each git works on that repository, wherever it is started"),
-    "PERL5OPT": ("warning", "each Perl takes it for options"),
-    "RUBYOPT": ("warning", "each Ruby takes it for options"),
-    "LD_DEBUG": ("warning", "each program writes what the linker does"),
-    "PYTHONINSPECT": ("warning", "each Python waits at a prompt when its script has ended"),
-    "PYTHONOPTIMIZE": ("note", "each Python leaves assertions out"),
-    "PYTHONSAFEPATH": ("note", "a Python script does not find modules that lie beside it"),
-    **dict.fromkeys(
-        ("LUA_PATH", "LUA_PATH_5_3", "LUA_PATH_5_4", "LUA_CPATH", "LUA_CPATH_5_3", "LUA_CPATH_5_4"),
-        ("note", "Lua's programs look there for libraries; so does an Lmod that has no path of its own"),
-    ),
-}
-
-# Variable -> its severity wherever it is set, and the reason.
-_HARM: Mapping[str, tuple[Severity, str]] = {
-    "PYTHONHOME": ("error", "each Python of a module looks for its own library there"),
-    "PYTHONPATH": ("warning", "each Python of a module imports from there first"),
-    "PYTHONUSERBASE": ("note", "pip of a module installs there"),
-    "PYTHONSTARTUP": ("note", "each interactive Python runs it"),
-    "LD_PRELOAD": ("note", "each program of a module loads it"),
-    "LD_AUDIT": ("note", "each program of a module loads it"),
-    **dict.fromkeys(
-        ("LUA_INIT", "LUA_INIT_5_1", "LUA_INIT_5_2", "LUA_INIT_5_3", "LUA_INIT_5_4"),
-        ("error", "the Lua that runs Lmod runs that first, in each `module`"),
-    ),
-    "SLURM_JOB_ID": ("warning", "it names no job, or another job: srun uses it, and fails"),
-    "CUDA_VISIBLE_DEVICES": ("note", "programs of modules see only these GPUs"),
-    "PIP_TARGET": ("note", "pip of a module installs there"),
-    "PIP_PREFIX": ("note", "pip of a module installs there"),
-    "PIP_USER": ("warning", "pip refuses to install into virtual environments"),
-    "LMOD_EXACT_MATCH": ("note", "`module load NAME` without a version does not find its default"),
-    "LMOD_DISABLE_SAME_NAME_AUTOSWAP": (
-        "note",
-        "a second version of a loaded module is refused, and does not replace the first",
-    ),
-    "PERL5LIB": ("note", "each Perl takes its libraries from there first"),
-    "R_LIBS": ("note", "each R takes its libraries from there first"),
-    "CONDA_EXE": ("note", "conda's hook is in this shell: `conda activate` puts its Python before a module's"),
-    "LD_LIBRARY_PATH": ("note", "programs of modules look there for libraries before the system's"),
-    "CONDA_PREFIX": (
-        "warning",
-        "a conda environment is active: its programs come before the system's, and mix with a module's",
-    ),
-    "VIRTUAL_ENV": ("warning", "a virtual environment is active: its Python comes first"),
-    **_HARM_EXPORTED,
-}
+_EXPORTED = """
+    CDPATH POSIXLY_CORRECT SHELLOPTS BASHOPTS TAR_OPTIONS GREP_OPTIONS GZIP GIT_DIR PERL5OPT RUBYOPT LD_DEBUG
+    PYTHONINSPECT PYTHONOPTIMIZE PYTHONSAFEPATH LUA_PATH LUA_PATH_5_3 LUA_PATH_5_4 LUA_CPATH LUA_CPATH_5_3
+    LUA_CPATH_5_4
+""".split()
 
 _MOST = 40  # so many names of programs are looked up at most
 _SYSTEM = ("/usr/", "/bin", "/sbin", "/snap/")
 _ALWAYS = ("pip", "python", "python3")
 
 _SHOWN = {"loaded": "LOADEDMODULES"}
-_COMPARED = (*_HARM, "BASH_ENV", "PATH", "loaded")
+_HARMFUL = (*_SET, *_EXPORTED)
+_COMPARED = (*_HARMFUL, "BASH_ENV", "PATH", "loaded")
 # Not compared by `_exported`: the variables above, those of other checks, and those that sessions, jobs and Lmod set.
 _PASSED = (
     "^(PWD|OLDPWD|SHLVL|HOSTNAME|HOST|TERM|SSH_.*|XDG_.*|DBUS_.*|SLURM.*|PMI.*|PMIX.*|KRB5CCNAME|LS_COLORS|MODULEPATH|MANPATH|LMOD_.*"
@@ -131,7 +75,7 @@ _OF_SLURM = re.compile(
 )
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     own = {install.program.rpartition("/")[2] for install in plan.installs if install.program}
     names = [
         name for name in sorted({*own, *_ALWAYS}) if name.replace("-", "").replace("_", "").replace(".", "").isalnum()
@@ -141,16 +85,14 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
             ambient_names=" ".join(names[:_MOST]),
             ambient_without=PROGRAM,
             ambient_passed=_PASSED + "|".join(_COMPARED) + ")=",
-            ambient_variables=" ".join(
-                name for name in _COMPARED if name not in ("PATH", "loaded", "SLURM_JOB_ID", *_HARM_EXPORTED)
-            ),
-            ambient_harmful=" ".join(_HARM_EXPORTED),
+            ambient_variables=" ".join(name for name in (*_SET, "BASH_ENV") if name != "SLURM_JOB_ID"),
+            ambient_harmful=" ".join(_EXPORTED),
         )
         + script_text(__file__, "context.sh")
     }
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     for shell in evidence.each_shell():
         asked = shell.having("ambient.PATH")
         for name in _COMPARED:
@@ -164,20 +106,19 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _inherited_by_jobs(evidence)
 
 
-def _variable(name: str, shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _variable(name: str, shell: AskedShell, evidence: Evidence) -> Rows:
     values = shell.by_value(f"ambient.{name}", default="")
     shown = _SHOWN.get(name, name)
-    if name in _HARM:
-        severity, why = _HARM[name]
+    if name in _HARMFUL:
         for value, nodes in values.items():
             if value:
-                yield evidence.say("harmful", nodes, shell, severity, name=shown, value=value, why=why)
-        if severity != "note":
+                yield evidence.say(name, nodes, shell, name=name, value=value)
+        if evidence.table.rows[name].severity != "note":
             return  # reported for each node that has it
-    yield from compared("variable", values, evidence, shell, name=shown)
+    yield evidence.compared("variable", values, shell, name=shown)
 
 
-def _functions(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _functions(shell: AskedShell, evidence: Evidence) -> Rows:
     for name in shell.names("ambient.function."):
         for said, nodes in shell.by_value(f"ambient.function.{name}").items():
             line, _, file = said.partition(" ")
@@ -185,7 +126,7 @@ def _functions(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
             yield evidence.say(row, nodes, shell, name=name, file=file, line=line)
 
 
-def _in_other_shells(name: str, evidence: Evidence) -> Iterator[Row]:
+def _in_other_shells(name: str, evidence: Evidence) -> Rows:
     """Yield the differences between shells in the loaded modules, or in PATH without the system's folders."""
     passed = () if name == "loaded" else (*_SYSTEM, f"{evidence.site.prefix}/")  # modules are compared by their names
 
@@ -193,22 +134,10 @@ def _in_other_shells(name: str, evidence: Evidence) -> Iterator[Row]:
         found = facts.get(f"{shell.key}ambient.{name}")
         return None if found is None else [part for part in elements(found) if not part.startswith(passed)]
 
-    shown = _SHOWN.get(name, name)
-    for each in across(evidence, parts):
-        yield evidence.say(
-            "in_other_shells",
-            each.nodes,
-            each.traced,
-            name=shown,
-            where=each.shell.where,
-            how=each.how,
-            usual=each.usual.context.name,
-            traced=each.traced.context.name,
-            names=each.names(shown),
-        )
+    return in_other_shells(evidence, _SHOWN.get(name, name), parts)
 
 
-def _loaded_by_own_files(evidence: Evidence) -> Iterator[Row]:
+def _loaded_by_own_files(evidence: Evidence) -> Rows:
     """Yield published entries that the user's own start-up files load: root's shells of the same kind lack them."""
     published = evidence.published.specs if evidence.published else {}
     roots = {shell.context.name: shell for shell in evidence.each_shell() if shell.account == "root"}
@@ -230,7 +159,7 @@ def _is_kept(name: str) -> bool:
     return bool(_MEANS.search(name)) and not _OF_SLURM.search(name)
 
 
-def _options_of_slurm(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _options_of_slurm(shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield SBATCH_PARTITION and the like, which sbatch and srun take for options.
 
     Only login shells are looked at, because users submit jobs from them.
@@ -245,7 +174,7 @@ def _options_of_slurm(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
         yield evidence.say("option_of_slurm", nodes, shell, name=name, value=value)
 
 
-def _exported(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _exported(shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield the exported variables that differ between nodes, except those with another value on each node."""
     groups = [(_variables(group.facts, shell), group.nodes) for group in shell.fleet.groups]
     count = len(shell.fleet.nodes)
@@ -257,10 +186,10 @@ def _exported(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
         if (len(values) == 1 and _is_kept(name)) or 1 < len(values) < count or count == len(groups) == len(values) == 2:
             severity: Severity = "warning" if _MEANS.search(name) else "note"
             kept = _is_kept(name)
-            yield from compared("variable", values, evidence, shell, kept=kept, severity=severity, name=name)
+            yield evidence.compared("variable", values, shell, kept=kept, severity=severity, name=name)
 
 
-def _inherited_by_jobs(evidence: Evidence) -> Iterator[Row]:
+def _inherited_by_jobs(evidence: Evidence) -> Rows:
     """Yield variables that jobs inherit from the submitting shell, if the node's own login bash lacks that value.
 
     Only variables that programs read count.

@@ -13,28 +13,26 @@ cannot be read, or is older than its time stamp or than a folder of modules in M
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from functools import partial
 
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.probe.model import Facts, Fleet
 from envmgr.report import Severity
 from envmgr.system.shelltext import script_text
 
 _NO = ("no", "false", "")  # the values that versions of Lmod use
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     if plan.number is None and not plan.alone:
         return {}
-    of_prefix: Mapping[ProbeStage, str] = {} if plan.alone else {"prefix": script_text(__file__, "prefix.sh")}
+    of_prefix: ProbeTexts = {} if plan.alone else {"prefix": script_text(__file__, "prefix.sh")}
     return {**of_prefix, "login": shared("lmod_config") + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     published = evidence.published
     yield from _others(evidence)
     yield from _states(evidence)
@@ -48,7 +46,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _used(fleet, f"{evidence.site.prefix}/{current}/spider", evidence)
 
 
-def _files(fleet: Fleet, published: PublishedGeneration, evidence: Evidence) -> Iterator[Row]:
+def _files(fleet: Fleet, published: PublishedGeneration, evidence: Evidence) -> Rows:
     """Yield files of the cache that are not as published."""
     number = published.record.number
     wanted = {path: sha256 for path, sha256 in published.record.files.items() if path.startswith("spider/")}
@@ -70,7 +68,7 @@ def _sums(facts: Facts) -> dict[str, str]:
     return {f"spider/{name}": sha256 for sha256, _, name in lines}
 
 
-def _used(fleet: Fleet, folder: str, evidence: Evidence) -> Iterator[Row]:
+def _used(fleet: Fleet, folder: str, evidence: Evidence) -> Rows:
     """Yield nodes where Lmod does not use the published cache.
 
     Other checks report nodes without the generation in MODULEPATH, and nodes that did not read its rc file.
@@ -88,22 +86,21 @@ def _used(fleet: Fleet, folder: str, evidence: Evidence) -> Iterator[Row]:
             yield evidence.say("not_loaded_by", nodes, value=value or "not set")
 
 
-def _others(evidence: Evidence) -> Iterator[Row]:
+def _others(evidence: Evidence) -> Rows:
     """Yield the differences between nodes in the caches outside the generations."""
     fleet = evidence.shells.only(lambda facts: "cache.loads" in facts)
     for folder in sorted(fleet.by_each(_folders)):
         if not folder.startswith(f"{evidence.site.prefix}/generations/"):
-            yield from compared(
+            yield evidence.compared(
                 "others",
                 fleet.by(partial(_use, folder)),
-                evidence,
                 folder=folder,
                 say=partial(_cache_in_use, folder),
                 expect=lambda right, _: "that one too" if right == "yes" else "not that one",
             )
 
 
-def _states(evidence: Evidence) -> Iterator[Row]:
+def _states(evidence: Evidence) -> Rows:
     """Yield other caches that Lmod names and cannot use, or that are older than the folders they list."""
     loading = frozenset(evidence.shells.where("cache.loads", "yes").nodes)
     for folder in evidence.shells.names(_STATE):

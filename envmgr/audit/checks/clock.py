@@ -7,13 +7,11 @@ apart break munge (Slurm), Kerberos, make, and the cache times of network file s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from envmgr.audit.model import Check, Evidence, Row, scripts
+from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.nodes.envelope import Reply
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     limit = evidence.site.audit.max_skew
     fleet = evidence.fleet
     off: dict[str, list[str]] = {}

@@ -24,41 +24,40 @@ Also reported:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from envmgr.audit.causes import Traced, TraceQuestion, Traces
 from envmgr.audit.compare.between_nodes import as_on, compare
-from envmgr.audit.model import AskedShell, Check, Evidence, Row
+from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Row, Rows
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.modulepath import beside_generation, generations_in_path, in_other_shells, module_commands
+from envmgr.audit.shell.modulepath import beside_generation, generations_in_path, module_commands, path_in_other_shells
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.audit.wording import short
+from envmgr.audit.table import short
 from envmgr.modules.nodesetup import SLURM_LINE
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, ProbeStage, ShellContext
+from envmgr.probe.model import Facts, ShellContext
 from envmgr.probe.shell import NO_USER, NO_USER_HINT
 from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
 
 _LINKER = re.compile(r"error loading module|undefined symbol|symbol lookup|cannot open shared object")
-_LINKED = ("LD_LIBRARY_PATH", "LUA_CPATH", "LUA_PATH")
 _PRINTS = (":echo", ":printf", ":cat")
 _UNKNOWN_SHELLS = frozenset({"fish", "ksh", "ksh93", "mksh", "pwsh", "xonsh", "nu", "elvish"})  # no context has them
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     first = plan.samples[0] if plan.samples else ""
     text = assign(first=first) + shared("lmod_config") + script_text(__file__, "context.sh")
     return {"context": text, "node": script_text(__file__, "node.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     no_terminal = frozenset(node for nodes in evidence.fleet.by_value("terminal").values() for node in nodes)
     for shell in evidence.each_shell():
         yield from _of_shell(shell, no_terminal, evidence)
     if evidence.alone:
         yield from module_commands(evidence)
-    yield from in_other_shells(evidence)
+    yield from path_in_other_shells(evidence)
     yield from _prints(evidence)
     yield from _terminals(evidence)
     if "ssh" in evidence.ways and "root" not in evidence.plan.accounts:
@@ -67,7 +66,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         yield evidence.say("unknown_shells", shells=", ".join(unknown))
 
 
-def _of_shell(shell: AskedShell, no_terminal: frozenset[str], evidence: Evidence) -> Iterator[Row]:
+def _of_shell(shell: AskedShell, no_terminal: frozenset[str], evidence: Evidence) -> Rows:
     yield from _ended(shell, no_terminal, evidence)
     yield from _not_there(shell, evidence)
     silent = shell.only(lambda facts: not {f"{shell.key}end", f"{shell.key}modulepath"} & facts.keys())
@@ -86,39 +85,30 @@ def _of_shell(shell: AskedShell, no_terminal: frozenset[str], evidence: Evidence
 _TERMINALS = {"unmounted": "not_mounted", "link": "closed_by_mount", "device": "closed_device", "full": "all_in_use"}
 
 
-def _terminals(evidence: Evidence) -> Iterator[Row]:
+def _terminals(evidence: Evidence) -> Rows:
     for said, nodes in evidence.fleet.by_value("terminal").items():
         cause, _, number = said.partition(" ")
         yield evidence.say(_TERMINALS.get(cause, "no_terminal"), nodes, said=number or said)
 
 
-def _ended(shell: AskedShell, no_terminal: frozenset[str], evidence: Evidence) -> Iterator[Row]:
+def _ended(shell: AskedShell, no_terminal: frozenset[str], evidence: Evidence) -> Rows:
     """Yield shells that ended before they were probed. Without a terminal, it follows that a shell there does not start."""
     follows = no_terminal if shell.context.shell == "bash-interactive" else frozenset[str]()
     for end, ended in shell.by_value("end").items():
         if end != "absent" and (nodes := tuple(node for node in ended if node not in follows)):
             no_user = end.startswith(NO_USER)
-            fix = NO_USER_HINT if no_user else _try(shell.context)
+            fix = NO_USER_HINT if no_user else _try(shell.context, evidence.table.words)
             yield evidence.say("ended", nodes, shell, end=end, traced="" if no_user else ":end", fix=fix)
 
 
-def _try(context: ShellContext) -> str:
-    commands = {
-        "bash-login": "bash -l",
-        "bash": "bash -c true",
-        "csh": "csh -c true",
-        "sh": "sh -c true",
-        "wrap": "sh -c true",
-        "zsh": "zsh -lc true",
-        "bash-interactive": "bash -i",
-    }
+def _try(context: ShellContext, commands: Mapping[str, str]) -> str:
     if context.step:
         command = "srun --pty bash -i" if context.shell == "bash-interactive" else "srun bash -c true"
         return f"try `{command}` in a job of that user on the node"
     return f"try `{commands[context.shell]}` as that user on the node"
 
 
-def _not_there(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _not_there(shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield a shell that a node lacks and similar nodes have: scripts for that shell do not start there.
 
     A shell that no node has is not required.
@@ -151,7 +141,7 @@ def _mend(nodes: tuple[str, ...], shell: AskedShell, name: str, after: str = "")
     return Traced((TraceQuestion(nodes[0], context, account, ("LMOD_RC", "MODULEPATH", ":left")),), words)
 
 
-def _module_command(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _module_command(shell: AskedShell, evidence: Evidence) -> Rows:
     without = shell.only(lambda facts: facts.get(f"{shell.key}module") == "no")
     for mode, nodes in without.by_value("posix", default="").items():
         if shell.context.shell == "wrap":  # it reads no file that could define it: see `bare`
@@ -175,27 +165,15 @@ def _module_command(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
         yield evidence.say("lists_extensions", long, shell)
 
 
-def _not_loaded(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _not_loaded(shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield nodes on which the first entry is not loaded, if the check `loading` does not report that."""
     entry = evidence.plan.samples[0] if evidence.plan.samples else ""
     reported = shell.fleet.only(lambda facts: f"loading.failed.{entry}" in facts).nodes
     for said, nodes in shell.by_value("loads").items():
         if said != "yes" and not set(nodes) & set(reported):
             words = short(" ".join(said.split())) or "and says nothing"
-            hint = _linked(nodes, shell) if _LINKER.search(said) else ""
-            yield evidence.say("not_loaded", nodes, shell, hint=hint, entry=entry, said=words)
-
-
-def _linked(nodes: tuple[str, ...], shell: AskedShell) -> Traced:
-    """Return the hint for a module that the linker cannot load: the variable that misleads it, and its line."""
-
-    def words(traces: Traces) -> str:
-        for name in _LINKED:
-            if place := traces.place(nodes, shell.context, shell.account, name):
-                return f"{place} sets {name}: take that line away"
-        return "LD_LIBRARY_PATH, LUA_PATH or LUA_CPATH of that shell? `echo` them there"
-
-    return Traced((TraceQuestion(nodes[0], shell.context, shell.account, _LINKED),), words)
+            row = "not_linked" if _LINKER.search(said) else "not_loaded"
+            yield evidence.say(row, nodes, shell, entry=entry, said=words)
 
 
 def _other_rc(facts: Facts, shell: AskedShell, evidence: Evidence) -> str | None:
@@ -206,7 +184,7 @@ def _other_rc(facts: Facts, shell: AskedShell, evidence: Evidence) -> str | None
     return None if wanted & set(named.split(":")) else named or "not set"
 
 
-def _path(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _path(shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield each PATH in which the system's programs are not found, before or after an entry is loaded."""
     for path, nodes in shell.by_value("path_brought").items():
         yield evidence.say("bad_path", nodes, shell, path=short(path) or "empty")
@@ -215,7 +193,7 @@ def _path(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
         yield evidence.say("bad_path_after_load", nodes, shell, entry=entry, path=path)
 
 
-def _told(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _told(shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield notes on problems of users' jobs that node-setup's files explain or prevent."""
     usable = shell.only(lambda facts: bool(generations_in_path(facts, shell, evidence)))
     if nodes := usable.by_value("bare").get("nothing"):
@@ -226,7 +204,7 @@ def _told(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
             yield evidence.say("not_healed" if heal else "not_exported", nodes, shell, export=export)
 
 
-def _generations(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _generations(shell: AskedShell, evidence: Evidence) -> Rows:
     if evidence.published is None:
         return
     wanted = evidence.published.record.number
@@ -262,7 +240,7 @@ def _no_generation(nodes: tuple[str, ...], facts: Facts, shell: AskedShell, fix:
     return evidence.say("no_generation", nodes, shell, hint=fix, modulepath=modulepath, wanted=wanted)
 
 
-def _prints(evidence: Evidence) -> Iterator[Row]:
+def _prints(evidence: Evidence) -> Rows:
     """Yield the text that start-up files print.
 
     The line found in one shell stands for all shells that print the same.

@@ -7,24 +7,21 @@ shell has.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Row, scripts
+from envmgr.audit.compare.between_nodes import by_name
+from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.probe.model import Facts
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     """Yield the settings that differ between nodes of one version.
 
     A setting comes from the variable `MODULES_NAME`. Source: Environment Modules' module(1), `config`.
     """
     for version in evidence.shells.by_value("environment_modules.version"):
         alike = evidence.shells.where("environment_modules.version", version)
-        for name in sorted({name for group in alike.groups for name in _settings(group.facts)}):
-            values = alike.by(lambda facts, name=name: _settings(facts).get(name, ""))  # type: ignore[misc]
+        for name, values in by_name(alike, _settings).items():
             variable = f"MODULES_{name.upper()}"
-            yield from compared("setting", values, evidence, evidence.login_shell(), name=name, variable=variable)
+            yield evidence.compared("setting", values, evidence.login_shell(), name=name, variable=variable)
 
 
 def _settings(facts: Facts) -> dict[str, str]:

@@ -23,58 +23,66 @@ The facts are kept in `var/audit/nodes.json` under the prefix, where `envmgr bui
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from envmgr.audit.ask.gpu_jobs import GpuAnswer, gpu_answers
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.fit.hardware_kinds import kinds_of, uncovered
-from envmgr.audit.fit.matrix import hiding, is_hidden, observed, required
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.fit.matrix import hiding, is_hidden, kinds_of, observed, required
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
+from envmgr.audit.table import hint_by
+from envmgr.backends import all_backends
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, judge_gpu, level_flags, unfit, without_gpu
-from envmgr.catalog.gpus import FLOORS, same_effect, toolkit_driver
+from envmgr.catalog.gpus import FLOORS, covers, same_effect, toolkit_driver
+from envmgr.catalog.settings import quoted, site_line
 from envmgr.catalog.site_file import CPU_ORDER
 from envmgr.nodes.access import gpu_request
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Fleet, Group, ProbeStage
+from envmgr.probe.model import Fleet, Group
 from envmgr.system.files import shipped
 from envmgr.system.shelltext import assign, script_text
 
 SMI_SECONDS = 6  # without its persistence daemon a driver needs one or two to wake up
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     flags = sorted({flag for needed in level_flags().values() for flag in needed} | {"pni"})
     return {"node": gpu_probe(plan)["node"] + assign(fitness_flags="|".join(flags)) + script_text(__file__, "node.sh")}
 
 
-def gpu_probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+def gpu_probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every plan
     text = (shipped("nodesetup") / "gpus.sh").read_text("utf-8") + script_text(__file__, "gpus.sh")
     return {"node": assign(fitness_seconds=SMI_SECONDS) + text}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     yield from _drivers(evidence)
     if not evidence.alone:
         yield from _site_level(evidence)
-    for gpu in uncovered(evidence):
-        yield evidence.say(
-            "no_machine_code",
-            gpu.nodes,
-            field=gpu.codes.field,
-            gpu=gpu.gpu,
-            arch=gpu.arch,
-            codes=", ".join(gpu.codes.codes),
-            fix=gpu.line,
-        )
+    yield from _uncovered(evidence)
     yield from _unfit_entries(evidence)
     yield from _drift(evidence)
 
 
-def _unfit_entries(evidence: Evidence) -> Iterator[Row]:
+def _uncovered(evidence: Evidence) -> Rows:
+    """Yield the GPUs that the site's codes of a backend do not cover.
+
+    There is none if the site lists no codes, or if the GPU's capability is unknown.
+    """
+    for of in (each for backend in all_backends() for each in backend.gpu_codes(evidence.site)):
+        found: dict[tuple[str, str], list[str]] = {}
+        for facts, nodes in observed(evidence).items():
+            for arch, name in {(gpu.arch, gpu.name) for gpu in facts.gpus if gpu.vendor == of.vendor and gpu.arch}:
+                if covers(of.vendor, of.codes, arch) is False:
+                    found.setdefault((arch, name), []).extend(nodes)
+        fix = site_line(of.field, quoted(list(dict.fromkeys([*of.codes, *(arch for arch, _ in found)]))))
+        codes = ", ".join(of.codes)
+        for (arch, gpu), having in sorted(found.items()):
+            yield evidence.say("no_machine_code", having, field=of.field, gpu=gpu, arch=arch, codes=codes, fix=fix)
+
+
+def _unfit_entries(evidence: Evidence) -> Rows:
     """Yield entries that nodes cannot run. The check `libraries` reports missing libraries."""
     facts = observed(evidence)
     places = _places(evidence)
@@ -92,7 +100,7 @@ def _unfit_entries(evidence: Evidence) -> Iterator[Row]:
             by_design = [n for n in unable if right and not places[n] & with_right]
             if at_fault:
                 expected = f"as on {fold(right)}" if right else "a node that can run it; none of these can"
-                fix = _hint(reason, needs)
+                fix = _hint(reason, evidence)
                 yield evidence.say("cannot_run", at_fault, entry=entry, reason=reason, right=expected, fix=fix)
             if by_design:
                 yield evidence.say("by_design", by_design, entry=entry, reason=reason, right=fold(right))
@@ -102,9 +110,7 @@ def _unfit_entries(evidence: Evidence) -> Iterator[Row]:
             yield evidence.say("other_code", entry=entry, found=", ".join(found), said=", ".join(said))
 
 
-def _not_full(
-    entry: str, needs: NodeNeeds, facts: Mapping[NodeFacts, tuple[str, ...]], evidence: Evidence
-) -> Iterator[Row]:
+def _not_full(entry: str, needs: NodeNeeds, facts: Mapping[NodeFacts, tuple[str, ...]], evidence: Evidence) -> Rows:
     """Yield entries that run, or may run, on a node's GPU, but not with everything they have."""
     found: dict[tuple[Verdict, str], list[str]] = {}
     for of_nodes, nodes in facts.items():
@@ -131,24 +137,13 @@ def _places(evidence: Evidence) -> dict[str, frozenset[str]]:
     return {node: frozenset(names or {""}) for node, names in found.items()}
 
 
-def _hint(reason: str, needs: NodeNeeds) -> str:
-    if "not rebooted" in reason:
-        return "reboot it: the driver was updated while it ran"
-    if match := re.search(r"driver .* is older than ([0-9.]+[0-9])", reason):
-        cuda = next((f" (CUDA {major})" for major, floor in FLOORS.items() if floor == match[1]), "")
-        return f"install NVIDIA driver {match[1]}{cuda} or newer there, and reboot"
-    if reason.startswith("no driver is loaded"):
-        return "`modprobe nvidia` on the node says why; after a kernel update the driver must be built again"
-    if reason.startswith("glibc "):
-        return "glibc comes with the operating system: update it there, or take an entry built for an older one"
-    if "cuda-compat" in reason and needs.gpu is not None:
-        return "on GeForce only a newer driver fixes it; or take an entry without cuda-compat"
-    if reason.startswith("CPU "):
-        return f"take an entry built for {reason.split()[2].rstrip(',')}"
-    return "take an entry with code for these GPUs"
+def _hint(reason: str, evidence: Evidence) -> str:
+    driver = reason.partition(" is older than ")[2].partition(",")[0]
+    cuda = next((f" (CUDA {major})" for major, floor in FLOORS.items() if floor == driver), "")
+    return hint_by(evidence.table.words, reason, driver=driver, cuda=cuda)
 
 
-def _drivers(evidence: Evidence) -> Iterator[Row]:
+def _drivers(evidence: Evidence) -> Rows:
     """Yield GPUs and drivers that do not work, whatever is published."""
     fleet = evidence.fleet
     for said, nodes in fleet.by_value("fitness.smi").items():
@@ -169,7 +164,7 @@ def _drivers(evidence: Evidence) -> Iterator[Row]:
         yield evidence.say("not_driven" if driver else "no_driver", idle, driver=driver, gpus=gpus)
 
 
-def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Iterator[Row]:
+def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Rows:
     """Yield GPUs that a node hides.
 
     GPUs hidden from the asking user are no fault. GPUs hidden from the job that they were given to are a fault.
@@ -187,7 +182,7 @@ def _hidden(evidence: Evidence, nodes: Iterable[str]) -> Iterator[Row]:
             yield evidence.say("hidden", of, answer=f"; {answer.text}" if answer is not None else "", job=job)
 
 
-def _site_level(evidence: Evidence) -> Iterator[Row]:
+def _site_level(evidence: Evidence) -> Rows:
     """Yield nodes below the CPU level that everything at this site is built for."""
     wanted = evidence.site.cpu_level
     below: dict[str, list[str]] = {}
@@ -199,7 +194,7 @@ def _site_level(evidence: Evidence) -> Iterator[Row]:
         yield evidence.say("low_level", low, level=level, wanted=wanted)
 
 
-def _drift(evidence: Evidence) -> Iterator[Row]:
+def _drift(evidence: Evidence) -> Rows:
     """Yield the differences between nodes, inside each group of the site."""
     told = observed(evidence)
     alike = replace(evidence, groups={}, kinds={}, login=frozenset())  # nodes of one group are alike
@@ -213,7 +208,7 @@ def _drift(evidence: Evidence) -> Iterator[Row]:
         fleet = Fleet(groups, {}, {}, ())
         for row in _COMPARED:
             of_group = f"group {name}" if evidence.groups else name
-            yield from compared(row, fleet.by_value(row), alike, group=of_group)
+            yield alike.compared(row, fleet.by_value(row), group=of_group)
 
 
 _COMPARED = ("driver", "gpus", "glibc", "cpu_level", "operating_system")

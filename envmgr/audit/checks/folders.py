@@ -9,22 +9,22 @@ mounted over it. No folder, on a local disk or a network mount, may be mounted n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.compare.between_nodes import Outlier, Values, is_new
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Row, scripts
-from envmgr.audit.wording import short
+from envmgr.audit.compare.between_nodes import is_new
+from envmgr.audit.model import Check, Evidence, Outlier, Rows, scripts
+from envmgr.audit.table import short
 from envmgr.probe.model import Facts
 from envmgr.system.shelltext import quote
 
 _GONE, _OVER = "not mounted", "over "
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
+    told = evidence.shells.only(lambda facts: "folders.at" in facts or "folders.mounts" in facts)
     for point in _points(evidence):
-        values = _values(point, evidence)
+        values = told.by(lambda facts, point=point: _lines(facts, "folders.mounts").get(point, _GONE))  # type: ignore[misc]
         mounted = next((value for value in values if value != _GONE and not value.startswith(_OVER)), "")
         source = [*mounted.removeprefix(_OVER).split(" "), ""][1]
         row = "not_mounted" if _GONE in values else "other_mount"
@@ -32,11 +32,11 @@ def judge(evidence: Evidence) -> Iterator[Row]:
             row += "_and_covered"
         elif _GONE not in values and is_new(Compared("folders", point, ""), evidence):
             row = "new_mount"
-        yield from compared(row, values, evidence, point=point, source=source, say=_in_words)
+        yield evidence.compared(row, values, point=point, source=source, say=_in_words)
     noexec = evidence.shells.only(lambda facts: "folders.at" in facts).by_value("folders.noexec", default="")
     points = sorted({line.partition(" ")[0] for value in noexec for line in value.splitlines()})
     commands = ", ".join(f"`mount -o remount,exec {quote(point)}`" for point in points[:4])
-    yield from compared("noexec", noexec, evidence, commands=commands, say=_barred, told=_noexec)
+    yield evidence.compared("noexec", noexec, commands=commands, say=_barred, told=_noexec)
 
 
 def _in_words(value: str) -> str:
@@ -64,11 +64,6 @@ def _points(evidence: Evidence) -> list[str]:
     """Return the mount points of network file systems on which some node has modules, or what they name."""
     used = {point for group in evidence.shells.groups for point in _lines(group.facts, "folders.at")}
     return sorted(used & {point for group in evidence.shells.groups for point in _lines(group.facts, "folders.mounts")})
-
-
-def _values(point: str, evidence: Evidence) -> Values:
-    told = evidence.shells.only(lambda facts: "folders.at" in facts or "folders.mounts" in facts)
-    return told.by(lambda facts: _lines(facts, "folders.mounts").get(point, _GONE))
 
 
 def _lines(facts: Facts, key: str) -> dict[str, str]:

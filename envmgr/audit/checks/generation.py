@@ -8,22 +8,21 @@ number. The check also reports a prefix that was moved, because its modules lead
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import ProbeStage
 from envmgr.probe.prefix import generation_number, newer_generations
 from envmgr.system.shelltext import assign, script_text
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     made = _places(plan.roots.values()) - {str(plan.site.prefix)}
     return {"prefix": assign(generation_made=next(iter(sorted(made)), "")) + script_text(__file__, "prefix.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     published = evidence.published
     if published is None:
         return
@@ -35,7 +34,9 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         return
     for target, nodes in evidence.fleet.sound.by_value("current", default="").items():
         if target != f"generations/{number:04d}":
-            yield evidence.say("stale", nodes, target=_shown(target), number=number)
+            other = generation_number(target)
+            shown = f"generation {other}" if other is not None else target or "nothing"
+            yield evidence.say("stale", nodes, target=shown, number=number)
     right = evidence.fleet.sound.only(lambda facts: facts.get("current") == f"generations/{number:04d}")
     for found, nodes in right.by_value("generation.record").items():
         if found != published.record_sha256:
@@ -48,7 +49,7 @@ def _places(roots: Iterable[str]) -> set[str]:
     return {root.rsplit("/", 3)[0] for root in roots}
 
 
-def _moved(evidence: Evidence, published: PublishedGeneration) -> Iterator[Row]:
+def _moved(evidence: Evidence, published: PublishedGeneration) -> Rows:
     """Yield nodes on which the path in the modules does not lead to the prefix, by a link or a mount."""
     made = ", ".join(sorted(_places(spec.root for spec in published.specs.values()) - {str(evidence.site.prefix)}))
     if not made:
@@ -56,11 +57,6 @@ def _moved(evidence: Evidence, published: PublishedGeneration) -> Iterator[Row]:
     for there, nodes in evidence.fleet.sound.by_value("generation.there", default="").items():
         if there != "yes":
             yield evidence.say("moved", nodes, made=made)
-
-
-def _shown(target: str) -> str:
-    number = generation_number(target)
-    return f"generation {number}" if number is not None else target or "nothing"
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published"}))

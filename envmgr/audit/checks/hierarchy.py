@@ -8,47 +8,35 @@ module opens, whether they are there, and which files they have with which conte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from functools import partial
 
-from envmgr.audit.compare.between_nodes import Outlier
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.model import Check, Evidence, Outlier, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.folder_content import (
-    absent,
-    by_folder,
-    changed,
-    closed,
-    contents,
-    folder_content,
-    names,
-    not_read,
-)
+from envmgr.audit.shell.folder_content import by_folder, changed, contents, folder_content, names, not_read, unusable
 from envmgr.audit.shell.shared_shell import module_show, opened
-from envmgr.audit.wording import short
-from envmgr.probe.model import Facts, ProbeStage
+from envmgr.audit.table import short
+from envmgr.probe.model import Facts
 from envmgr.system.shelltext import script_text
 
 _OPENS = "hierarchy.opens."
 _FAILS = "!"
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     return {"login": opened(plan.day) + folder_content(deep=plan.deep) + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     yield from not_read(evidence)
     for chain in evidence.shells.names(_OPENS):
         values = evidence.shells.by(partial(_opens, chain))
         row = "opens_another" if _all_there(values) else "opens"
-        yield from compared(row, values, evidence, chain=chain, show=module_show(chain), say=_in_words)
+        yield evidence.compared(row, values, chain=chain, show=module_show(chain), say=_in_words)
     for folder, fleet in by_folder("hierarchy", evidence.shells, "by").items():
-        yield from closed(folder, fleet, evidence)
-        yield from absent(folder, fleet, evidence)
+        yield from unusable(folder, fleet, evidence)
         chain = fleet.groups[0].facts.get("by", "")
-        yield from compared("content", contents(fleet), evidence, folder=folder, chain=chain, told=_difference)
+        yield evidence.compared("content", contents(fleet), folder=folder, chain=chain, told=_difference)
 
 
 def _opens(chain: str, facts: Facts) -> str | None:

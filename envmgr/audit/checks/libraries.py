@@ -15,19 +15,17 @@ other nodes have is an error; a library that no node has is a warning.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 from envmgr.audit.fit.install_facts import missing_libraries
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Fleet, ProbeStage
+from envmgr.probe.model import Fleet
 from envmgr.system.shelltext import assign, script_text, words
 
 _LINES = 40  # so many missing libraries of an entry at most
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     how = plan.site.audit.ldd
     entries = [entry for entry in plan.samples if entry in plan.roots]
     if how == "none" or not entries:
@@ -43,7 +41,7 @@ def _seconds(plan: AuditPlan) -> int:
     return max(2, plan.seconds // 2)
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     fleet = evidence.fleet.sound
     of_all = evidence.site.audit.ldd == "full"  # a sample is what fits into the time
     for nodes in fleet.by_value("libraries.end").values() if of_all else ():
@@ -53,7 +51,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         yield from _missing(entry, looked, evidence)
 
 
-def _missing(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _missing(entry: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield the libraries that an entry lacks: in one finding those that the same nodes lack."""
     together: dict[tuple[str, ...], list[str]] = {}
     for library, lacking in fleet.by_each(lambda facts: missing_libraries(entry, facts)).items():

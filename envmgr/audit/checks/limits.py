@@ -8,47 +8,36 @@ files. Nodes are compared by these limits, by processes, stack and locked memory
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from functools import partial
 
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Row, scripts
+from envmgr.audit.model import Check, Evidence, Rows, scripts
 
-# The name in /proc/self/limits -> (the option of ulimit, the name in Slurm).
-_LIMITS: Mapping[str, tuple[str, str]] = {
-    "cpu_time": ("-t", "CPU"),
-    "data_size": ("-d", "DATA"),
-    "address_space": ("-v", "AS"),
-    "open_files": ("-n", "NOFILE"),
-    "processes": ("-u", "NPROC"),
-    "stack_size": ("-s", "STACK"),
-    "locked_memory": ("-l", "MEMLOCK"),
-}
 _NO_LIMIT = ("cpu_time", "data_size", "address_space")
 _FEW_FILES = 1024
 _ENOUGH_FILES = f"{_FEW_FILES} open files or more"
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     for shell in evidence.each_shell():
-        for name, (option, of_slurm) in _LIMITS.items():
+        for name, words in evidence.table.words.items():
+            option, of_slurm = words.split()
+            enough = _ENOUGH_FILES if name == "open_files" else "no limit: CUDA, large files and long jobs meet it"
+            row = "low_in_a_job" if shell.context.way == "slurm" else "low"
             values = shell.by_value(f"limits.{name}")
             low = {value: nodes for value, nodes in values.items() if _is_low(name, value)}
             for value, nodes in low.items():
                 yield evidence.say(
-                    "low_in_a_job" if shell.context.way == "slurm" else "low",
+                    row,
                     nodes,
                     shell,
                     limit=name.replace("_", " "),
                     shown=_shown(name, value),
                     option=option,
                     of_slurm=of_slurm,
-                    enough=_ENOUGH_FILES
-                    if name == "open_files"
-                    else "no limit: CUDA, large files and long jobs meet it",
+                    enough=enough,
                 )
             if not low:
-                yield from compared("differ", values, evidence, shell, name=name, say=partial(_said, name, option))
+                yield evidence.compared("differ", values, shell, name=name, say=partial(_said, name, option))
 
 
 def _is_low(name: str, value: str) -> bool:

@@ -10,33 +10,27 @@ since, no program finds it. A folder from which the cache has nothing is reporte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from envmgr.audit.compare.between_nodes import Outlier, as_on, compare
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Row, scripts
-from envmgr.audit.wording import other_parts, short
+from envmgr.audit.compare.between_nodes import as_on, compare, other_lines, other_parts
+from envmgr.audit.model import Check, Evidence, Outlier, Rows, scripts
+from envmgr.audit.table import short
 from envmgr.probe.model import Facts, Fleet
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     fleet = evidence.looked("linker")
     for missing, nodes in fleet.by_value("linker.missing").items():
         yield evidence.say("missing", nodes, libraries=missing)
     values = fleet.by_value("linker.preload", default="")
-    yield from compared("preload", values, evidence)
+    yield evidence.compared("preload", values)
     if len(values) == 1 and (preloaded := next(iter(values))):
         yield evidence.say("preloaded", values[preloaded], libraries=preloaded)
-    yield from compared(
-        "folders",
-        fleet.by_value("linker.folders", default=""),
-        evidence,
-        told=lambda of: short(other_parts(_without(of.value, of.right), _without(of.right, of.value), ", ")),
-    )
+    yield evidence.compared("folders", fleet.by_value("linker.folders", default=""), told=other_lines)
     yield from _cache(fleet, evidence)
 
 
-def _cache(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _cache(fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield cache entries that `ldconfig` would change and, as a note, other libraries that lie in the folders."""
     asked = fleet.only(lambda facts: "linker.cache" in facts)
     told: set[str] = set()
@@ -56,7 +50,7 @@ def _cache(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
             yield evidence.say(row, nodes, libraries=_said(lost), newer=newer)
 
 
-def _unlike(of: Outlier, facts: Facts, nodes: tuple[str, ...], evidence: Evidence) -> Iterator[Row]:
+def _unlike(of: Outlier, facts: Facts, nodes: tuple[str, ...], evidence: Evidence) -> Rows:
     lost, right = _lost(of, facts), as_on(of.others)
     also, lacks = _pairs(of.value) - _pairs(of.right), _pairs(of.right) - _pairs(of.value) - lost
     configured = {line.partition(" ")[0].rstrip("/") for line in facts.get("linker.folders", "").splitlines()}
@@ -100,10 +94,6 @@ def _said(pairs: Iterable[tuple[str, str]]) -> str:
     for folder, name in sorted(pairs):
         of.setdefault(folder, []).append(name)
     return "; ".join(f"{short(', '.join(names))} of {folder}" for folder, names in of.items())
-
-
-def _without(lines: str, others: str) -> list[str]:
-    return [line for line in lines.splitlines() if line not in others.splitlines()]
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "node"))

@@ -13,82 +13,22 @@ content.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import partial
 
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.compare.between_nodes import by_name
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.audit.wording import fields_of, short
+from envmgr.audit.table import fields_of, short
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.probe.model import Facts, Fleet
 from envmgr.system.shelltext import assign, script_text
 
-# The name in --config_json -> the variable that sets it. Source: Lmod's src/Configuration.lua, 8.6.19 and 9.x.
-_VARIABLES = {
-    "allowRoot": "LMOD_ALLOW_ROOT_USE",
-    "allowTCL": "LMOD_ALLOW_TCL_MFILES",
-    "autoSwap": "LMOD_AUTO_SWAP",
-    "avail_style": "LMOD_AVAIL_STYLE",
-    "case": "LMOD_CASE_INDEPENDENT_SORTING",
-    "colorize": "LMOD_COLORIZE",
-    "configDir": "LMOD_CONFIG_DIR",
-    "disable1N": "LMOD_DISABLE_SAME_NAME_AUTOSWAP",
-    "disp_av_ext": "LMOD_AVAIL_EXTENSIONS",
-    "dotConfOnly": "LMOD_USE_DOT_CONFIG_ONLY",
-    "dot_files": "LMOD_USE_DOT_FILES",
-    "dsConflicts": "LMOD_DOWNSTREAM_CONFLICTS",
-    "dupPaths": "LMOD_DUPLICATE_PATHS",
-    "dynamicC": "LMOD_DYNAMIC_SPIDER_CACHE",
-    "exactMatch": "LMOD_EXACT_MATCH",
-    "expMCmd": "LMOD_EXPORT_MODULE",
-    "extendDflt": "LMOD_EXTENDED_DEFAULT",
-    "fastTCL": "LMOD_FAST_TCL_INTERP",
-    "fileIgnPatt": "LMOD_FILE_IGNORE_PATTERNS",
-    "hiddenItalic": "LMOD_HIDDEN_ITALIC",
-    "ksh_support": "LMOD_KSH_SUPPORT",
-    "lang_site": "LMOD_SITE_MSG_FILE",
-    "ld_lib_path": "LMOD_LD_LIBRARY_PATH",
-    "ld_preload": "LMOD_LD_PRELOAD",
-    "lfsV": "the LuaFileSystem version",
-    "lmod_cfg": "LMOD_CONFIG_LOCATION",
-    "lua_cpath": "the LUA_CPATH built in",
-    "lua_path": "the LUA_PATH built in",
-    "lua_term": "lua-term",
-    "mAutoHndl": "MODULES_AUTO_HANDLING",
-    "mpath_av": "LMOD_MPATH_AVAIL",
-    "mpath_init": "LMOD_MODULEPATH_INIT",
-    "mpath_root": "MODULEPATH_ROOT",
-    "nag": "LMOD_ADMIN_FILE",
-    "pager": "LMOD_PAGER",
-    "pager_opts": "LMOD_PAGER_OPTS",
-    "path_hash": "LMOD_HASHSUM_PATH",
-    "path_lua": "the path of Lua",
-    "pin_v": "LMOD_PIN_VERSIONS",
-    "pkg": "the Pkg class",
-    "prefix": "Lmod's prefix",
-    "prefix_site": "SITE_CONTROLLED_PREFIX",
-    "prpnd_blk": "LMOD_PREPEND_BLOCK",
-    "redirect": "LMOD_REDIRECT",
-    "settarg": "LMOD_SETTARG_FULL_SUPPORT",
-    "siteName": "LMOD_SITE_NAME",
-    "sitePkgPrepend": "LMOD_SITEPACKAGE_PREPEND",
-    "sysDfltM": "LMOD_SYSTEM_DEFAULT_MODULES",
-    "sysName": "LMOD_SYSTEM_NAME",
-    "syshost": "LMOD_SYSHOST",
-    "tcl_version": "the Tcl version",
-    "terse_decorate": "LMOD_TERSE_DECORATIONS",
-    "tm_ancient": "LMOD_ANCIENT_TIME",
-    "tm_short": "LMOD_SHORT_TIME",
-    "tm_threshold": "LMOD_THRESHOLD",
-    "tmod_find1st": "LMOD_TMOD_FIND_FIRST",
-    "tmod_rule": "LMOD_TMOD_PATH_RULE",
-    "tracing": "LMOD_TRACING",
-}
 _NOT_SET = "not set"
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     return {
         "node": assign(lmod_home=plan.init.removesuffix("/init")) + script_text(__file__, "node.sh"),
         "login": shared("lmod_config") + script_text(__file__, "login.sh"),
@@ -106,7 +46,7 @@ def _without_lmod(evidence: Evidence) -> frozenset[str]:
     return frozenset(dead.nodes) - runs
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     dead = _without_lmod(evidence)
     for home, nodes in evidence.fleet.by_value("lmod.gone").items():
         if of := dead.intersection(nodes):
@@ -120,14 +60,13 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     fleet = evidence.shells.only(lambda facts: "lmod.version" in facts)
     yield from _versions(fleet, evidence)
     for version in fleet.by_value("lmod.version"):
-        values = fleet.where("lmod.version", version).by_value("lmod.lua", default="")
-        yield from compared("lua", values, evidence)
+        yield evidence.compared("lua", fleet.where("lmod.version", version).by_value("lmod.lua", default=""))
     for version in fleet.by(_full_version):
         alike = fleet.only(lambda facts, version=version: _full_version(facts) == version)  # type: ignore[misc]
-        for name in sorted({name for group in alike.groups for name in _settings(group.facts)}):
-            values = alike.by(lambda facts, name=name: _settings(facts).get(name, _NOT_SET))  # type: ignore[misc]
-            yield from compared(
-                "setting", values, evidence, evidence.login_shell(), expect=lambda right, _: short(right), name=name
+        settings = partial(_settings, evidence.table.words)
+        for name, values in by_name(alike, settings, _NOT_SET).items():
+            yield evidence.compared(
+                "setting", values, evidence.login_shell(), expect=lambda right, _: short(right), name=name
             )
         for row in dict.fromkeys(_FILES.values()):
             yield from _file(row, alike, evidence)
@@ -138,12 +77,12 @@ def _full_version(facts: Facts) -> str:
     return facts.get("lmod.version", "") + (f" ({lua})" if lua else "")
 
 
-def _versions(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _versions(fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield versions other than that which made the published generation's cache; if unknown, those that differ."""
     versions = fleet.by_value("lmod.version")
     right = evidence.published.record.tools.get("lmod", "") if evidence.published is not None else ""
     if not right:
-        yield from compared("version", versions, evidence)
+        yield evidence.compared("version", versions)
         return
     others = fold(versions.get(right, ()))
     for text, nodes in fleet.by(_full_version).items():
@@ -152,7 +91,7 @@ def _versions(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
             yield evidence.say(row, nodes, version=text, right=right, others=others)
 
 
-def _settings(facts: Facts) -> dict[str, str]:
+def _settings(variables: Mapping[str, str], facts: Facts) -> dict[str, str]:
     """Return variable -> value: Lmod's own value if Lmod reports it, else the shell's."""
     found = {}
     for line in facts.get("lmod.variables", "").splitlines():
@@ -161,7 +100,7 @@ def _settings(facts: Facts) -> dict[str, str]:
     for line in facts.get("lmod.settings", "").splitlines():
         name, _, value = line.partition("=")
         if name not in _FILES:
-            known = _VARIABLES.get(name, name)
+            known = variables.get(name, name)
             found[known] = _NOT_SET if value in ("", "<empty>") else value
     return found
 
@@ -170,7 +109,7 @@ def _settings(facts: Facts) -> dict[str, str]:
 _FILES = {"sitePkg": "site_package", "lmod_cfg": "configuration", "nag": "messages", "z01_admin": "messages"}
 
 
-def _file(row: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _file(row: str, fleet: Fleet, evidence: Evidence) -> Rows:
     files = {_files(group.facts).get(row, ("", "")) for group in fleet.groups}
 
     def shown(sha256: str) -> str:
@@ -181,7 +120,7 @@ def _file(row: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
         return f"another one ({sha256[:12]}): {', '.join(paths)}" if sha256 else shown(sha256)
 
     values = fleet.by(lambda facts: _files(facts).get(row, ("", ""))[0])
-    yield from compared(row, values, evidence, say=named, expect=lambda right, _: shown(right))
+    yield evidence.compared(row, values, say=named, expect=lambda right, _: shown(right))
 
 
 def _files(facts: Facts) -> dict[str, tuple[str, str]]:

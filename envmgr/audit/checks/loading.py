@@ -8,25 +8,23 @@ this host with the published modules. Lmod's own variables, and variables that d
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
 
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import changed_lines, shared
-from envmgr.audit.wording import short
-from envmgr.probe.model import Fleet, ProbeStage
+from envmgr.audit.table import short
+from envmgr.probe.model import Fleet
 from envmgr.system.shelltext import script_text
 from envmgr.wording import escaped
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     if plan.number is None or not plan.samples:
         return {}
     return {"login": shared("effect") + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     if evidence.published is None:
         return
     fleet = evidence.shells.where("current", f"generations/{evidence.published.record.number:04d}")
@@ -36,7 +34,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         yield from _differences(entry, fleet, evidence)
 
 
-def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield nodes where loading the entry gives another environment than on this host.
 
     If no node agrees with this host, nodes are compared with each other, and none is accused of differing from this
@@ -55,12 +53,8 @@ def _differences(entry: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
         ((value, nodes),) = found.items()
         changed = changed_lines(texts[value], escaped(here, "\n"))
         yield evidence.say("nowhere_as_here", between=nodes, entry=entry, changed=changed)
-    yield from compared(
-        "environment",
-        found,
-        evidence,
-        entry=entry,
-        told=lambda of: _other(texts[of.value], texts.get(of.right, "")),  # a baseline may have another one
+    yield evidence.compared(  # a baseline may have another environment
+        "environment", found, entry=entry, told=lambda of: _other(texts[of.value], texts.get(of.right, ""))
     )
 
 

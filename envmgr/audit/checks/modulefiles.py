@@ -9,31 +9,27 @@ which names are listed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 from envmgr.audit.baseline import Compared
-from envmgr.audit.compare.between_nodes import Values, alike, as_on, chosen
-from envmgr.audit.model import Check, Evidence, Noted, Row
+from envmgr.audit.compare.between_nodes import alike, as_on, chosen
+from envmgr.audit.model import Check, Evidence, Noted, ProbeTexts, Rows, Values
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.shell.folder_content import absent, by_folder, changed, closed, contents, folder_content, not_read
-from envmgr.probe.model import ProbeStage
+from envmgr.audit.shell.folder_content import by_folder, changed, contents, folder_content, not_read, unusable
 from envmgr.report import Severity
 from envmgr.system.shelltext import script_text
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     return {"login": folder_content(deep=plan.deep) + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     yield from not_read(evidence)
     for folder, fleet in by_folder("modulefiles", evidence.shells).items():
-        yield from closed(folder, fleet, evidence)
-        yield from absent(folder, fleet, evidence)
+        yield from unusable(folder, fleet, evidence)
         yield from _other_content(folder, contents(fleet), evidence)
 
 
-def _other_content(folder: str, values: Values, evidence: Evidence) -> Iterator[Row]:
+def _other_content(folder: str, values: Values, evidence: Evidence) -> Rows:
     """Yield files of other content. Files that only some nodes have are left to the check `resolution`."""
     key = Compared("modulefiles", folder, "content")
     yield Noted(key, values)
@@ -45,10 +41,16 @@ def _other_content(folder: str, values: Values, evidence: Evidence) -> Iterator[
         first, second, *_ = compared.differ
         if found := changed(first, second):
             severity: Severity = "note" if compared.by_kind else "warning"
-            between = [node for nodes in compared.differ.values() for node in nodes]
             expected = alike(compared)
             yield evidence.say(
-                "different_content", (), None, severity, between=between, folder=folder, found=found, expected=expected
+                "different_content",
+                (),
+                None,
+                severity,
+                between=compared.between,
+                folder=folder,
+                found=found,
+                expected=expected,
             )
 
 

@@ -15,20 +15,19 @@ or a copy that was left there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from statistics import median
 
-from envmgr.audit.compare.between_nodes import QUORUM, Values
-from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.compare.between_nodes import merged
 from envmgr.audit.controller import Controller
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.model import QUORUM, Check, Evidence, ProbeTexts, Rows, Values
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.wording import fields_of
+from envmgr.audit.table import fields_of
 from envmgr.catalog.site import Site
 from envmgr.modules.nodesetup import open_hint
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, Fleet, Group, ProbeStage, number_in
+from envmgr.probe.model import Facts, Fleet, Group, number_in
 from envmgr.probe.shell import GATE_SECONDS
 from envmgr.report import Severity
 from envmgr.system.locks import LOCKS_HINT, local_locks
@@ -40,8 +39,8 @@ _TIMES = 4  # a node may take so many times as long as the median of all nodes
 _ALL_SLOW_MS = 3000  # the limit where all nodes are slow, or too few are there to compare
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
-    of_prefix: Mapping[ProbeStage, str] = {} if plan.alone else {"prefix": script_text(__file__, "prefix.sh")}
+def probe(plan: AuditPlan) -> ProbeTexts:
+    of_prefix: ProbeTexts = {} if plan.alone else {"prefix": script_text(__file__, "prefix.sh")}
     return {"node": script_text(__file__, "node.sh"), **of_prefix}
 
 
@@ -57,7 +56,7 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Writable | Non
     return None if writable is None else Writable(frozenset(controller.nodes(writable)))
 
 
-def explained(evidence: Evidence) -> frozenset[str]:
+def _without_prefix(evidence: Evidence) -> frozenset[str]:
     """Return the nodes whose shells find nothing of the prefix, as users cannot reach it, or hang on another mount."""
     stopped = evidence.fleet.sound.only(lambda facts: "mount.user_stopped" in facts)
     return frozenset([*stopped.nodes, *evidence.fleet.only(_hangs_shells).nodes])
@@ -69,7 +68,7 @@ def _hangs_shells(facts: Facts) -> bool:
     return bool(lines) and (named or any(k.endswith("end") and v.startswith("no end") for k, v in facts.items()))
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     prefix = str(evidence.site.prefix)
     fleet = evidence.mounts.only(lambda facts: "probe" not in facts)
     for said, nodes in evidence.fleet.sound.by_value("mount.user_stopped").items():
@@ -84,7 +83,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     sources = fleet.sound.by(_source)
     right = evidence.site.mount.source or _right_source(sources, evidence)
     if not right:
-        yield from compared("source", sources, evidence)
+        yield evidence.compared("source", sources)
     for group in fleet.groups:
         nodes = _not_the_server(group, right)
         if nodes and (found := _fault(group.facts, right)):
@@ -96,17 +95,17 @@ def judge(evidence: Evidence) -> Iterator[Row]:
             expected = f"mounted from {right}" if right else "an answer"
             yield evidence.say(row, nodes, found=found, expected=expected, seconds=GATE_SECONDS)
     alike = fleet.sound.only(lambda facts: _source(facts) == right)
-    if evidence.site.mount.writable is not None:
-        alike = _without_modes(alike)
+    modes = () if evidence.site.mount.writable is None else ("ro", "rw")  # `mount.writable` decides on these
     for key in ("mount.options", "mount.super"):
-        yield from compared("options", alike.by_value(key, default=""), evidence, key=key)
-    yield from _usable(fleet.sound.only(lambda facts: _source(facts) == right), evidence)
-    yield from _writable(evidence, fleet.sound.only(lambda facts: _source(facts) == right))
+        lists = merged(alike.by_value(key, default=""), lambda options, _: _without(options, modes))
+        yield evidence.compared("options", lists, key=key)
+    yield from _usable(alike, evidence)
+    yield from _writable(evidence, alike)
     yield from _slow(evidence, alike)
     yield from _local_locks(evidence, fleet)
 
 
-def _local_locks(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
+def _local_locks(evidence: Evidence, fleet: Fleet) -> Rows:
     """Yield local locks on this host, and on the nodes that may write there: other nodes take no locks."""
     if evidence.site.mount.locks == "local":
         return
@@ -116,14 +115,13 @@ def _local_locks(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
     here = [Group(evidence.controller, ("",))] if "mount.type" in evidence.controller else []
     for group in (*here, *fleet.sound.groups):
         nodes = [node for node in group.nodes if node in writable or not node]
-        options = f"{group.facts.get('mount.options', '')},{group.facts.get('mount.super', '')}".split(",")
-        if nodes and (local := local_locks(group.facts.get("mount.type", ""), options)):
+        if nodes and (local := local_locks(group.facts.get("mount.type", ""), _options(group.facts))):
             found.setdefault(local, []).extend(node for node in nodes if node)
     for (severity, words), nodes in found.items():
         yield evidence.say("local_locks", nodes, severity=severity, words=words, fix=LOCKS_HINT)
 
 
-def _hung(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _hung(fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield other mounts that do not answer."""
     found: dict[tuple[str, bool], list[str]] = {}
     for group in fleet.groups:
@@ -136,7 +134,7 @@ def _hung(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
         yield evidence.say(row, nodes, point=point, kind=kind, source=source, named=named, seconds=GATE_SECONDS)
 
 
-def _usable(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _usable(fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield nodes on which programs of the prefix cannot start, or something else is mounted over a part of it."""
     noexec = fleet.only(lambda facts: "noexec" in facts.get("mount.options", "").split(","))
     if noexec.nodes:
@@ -147,7 +145,7 @@ def _usable(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
             yield evidence.say("mounted_over", nodes, point=point, what=what, others=fold(others))
 
 
-def _slow(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
+def _slow(evidence: Evidence, fleet: Fleet) -> Rows:
     for key, what in (("gate_ms", "answers"), ("mount.read_ms", "the generation's record and cache are read")):
         times = {node: number_in(fleet.own.get(node, {}), key) or 0 for node in fleet.nodes}
         usual = median(times.values()) if len(times) > 2 else _ALL_SLOW_MS
@@ -158,18 +156,8 @@ def _slow(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
             yield evidence.say("slow", slow, what=what, took=f"{worst / 1000:.1f}", limit=f"{limit / 1000:.2g}")
 
 
-def _without_modes(fleet: Fleet) -> Fleet:
-    """Return the fleet without ro and rw in the mount options: the site's `mount.writable` decides on these."""
-    keys = ("mount.options", "mount.super")
-    plain = tuple(
-        Group(
-            dict(g.facts)
-            | {k: ",".join(o for o in g.facts.get(k, "").split(",") if o not in ("ro", "rw")) for k in keys},
-            g.nodes,
-        )
-        for g in fleet.groups
-    )
-    return Fleet(plain, fleet.own, fleet.replies, fleet.missing)
+def _without(options: str, modes: Collection[str]) -> str:
+    return ",".join(option for option in options.split(",") if option not in modes)
 
 
 def _not_the_server(group: Group, right: str) -> tuple[str, ...]:
@@ -214,10 +202,10 @@ def _right_source(sources: Values, evidence: Evidence) -> str:
     return own if own in sources or (":" in own and not sources) else next(iter(sources)) if len(sources) == 1 else ""
 
 
-def _writable(evidence: Evidence, fleet: Fleet) -> Iterator[Row]:
+def _writable(evidence: Evidence, fleet: Fleet) -> Rows:
     if (asked := evidence.answer(Writable)) is not None:
         writable = asked.nodes
-        modes = {node: "rw" if _is_writable(g.facts) else "ro" for g in fleet.groups for node in g.nodes}
+        modes = {node: "ro" if "ro" in _options(g.facts) else "rw" for g in fleet.groups for node in g.nodes}
         for wanted, other in (("rw", "ro"), ("ro", "rw")):
             right = {node for node in modes if (node in writable) == (wanted == "rw")}
             if wrong := [node for node in right if modes[node] == other]:
@@ -237,8 +225,8 @@ def _closed(path: str, site: Site) -> str:
     return f"`{as_user(site.build_user, closing('go-w', path))}`"
 
 
-def _is_writable(facts: Facts) -> bool:
-    return "ro" not in facts.get("mount.options", "").split(",") and "ro" not in facts.get("mount.super", "").split(",")
+def _options(facts: Facts) -> list[str]:
+    return f"{facts.get('mount.options', '')},{facts.get('mount.super', '')}".split(",")
 
 
-CHECK = Check(judge=judge, probe=probe, ask_controller=ask_controller, explained=explained)
+CHECK = Check(judge=judge, probe=probe, ask_controller=ask_controller, explained=_without_prefix)

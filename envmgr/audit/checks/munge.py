@@ -12,12 +12,12 @@ from __future__ import annotations
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from envmgr.audit.controller import Controller
-from envmgr.audit.model import Check, Evidence, Row, scripts
+from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.errors import CommandError
 from envmgr.nodes.sets import fold
 from envmgr.system.run import Runner, clean_env
@@ -59,7 +59,7 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Decoded | None
     )
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     decoded = evidence.answer(Decoded)
     if decoded is None:
         return

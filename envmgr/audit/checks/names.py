@@ -19,26 +19,24 @@ of /etc/nsswitch.conf for hosts and accounts, are compared between nodes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from envmgr.audit.ask.peer_addresses import NONE, peers_lines, peers_text, read_peers
-from envmgr.audit.compare.between_nodes import Values, values_of_like_nodes
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.ask.peer_addresses import NONE, peers_text, read_peers
+from envmgr.audit.compare.between_nodes import values_of_like_nodes
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Row, Rows, Values
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.wording import short
-from envmgr.probe.model import Facts, ProbeStage
+from envmgr.probe.model import Facts
 from envmgr.report import Severity
-from envmgr.system.shelltext import assign, script_text
+from envmgr.system.shelltext import script_text
 
 _SHOWN = 3  # so many names, with their addresses, are in a node's finding
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
-    return {"node": assign(names_peers=peers_lines(plan.peers)) + peers_text() + script_text(__file__, "node.sh")}
+def probe(plan: AuditPlan) -> ProbeTexts:
+    return {"node": peers_text(plan.peers) + script_text(__file__, "node.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     fleet = evidence.looked("names")
     for fact in ("hung", "loopback"):
         for nodes in fleet.by_value(f"names.{fact}").values():
@@ -48,9 +46,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _of_peers(evidence)
     for key, file in (("resolver", "/etc/resolv.conf"), ("switch", "/etc/nsswitch.conf")):
         values = fleet.by_value(f"names.{key}", default="")
-        yield from compared(
-            "file", values, evidence, file=file, say=lambda lines: short("; ".join(lines.splitlines())) or "nothing"
-        )
+        yield evidence.compared("file", values, file=file)
 
 
 def _spans_nodes(evidence: Evidence) -> bool:
@@ -59,7 +55,7 @@ def _spans_nodes(evidence: Evidence) -> bool:
     return len(nodes - evidence.login) > 1
 
 
-def _own_names(evidence: Evidence) -> Iterator[Row]:
+def _own_names(evidence: Evidence) -> Rows:
     specs = evidence.published.specs if evidence.published is not None else {}
     jobs_span = any(test.nodes > 1 for spec in specs.values() for test in spec.tests)
     told: dict[tuple[Severity, str, str], list[str]] = {}
@@ -96,10 +92,11 @@ def _hint(facts: Facts) -> str:
     return f"on the node: {mend}: MPI, Gloo and NCCL take the address from there{again}"
 
 
-def _of_peers(evidence: Evidence) -> Iterator[Row]:
+def _of_peers(evidence: Evidence) -> Rows:
     """Yield wrong names of other nodes: one finding for all names that are wrong on the same nodes."""
     fleet = evidence.looked("names")
-    answers = [(group, *_told(group.facts)) for group in fleet.groups]
+    # with the names that have another address there than on this host, and whether these are all
+    answers = [(g, read_peers(g.facts.get("names.peers", "")), "names.peers_hung" not in g.facts) for g in fleet.groups]
     wrong: dict[tuple[str, ...], list[tuple[str, str, str]]] = {}
     for name in sorted({name for _, found, _ in answers for name in found}):
         values: dict[str, list[str]] = {}
@@ -107,23 +104,17 @@ def _of_peers(evidence: Evidence) -> Iterator[Row]:
             if whole or name in found:
                 of_group = [node for node in group.nodes if _label(node) != _label(name)]
                 values.setdefault(found.get(name, evidence.plan.peers.get(name, NONE)), []).extend(of_group)
-        for alike in values_of_like_nodes({value: tuple(nodes) for value, nodes in values.items() if nodes}, evidence):
-            if len(alike) > 1:
-                known = {value: tuple(nodes) for value, nodes in alike.items()}
+        for known in values_of_like_nodes({value: tuple(nodes) for value, nodes in values.items() if nodes}, evidence):
+            if len(known) > 1:
                 bad = _not_its_own(name, known, evidence)
                 for value, right in bad.items():
                     wrong.setdefault(known[value], []).append((name, value, right))
                 left = {value: nodes for value, nodes in known.items() if value not in bad}
-                yield from compared("peer", left, evidence, kept=False, say=_is, name=name)
+                yield evidence.compared("peer", left, kept=False, say=_is, name=name)
     for nodes, names_there in wrong.items():
         yield _wrong_peers(nodes, names_there, _places(nodes[0], evidence), evidence)
     for nodes in fleet.by_value("names.peers_hung").values():
         yield evidence.say("peers_hung", nodes)
-
-
-def _told(facts: Facts) -> tuple[dict[str, str], bool]:
-    """Return the names that have another address on a node than on this host, and True if the list is complete."""
-    return read_peers(facts.get("names.peers", "")), "names.peers_hung" not in facts
 
 
 def _not_its_own(name: str, values: Values, evidence: Evidence) -> dict[str, str]:

@@ -16,21 +16,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.model import Check, Evidence, Row
-from envmgr.audit.plan import AuditPlan
+from envmgr.audit.model import Check, Evidence, Rows
+from envmgr.audit.table import hint_by
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import asleep, slurm_names
-from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.probe.model import Facts, Fleet
 from envmgr.probe.shell import NO_USER, NO_USER_HINT
 from envmgr.report import Severity
 
 _STAGES = {"node": "looking at the node", "prefix": "reading the prefix", "login": "asking Lmod in a login shell"}
 _NAMES = {"ssh": "ssh", "slurm": "Slurm (inherited environment)", "slurm-none": "Slurm (--export=NONE)"}
-
-
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - every answer begins with the node's name
-    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +52,7 @@ def _addresses(node: str) -> frozenset[str]:
         return frozenset()
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     yield from _missing(evidence)
     for way, fleet in evidence.ways.items():
         yield from _strangers(way, fleet, evidence)
@@ -68,7 +64,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
             yield evidence.say(row, nodes, way=_NAMES.get(way, way), value=value, device=device, numbers=numbers)
 
 
-def _missing(evidence: Evidence) -> Iterator[Row]:
+def _missing(evidence: Evidence) -> Rows:
     slurm = evidence.slurm
     names = slurm_names(slurm.states, evidence.nodes)
     for way, fleet in evidence.ways.items():
@@ -79,7 +75,8 @@ def _missing(evidence: Evidence) -> Iterator[Row]:
             by_reason.setdefault(why, []).append(reply.node)
         for found, nodes in by_reason.items():
             up = all(_takes_jobs(slurm, names.get(node, "")) for node in nodes)
-            hint = _hint(way, found, fold(names.get(node, node) for node in nodes), nodes[0], up=up)
+            jobs = fold(names.get(node, node) for node in nodes)
+            hint = hint_by(evidence.table.words, f"{way}{' up' if up else ''}: {found}", nodes=jobs, node=nodes[0])
             told_elsewhere = "does not answer, and a job stuck on it" in found  # by the check `mount`
             severity: Severity = "note" if told_elsewhere or found.startswith(_NO_FAULT) else "error"
             yield evidence.say("missing", nodes, severity=severity, way=_NAMES.get(way, way), found=found, hint=hint)
@@ -100,58 +97,12 @@ def _why(reply: Reply, slurm: SlurmView, names: Mapping[str, str]) -> str:
     return f"{reply.status}: {reason}"
 
 
-# The message of ssh -> the command that fixes it, with one node's name.
-_HINTS = (
-    (r"connection refused", "on {node}: `systemctl start sshd` (`ssh` on Debian)"),
-    (r"host key", "was {node} installed again? then `ssh-keygen -R {node}`, and put its new key into known_hosts"),
-    (r"permission denied", "`ssh-copy-id {node}`; `transport: {{user: …}}` in site.yaml names the login user"),
-    (r"timed out|no route", "is {node} on, and on the network? `ping {node}`"),
-    (r"resolve|name or service", "put {node} into DNS or /etc/hosts"),
-    (r"sudo", "let that user run `sudo -n /bin/sh`, by NOPASSWD in sudoers"),
-    (r"no answer in", "`ssh {node} true` by hand: does a start-up file hang, or is the node out of memory?"),
-)
-
-
 def _takes_jobs(slurm: SlurmView, name: str) -> bool:
     """Return True if Slurm has nothing against the node: to resume it would change nothing."""
     return slurm.states.get(name, ("",))[0].lower().rstrip("-+") in _TAKES_JOBS
 
 
-def _hint(way: str, reason: str, nodes: str, node: str, *, up: bool = False) -> str:
-    """Return the hint for nodes that do not answer. `up` is True if Slurm sends jobs to them."""
-    if "Communication" in reason or "not respond" in reason:
-        return f"on {node}: `systemctl restart slurmd`"
-    if "reserved" in reason:
-        return (
-            f"`scontrol show reservation` tells whose it is, and until when: is it still wanted? `scontrol delete reservationname=…`; "
-            f"`transport: {{slurm_options: [--reservation=…]}}` in site.yaml gets a job into {nodes}"
-        )
-    if reason.startswith("busy: "):
-        return "`transport: {slurm_options: [--qos=…]}` in site.yaml, --reservation or --oversubscribe, gets a job in"
-    if reason.startswith("asleep: "):
-        return f"`scontrol update nodename={nodes} state=power_up`, then audit again"
-    if "no job was submitted: the login shell" in reason:
-        return "on this host, as the user of the audit: `bash -lx`; a start-up file of the user, or of this host, ends or hangs there"
-    if re.search(r"invalid (partition|account|qos|feature)|Batch job submission failed", reason, re.IGNORECASE):
-        return (
-            "`envmgr audit --check ambient --context bash-login` names SBATCH_* variables of login shells; `transport: {slurm_options: […]}` "
-            "in site.yaml are options of ours; `scontrol show partition` lists what there is"
-        )
-    if "no job was sent" in reason:
-        return "another finding says why"
-    if way != "ssh" and up and "slurmd's log: " in reason:
-        return f"is another finding of {nodes} the cause? fix it on the node: Slurm itself reports nothing wrong"
-    if way != "ssh" and up:
-        return f"is another finding of {nodes} the cause? if not, read the last lines of slurmd's log there (SlurmdLogFile in slurm.conf)"
-    if way != "ssh":
-        return f"`scontrol show node {nodes}`; `scontrol update nodename={nodes} state=resume` once it is well"
-    for pattern, hint in _HINTS:
-        if re.search(pattern, reason, re.IGNORECASE):
-            return hint.format(node=node)
-    return f"try `ssh {node} true`"
-
-
-def _unfinished(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _unfinished(way: str, fleet: Fleet, evidence: Evidence) -> Rows:
     for stage, what in _STAGES.items():
         of_stage = fleet.only(_not_told_by_contexts) if stage == "login" else fleet
         for end, nodes in of_stage.by_value(f"{stage}.end").items():
@@ -174,7 +125,7 @@ def _not_told_by_contexts(facts: Facts) -> bool:
     return not hangs and not (end.startswith(NO_USER) and end in told)
 
 
-def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield nodes that answer under another host's name.
 
     A name of another kind (an address, an ssh alias) is accepted by its address, unless two nodes are one host.
@@ -184,12 +135,9 @@ def _strangers(way: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
             continue
         for node in others:
             also = [n for n in (*named, *others) if n != node]
-            others_too = f", as {_some(also)} does" if also else ""
+            some = fold(also) if len(also) <= 8 else f"each of {len(also)} others"
+            others_too = f", as {some} does" if also else ""
             yield evidence.say("stranger", [node], way=_NAMES.get(way, way), host=host, also=others_too)
-
-
-def _some(nodes: list[str]) -> str:
-    return fold(nodes) if len(nodes) <= 8 else f"each of {len(nodes)} others"
 
 
 def _hosts(fleet: Fleet) -> Iterator[tuple[str, list[str], list[str]]]:
@@ -213,4 +161,4 @@ def _short(name: str) -> str:
     return name if re.fullmatch(r"[0-9.]+|.*:.*", name) else name.partition(".")[0].lower()
 
 
-CHECK = Check(judge=judge, joins=True, probe=probe, ask_controller=ask_controller, wants=frozenset({"slurm"}))
+CHECK = Check(judge=judge, joins=True, ask_controller=ask_controller, wants=frozenset({"slurm"}))

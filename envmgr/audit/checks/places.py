@@ -24,18 +24,17 @@ The check looks at these on every node:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from statistics import median
 
-from envmgr.audit.compare.between_nodes import QUORUM, as_on, compare
-from envmgr.audit.model import AskedShell, Check, Evidence, Row, scripts
+from envmgr.audit.compare.between_nodes import as_on, compare
+from envmgr.audit.model import QUORUM, AskedShell, Check, Evidence, Rows, scripts
 from envmgr.probe.model import Fleet, number_in
 from envmgr.report import Severity
 from envmgr.system.modes import as_user, ask_about_way, give_back, owner_enters, word
 from envmgr.wording import size_text
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     for shell in evidence.each_shell():
         in_job = shell.context.export == "ALL"
         for name in shell.names("places.of."):
@@ -56,20 +55,14 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _of_the_node(evidence)
 
 
-_DEVICES = {
-    "/dev/fd": "/proc/self/fd",
-    "/dev/stdin": "/proc/self/fd/0",
-    "/dev/stdout": "/proc/self/fd/1",
-    "/dev/stderr": "/proc/self/fd/2",
-}
 _IN_HOME = frozenset({".lmod.d", ".config", ".cache", ".local", ".conda"})  # as in context.sh
 _SMALL, _PART = 64 << 10, 8  # KiB of shared memory that are too few anywhere; 1/8 of the usual size is the least
 
 
-def _of_the_node(evidence: Evidence) -> Iterator[Row]:
+def _of_the_node(evidence: Evidence) -> Rows:
     fleet = evidence.looked("places")
     for device, nodes in fleet.by_line("places.devices").items():
-        made = _DEVICES.get(device)
+        made = evidence.table.words.get(device)
         fix = f"on the node: `ln -s {made} {device}`" if made else f"what made /dev of the node without {device}?"
         yield evidence.say("device", nodes, device=device, fix=fix)
     yield from _read_only(fleet, evidence)
@@ -82,7 +75,7 @@ def _of_the_node(evidence: Evidence) -> Iterator[Row]:
             yield evidence.say("little_shared_memory", [node], size=size_text(size << 10), usual=expected)
 
 
-def _read_only(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _read_only(fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield places that are read-only on a node and should not be.
 
     A root that is read-only on all nodes, as on nodes without disks, is no fault. Slurm's own folder always is.
@@ -118,7 +111,7 @@ def _writable(folder: str, owner: str, how: str, user: str) -> str:
     return f"`{away}`: programs make it again; what {user} needs of it, {user} copies back"
 
 
-def _noexec(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _noexec(shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield places that are mounted so that no program in them starts.
 
     If all nodes have them so, it is the site's choice.

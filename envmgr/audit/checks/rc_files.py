@@ -12,26 +12,23 @@ is a finding. Lmod's own init/lmodrc.lua is compared only between nodes with the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
 from envmgr.audit.causes import Traced
-from envmgr.audit.compare.between_nodes import Outlier
-from envmgr.audit.compare.table_rows import compared, drift_words
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.compare.table_rows import drift_hint
+from envmgr.audit.model import Check, Evidence, Outlier, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.probe.model import Facts, Fleet
 from envmgr.system.shelltext import script_text
 
 _OWN = "init/lmodrc.lua"
 _NOT_READ = "-"  # stands for the sha256 of a file that is not read
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+def probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every plan
     return {"login": shared("lmod_config") + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     fleet = evidence.shells.only(lambda facts: "rc_files.lmod" in facts)
     generations = f"{evidence.site.prefix}/generations/"
     ours = ""
@@ -45,12 +42,12 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         alike = fleet.where("rc_files.lmod", version)
         yield from _compared("own_rc", _OWN, "rc_files.read", alike, evidence, version=version)
     lists = fleet.by_value("rc_files.modulerc", default="")
-    hint = drift_words(evidence.table.rows["modulerc"], lists, evidence, evidence.login_shell(), {"path": ""})["hint"]
+    hint = drift_hint(evidence.compared("modulerc", lists, evidence.login_shell(), path=""))
     for path in _paths(fleet, "rc_files.modulerc"):
         yield from _compared("modulerc", path, "rc_files.modulerc", fleet, evidence, hint=hint)
 
 
-def _ours(path: str, sha256: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _ours(path: str, sha256: str, fleet: Fleet, evidence: Evidence) -> Rows:
     fleet = fleet.only(lambda facts: facts.get("rc_files.ours") == "yes")
     unread = fleet.only(lambda facts: path not in _files(facts, "rc_files.read"))
     for named, nodes in unread.by_value("rc_files.variable", default="").items():
@@ -66,7 +63,7 @@ def _paths(fleet: Fleet, key: str) -> list[str]:
 
 def _compared(
     row: str, path: str, key: str, fleet: Fleet, evidence: Evidence, *, hint: str | Traced = "", version: str = ""
-) -> Iterator[Row]:
+) -> Rows:
     """Yield the differences between like nodes, for one path: not there, or there with other content."""
     alone = "Lmod reads it on this node only"
     if row == "modulerc":
@@ -79,9 +76,7 @@ def _compared(
         return "not there" if right == _NOT_READ else "read" if value == _NOT_READ else f"content {right[:12]}"
 
     values = fleet.by(lambda facts: _files(facts, key).get(path, _NOT_READ))
-    yield from compared(
-        row, values, evidence, hint=hint, say=_shown, told=told, expect=expected, path=path, version=version
-    )
+    yield evidence.compared(row, values, hint=hint, say=_shown, told=told, expect=expected, path=path, version=version)
 
 
 def _shown(sha256: str) -> str:

@@ -11,30 +11,27 @@ names the entries, and `--modules all` takes all of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.compare.between_nodes import Outlier
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Noted, Row
+from envmgr.audit.model import Check, Evidence, Noted, Outlier, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
+from envmgr.audit.shell.modulepath import elements
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.audit.wording import elements, short
-from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.audit.table import short
+from envmgr.probe.model import Facts, Fleet
 from envmgr.system.shelltext import script_text
 
 _HAS = "ctx.bash-login.user.module"
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
-    return (
-        {"login": shared("module_tool", "lmod_config") + script_text(__file__, "login.sh")}
-        if plan.number is not None or plan.alone
-        else {}
-    )
+def probe(plan: AuditPlan) -> ProbeTexts:
+    if plan.number is None and not plan.alone:
+        return {}
+    return {"login": shared("module_tool", "lmod_config") + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     published = evidence.published
     if published is None and not evidence.alone:
         return
@@ -49,7 +46,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         ours = f"{evidence.site.prefix}/{current}/modules"
         yield from _listed(published, ours, fleet, evidence)
         names = fleet.by(lambda facts: " ".join(sorted(listed(facts.get("resolution.defaults", "")).get(ours, ()))))
-        yield from compared("defaults", names, evidence)
+        yield evidence.compared("defaults", names)
         yield from _hidden(published, fleet, evidence)
         for entry in evidence.plan.samples:
             yield from _sample(entry, published, f"{ours}/{entry}.lua", fleet, evidence)
@@ -59,31 +56,24 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         yield from _unasked(evidence)
 
 
-def _cache_differs(lines: list[str], fleet: Fleet, nodes: tuple[str, ...], evidence: Evidence) -> Iterator[Row]:
+def _cache_differs(lines: list[str], fleet: Fleet, nodes: tuple[str, ...], evidence: Evidence) -> Rows:
     """Yield a cache with other modules than there are. Another check looks at envmgr's own cache."""
     shown = "; ".join(f"{'only' if line[0] == '<' else 'not'} in the cache: {line[2:]}" for line in lines)
-    caches = {
-        folder
-        for text, of in fleet.by_value("resolution.caches").items()
-        if set(of) & set(nodes)
-        for folder in text.split()
-    }
+    known = fleet.by_each(lambda facts: facts.get("resolution.caches", "").split())
+    caches = [folder for folder, of in known.items() if set(of) & set(nodes)]
     row = "cache_differs" if caches else "unknown_cache_differs"
     yield evidence.say(row, nodes, shown=shown, caches=", ".join(sorted(caches)))
 
 
-def _unasked(evidence: Evidence) -> Iterator[Row]:
+def _unasked(evidence: Evidence) -> Rows:
     """Yield nodes whose login bash has a `module` that cannot be asked."""
-    blind = evidence.shells.only(
-        lambda facts: (
-            facts.get(_HAS, "no") != "no" and not {"resolution.avail", "resolution.broken", "login.end"} & facts.keys()
-        )
-    )
+    answers = {"resolution.avail", "resolution.broken", "login.end"}
+    blind = evidence.shells.only(lambda facts: facts.get(_HAS, "no") != "no" and not answers & facts.keys())
     if blind.nodes:
         yield evidence.say("unasked", blind.nodes)
 
 
-def _listed(published: PublishedGeneration, ours: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _listed(published: PublishedGeneration, ours: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield entries that `module avail` does not list, or lists first in another folder."""
 
     def elsewhere(facts: Facts) -> list[tuple[str, str]]:
@@ -96,7 +86,7 @@ def _listed(published: PublishedGeneration, ours: str, fleet: Fleet, evidence: E
         yield evidence.say("shadowed" if place else "not_listed", nodes, entry=entry, place=place, ours=ours)
 
 
-def _hidden(published: PublishedGeneration, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _hidden(published: PublishedGeneration, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield entries that `module avail` hides although they were not published hidden, or the reverse."""
     meant = {name for name, spec in published.specs.items() if spec.hidden}
 
@@ -109,7 +99,7 @@ def _hidden(published: PublishedGeneration, fleet: Fleet, evidence: Evidence) ->
         yield evidence.say("hidden" if is_hidden else "not_hidden", nodes, entry=entry)
 
 
-def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield modules outside the prefix that are hidden on some nodes.
 
     Without a baseline, only modules that all of these nodes list are compared.
@@ -122,13 +112,8 @@ def _hidden_elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
         lists = [set(first_places(group.facts["resolution.avail"])) for group in fleet.groups]
         common = set.intersection(*lists) if lists else set()
         hidden = fleet.by(lambda facts: " ".join(sorted(_hidden_names(facts) & common - own)))
-    yield from compared(
-        "hidden_elsewhere",
-        hidden,
-        evidence,
-        kept=with_baseline,
-        say=lambda names: _shown(names.split()) or "none",
-        told=lambda of: _differing(of, "{} hidden", "{} not hidden"),
+    yield evidence.compared(
+        "hidden_elsewhere", hidden, kept=with_baseline, told=lambda of: _differing(of, "{} hidden", "{} not hidden")
     )
 
 
@@ -136,31 +121,22 @@ def _hidden_names(facts: Facts) -> set[str]:
     return {name.partition("(")[0] for name in facts.get("resolution.hidden", "").split()}
 
 
-def _elsewhere(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _elsewhere(fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield the differences in modules and defaults that `module avail` lists in folders outside the prefix.
 
     Nodes are compared if they have the folder in MODULEPATH.
     """
     lists = _by_folder("resolution.avail", fleet, evidence)
     for folder, values in lists.items():
-        yield from compared(
-            "modules",
-            values,
-            evidence,
-            folder=folder,
-            say=lambda names: f"`module avail` lists {_shown(names.split()) or 'nothing'}",
-            told=_other_names,
-        )
+        yield evidence.compared("modules", values, folder=folder, told=_other_names)
     for folder, values in _by_folder("resolution.defaults", fleet, evidence).items():
         if len(lists[folder]) > 1:
             yield Noted(Compared("resolution", folder, "defaults"), values)
             continue  # other modules have other defaults
-        yield from compared(
+        yield evidence.compared(
             "defaults_elsewhere",
             values,
-            evidence,
             folder=folder,
-            say=lambda names: f"defaults are {_shown(names.split()) or 'none'}",
             told=lambda of: f"defaults are {_shown(_only(of.value, of.right)) or 'fewer'}",
             expect=lambda right, value: _shown(_only(right, value)) or "fewer",
         )
@@ -220,27 +196,22 @@ def first_places(avail: str) -> dict[str, str]:
     return places
 
 
-def _sample(
-    entry: str, published: PublishedGeneration, expected: str, fleet: Fleet, evidence: Evidence
-) -> Iterator[Row]:
+def _sample(entry: str, published: PublishedGeneration, expected: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield faults of the file that Lmod would load for an entry."""
     for path, nodes in fleet.by_value(f"resolution.path.{entry}").items():
         if path != expected:
             row = "another_file" if path.startswith("/") else "not_found"
             yield evidence.say(row, nodes, entry=entry, path=path or "no answer", expected=expected)
     right = fleet.where(f"resolution.path.{entry}", expected)
+    below = (f"{evidence.site.prefix}/", f"{evidence.controller.get('real', evidence.site.prefix)}/")
     for real, nodes in right.by_value(f"resolution.real.{entry}").items():
-        if not _below_prefix(real, evidence):
+        if not real.startswith(below):
             yield evidence.say("outside", nodes, entry=entry, real=real, expected=expected)
     sha256 = published.record.files.get(f"modules/{entry}.lua", "")
     for found, nodes in right.by_value(f"resolution.sha256.{entry}").items():
         if found != sha256:
             digest, number = found[:12] or "cannot be read", published.record.number
             yield evidence.say("other_content", nodes, entry=entry, digest=digest, sha256=sha256[:12], number=number)
-
-
-def _below_prefix(real: str, evidence: Evidence) -> bool:
-    return real.startswith((f"{evidence.site.prefix}/", f"{evidence.controller.get('real', evidence.site.prefix)}/"))
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}))

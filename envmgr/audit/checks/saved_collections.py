@@ -11,13 +11,10 @@ with Lmod's words. The files that shell-init uses lie in the prefix, and are not
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-
-from envmgr.audit.model import AskedShell, Check, Evidence, Row
+from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.wording import short
+from envmgr.audit.table import short
 from envmgr.modules.nodesetup import HOOK, hook_digest, hook_names
-from envmgr.probe.model import ProbeStage
 from envmgr.system.modes import as_user
 from envmgr.system.shelltext import assign, quote, script_text
 
@@ -25,18 +22,18 @@ _KNOWN, _NOT_LOADED = "known", "not loaded"  # any other answer: why Lmod's func
 _BROKEN = "broken"  # a file that the hook reads when it restores
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:  # noqa: ARG001 - the same for every plan
+def probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every plan
     return {"context": assign(hook=HOOK, hook_files=" ".join(hook_names())) + script_text(__file__, "context.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     for shell in evidence.each_shell():
         yield from _not_loaded(shell, evidence)
         yield from _not_restored(shell, evidence)
         yield from _hook(shell, evidence)
 
 
-def _hook(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _hook(shell: AskedShell, evidence: Evidence) -> Rows:
     digest = hook_digest()
     others = {node for said, nodes in shell.by_value("hook.sum").items() if said != digest for node in nodes}
     for said, nodes in shell.by_value("hook").items():
@@ -50,7 +47,7 @@ def _hook(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
             yield evidence.say("unknown_lmod", ours, shell, said=said)
 
 
-def _not_restored(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _not_restored(shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield default collections that a login shell cannot restore."""
     for found, nodes in shell.by_value("collection").items():
         said = next((text for text, of in shell.by_value("collection.said").items() if set(of) & set(nodes)), "")
@@ -60,7 +57,7 @@ def _not_restored(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
         yield evidence.say(row, nodes, shell, found=found, said=words, remove=remove)
 
 
-def _not_loaded(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _not_loaded(shell: AskedShell, evidence: Evidence) -> Rows:
     without = shell.only(lambda facts: facts.get(f"{shell.key}hook") == _NOT_LOADED)
     missing = without.only(lambda facts: f"{shell.key}hook.there" not in facts)
     if missing.fleet.nodes:

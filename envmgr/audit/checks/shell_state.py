@@ -15,13 +15,12 @@ Start-up files break shells in these ways:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import inf
 from posixpath import normpath
 from statistics import median
 
-from envmgr.audit.compare.between_nodes import QUORUM
-from envmgr.audit.model import AskedShell, Check, Evidence, Row, scripts
+from envmgr.audit.model import QUORUM, AskedShell, Check, Evidence, Rows, scripts
 from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import number_in
 from envmgr.report import Severity
@@ -36,7 +35,7 @@ SLOW_MS, _TIMES = 4000, 3  # slow: so many ms more than on the other nodes, and 
 _FLAGS = frozenset({"errexit", "noglob", "nounset", "noclobber", "allexport", "xtrace", "verbose", "posix"})  # of `set`
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     for shell in evidence.each_shell():
         for said, nodes in shell.by_value("shell_state.said").items():
             if _WRONG.search(said):
@@ -83,7 +82,7 @@ def _denied(file: str, user: str, evidence: Evidence, closed: Sequence[str]) -> 
     return f"{open_hint(evidence.site, [file], whom=user)}; or take the line that reads it out of the start-up file"
 
 
-def _slow(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _slow(shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield shells whose start-up files wait much longer on a node than on the others, without computing."""
     fleet, key = shell.fleet, f"{shell.key}shell_state.waited"
     waited = {node: time for node in fleet.nodes if (time := number_in(fleet.own.get(node, {}), key)) is not None}

@@ -11,36 +11,30 @@ where `signing.key` says and beside it, and anywhere in /etc/envmgr.
 
 from __future__ import annotations
 
-import os
-import re
-import stat
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from envmgr.audit.controller import Controller
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import CHECK_FLIP, SIGNERS
-from envmgr.probe.model import Fleet, ProbeStage
+from envmgr.probe.model import Fleet
 from envmgr.publish.flip_checks import FlipFault, FlipLook, look_at_current_flip, mend_of, severity_of
 from envmgr.publish.signature import signers_text
 from envmgr.report import Severity
 from envmgr.store.prefix import Prefix
-from envmgr.system.files import read_regular, sha256_bytes
+from envmgr.system.files import sha256_bytes
 from envmgr.system.modes import closing
 from envmgr.system.shelltext import assign, script_text
 
 _HOME = str(Path(SIGNERS).parent)
-_DEPTH, _LARGEST = 4, 64 << 10  # levels of folders, and bytes of a file that is read; the same in key.sh
-_PRIVATE = re.compile(rb"^-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----", re.MULTILINE)
 
 LATE = 1200
 """Seconds after which a check is old; the same in nodesetup/signed.sh."""
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     keys = "" if plan.site.signing is None else "\n".join(map(str, plan.site.signing.key_files))
     of_key = assign(signature_keys=keys, signature_home=_HOME) + script_text(__file__, "key.sh")
     if plan.site.signing is None:
@@ -50,13 +44,12 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Here:
-    """Keys and flips of this host. `open_keys` has lines like `signature.open` of nodes.
+    """The list of signers and the flips of this host.
 
     `signers` is the sha256 of the site's list, or `unread` says why the list cannot be read. `faults` are those of the
     current flip. `flip` is the number in force, empty if a newer generation is current.
     """
 
-    open_keys: str = ""
     signers: str = ""
     unread: str = ""
     faults: tuple[FlipFault, ...] = ()
@@ -65,7 +58,7 @@ class Here:
 
 def ask_controller(controller: Controller, evidence: Evidence) -> Here:
     signing, published = evidence.site.signing, evidence.published
-    here = Here(open_keys=open_keys(() if signing is None else signing.key_files))
+    here = Here()
     if signing is None:
         return here
     try:
@@ -82,51 +75,16 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Here:
     return replace(here, faults=look.faults, flip=flip)
 
 
-def open_keys(paths: Sequence[Path], home: str = _HOME) -> str:
-    """Return lines `MODE PATH` of private keys on this host that users other than their owner can read.
-
-    The files are `paths` and all that lies in `home`, as in key.sh.
-    """
-    return "\n".join(dict.fromkeys(line for path in (*paths, *sorted(_below(home))) if (line := _open_key(path))))
-
-
-def _below(home: str) -> Iterator[Path]:
-    """Yield the files below `home`, also behind links to folders, except a link that leads back."""
-    for folder, folders, names in os.walk(home, followlinks=True):
-        here = Path(folder)
-        deeper = len(here.relative_to(home).parts) < _DEPTH - 1
-        folders[:] = [name for name in folders if deeper and not here.resolve().is_relative_to((here / name).resolve())]
-        yield from (here / name for name in names)
-
-
-def _open_key(path: Path) -> str:
-    """Return `MODE PATH` of a private key that users other than its owner can read, else an empty string.
-
-    The result is also empty for a file that this process may not read.
-    """
-    try:
-        status = path.stat()
-        if not stat.S_ISREG(status.st_mode) or not status.st_mode & 0o077 or status.st_size > _LARGEST:
-            return ""
-        private = _PRIVATE.search(read_regular(path)) is not None
-    except OSError:
-        return ""
-    return f"{stat.S_IMODE(status.st_mode):o} {path}" if private else ""
-
-
-def _open_keys(evidence: Evidence) -> Iterator[Row]:
-    told: dict[str, list[str]] = {}
-    for lines, nodes in evidence.looked("signature").by_value("signature.open").items():
-        for line in lines.splitlines():
-            told.setdefault(line, []).extend(nodes)
-    for line in (evidence.answer(Here) or Here()).open_keys.splitlines():
-        told.setdefault(line, [])
+def _open_keys(evidence: Evidence) -> Rows:
+    told = evidence.looked("signature").by_line("signature.open")
+    for line in evidence.controller.get("signature.open", "").splitlines():
+        told.setdefault(line, ())
     for line, of in told.items():
         mode, _, path = line.partition(" ")
         yield evidence.say("open_key", of, path=path, mode=mode, close=closing("go-rwx", path))
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     yield from _open_keys(evidence)
     if evidence.site.signing is None:
         return
@@ -145,7 +103,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
     yield from _stamps(fleet, evidence, here.flip)
 
 
-def _stamps(fleet: Fleet, evidence: Evidence, flip: str) -> Iterator[Row]:
+def _stamps(fleet: Fleet, evidence: Evidence, flip: str) -> Rows:
     number = evidence.published.record.number if evidence.published is not None else None
     for group in fleet.groups:
         facts, nodes = group.facts, group.nodes

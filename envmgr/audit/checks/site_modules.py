@@ -24,18 +24,17 @@ same.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 
-from envmgr.audit.compare.between_nodes import QUORUM, Values, merged
-from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.compare.between_nodes import merged
 from envmgr.audit.fit.install_facts import start_fault
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.model import QUORUM, Check, Evidence, Found, ProbeTexts, Rows, Values
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import changed_lines, module_show, opened, shared, without_host
-from envmgr.audit.wording import fields_of, short
+from envmgr.audit.table import fields_of, short
 from envmgr.modules.nodesetup import open_hint
-from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.probe.model import Facts, Fleet
 from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
 
@@ -50,7 +49,7 @@ _BROKEN = re.compile(
 )
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     named = "" if plan.modules == ("all",) else " ".join(plan.modules)
     many = plan.deep or plan.modules == ("all",)
     given = assign(
@@ -61,14 +60,14 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     return {"login": opened(plan.day) + shared("named_paths") + given + script_text(__file__, "login.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     fleet = evidence.shells
     for name in sorted({*fleet.names(f"{_KEY}loads."), *fleet.names(f"{_KEY}failed.")}):
         loads = fleet.only(lambda facts, name=name: _loads(name, facts) is not None)  # type: ignore[misc]
         yield from _module(name, loads, evidence)
 
 
-def _module(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _module(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield all that is wrong with one module, by the answers of nodes that tried to load it."""
     is_named = name in evidence.plan.modules
     here = frozenset(fleet.by_value(f"{_KEY}here.{name}").get("loads", ()))
@@ -81,7 +80,7 @@ def _module(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
         yield evidence.say("unknown", fleet.nodes, name=name)
         return
     if not any(faults):
-        yield from compared("loads", fleet.by(partial(_loads, name)), evidence, name=name, say=_load_in_words)
+        yield evidence.compared("loads", fleet.by(partial(_loads, name)), name=name, say=_load_in_words)
     for lines, nodes in fleet.by_value(f"{_KEY}brings.{name}").items():
         if programs := _of_entries(lines.splitlines(), evidence):
             yield evidence.say("brings_too", nodes, name=name, programs=", ".join(programs))
@@ -89,7 +88,7 @@ def _module(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
     yield from _brought(name, fleet, evidence)
     yield from _starts(name, fleet, evidence)
     lacks = fleet.where(f"{_KEY}loads.{name}", _YES).by_value(f"{_KEY}lacks.{name}", default="")
-    yield from compared("libraries", lacks, evidence, name=name, say=_missing_libraries)
+    yield evidence.compared("libraries", lacks, name=name, say=_missing_libraries)
 
 
 _YES = "yes"
@@ -101,17 +100,16 @@ def _load_in_words(said: str) -> str:
     return "it loads" if said == _YES else f"cannot be loaded: {short(' '.join(said.split()))}"
 
 
-def _environment(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _environment(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield the differences between nodes in what loading the module sets.
 
     A node's own name in a value, a time, and a value that differs on each node are no difference.
     """
     values = _nameless(fleet.by_value(f"{_KEY}sets.{name}"), fleet)
     passing = _passing(values)
-    yield from compared(
+    yield evidence.compared(
         "environment",
         merged(values, lambda text, _: _without(text, passing)),
-        evidence,
         name=name,
         show=module_show(name),
         say=lambda text: f"it sets {short(changed_lines(text, ''))}",
@@ -147,16 +145,15 @@ def _without(text: str, names: frozenset[str]) -> str:
     return "\n".join(line for line in text.splitlines() if line.partition("=")[0] not in names)
 
 
-def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield the differences in what the module names and brings: folders that are missing or closed, and programs."""
     looked = fleet.only(lambda facts: f"{_KEY}looked.{name}" in facts)
     values = _nameless(looked.by_value(f"{_KEY}has.{name}", default=""), fleet)
     lines = {line for value in values for line in value.splitlines()}
     closed = sorted(line.removeprefix("! ") for line in lines if line.startswith("! "))
-    yield from compared(
+    yield evidence.compared(
         "brings_closed" if closed else "brings",
         values,
-        evidence,
         name=name,
         opened=open_hint(evidence.site, closed[:8], whom="users"),
         say=lambda text: _missing(text, "") or "what it names is there",
@@ -186,11 +183,11 @@ def _listed(words: str, lines: Sequence[str], kind: str) -> list[str]:
     return [words.format(", ".join(found))] if found else []
 
 
-def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _starts(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield faults of the first program that the module brings. If it starts nowhere, nodes are not compared."""
     faults = merged(_nameless(fleet.by_value(f"{_KEY}starts.{name}"), fleet), _start_in_words)
     if "" in faults:
-        yield from compared("first_program", faults, evidence, name=name)
+        yield evidence.compared("first_program", faults, name=name)
         return
     for fault, nodes in faults.items():
         yield evidence.say("no_start", nodes, name=name, fault=fault)

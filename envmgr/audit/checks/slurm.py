@@ -15,15 +15,13 @@ domain.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from envmgr.audit.compare.between_nodes import values_of_like_nodes
-from envmgr.audit.compare.table_rows import compared
+from envmgr.audit.compare.between_nodes import other_lines, values_of_like_nodes
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.model import Check, Evidence, Row, scripts
-from envmgr.audit.wording import other_parts, short
+from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import SLURM_LINE, open_hint
 from envmgr.nodes.sets import fold
@@ -33,26 +31,10 @@ from envmgr.report import Severity
 # Source: sinfo(1), NODE STATE CODES. The flags: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"
 _SEVERITIES: Mapping[str, Severity] = {
-    "down": "error",
-    "error": "error",
-    "fail": "error",
-    "failing": "error",
-    "inval": "error",
-    "unknown": "error",
-    "no_respond": "error",
-    "future": "error",
-    "drain": "warning",
-    "draining": "warning",
-    "drained": "warning",
-    "maint": "note",
-    "power_down": "note",
-    "powering_down": "note",
-    "powered_down": "note",
-    "power_up": "note",
-    "powering_up": "note",
-    "reboot": "note",
-    "reboot_requested": "note",
-    "reboot_issued": "note",
+    **dict.fromkeys("down error fail failing inval unknown no_respond future".split(), "error"),
+    **dict.fromkeys("drain draining drained".split(), "warning"),
+    **dict.fromkeys("maint power_down powering_down powered_down power_up powering_up".split(), "note"),
+    **dict.fromkeys("reboot reboot_requested reboot_issued".split(), "note"),
 }
 
 
@@ -70,7 +52,7 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Hosts:
     return Hosts({})
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     slurm = evidence.slurm
     if slurm.broken:
         yield evidence.say("broken", said=slurm.broken)
@@ -90,7 +72,7 @@ def judge(evidence: Evidence) -> Iterator[Row]:
         yield evidence.say("unknown", unknown)
 
 
-def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Iterator[Row]:
+def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Rows:
     """Yield nodes whose host name differs from Slurm's name for them.
 
     A node where slurmd got its name by `slurmd -N` is skipped, because slurmd does not ask the host there.
@@ -104,26 +86,26 @@ def _hosts(evidence: Evidence, names: Mapping[str, str]) -> Iterator[Row]:
             yield evidence.say("host_name", [node], host=host, right=right)
 
 
-def _settings(evidence: Evidence) -> Iterator[Row]:
+def _settings(evidence: Evidence) -> Rows:
     """Yield the differences in each node's own slurm.conf, and in the cores of slurmd.
 
     A node without a slurm.conf (configless) has the controller's.
     """
     cores = evidence.fleet.by_value("slurm.cores")
-    yield from compared(
-        "cores", cores, evidence, say=lambda of: "runs on all cores" if of == "all" else f"is bound to the cores {of}"
+    yield evidence.compared(
+        "cores", cores, say=lambda of: "runs on all cores" if of == "all" else f"is bound to the cores {of}"
     )
     with_file = evidence.fleet.only(lambda facts: "slurm.sum" in facts)
     file = next(iter(with_file.by_value("slurm.conf")), "")
     prologs = with_file.by_value("slurm.prolog", default="")
     ours = f"`{SLURM_LINE}` in {file} of the node, then `scontrol reconfigure`: without it jobs that inherit nothing have no modules"
-    yield from compared("prolog", prologs, evidence, file=file, hint="" if evidence.alone else ours)
+    yield evidence.compared("prolog", prologs, file=file, hint="" if evidence.alone else ours)
     if len(prologs) == 1:  # else TaskProlog is the difference
         digests = with_file.by_value("slurm.sum")
-        yield from compared("content", digests, evidence, file=file, say=lambda digest: f"content {digest[:12]}")
+        yield evidence.compared("content", digests, file=file)
 
 
-def _files(evidence: Evidence) -> Iterator[Row]:
+def _files(evidence: Evidence) -> Rows:
     """Yield faults of other files that Slurm's own programs need on a node, and of files that users need to read."""
     for line, nodes in evidence.fleet.by_line("slurm.required").items():
         place, _, plugin = line.partition(" ")
@@ -136,20 +118,13 @@ def _files(evidence: Evidence) -> Iterator[Row]:
     plugins = evidence.fleet.by_value("slurm.plugins")
     folders = evidence.fleet.by_value("slurm.plugin_dir")
     for alike in values_of_like_nodes(plugins, evidence):  # login nodes have less of Slurm
-        yield from compared(
+        yield evidence.compared(
             "plugins",
-            {names: tuple(nodes) for names, nodes in alike.items()},
-            evidence,
+            alike,
             folder=next(iter(folders), ""),
             say=lambda names: f"{len(names.splitlines())} plugins",
-            told=lambda of: short(other_parts(*_apart(of.value, of.right), by=", ")),
+            told=other_lines,
         )
-
-
-def _apart(found: str, right: str) -> tuple[list[str], list[str]]:
-    """Return the names that only `found` has, and the names that only `right` has."""
-    here, there = found.splitlines(), right.splitlines()
-    return [name for name in here if name not in there], [name for name in there if name not in here]
 
 
 def _label(host: str) -> str:

@@ -19,14 +19,14 @@ every node through its own mount. The check reports what was not looked at.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from envmgr.audit.fit.install_facts import bad_installs, covered_by, installed_program, program_fault, start_fault
-from envmgr.audit.model import AskedShell, Check, Evidence, Row
+from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan, ExpectedInstall
 from envmgr.modules.nodesetup import open_hint
-from envmgr.probe.model import Facts, Fleet, ProbeStage, number_in
+from envmgr.probe.model import Fleet, ProbeStage, number_in
 from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text, words
 
@@ -35,17 +35,15 @@ START_SECONDS = 5
 _INSIDE = {"csh": "csh", "zsh": "zsh", "bash": "bash-interactive"}
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     if not plan.installs:
         return {}
     given = assign(software_seconds=_seconds(plan), software_look=script_text(__file__, "look.sh"))
     arguments = (word for install in plan.installs for word in _arguments(install))
-    texts: dict[ProbeStage, str] = {
-        "prefix": f"{given}set -- {words(*arguments)}\n{script_text(__file__, 'prefix.sh')}"
-    }
-    limit = assign(
-        software_limit=START_SECONDS, software_most=plan.seconds // 2, software_start=script_text(__file__, "start.sh")
-    )
+    texts: dict[ProbeStage, str] = {}
+    texts["prefix"] = f"{given}set -- {words(*arguments)}\n{script_text(__file__, 'prefix.sh')}"
+    start = script_text(__file__, "start.sh")
+    limit = assign(software_limit=START_SECONDS, software_most=plan.seconds // 2, software_start=start)
     programs = {install.entry: installed_program(install) for install in plan.installs if install.program}
     sampled = [word for entry in plan.samples if entry in programs for word in (entry, programs[entry])]
     if sampled:
@@ -66,7 +64,7 @@ def _seconds(plan: AuditPlan) -> int:
     return max(2, plan.seconds // 3)
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     if evidence.published is None:
         return
     installs = evidence.plan.installs
@@ -94,7 +92,7 @@ def _healthy(install: ExpectedInstall, fleet: Fleet) -> Fleet:
 # -- on the node -------------------------------------------------------------------------------------------------------
 
 
-def _install(install: ExpectedInstall, evidence: Evidence) -> Iterator[Row]:
+def _install(install: ExpectedInstall, evidence: Evidence) -> Rows:
     """Yield faults of an install that keep the user from what was published."""
     fleet = evidence.fleet.sound
     entry, file = install.entry, install.file or install.root
@@ -102,7 +100,9 @@ def _install(install: ExpectedInstall, evidence: Evidence) -> Iterator[Row]:
         having = [group.facts for group in fleet.groups if bad_installs(group.facts).get(entry) == reason]
         cover = next(filter(None, (covered_by(install.root, facts) for facts in having)), "")
         opened = open_hint(evidence.site, [install.root], whom="users", place="on the server", installs=[install.root])
-        if reason.endswith("cannot be executed") and any(map(_is_noexec, having)):
+        if reason.endswith("cannot be executed") and any(
+            "noexec" in facts.get("mount.options", "").split(",") for facts in having
+        ):
             row = "mounted_noexec"
         elif cover:
             row = "covered"
@@ -113,11 +113,7 @@ def _install(install: ExpectedInstall, evidence: Evidence) -> Iterator[Row]:
         yield evidence.say(row, nodes, entry=entry, reason=reason, file=file, cover=cover, opened=opened)
 
 
-def _is_noexec(facts: Facts) -> bool:
-    return "noexec" in facts.get("mount.options", "").split(",")
-
-
-def _unseen(evidence: Evidence) -> Iterator[Row]:
+def _unseen(evidence: Evidence) -> Rows:
     """Yield installs that were not looked at."""
     number = len(evidence.plan.installs)
     ended = evidence.fleet.sound.only(lambda facts: "software.looked.prefix" in facts and "software.user" not in facts)
@@ -131,7 +127,7 @@ def _unseen(evidence: Evidence) -> Iterator[Row]:
 # -- in shells ---------------------------------------------------------------------------------------------------------
 
 
-def _starts(install: ExpectedInstall, evidence: Evidence) -> Iterator[Row]:
+def _starts(install: ExpectedInstall, evidence: Evidence) -> Rows:
     """Yield a first program that does not start in a clean environment."""
     program, name = install.program, _name(install)
     healthy = _healthy(install, evidence.shells)
@@ -146,7 +142,7 @@ def _name(install: ExpectedInstall) -> str:
     return install.program.rpartition("/")[2]
 
 
-def _in_shell(install: ExpectedInstall, shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _in_shell(install: ExpectedInstall, shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield a first program that is not the install's, or does not start, once the entry is loaded in this shell."""
     entry, path, name = install.entry, installed_program(install), _name(install)
     for said, nodes in shell.by_value("program").items():
@@ -172,7 +168,7 @@ def _in_shell(install: ExpectedInstall, shell: AskedShell, evidence: Evidence) -
         yield evidence.say("unloaded", unloaded, shell, entry=entry)
 
 
-def _inside(install: ExpectedInstall, evidence: Evidence) -> Iterator[Row]:
+def _inside(install: ExpectedInstall, evidence: Evidence) -> Rows:
     """Yield a first program that is not the install's in a csh, zsh or bash that is started with the entry loaded."""
     entry, path, name = install.entry, installed_program(install), _name(install)
     users = {shell.context.name: shell for shell in evidence.each_shell() if shell.account == "user"}
@@ -187,7 +183,7 @@ def _inside(install: ExpectedInstall, evidence: Evidence) -> Iterator[Row]:
 # -- by sha256 ---------------------------------------------------------------------------------------------------------
 
 
-def _hashes(install: ExpectedInstall, count: int, evidence: Evidence) -> Iterator[Row]:
+def _hashes(install: ExpectedInstall, count: int, evidence: Evidence) -> Rows:
     entry = install.entry
     healthy = _healthy(install, evidence.fleet.sound)
     for said, nodes in healthy.by_value(f"software.differs.{entry}").items():

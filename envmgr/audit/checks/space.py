@@ -7,13 +7,11 @@ half-way, and logs and this audit's own facts cannot be written. Published files
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from envmgr.audit.model import Check, Evidence, Row, scripts
+from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.wording import size_text
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     own, nodes = evidence.fleet.own, evidence.fleet.sound.nodes
     free = {n: int(text) * 1024 for n in nodes if (text := own.get(n, {}).get("space.free_kb", "")).isdecimal()}
     least = evidence.site.policies.min_free

@@ -12,54 +12,36 @@ users enter no compute node at all, or that login nodes have other rules.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
-from envmgr.audit.compare.between_nodes import Outlier, as_on, compare, values_of_like_nodes
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Check, Evidence, Row
+from envmgr.audit.compare.between_nodes import as_on, compare, values_of_like_nodes
+from envmgr.audit.model import Check, Evidence, Outlier, ProbeTexts, Row, Rows
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.wording import fields_of, short
+from envmgr.audit.table import fields_of, short
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, Fleet, ProbeStage
+from envmgr.probe.model import Facts, Fleet
 from envmgr.system.shelltext import assign, script_text
 
-_WHO = (
-    "denyusers",
-    "allowusers",
-    "denygroups",
-    "allowgroups",
-)  # in the order in which sshd asks. Source: sshd_config(5)
-_WORDS = {
-    "denyusers": "DenyUsers",
-    "allowusers": "AllowUsers",
-    "denygroups": "DenyGroups",
-    "allowgroups": "AllowGroups",
-}
+# In the order in which sshd asks. Source: sshd_config(5).
+_WHO = ("DenyUsers", "AllowUsers", "DenyGroups", "AllowGroups")
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     return {"node": assign(ssh_peers="\n".join(plan.peers)) + script_text(__file__, "node.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     fleet = evidence.looked("ssh")
     yield from _let_in(fleet.only(lambda facts: "ssh.sshd" in facts), evidence)
     yield from _known(fleet, evidence)
-    for values in _alike(fleet, "ssh.config", evidence):
-        yield from compared(
+    for values in values_of_like_nodes(fleet.by_value("ssh.config"), evidence):
+        yield evidence.compared(
             "config",
             values,
-            evidence,
             kept=False,
             say=lambda files: f"files {', '.join(x.partition(' ')[0] for x in files.splitlines()) or 'none'}",
             told=lambda of: f"other content: {', '.join(_other_files(of))}",
         )
-
-
-def _alike(fleet: Fleet, key: str, evidence: Evidence) -> Iterator[dict[str, tuple[str, ...]]]:
-    for values in values_of_like_nodes(fleet.by_value(key), evidence):
-        yield {value: tuple(nodes) for value, nodes in values.items()}
 
 
 def refused(facts: Facts, user: str) -> str:
@@ -71,13 +53,13 @@ def refused(facts: Facts, user: str) -> str:
     rules = _rules(facts.get("ssh.sshd", ""))
     groups = facts.get("ssh.groups", "").split()
     for rule in _WHO:
-        patterns = rules.get(rule, [])
-        names = [user] if rule.endswith("users") else groups
-        if rule == "denyusers":
+        patterns = rules.get(rule.lower(), [])
+        names = [user] if rule.endswith("Users") else groups
+        if rule == "DenyUsers":
             patterns = [pattern for pattern in patterns if "@" not in pattern]
         hit = any(_match(name, patterns) for name in names)
-        if patterns and hit == rule.startswith("deny") and (names or rule.endswith("users")):
-            return f"{_WORDS[rule]} {' '.join(patterns)}"
+        if patterns and hit == rule.startswith("Deny") and (names or rule.endswith("Users")):
+            return f"{rule} {' '.join(patterns)}"
     return ""
 
 
@@ -96,7 +78,7 @@ def _match(name: str, patterns: list[str]) -> bool:
     return any(not pattern.startswith("!") and fnmatchcase(name, pattern) for pattern in plain)
 
 
-def _let_in(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
+def _let_in(fleet: Fleet, evidence: Evidence) -> Rows:
     user, told = evidence.plan.user, set[str]()
     rules = fleet.by(lambda facts: refused(facts, user))
     for outlier in compare(rules, evidence).outliers:
@@ -105,11 +87,10 @@ def _let_in(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
             right, fix = as_on(outlier.others), _mend(outlier, fleet)
             yield evidence.say("refused", outlier.nodes, rule=outlier.value, right=right, fix=fix)
     rest = fleet.only(lambda facts: not refused(facts, user)) if told else fleet
-    for values in _alike(rest, "ssh.sshd", evidence):
-        yield from compared(
+    for values in values_of_like_nodes(rest.by_value("ssh.sshd"), evidence):
+        yield evidence.compared(
             "settings",
             values,
-            evidence,
             kept=False,
             told=lambda of: short(_only(of.value, of.right)),
             expect=lambda right, value: short(_only(right, value)),
@@ -134,15 +115,14 @@ def _only(text: str, other: str) -> str:
     return ", ".join(line for line in text.splitlines() if line not in there) or "without these"
 
 
-def _known(fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    for values in _alike(fleet, "ssh.known", evidence):
+def _known(fleet: Fleet, evidence: Evidence) -> Rows:
+    for values in values_of_like_nodes(fleet.by_value("ssh.known"), evidence):
         for outlier in compare(values, evidence).outliers:
             yield _other_keys(outlier, fleet, evidence)
         if compare(values, evidence).differ:
-            yield from compared(
+            yield evidence.compared(
                 "known",
                 values,
-                evidence,
                 kept=False,
                 say=lambda digest: "no such file" if digest == "none" else f"content {digest[:12]}",
             )

@@ -8,17 +8,15 @@ read on any node is meant for root.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from envmgr.audit.compare.between_nodes import QUORUM
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import AskedShell, Check, Evidence, Row, scripts
+from envmgr.audit.compare.between_nodes import by_name
+from envmgr.audit.model import QUORUM, AskedShell, Check, Evidence, Rows, scripts
 from envmgr.modules.nodesetup import open_hint
+from envmgr.probe.model import Facts
 from envmgr.system.modes import as_user
 from envmgr.system.shelltext import quote
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     for shell in evidence.each_shell():
         if shell.context.name == "bash-login":
             if shell.account == "user":
@@ -26,27 +24,20 @@ def judge(evidence: Evidence) -> Iterator[Row]:
             for file, nodes in shell.by_value("startup_hides").items():  # it reads neither ~/.profile nor ~/.bashrc
                 command = as_user(shell.user, f"tee -a {quote(file)}")
                 yield evidence.say("hides", nodes, shell, file=file, command=command)
-    yield from _other_content(evidence)
+    for path, values in by_name(evidence.looked("startup_files"), _sums).items():
+        yield evidence.compared("other_content", values, path=path)
 
 
-def _closed(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def _closed(shell: AskedShell, evidence: Evidence) -> Rows:
     for path, having in shell.by_line("startup_files").items():
         everywhere = len(having) == len(shell.fleet.nodes) and len(having) >= QUORUM
         if not (everywhere and path.startswith("/etc/profile.d/")):  # else it is meant for root
             yield evidence.say("closed", having, path=path, fix=open_hint(evidence.site, [path], whom="users"))
 
 
-def _other_content(evidence: Evidence) -> Iterator[Row]:
-    """Yield files that differ between like nodes: together, if they differ on the same nodes in the same way."""
-    groups = [
-        ({path: digest for digest, _, path in (line.partition(" ") for line in lines.splitlines())}, nodes)
-        for lines, nodes in evidence.looked("startup_files").by_value("startup_files.sums", default="").items()
-    ]
-    for path in sorted({path for sums, _ in groups for path in sums}):
-        values: dict[str, tuple[str, ...]] = {}
-        for sums, nodes in groups:
-            values[sums.get(path, "")] = (*values.get(sums.get(path, ""), ()), *nodes)
-        yield from compared("other_content", values, evidence, path=path)
+def _sums(facts: Facts) -> dict[str, str]:
+    lines = (line.partition(" ") for line in facts.get("startup_files.sums", "").splitlines())
+    return {path: digest for digest, _, path in lines}
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "context", "node"))

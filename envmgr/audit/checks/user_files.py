@@ -18,23 +18,21 @@ The check looks at login shells, for root and for the ordinary user:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from envmgr.audit.model import Check, Evidence, Found, Row
+from envmgr.audit.model import Check, Evidence, Found, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.probe.model import ProbeStage
 from envmgr.system.modes import as_user, ask_about_way, closing, word
 from envmgr.system.shelltext import assign, script_text
 
 
-def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
+def probe(plan: AuditPlan) -> ProbeTexts:
     seen = "yes" if plan.site.policies.user_site else ""
     return {"context": assign(user_site=seen) + shared("lmod_config") + script_text(__file__, "context.sh")}
 
 
-def judge(evidence: Evidence) -> Iterator[Row]:
+def judge(evidence: Evidence) -> Rows:
     """Yield one finding for each file, however many contexts report it."""
     found: dict[Found, dict[str, None]] = {}
     for shell in evidence.each_shell():

@@ -9,23 +9,17 @@ other nodes have.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.causes import Traced, parts_of
-from envmgr.audit.model import AskedShell, Evidence, Found, Noted, Row
-from envmgr.audit.wording import other_parts
+from envmgr.audit.causes import parts_of
+from envmgr.audit.model import QUORUM, AskedShell, Evidence, Outlier, Rows, Values
+from envmgr.audit.table import short
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, ShellAccount
-from envmgr.report import Severity
-
-Values = Mapping[str, tuple[str, ...]]
-"""value -> the nodes that have it."""
+from envmgr.probe.model import Facts, Fleet, Group, ShellAccount
 
 _NAMED = 64  # nodes that a finding about other nodes names
-_SHOWN = 4  # values of nodes that differ
-QUORUM = 3  # like nodes that must have answered before one of them is accused
 
 
 def merged(values: Values, into: Callable[[str, tuple[str, ...]], str]) -> dict[str, tuple[str, ...]]:
@@ -37,14 +31,14 @@ def merged(values: Values, into: Callable[[str, tuple[str, ...]], str]) -> dict[
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Outlier:
-    """A deviation: `nodes` have `value`, like nodes (`others`) have `right`."""
-
-    value: str
-    nodes: tuple[str, ...]
-    right: str
-    others: tuple[str, ...]
+def by_name(fleet: Fleet, parse: Callable[[Facts], Mapping[str, str]], missing: str = "") -> dict[str, Values]:
+    """Return each name that `parse` finds in an answer, sorted, with its value -> nodes; `missing` for nodes without it."""
+    answers = [(parse(group.facts), group.nodes) for group in fleet.groups]
+    found: dict[str, Values] = {}
+    for name in sorted({name for values, _ in answers for name in values}):
+        of_name = Fleet(tuple(Group({name: values.get(name, missing)}, nodes) for values, nodes in answers), {}, {}, ())
+        found[name] = of_name.by_value(name)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +52,11 @@ class Comparison:
     outliers: tuple[Outlier, ...] = ()
     differ: Values | None = None
     by_kind: bool = False
+
+    @property
+    def between(self) -> list[str]:
+        """Return the nodes that differ from each other."""
+        return [node for nodes in (self.differ or {}).values() for node in nodes]
 
 
 def compare(values: Values, evidence: Evidence) -> Comparison:
@@ -121,7 +120,7 @@ def is_new(compared: Compared, evidence: Evidence) -> bool:
     )
 
 
-def values_of_like_nodes(values: Values, evidence: Evidence) -> list[dict[str, list[str]]]:
+def values_of_like_nodes(values: Values, evidence: Evidence) -> list[dict[str, tuple[str, ...]]]:
     """Return the values of each set of like nodes, the most common first if `values` are in that order."""
     member: dict[str, set[str]] = {}
     for name, nodes in (evidence.groups or evidence.kinds).items():
@@ -132,44 +131,7 @@ def values_of_like_nodes(values: Values, evidence: Evidence) -> list[dict[str, l
         for node in nodes:
             key = (node in evidence.login, frozenset(member.get(node, ())))
             found.setdefault(key, {}).setdefault(value, []).append(node)
-    return list(found.values())
-
-
-def drift(
-    where: str,
-    values: Values,
-    evidence: Evidence,
-    *,
-    what: str = "",
-    kept: bool = True,
-    severity: Severity = "warning",
-    hint: str | Traced = "",
-    say: Callable[[str], str] = lambda value: value or "nothing",
-    expect: Callable[[str, str], str] | None = None,
-    told: Callable[[Outlier], str] | None = None,
-) -> Iterator[Row]:
-    """Yield a finding for every value that is not right, and one for those of which none can be chosen.
-
-    `say` puts a value into words. `expect(right, value)` gives what is right for nodes that have `value`. `told` gives
-    what an outlier has, if its words depend on what is right. `what` is compared at `where`, if that is not everything
-    there. With `kept`, it is asked in every audit; it goes into a baseline and is compared with one.
-    """
-    key = Compared(evidence.check, where, what)
-    if kept:
-        yield Noted(key, values)
-    compared = chosen(key, values, evidence) if kept else compare(values, evidence)
-    for outlier in compared.outliers:
-        right = expect(outlier.right, outlier.value) if expect else say(outlier.right)
-        found = told(outlier) if told else say(outlier.value)
-        yield Found(severity, where, found, f"{right}, {as_on(outlier.others)}", hint, outlier.nodes)
-    if compared.differ:
-        words = "; ".join(f"{say(value)} on {fold(nodes)}" for value, nodes in [*compared.differ.items()][:_SHOWN])
-        if (more := len(compared.differ) - _SHOWN) > 0:
-            words += f"; and {more} other values"
-        between = [node for nodes in compared.differ.values() for node in nodes]
-        if compared.by_kind:
-            severity = "warning" if severity == "error" else "note"
-        yield Found(severity, where, words, alike(compared), hint, between=between)
+    return [{value: tuple(nodes) for value, nodes in of_group.items()} for of_group in found.values()]
 
 
 def as_on(nodes: Sequence[str]) -> str:
@@ -188,35 +150,25 @@ _ALIKE = "the same everywhere; `--reference NODE` says which node is right"
 _BY_KIND = "the same everywhere, unless these kinds of hardware are meant to differ: each of them agrees in itself"
 
 
-@dataclass(frozen=True, slots=True)
-class Across:
-    """On `nodes`, the list of `shell` lacks `lacks`, which `usual` has there, and also has `also`."""
-
-    shell: AskedShell
-    usual: AskedShell
-    lacks: tuple[str, ...]
-    also: tuple[str, ...]
-    nodes: tuple[str, ...]
-
-    @property
-    def how(self) -> str:
-        return other_parts(self.also, self.lacks)
-
-    def names(self, name: str) -> str:
-        """Return the names for the question of what brings these parts into the list `name`."""
-        return " ".join(parts_of(name, self.lacks or self.also))
-
-    @property
-    def traced(self) -> AskedShell:
-        """Return the shell in which a start-up file brings the parts that the other one lacks."""
-        return self.usual if self.lacks else self.shell
+def other_parts(also: Iterable[str], lacks: Iterable[str], by: str = ":") -> str:
+    """Return how a list differs: `also has A:B and lacks C`; empty if it has the same parts."""
+    words = [("also has", by.join(also)), ("lacks", by.join(lacks))]
+    return " and ".join(f"{verb} {parts}" for verb, parts in words if parts)
 
 
-def across(evidence: Evidence, parts: Callable[[Facts, AskedShell], list[str] | None]) -> Iterator[Across]:
-    """Compare each context of an account with its login bash, or else with the first context that was asked.
+def other_lines(of: Outlier) -> str:
+    """Return the lines that only the outlier has, and those that it lacks."""
+    here, there = of.value.splitlines(), of.right.splitlines()
+    also, lacks = (line for line in here if line not in there), (line for line in there if line not in here)
+    return short(other_parts(also, lacks, ", "))
 
-    `parts(facts, shell)` is a list in a shell; None if it is not compared. Order makes no difference. Nodes that differ
-    from other nodes in the list are skipped, because that is already reported.
+
+def in_other_shells(evidence: Evidence, name: str, parts: Callable[[Facts, AskedShell], list[str] | None]) -> Rows:
+    """Compare the list `name` of each context of an account with its login bash, or with the first context asked.
+
+    Differences are the row `in_other_shells` of the check. `parts(facts, shell)` is the list in a shell; None if it is
+    not compared. Order makes no difference. Nodes that differ from other nodes in the list are skipped, because that is
+    already reported.
     """
     asked: dict[ShellAccount, list[tuple[AskedShell, dict[str, list[str]]]]] = {}
     for shell in evidence.each_shell():
@@ -234,7 +186,18 @@ def across(evidence: Evidence, parts: Callable[[Facts, AskedShell], list[str] | 
                 if node not in passed and set(own) != set(wanted):
                     found.setdefault((_without(wanted, own), _without(own, wanted)), []).append(node)
             for (lacks, also), nodes in found.items():
-                yield Across(shell, usual, lacks, also, tuple(nodes))
+                traced = usual if lacks else shell  # where a start-up file brings the parts that the other one lacks
+                yield evidence.say(
+                    "in_other_shells",
+                    nodes,
+                    traced,
+                    name=name,
+                    where=shell.where,
+                    how=other_parts(also, lacks),
+                    usual=usual.context.name,
+                    traced=traced.context.name,
+                    names=" ".join(parts_of(name, lacks or also)),
+                )
 
 
 def _told(lists: Mapping[str, list[str]], evidence: Evidence) -> frozenset[str]:
@@ -243,8 +206,7 @@ def _told(lists: Mapping[str, list[str]], evidence: Evidence) -> frozenset[str]:
     for node, found in lists.items():
         values[":".join(found)] = (*values.get(":".join(found), ()), node)
     compared = compare(values, evidence)
-    differ = [node for nodes in (compared.differ or {}).values() for node in nodes]
-    return frozenset([*differ, *(node for outlier in compared.outliers for node in outlier.nodes)])
+    return frozenset([*compared.between, *(node for outlier in compared.outliers for node in outlier.nodes)])
 
 
 def _without(parts: list[str], others: list[str]) -> tuple[str, ...]:

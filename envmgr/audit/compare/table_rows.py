@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import TypedDict
 
+from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import Traced, set_on
-from envmgr.audit.compare.between_nodes import Outlier, Values, as_on, compare, drift
-from envmgr.audit.model import AskedShell, Evidence, Found, Row, worded
-from envmgr.audit.table import Fact, Words, fill
-from envmgr.audit.wording import fields_of
+from envmgr.audit.compare.between_nodes import alike, as_on, chosen, compare
+from envmgr.audit.model import AskedShell, Drift, Evidence, Found, Noted, Outlier, Row, Values, worded
+from envmgr.audit.table import Fact, Words, fields_of, fill
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet
-from envmgr.report import Severity
+
+_SHOWN = 4  # values of nodes that differ
 
 
 def rows_of_table(evidence: Evidence) -> Iterator[Row]:
@@ -41,8 +42,7 @@ def _rows(key: str, fact: Fact, fleet: Fleet, evidence: Evidence, shell: AskedSh
             yield from _findings(fact, f"{beginning}{name}", name, fleet, evidence, shell)
         else:
             values = fleet.by_value(f"{beginning}{name}", default="" if fact.empty else None)
-            words = drift_words(fact, values, evidence, shell, {"name": name})
-            yield from drift(values=values, evidence=evidence, **words)
+            yield Drift(evidence, fact, values, shell, {"name": name})
 
 
 def _findings(
@@ -65,58 +65,53 @@ def _findings(
         yield worded(fact, evidence, nodes, shell, given)
 
 
-def compared(
-    row: str,
-    values: Values,
-    evidence: Evidence,
-    shell: AskedShell | None = None,
-    *,
-    kept: bool = True,
-    severity: Severity | None = None,
-    hint: str | Traced = "",
-    say: Callable[[str], str] | None = None,
-    told: Callable[[Outlier], str] | None = None,
-    expect: Callable[[str, str], str] | None = None,
-    **given: object,
-) -> Iterator[Row]:
-    """Yield what differs between nodes, in the words of a row of the check's table that has `drift`; `given` fills it in.
+def judged(rows: Iterable[Row]) -> Iterator[Found | Noted]:
+    """Yield the rows, with the findings of values that are compared between nodes.
 
-    `kept` and `told` are those of `drift`; the others are, too, and replace the row's own.
+    Values are compared before `rows` goes on, so that functions of a row may use variables of its loop.
     """
-    words = drift_words(evidence.table.rows[row], values, evidence, shell, given)
-    words |= {"severity": severity or words["severity"], "hint": hint or words["hint"]}
-    words |= {"say": say or words["say"], "expect": expect or words["expect"]}
-    return drift(values=values, evidence=evidence, kept=kept, told=told, **words)
+    for row in rows:
+        if isinstance(row, Drift):
+            yield from _drift(row)
+        else:
+            yield row
 
 
-class _DriftWords(TypedDict):
-    where: str
-    what: str
-    severity: Severity
-    hint: str | Traced
-    say: Callable[[str], str]
-    expect: Callable[[str, str], str] | None
+def _drift(of: Drift) -> Iterator[Found | Noted]:
+    """Yield a finding for every value that is not right, and one for those of which none can be chosen."""
+    evidence, row, given = of.evidence, of.row, _given(of)
+    where = fill(row.where, given) or (of.shell.where if of.shell is not None else "")
+    key = Compared(evidence.check, where, fill(row.what, given))
+    if of.kept:
+        yield Noted(key, of.values)
+    compared = chosen(key, of.values, evidence) if of.kept else compare(of.values, evidence)
+    severity, hint = of.severity or row.drift or "warning", of.hint or drift_hint(of)
+    say = of.say or partial(_in_words, row, given)
+    for outlier in compared.outliers:
+        expected = fill(row.expected, given) or say(outlier.right)
+        right = of.expect(outlier.right, outlier.value) if of.expect else expected
+        found = of.told(outlier) if of.told else say(outlier.value)
+        yield Found(severity, where, found, f"{right}, {as_on(outlier.others)}", hint, outlier.nodes)
+    if compared.differ:
+        words = "; ".join(f"{say(value)} on {fold(nodes)}" for value, nodes in [*compared.differ.items()][:_SHOWN])
+        if (more := len(compared.differ) - _SHOWN) > 0:
+            words += f"; and {more} other values"
+        if compared.by_kind:
+            severity = "warning" if severity == "error" else "note"
+        yield Found(severity, where, words, alike(compared), hint, between=compared.between)
 
 
-def drift_words(
-    row: Words, values: Values, evidence: Evidence, shell: AskedShell | None, given: Mapping[str, object]
-) -> _DriftWords:
-    """Return the arguments of `drift` that a row has."""
-    given = {"prefix": evidence.site.prefix, "user": shell.user if shell else evidence.plan.user, **given}
-    hint: str | Traced = fill(row.hint, given)
-    if row.cause:
-        before, unplaced = fill(row.hint, given), fill(row.unplaced, given)
-        hint = f"{before}{unplaced}"
-        if shell is not None:
-            hint = set_on(values, shell.context, shell.account, fill(row.cause, given), unplaced, before)
-    return {
-        "where": fill(row.where, given) or (shell.where if shell is not None else ""),
-        "what": fill(row.what, given),
-        "severity": row.drift or "warning",
-        "hint": hint,
-        "say": partial(_in_words, row, given),
-        "expect": (lambda _right, _value: fill(row.expected, given)) if row.expected else None,
-    }
+def _given(of: Drift) -> Mapping[str, object]:
+    user = of.shell.user if of.shell else of.evidence.plan.user
+    return {"prefix": of.evidence.site.prefix, "user": user, **of.given}
+
+
+def drift_hint(of: Drift) -> str | Traced:
+    """Return the hint of a row: with the lines that set its cause on the nodes of each value, if it has one."""
+    row, shell, given = of.row, of.shell, _given(of)
+    if row.cause and shell is not None:
+        return set_on(of.values, shell.context, shell.account, row, given)
+    return fill(row.hint, given) + fill(row.unplaced, given)
 
 
 def _in_words(row: Words, given: Mapping[str, object], value: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 
 from envmgr.audit.plan import ExpectedInstall
+from envmgr.errors import signal_text
 from envmgr.probe.model import Facts, number_in
 
 _KEY = "software.bad."
@@ -44,7 +45,7 @@ def start_fault(status: str, said: str = "") -> str:
         return "no end of `--version`"
     if number < 126 or status == _LOAD:
         return ""
-    what = f"signal {number - 128}" if number > 128 else f"exit status {number}"
+    what = signal_text(number - 128) if number > 128 else f"exit status {number}"
     return f"does not start, {what}{f': {said}' if said else ''}"
 
 

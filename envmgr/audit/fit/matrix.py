@@ -6,11 +6,11 @@ load it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from envmgr.audit.fit.install_facts import bad_installs, is_seen, missing_libraries, start_fault
-from envmgr.audit.model import AskedShell, Evidence
+from envmgr.audit.model import QUORUM, AskedShell, Evidence
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, cpu_level, judge_gpu, unfit
 from envmgr.catalog.gpus import Gpu, is_capability
 from envmgr.nodes.sets import fold
@@ -69,11 +69,10 @@ def _arch(vendor: str, text: str) -> str:
 def read_gpus(text: str) -> tuple[Gpu, ...]:
     """Parse the output of nodesetup/gpus.sh: a line `VENDOR ARCH DRIVER NAME` for each GPU."""
     rows = [row for line in text.splitlines() if len(row := line.split(" ", 3)) == 4]
-    found = [
+    return _sorted(
         Gpu(vendor=vendor, arch=_arch(vendor, arch), driver=_told(driver), name=name)
         for vendor, arch, driver, name in rows
-    ]
-    return _sorted(found)
+    )
 
 
 def _sorted(gpus: Iterable[Gpu]) -> tuple[Gpu, ...]:
@@ -101,10 +100,9 @@ def _answers(evidence: Evidence) -> list[_GpuAnswer]:
         by_gpus: dict[NodeFacts, list[str]] = {}
         for node in group.nodes:
             gpus, cuda = shown.get(node, ((), ""))
-            if _known(gpus) > _known(facts.gpus):
-                seen = facts.model_copy(update={"gpus": with_shown(facts.gpus, gpus), "cuda": cuda})
-            else:
-                seen = facts.model_copy(update={"gpus": with_shown(facts.gpus, facts.gpus)})
+            if _known(gpus) <= _known(facts.gpus):
+                gpus, cuda = facts.gpus, facts.cuda
+            seen = facts.model_copy(update={"gpus": with_shown(facts.gpus, gpus), "cuda": cuda})
             by_gpus.setdefault(seen, []).append(node)
         found += [_GpuAnswer(group.facts, each, tuple(nodes)) for each, nodes in by_gpus.items()]
     return found
@@ -168,6 +166,31 @@ def observed(evidence: Evidence) -> dict[NodeFacts, tuple[str, ...]]:
         if told.facts is not None:
             found[told.facts] = (*found.get(told.facts, ()), *told.nodes)
     return found
+
+
+def kinds_of(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
+    """Return kind, in words -> its nodes, for an audit without a published generation; empty for another one."""
+    if not evidence.alone:
+        return {}
+    kinds: dict[str, tuple[str, ...]] = {}
+    for facts, nodes in observed(evidence).items():
+        gpus = ", ".join(sorted({gpu.name for gpu in facts.gpus}))
+        kind = f"nodes of {facts.cpu_level or facts.arch}{f' with {gpus}' if gpus else ''}"
+        kinds[kind] = (*kinds.get(kind, ()), *nodes)
+    return kinds
+
+
+def groups_by_kind(evidence: Evidence) -> Mapping[str, tuple[str, ...]]:
+    """Return the kinds that can be compared within themselves, if there are several: those with three nodes or more.
+
+    Nodes of smaller kinds are added to the largest one.
+    """
+    kinds = kinds_of(evidence)
+    large = {kind: nodes for kind, nodes in kinds.items() if len(nodes) >= QUORUM}
+    if len(large) < 2:
+        return {}
+    most = max(large, key=lambda kind: len(large[kind]))
+    return large | {most: (*large[most], *(n for kind, nodes in kinds.items() if kind not in large for n in nodes))}
 
 
 _Outcome = tuple[bool | None, tuple[str, ...]]

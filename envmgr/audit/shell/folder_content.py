@@ -5,13 +5,12 @@ The checks that use it share the table `folder_content.yaml`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
-from envmgr.audit.compare.between_nodes import Outlier, Values, compare, merged
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import Evidence, Row
+from envmgr.audit.compare.between_nodes import compare, merged
+from envmgr.audit.model import Evidence, Outlier, Rows, Values
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.audit.wording import short
+from envmgr.audit.table import short
 from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import Facts, Fleet, Group
 from envmgr.system.shelltext import assign, script_text
@@ -81,28 +80,21 @@ def _files(text: str) -> Mapping[str, str]:
     return {path: sha256 for path, _, sha256 in rows}
 
 
-def closed(folder: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """Yield files and folders in it that the user cannot read on some nodes.
+def unusable(folder: str, fleet: Fleet, evidence: Evidence) -> Rows:
+    """Yield what of it the user cannot read, and paths that its modulefiles name and one node lacks or closes.
 
-    If the user can read them on no node, it is the site's choice.
+    Files that the user can read on no node are the site's choice. A path that no node has may be made when it is
+    needed.
     """
     values, user = fleet.by_value("closed", default=""), evidence.plan.user
     paths = [f"{folder}/{line}" for line in _lines(values)[:_HINTED]]
-    yield from compared(
+    yield evidence.compared(
         "closed",
         values,
-        evidence,
         folder=folder,
         opened=open_hint(evidence.site, paths, whom=user),
         told=lambda of: f"{user} cannot read {short(', '.join(_added(of)) or 'less than others')}",
     )
-
-
-def absent(folder: str, fleet: Fleet, evidence: Evidence) -> Iterator[Row]:
-    """Yield paths that modulefiles name and one node lacks, or its user cannot enter.
-
-    A path that no node has may be made when it is needed.
-    """
     looked = fleet.only(lambda facts: "named" in facts)  # else it was not looked at, or not to the end
     gone = looked.by(lambda facts: _lines_of(facts, is_closed=False))
     yield from _lacking("absent", "is not there", gone, folder, evidence)
@@ -115,16 +107,14 @@ def _lines_of(facts: Facts, *, is_closed: bool) -> str:
     return "\n".join(line.removesuffix(_CLOSED) for line in lines if line.endswith(_CLOSED) == is_closed)
 
 
-def _lacking(row: str, fault: str, values: Values, folder: str, evidence: Evidence) -> Iterator[Row]:
+def _lacking(row: str, fault: str, values: Values, folder: str, evidence: Evidence) -> Rows:
     values = _without_more(values, evidence)
     paths = sorted({line.rpartition(" ")[2] for line in _lines(values)})
-    yield from compared(
+    yield evidence.compared(
         row,
         values,
-        evidence,
         folder=folder,
         opened=open_hint(evidence.site, paths[:_HINTED], whom="users"),
-        say=lambda lines: short("; ".join(lines.splitlines())) or "all paths are there",
         told=lambda of: short(
             "; ".join(f"{' names '.join(line.rsplit(' ', 1))}, which {fault}" for line in _added(of))
         ),
@@ -147,7 +137,7 @@ def _lines(values: Iterable[str]) -> list[str]:
     return sorted({line for value in values for line in value.splitlines()})
 
 
-def not_read(evidence: Evidence) -> Iterator[Row]:
+def not_read(evidence: Evidence) -> Rows:
     """Yield folders that were not looked at, and folders of whose files only the names were read."""
     seconds = _DEEP_SECONDS if evidence.plan.deep else _SECONDS
     for row in ("unread", "not_named", "names_only"):

@@ -6,16 +6,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import Traced, TraceQuestion, Traces, part_of, parts_of, places_in_words
-from envmgr.audit.compare.between_nodes import across
-from envmgr.audit.compare.table_rows import compared
-from envmgr.audit.model import AskedShell, Evidence, Row
-from envmgr.audit.wording import elements, other_parts
+from envmgr.audit.compare.between_nodes import in_other_shells, other_parts
+from envmgr.audit.model import AskedShell, Evidence, Rows
 from envmgr.probe.model import Facts
 from envmgr.report import Severity
+
+
+def elements(path: str) -> list[str]:
+    """Return the parts of MODULEPATH as Lmod reads it: no empty parts, no repetitions, no trailing slashes."""
+    parts = (re.sub(r"/+", "/", part).rstrip("/") or "/" for part in path.split(":") if part)
+    return list(dict.fromkeys(parts))
 
 
 def generations_in_path(facts: Facts, shell: AskedShell, evidence: Evidence) -> list[str]:
@@ -40,7 +44,7 @@ def _module_command(facts: Facts, shell: AskedShell) -> str:
     return {"yes": "Lmod", "no": _NO_MODULE}.get(said, facts.get(f"{shell.key}tool") or "an unknown `module`")
 
 
-def module_commands(evidence: Evidence) -> Iterator[Row]:
+def module_commands(evidence: Evidence) -> Rows:
     """Yield nodes whose `module` differs from that of like nodes, and kinds of shell that differ from login bash.
 
     A kind of shell without `module`, where login bash has one, also differs.
@@ -55,7 +59,7 @@ def module_commands(evidence: Evidence) -> Iterator[Row]:
         return
     for shell in probed:
         values = shell.fleet.by(lambda facts, shell=shell: _module_command(facts, shell))  # type: ignore[misc]
-        yield from compared("module", values, evidence, shell)
+        yield evidence.compared("module", values, shell)
         if shell.context.shell == "wrap" or len(values) > 1:  # wrap reads no start-up file; else reported above
             continue
         for found, nodes in values.items():
@@ -73,7 +77,7 @@ def _rest(facts: Facts, shell: AskedShell, evidence: Evidence) -> list[str]:
     return [part for part in parts if not part.startswith(f"{evidence.site.prefix}/")]
 
 
-def beside_generation(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
+def beside_generation(shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield the differences between nodes in the other parts of MODULEPATH.
 
     Nodes without the generation are left out: that has one cause, which is reported by itself.
@@ -83,10 +87,9 @@ def beside_generation(shell: AskedShell, evidence: Evidence) -> Iterator[Row]:
         ours = shell.having("modulepath")
     values = ours.fleet.by(lambda facts: ":".join(_rest(facts, shell, evidence)))
     besides = "" if evidence.alone else " apart from the generation"
-    yield from compared(
+    yield evidence.compared(
         "beside_generation",
         values,
-        evidence,
         shell,
         hint=_origins(shell, values, evidence),
         expect=lambda right, _: f"{right or 'nothing'}{besides}",
@@ -142,23 +145,13 @@ def _brings(parts: Sequence[str], nodes: tuple[str, ...], shell: AskedShell, tra
     return next((place for place in places if place), "")
 
 
-def in_other_shells(evidence: Evidence) -> Iterator[Row]:
+def path_in_other_shells(evidence: Evidence) -> Rows:
     """Yield the differences in the other parts of MODULEPATH between each shell and that account's login bash."""
 
     def parts(facts: Facts, shell: AskedShell) -> list[str] | None:
         return _rest(facts, shell, evidence) if _has_modules(facts, shell, evidence) else None
 
-    for each in across(evidence, parts):
-        yield evidence.say(
-            "in_other_shells",
-            each.nodes,
-            each.traced,
-            where=each.shell.where,
-            how=each.how,
-            usual=each.usual.context.name,
-            traced=each.traced.context.name,
-            names=each.names("MODULEPATH"),
-        )
+    return in_other_shells(evidence, "MODULEPATH", parts)
 
 
 def _difference(found: list[str], right: list[str]) -> str:

@@ -155,7 +155,7 @@ def requested_installs(prefix: Prefix, *, renew: bool) -> set[str]:
     if renew:
         renew_listing(prefix.slurm_jobs)
     for path in prefix.slurm_jobs.glob("*/request.json"):
-        row, answer = read_job_row(path.with_name("slurm.json")), _read(path.with_name("answer.json"), BuildAnswer)
+        row, answer = _read(path.with_name("slurm.json"), JobRow), _read(path.with_name("answer.json"), BuildAnswer)
         if (row is None or not row.told) and (answer is None or answer.error is None):
             with suppress(OSError, InputError, ValueError, KeyError, TypeError):  # half-written
                 request = require_format(read_json(path, ROW), FORMAT, path, "schema_version")

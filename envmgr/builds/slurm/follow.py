@@ -28,6 +28,7 @@ _TICK = 0.2  # seconds
 # folder (acdirmax, 60 s), where the job has ended by itself; one that was killed has seldom an answer on its way.
 _LATE, _SOON = 90.0, 5.0
 _OWN_ENDS = ("0:0", "1:0", "2:0", "3:0", "4:0")  # exit codes of envmgr
+_OWN_STATES = ("COMPLETED", "FAILED", "COMPLETING")  # of a job that Slurm did not end
 _TAIL = 6  # lines
 
 
@@ -103,12 +104,8 @@ class _Watch:
                 now = seen.get(build.job)
                 if now is not None and now.state == "RUNNING" and (build.seen is None or build.seen.state != "RUNNING"):
                     self._reporter.say(f"{build.shown}: job {build.job} runs on {now.nodes}")
-                if (
-                    now is not None
-                    and now.state == "PENDING"
-                    and _STUCK.fullmatch(now.why)
-                    and build.job not in self._warned
-                ):
+                stuck = now is not None and now.state == "PENDING" and _STUCK.fullmatch(now.why)
+                if now is not None and stuck and build.job not in self._warned:
                     self._warned.add(build.job)
                     self._reporter.say(
                         f"{build.shown}: job {build.job} does not start by itself: {now.why}; "
@@ -126,7 +123,8 @@ class _Watch:
         if answer is not None and answer.job != build.job:
             answer = None
         if answer is not None and answer.error is not None:
-            self._fail(label, build, answer.error.as_error(*_where(answer), log=str(build.folder.output(build.job))))
+            where = f"built by Slurm job {answer.job} on {answer.host}"
+            self._fail(label, build, answer.error.as_error(where, log=str(build.folder.output(build.job))))
         elif install.exists() and (answer is not None or self._is_over(build)):
             self._finish(label, build, answer)
         elif not self._is_over(build) or build.needs & self.waiting.keys():
@@ -134,7 +132,8 @@ class _Watch:
         elif build.missed is None:
             facts = job_facts(build.job, self._site, self._runner)
             build.missed = time.monotonic()
-            build.patience = _LATE if facts.get("ExitCode") in _OWN_ENDS and _ended_itself(facts) else _SOON
+            by_itself = facts.get("ExitCode") in _OWN_ENDS and facts.get("JobState") in _OWN_STATES
+            build.patience = _LATE if by_itself else _SOON
         elif time.monotonic() - build.missed > build.patience:
             self._fail(label, build, self._lost(build))
 
@@ -154,8 +153,8 @@ class _Watch:
 
     def _fail(self, label: str, build: QueuedBuild, error: EnvmgrError) -> None:
         if build.before:
-            early = "it failed before this command began: run the same command again to build it"
-            error.context = (*error.context, early)
+            before = "it failed before this command began: run the same command again to build it"
+            error.context = (*error.context, before)
         self.failed[label] = error
         del self.waiting[label]
         row = build.folder.row()
@@ -209,14 +208,6 @@ class _Watch:
             reasons = ", ".join(sorted({t.seen.why for t in pending if t.seen is not None and t.seen.why}))
             texts.append(f"{len(pending)} wait ({reasons})")
         return "; ".join(texts)
-
-
-def _where(answer: BuildAnswer) -> list[str]:
-    return [f"built by Slurm job {answer.job} on {answer.host}"]
-
-
-def _ended_itself(facts: Mapping[str, str]) -> bool:
-    return facts.get("JobState", "") in ("COMPLETED", "FAILED", "COMPLETING")
 
 
 def _hint(state: str, why: str, facts: Mapping[str, str]) -> str:

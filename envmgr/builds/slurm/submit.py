@@ -20,7 +20,7 @@ from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.nodes.jobs import JobOptions, JobSeen, end_jobs, see_jobs, send_job
 from envmgr.report import Reporter
 from envmgr.store.jobtable import held_installs
-from envmgr.store.prefix import Install, Prefix
+from envmgr.store.prefix import Prefix
 from envmgr.system.locks import file_lock, try_file_lock
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import remove_below
@@ -124,14 +124,8 @@ class Submitter:
 
     def _queued(self, work: Sequence[Work]) -> list[QueuedBuild]:
         labels = {w.label for w in work}
-
-        def needs(install: Install, more: Sequence[Install]) -> frozenset[str]:
-            return frozenset(i.relative for i in more if i.relative in labels and i.relative != install.relative)
-
-        return [
-            QueuedBuild(w, JobFolder(w.item.install), needs(w.item.install, (*w.item.needs, *w.item.build_needs)))
-            for w in work
-        ]
+        needs = {w.label: {i.relative for i in (*w.item.needs, *w.item.build_needs)} - {w.label} for w in work}
+        return [QueuedBuild(w, JobFolder(w.item.install), frozenset(needs[w.label] & labels)) for w in work]
 
     def _attach(self, build: QueuedBuild) -> None:
         row = build.folder.row()
@@ -147,9 +141,9 @@ class Submitter:
             "#!/bin/sh\n" + assign(python=sys.executable, request=str(folder.request)) + script_text(__file__, "job.sh")
         )
         try:
-            name, output = folder.job_name, folder.output("%j")
+            name, output, options = folder.job_name, folder.output("%j"), self.options
             build.job = send_job(
-                name, script, output=output, after=after, options=self.options, site=self.site, runner=self.runner
+                name, script, output=output, after=after, options=options, site=self.site, runner=self.runner
             )
             build.attached = build.before = False
             folder.write_row(self._row(build))

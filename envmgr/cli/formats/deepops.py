@@ -29,7 +29,7 @@ _STATES = ("unreachable", "silent", "answered")  # the worst first: a node that 
 
 def result_text(result: AuditResult) -> str:
     bad = [finding for finding in result.findings if finding.severity != "note"]
-    failures = [_sentence(finding) for finding in bad]
+    failures = ["; ".join(_parts(finding)) for finding in bad]
     if result.exit_code == 3:
         failures.insert(0, why_no_comparison(result))
     states = _states(result)
@@ -81,10 +81,6 @@ def _states(result: AuditResult) -> dict[str, str]:
         for asked in result.asked:
             found |= dict.fromkeys(expand(getattr(asked, state)), state)
     return found
-
-
-def _sentence(finding: Finding) -> str:
-    return "; ".join(_parts(finding))
 
 
 def _parts(finding: Finding) -> Iterator[str]:

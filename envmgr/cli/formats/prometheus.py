@@ -89,12 +89,8 @@ def _why_not(result: AuditResult) -> str:
 
 def _nodes(result: AuditResult) -> Samples:
     for asked in result.asked:
-        for status, nodes in (
-            ("answered", asked.answered),
-            ("silent", asked.silent),
-            ("unreachable", asked.unreachable),
-        ):
-            yield {"way": asked.way, "status": status}, len(expand(nodes))
+        for status in ("answered", "silent", "unreachable"):
+            yield {"way": asked.way, "status": status}, len(expand(getattr(asked, status)))
 
 
 def _unfit(result: AuditResult) -> Samples:

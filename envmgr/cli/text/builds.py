@@ -13,16 +13,13 @@ if TYPE_CHECKING:
     from envmgr.builds import BuildJob
     from envmgr.builds.slurm.job import BuildJobResult
     from envmgr.catalog.locks import LockChange
-    from envmgr.commands.build import BuildResult
-    from envmgr.commands.fetch import FetchResult
-    from envmgr.commands.lock import LockCommandResult
-    from envmgr.commands.publish import PublishResult
+    from envmgr.commands import build, fetch, lock, publish
     from envmgr.publish.plan import PlanStep
 
 _MODULE_WORDS = {"new": "new", "changed": "changed", "module": "text changed", "unchanged": "unchanged"}
 
 
-def show_build(result: BuildResult) -> None:
+def show_build(result: build.BuildResult) -> None:
     if result.dry_run:
         _plan(result.steps, rerender=result.rerender)
         _jobs(result.jobs)
@@ -44,7 +41,7 @@ def show_build_job(result: BuildJobResult) -> None:
     out(f"{result.item}: {'built' if result.built else 'was there'}, tree {result.tree[:12]}")
 
 
-def show_fetch(result: FetchResult) -> None:
+def show_fetch(result: fetch.FetchResult) -> None:
     for entry in result.entries:
         if result.dry_run:
             to_do = counted(len(entry.missing), "files") + " to fetch"
@@ -56,7 +53,7 @@ def show_fetch(result: FetchResult) -> None:
         out(f"log: {result.log}")
 
 
-def show_publish(result: PublishResult) -> None:
+def show_publish(result: publish.PublishResult) -> None:
     if result.dry_run:
         _plan(result.steps, rerender=result.rerender)
     elif result.log is None:
@@ -67,25 +64,25 @@ def show_publish(result: PublishResult) -> None:
         out(f"log: {result.log}")
 
 
-def show_lock(result: LockCommandResult) -> None:
+def show_lock(result: lock.LockCommandResult) -> None:
     for outcome in result.outcomes:
         count = f"  {counted(outcome.packages, 'packages')}" if outcome.packages else ""
         out(f"{outcome.entry}: {outcome.status}{count}{f'  ({outcome.reason})' if outcome.reason else ''}")
-        show_changes(outcome.changes, indent="  ")
+        show_changes(outcome.changes)
         for mend in outcome.mends:
             out(f"  hint: {mend}")
         for note in outcome.notes:
             out(f"  note: {note}")
 
 
-def show_changes(changes: Iterable[LockChange], *, indent: str) -> None:
+def show_changes(changes: Iterable[LockChange]) -> None:
     for change in changes:
         if not change.old:
-            out(f"{indent}+ {change.name} {change.new}")
+            out(f"  + {change.name} {change.new}")
         elif not change.new:
-            out(f"{indent}- {change.name} {change.old}")
+            out(f"  - {change.name} {change.old}")
         else:
-            out(f"{indent}~ {change.name} {change.old} -> {change.new}")
+            out(f"  ~ {change.name} {change.old} -> {change.new}")
 
 
 def _plan(steps: Sequence[PlanStep], *, rerender: bool) -> None:

@@ -10,12 +10,8 @@ from envmgr.cli.text.builds import show_changes
 from envmgr.wording import counted, size_text
 
 if TYPE_CHECKING:
-    from envmgr.commands.catalog import CheckResult, CopyResult
-    from envmgr.commands.gc import GcResult
-    from envmgr.commands.generations import DiffResult, HistoryResult, RemoveResult, RollbackResult, SignResult
-    from envmgr.commands.init import InitResult
+    from envmgr.commands import catalog, gc, generations, init, site
     from envmgr.commands.list import GpuSummary, ListResult, ShowResult
-    from envmgr.commands.site import SiteCheckResult
 
 
 def show_list(result: ListResult) -> None:
@@ -84,12 +80,12 @@ def _gpu_rows(gpu: GpuSummary | None) -> list[tuple[str, str]]:
     return [("gpu driver", "; ".join(driver)), ("gpu code", code), *seen]
 
 
-def show_copy(result: CopyResult) -> None:
+def show_copy(result: catalog.CopyResult) -> None:
     done = "would be copied" if result.dry_run else "copied"
     out(f"{result.entry}: {done} to {result.target} ({', '.join(result.files)})")
 
 
-def show_check(result: CheckResult) -> None:
+def show_check(result: catalog.CheckResult) -> None:
     for finding in result.findings:
         out(f"{finding.severity}[{finding.check}]: {finding.where}: {finding.found}")
         if finding.hint:
@@ -102,7 +98,7 @@ def show_check(result: CheckResult) -> None:
     out(f"{checked} checked: {found}")
 
 
-def show_init(result: InitResult) -> None:
+def show_init(result: init.InitResult) -> None:
     out(f"{'would write' if result.dry_run else 'wrote'} {result.site}")
     out(f"catalog: {result.catalog}")
     out(f"prefix:  {result.prefix}")
@@ -110,7 +106,7 @@ def show_init(result: InitResult) -> None:
         out("next: `envmgr site check`, then `envmgr copy ENTRY`, or write a recipe")
 
 
-def show_site_check(result: SiteCheckResult) -> None:
+def show_site_check(result: site.SiteCheckResult) -> None:
     out(f"site: {result.source or 'embedded (no site.yaml found): this machine only'}")
     table([f.status, f.field, f.text + (f"  ({f.hint})" if f.hint else "")] for f in result.facts)
 
@@ -127,7 +123,7 @@ def _words(value: Any) -> str:
     return ", ".join(map(str, items)) if isinstance(items, list) else str(items)
 
 
-def show_remove(result: RemoveResult) -> None:
+def show_remove(result: generations.RemoveResult) -> None:
     if result.dry_run:
         out(f"would remove {', '.join(result.entries)} from the next generation")
     elif result.generation is None:
@@ -138,7 +134,7 @@ def show_remove(result: RemoveResult) -> None:
         out(f"installs and older generations stay; `envmgr rollback {result.parent}` brings it back")
 
 
-def show_history(result: HistoryResult) -> None:
+def show_history(result: generations.HistoryResult) -> None:
     rows = [
         [
             "*" if g.current else " ",
@@ -158,12 +154,12 @@ def show_history(result: HistoryResult) -> None:
             out(f"rolled back {flip['from']} -> {flip['to']}  {flip['time']}  {flip['user']}@{flip['host']}")
 
 
-def show_rollback(result: RollbackResult) -> None:
+def show_rollback(result: generations.RollbackResult) -> None:
     word = "would be" if result.dry_run else "is"
     out(f"generation {result.after} {word} current (was {result.before}); new shells get it, running ones keep theirs")
 
 
-def show_sign(result: SignResult) -> None:
+def show_sign(result: generations.SignResult) -> None:
     for fault in result.faults:
         out(f"{'is' if result.dry_run else 'was'} {fault.state}: {fault.path}: {fault.found}")
     if result.sequence is None and any(fault.state == "replayed" for fault in result.faults):
@@ -174,14 +170,14 @@ def show_sign(result: SignResult) -> None:
         out(f"signed generation {result.generation}: flip {result.sequence}; nodes take it at their next check")
 
 
-def show_diff(result: DiffResult) -> None:
+def show_diff(result: generations.DiffResult) -> None:
     if not result.entries:
         out(f"generations {result.a} and {result.b} have the same entries")
     for entry in result.entries:
         note = " (same install, module text changed)" if entry.change == "module" else ""
         out(f"{entry.entry}: {entry.change}{note}")
         if entry.change == "changed":
-            show_changes(entry.packages, indent="  ")
+            show_changes(entry.packages)
         elif entry.packages:
             out(f"  {counted(len(entry.packages), 'packages')}")
 
@@ -189,7 +185,7 @@ def show_diff(result: DiffResult) -> None:
 _SHOWN = 20
 
 
-def show_gc(result: GcResult) -> None:
+def show_gc(result: gc.GcResult) -> None:
     verb = "would remove" if result.dry_run else "removed"
     for number in result.generations:
         out(f"{verb} generation {number}")

@@ -11,19 +11,12 @@ from envmgr.cli.render import out, table
 from envmgr.wording import counted
 
 if TYPE_CHECKING:
-    from envmgr.commands.adopt import AdoptResult
-    from envmgr.commands.audit import AuditResult, ExplainResult
-    from envmgr.commands.export import ExportResult
-    from envmgr.commands.job import JobResult
-    from envmgr.commands.node_setup import NodeSetupResult
-    from envmgr.commands.shell_init import ShellInitResult
-    from envmgr.commands.test import NodeTestResult, TestResult
-    from envmgr.commands.verify import VerifyResult
+    from envmgr.commands import adopt, audit, export, job, node_setup, shell_init, test, verify
     from envmgr.report import Finding
     from envmgr.smoke import SmokeOutcome
 
 
-def show_node_setup(result: NodeSetupResult) -> None:
+def show_node_setup(result: node_setup.NodeSetupResult) -> None:
     if result.action == "show":
         for file in result.files:
             out(f"# {file.path}  {file.mode or 'lines'}: {file.why}")
@@ -37,11 +30,11 @@ def show_node_setup(result: NodeSetupResult) -> None:
         out(line)
 
 
-def show_shell_init(result: ShellInitResult) -> None:
+def show_shell_init(result: shell_init.ShellInitResult) -> None:
     sys.stdout.write(result.text)
 
 
-def show_job(result: JobResult) -> None:
+def show_job(result: job.JobResult) -> None:
     if result.output is None:
         sys.stdout.write(result.text)
         return
@@ -49,7 +42,7 @@ def show_job(result: JobResult) -> None:
     out(f"{done} {result.output}: {result.entry} of generation {result.generation}; `sbatch {result.output}`")
 
 
-def show_export(result: ExportResult) -> None:
+def show_export(result: export.ExportResult) -> None:
     if result.output is None:
         sys.stdout.write(result.text)
         return
@@ -60,7 +53,7 @@ def show_export(result: ExportResult) -> None:
         out(f"  {part.name}: {part.nodes or 'this host'}, {counted(len(part.entries), 'entries')}")
 
 
-def show_adopt(result: AdoptResult) -> None:
+def show_adopt(result: adopt.AdoptResult) -> None:
     if not result.nodes:
         out("no node answered")
         return
@@ -81,7 +74,7 @@ def show_adopt(result: AdoptResult) -> None:
     out(f"{counted(len(result.modules), 'modules')} on {result.nodes}{more}{silent}; nothing was changed there")
 
 
-def show_audit(result: AuditResult) -> None:
+def show_audit(result: audit.AuditResult) -> None:
     """Print findings as blocks, worst first; then one line that sums up."""
     generation = f"generation {result.generation}" if result.generation is not None else "no generation"
     what = "modules of this cluster" if result.alone else f"{generation}, {counted(len(result.entries), 'entries')}"
@@ -105,7 +98,7 @@ def show_audit(result: AuditResult) -> None:
 _RUNS = {True: "yes", False: "no", None: "not known"}
 
 
-def show_explain(result: ExplainResult) -> None:
+def show_explain(result: audit.ExplainResult) -> None:
     out(result.text)
 
 
@@ -114,7 +107,7 @@ def place(finding: Finding) -> str:
     return finding.nodes or (f"{finding.between} differ" if finding.between else "here")
 
 
-def why_no_comparison(result: AuditResult) -> str:
+def why_no_comparison(result: audit.AuditResult) -> str:
     """Return what an audit lacked that could compare nothing (exit code 3)."""
     if result.generation is None and not result.alone:
         return "this host cannot read the published generation"
@@ -131,7 +124,7 @@ _PROOF = {"contexts", "resolution", "loading"}
 _ALONE = {"contexts", "resolution", "modulefiles", "site-modules"}
 
 
-def _summary(result: AuditResult) -> str:
+def _summary(result: audit.AuditResult) -> str:
     """Return one line; it claims agreement only where that was looked at, everywhere."""
     from envmgr.nodes.sets import expand  # other verbs ask no nodes
 
@@ -156,7 +149,7 @@ def _summary(result: AuditResult) -> str:
     return f"all {result.count} nodes resolve the same modules: {generation}"
 
 
-def _alone(result: AuditResult, everywhere: int, notes: str) -> str:
+def _alone(result: audit.AuditResult, everywhere: int, notes: str) -> str:
     if result.count == 1:
         return f"{result.nodes}: no findings, and no other node to compare it with{notes}"
     if everywhere < result.count:
@@ -168,12 +161,12 @@ _MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "not tried", "not-run":
 _REASONED = ("skipped", "not-run")  # whose detail is why
 
 
-def show_tests(result: TestResult) -> None:
+def show_tests(result: test.TestResult) -> None:
     show_outcomes(result.tests)
     out(f"generation {result.generation}")
 
 
-def show_node_tests(result: NodeTestResult) -> None:
+def show_node_tests(result: test.NodeTestResult) -> None:
     for test in result.tests:
         fastest, slowest = f"{test.fastest:.1f}", f"{test.seconds:.1f}"
         known = test.detail if test.status in _REASONED else f"{fastest}{f'-{slowest}' * (slowest != fastest)} s"
@@ -197,7 +190,7 @@ def show_outcomes(tests: Iterable[SmokeOutcome]) -> None:
                 out(f"  {line}")
 
 
-def show_verify(result: VerifyResult) -> None:
+def show_verify(result: verify.VerifyResult) -> None:
     for finding in result.findings:
         on = f"{finding.nodes}: " if finding.nodes else ""
         out(f"{finding.severity}[{finding.check}]: {on}{finding.where}: {finding.found}")

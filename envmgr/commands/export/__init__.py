@@ -16,14 +16,13 @@ from typing import ClassVar, Protocol, cast
 
 from envmgr.catalog.fitness import NodeFacts, unfit
 from envmgr.catalog.names import nearest
-from envmgr.catalog.recipe import Requires, SmokeTest
 from envmgr.commands import Context, choose_published
 from envmgr.errors import InputError
 from envmgr.modules.spec import ModuleSpec
-from envmgr.nodes.access import SlurmNodes, access_options, ask_slurm
+from envmgr.nodes.access import access_options, ask_slurm
 from envmgr.nodes.sets import NodeSets, fold
 from envmgr.nodes.slurm import slurm_names
-from envmgr.publish.record import published_spec, read_specs
+from envmgr.publish.records import published_spec, read_specs
 from envmgr.report import Result
 from envmgr.store.node_facts import read_node_facts
 from envmgr.system.files import atomic_write
@@ -59,23 +58,9 @@ class ClusterPart:
 
 
 @dataclass(frozen=True, slots=True)
-class ExportedEntry:
-    """An entry as users load it: `root` is its install; `python`: its module puts a Python into PATH."""
-
-    entry: str
-    name: str
-    version: str
-    root: str
-    digest: str
-    python: bool
-    requires: Requires
-    tests: tuple[SmokeTest, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Cluster:
     """A site with what it has published. `hosts` are those on which users start programs: login nodes, and this
-    host.
+    host. `entries` are the modules that users load.
     """
 
     name: str
@@ -83,7 +68,7 @@ class Cluster:
     generation: int
     hosts: tuple[str, ...]
     parts: tuple[ClusterPart, ...]
-    entries: tuple[ExportedEntry, ...]
+    entries: tuple[ModuleSpec, ...]
 
 
 class Exporter(Protocol):
@@ -163,26 +148,13 @@ def export_entries(
         generation=current.number,
         hosts=_hosts(ctx),
         parts=parts,
-        entries=tuple(_published(name, spec) for name, spec in specs.items()),
+        entries=tuple(specs.values()),
     )
     text = exporter.cluster_text(cluster)
     if output is not None and not dry_run:
         atomic_write(output, text)
     shown = tuple(ExportedPart(part.name, part.folded, part.entries) for part in parts)
     return ExportResult(to, cluster.name, current.number, tuple(chosen), shown, output, dry_run, text)
-
-
-def _published(name: str, spec: ModuleSpec) -> ExportedEntry:
-    return ExportedEntry(
-        entry=name,
-        name=spec.name,
-        version=spec.version,
-        root=spec.root,
-        digest=spec.digest,
-        python=spec.python,
-        requires=spec.requires,
-        tests=spec.tests,
-    )
 
 
 def _hosts(ctx: Context) -> tuple[str, ...]:
@@ -197,7 +169,8 @@ def _parts(ctx: Context, specs: Mapping[str, ModuleSpec], nodes: str | None) -> 
         yield ClusterPart(LOGIN, (), "", None, gpu=False, entries=tuple(specs))
     if not groups:
         return
-    slurm, seen = ask_slurm(ctx.runner), _facts(ctx)
+    slurm, fleet = ask_slurm(ctx.runner), read_node_facts(ctx.prefix)
+    seen = fleet.by_node() if fleet is not None else {}  # nothing before the first audit
     for group, found in groups.items():
         known = slurm_names(slurm.nodes, found)
         if known and (others := [node for node in found if node not in known]):
@@ -205,7 +178,11 @@ def _parts(ctx: Context, specs: Mapping[str, ModuleSpec], nodes: str | None) -> 
         here = tuple(known) or found
         fit = tuple(_fitting(ctx, group, specs, {node: seen[node] for node in here if node in seen}))
         gpu = all(node in seen and seen[node].driver and seen[node].gpus for node in here)
-        access = _access(ctx, group, tuple(known.values()), slurm) if known else None
+        access = None
+        if known:
+            partition, given = ctx.site.groups[group].slurm, ctx.site.transport.slurm_options
+            options = access_options(tuple(known.values()), slurm, partition=partition, given=given)
+            access = SlurmAccess(options, slurm.accounting)
         yield ClusterPart(group, here, fold(here), access, gpu=gpu, entries=fit)
 
 
@@ -221,19 +198,6 @@ def _groups(ctx: Context, nodes: str | None) -> dict[str, tuple[str, ...]]:
                 "no-nodes", f"no group of the site has a node of `{nodes}`", hint="see `groups:` in site.yaml"
             )
     return {name: found for name, found in groups.items() if found}
-
-
-def _access(ctx: Context, group: str, nodes: Sequence[str], slurm: SlurmNodes) -> SlurmAccess:
-    options = access_options(
-        nodes, slurm, partition=ctx.site.groups[group].slurm, given=ctx.site.transport.slurm_options
-    )
-    return SlurmAccess(options, slurm.accounting)
-
-
-def _facts(ctx: Context) -> dict[str, NodeFacts]:
-    """Return what the last audits saw of the nodes; nothing before the first audit."""
-    fleet = read_node_facts(ctx.prefix)
-    return fleet.by_node() if fleet is not None else {}
 
 
 def _fitting(ctx: Context, group: str, specs: Mapping[str, ModuleSpec], seen: Mapping[str, NodeFacts]) -> Iterator[str]:

@@ -11,7 +11,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from envmgr.commands.export import Cluster, ClusterPart, ExportedEntry
+from envmgr.commands.export import Cluster, ClusterPart
+from envmgr.modules.spec import ModuleSpec
 from envmgr.system.yamlfile import dump_yaml
 
 
@@ -72,9 +73,10 @@ def _way(part: ClusterPart) -> dict[str, Any]:
     return {"scheduler": "local", "launcher": "local"}
 
 
-def _environment(entry: ExportedEntry, name: str, system: str) -> dict[str, Any]:
+def _environment(entry: ModuleSpec, name: str, system: str) -> dict[str, Any]:
     """Return ReFrame's environment of an entry. `extras` has the entry's own tests, for checks that run them."""
-    features = {"envmgr": True, _word(entry.name): True, "python": entry.python, "cuda": _needs_gpu(entry)}
+    cuda = bool(entry.requires.nvidia_driver or entry.requires.compute_capability)
+    features = {"envmgr": True, _word(entry.name): True, "python": entry.python, "cuda": cuda}
     return {
         "name": name,
         "modules": [entry.entry],
@@ -91,10 +93,6 @@ def _environment(entry: ExportedEntry, name: str, system: str) -> dict[str, Any]
         },
         "target_systems": [system],
     }
-
-
-def _needs_gpu(entry: ExportedEntry) -> bool:
-    return bool(entry.requires.nvidia_driver or entry.requires.compute_capability)
 
 
 def _names(texts: Iterable[str]) -> dict[str, str]:

@@ -20,6 +20,12 @@ def told(shell: str, before: str, **env: str) -> list[str]:
     ]
 
 
+def test_each_harmful_variable_has_a_row_and_each_row_a_variable() -> None:
+    rows = all_checks()["ambient"].table.rows
+    assert {name for name in rows if name.isupper()} == {*ambient._HARMFUL}
+    assert all(rows[name].expected.startswith("not set: ") for name in ambient._HARMFUL)
+
+
 @pytest.mark.parametrize("shell", ["dash", "bash"])
 def test_clean_shell_has_its_path_alone(shell: str) -> None:
     assert told(shell, "") == ["ambient.PATH=/usr/bin:/bin"]

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from envmgr.audit.ask.expected_generation import choose_samples
 from envmgr.audit.checks import all_checks, check_names, contexts, get_check
+from envmgr.audit.judge import joined
 from envmgr.audit.model import Evidence
 from envmgr.audit.plan import PublishedGeneration
-from envmgr.audit.wording import elements, joined
+from envmgr.audit.shell.modulepath import elements
 from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site_file import SlurmSettings
 from envmgr.errors import InputError
@@ -22,7 +23,7 @@ from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import CONTEXTS, ShellContext, choose_contexts
 from envmgr.probe.prefix import attribute_cache, is_stale
 from envmgr.probe.shell import Folding, read_answer
-from envmgr.publish.record import PublishedEntry
+from envmgr.publish.records import PublishedEntry
 from envmgr.report import Finding
 from envmgr.wording import escaped
 from tests.helpers.evidence import SHA, audit_plan, probe_script, published, site, told

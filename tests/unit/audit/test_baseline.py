@@ -13,11 +13,8 @@ from hypothesis import strategies as st
 
 from envmgr.audit.baseline import SCHEMA, Baseline, Compared, HowAsked, Notebook, baseline_text, read_baseline
 from envmgr.audit.checks import get_check
-from envmgr.audit.compare.between_nodes import drift
-from envmgr.audit.model import Check
-from envmgr.audit.table import Table
 from envmgr.errors import InputError
-from tests.helpers.evidence import drifts, evidence, judgement
+from tests.helpers.evidence import comparing, drifts, evidence, judgement
 from tests.helpers.wording import pydantic_says
 
 ASKED = HowAsked(nodes="c[1-3]", user="alice", shells=("bash-login (alice)",), checks=("x",))
@@ -133,8 +130,7 @@ def test_link_to_a_file_in_a_checkout_is_read_and_a_pipe_is_refused(tmp_path: Pa
 
 def test_what_is_not_compared_in_every_audit_is_not_kept() -> None:
     def noted_of(*, kept: bool) -> set[Compared]:
-        check = Check(judge=lambda given: drift("here", {"a": ("c1",)}, given, kept=kept), table=Table(part="x"))
-        return {*judgement(evidence({}), {"x": check}).notebook.pages}
+        return {*judgement(evidence({}), {"x": comparing({"a": ("c1",)}, kept=kept)}).notebook.pages}
 
     assert noted_of(kept=False) == set()
     assert noted_of(kept=True) == {Compared("x", "here", "")}

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envmgr.audit.checks import contexts, loading, mount, resolution
-from envmgr.audit.compare.between_nodes import Comparison, Outlier, compare
-from envmgr.audit.model import Evidence
+from envmgr.audit.compare.between_nodes import Comparison, compare
+from envmgr.audit.model import Evidence, Outlier
 from envmgr.audit.plan import AuditRequest
 from envmgr.catalog.recipe import Requires
 from envmgr.nodes.sets import expand

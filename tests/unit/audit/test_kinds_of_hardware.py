@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from envmgr.audit.fit.hardware_kinds import groups_by_kind, kinds_of
+from envmgr.audit.fit.matrix import groups_by_kind, kinds_of
 from envmgr.audit.model import Evidence
 from tests.helpers.evidence import drifts, evidence
 from tests.helpers.hardware import NODE, driven

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from envmgr.audit.checks import signature
+from envmgr.audit.checks import get_check, signature
+from envmgr.modules.nodesetup import FLIP_STAMP, PROFILE, SIGNERS
 from envmgr.publish.flip_checks import FlipFault, mend_of
 from envmgr.system.files import shipped
+from envmgr.system.shelltext import script_text
 from tests.helpers.evidence import evidence, told
 
 SIGNS = {"signing": {"allowed_signers": "allowed_signers"}}
@@ -35,6 +37,15 @@ def findings(
 ) -> list[str]:
     nodes = {f"c{n}": facts for n, facts in enumerate(answers, 1)}
     return told(signature, evidence(nodes, settings=settings, asked_here={"signature": here}, **more))
+
+
+def test_table_and_shell_text_name_the_files_that_node_setup_writes() -> None:
+    rows, shell = get_check("signature").table.rows, script_text(signature.__file__, "node.sh")
+    assert rows["signers"].where == SIGNERS
+    assert {rows[name].where for name in ("unchecked", "late", "refused", "old_flip")} == {FLIP_STAMP}
+    assert f"<{SIGNERS}" in shell
+    assert f"<{FLIP_STAMP}" in shell
+    assert PROFILE in get_check("saved-collections").table.rows["not_loaded"].hint
 
 
 def test_nodes_that_have_checked_the_flip_in_force_are_fine() -> None:

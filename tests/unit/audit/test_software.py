@@ -23,12 +23,12 @@ from envmgr.catalog.recipe import Requires
 from envmgr.modules.spec import EnvOp, ModuleSpec
 from envmgr.probe.model import CONTEXTS
 from envmgr.probe.shell import join_probes
-from envmgr.publish.record import PublishedEntry
+from envmgr.publish.records import PublishedEntry
 from envmgr.store.manifest import InstallFacts, make_manifest, write_manifest
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import script_text
-from tests.helpers.evidence import SHA, evidence, judgement, told
+from tests.helpers.evidence import SHA, evidence, judgement, published, told
 from tests.helpers.open_folders import open_to_all
 
 LOOK, START = (script_text(software.__file__ or "", f"{name}.sh") for name in ("look", "start"))
@@ -54,6 +54,16 @@ def spec_of(root: Path, name: str, folders: tuple[str, ...] = ("bin",), **more: 
     )
 
 
+def install_of(prefix: Path, path: str, spec: ModuleSpec, *, deep: bool = False) -> ExpectedInstall:
+    """What is expected of the one published entry, whose install is at `path` below the prefix."""
+    name = f"{spec.name}/1"
+    nothing = published({})
+    entries = {name: PublishedEntry(digest=SHA, path=path, lock=SHA, fingerprint="")}
+    made = replace(nothing, record=nothing.record.model_copy(update={"entries": entries}), specs={name: spec})
+    (found,) = expected_installs(Prefix(prefix), made, [name] if deep else [], Runner(), 60)
+    return found
+
+
 def expected(
     tmp_path: Path,
     name: str,
@@ -69,12 +79,7 @@ def expected(
     tree(root, files, links)
     manifest = make_manifest(root, SHA, InstallFacts(), {}, mask=0o022, workers=1)
     write_manifest(root.parent / f"{root.name}.manifest.json", manifest)
-    entry = PublishedEntry(digest=SHA, path=str(root.relative_to(tmp_path)), lock=SHA, fingerprint="")
-    specs = {f"{name}/1": spec_of(root, name, folders, **more)}
-    (found,) = expected_installs(
-        Prefix(tmp_path), {f"{name}/1": entry}, specs, [f"{name}/1"] if deep else [], Runner(), 60
-    )
-    return found
+    return install_of(tmp_path, str(root.relative_to(tmp_path)), spec_of(root, name, folders, **more), deep=deep)
 
 
 def test_python_of_an_entry_is_its_first_program(tmp_path: Path) -> None:
@@ -121,26 +126,14 @@ def test_damaged_rows_of_a_manifest_are_passed_over(tmp_path: Path) -> None:
     manifest.write_text(
         text.replace('["bin/tool"', '["bin/a", "file", "no", "x"]\n["bin/b", "file", "0999", 1, "y"]\n["bin/tool"')
     )
-    entry = PublishedEntry(digest=SHA, path="store/tool/1-00000000", lock=SHA, fingerprint="")
-    (again,) = expected_installs(
-        Prefix(tmp_path), {"tool/1": entry}, {"tool/1": spec_of(Path(found.root), "tool")}, [], Runner(), 60
-    )
+    again = install_of(tmp_path, "store/tool/1-00000000", spec_of(Path(found.root), "tool"))
     assert again.program == "bin/tool"
 
 
 def test_manifest_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     found = expected(tmp_path, "tool", {"bin/tool": 0o755})
-    assert (
-        replace(found, program="", file="")
-        == expected_installs(
-            Prefix(tmp_path / "elsewhere"),
-            {"tool/1": PublishedEntry(digest=SHA, path="store/x", lock=SHA, fingerprint="")},
-            {"tool/1": spec_of(Path(found.root), "tool")},
-            [],
-            Runner(),
-            60,
-        )[0]
-    )
+    unread = install_of(tmp_path / "elsewhere", "store/x", spec_of(Path(found.root), "tool"))
+    assert unread == replace(found, program="", file="")
     given = of_installs({"c1": {}}, ExpectedInstall("t/1", "/sw/store/t"))
     assert [line.partition(" | ")[0] for line in told(software, given)] == [
         "warning : t/1: not looked at: its manifest cannot be read here"
@@ -343,7 +336,7 @@ def test_node_whose_shells_have_no_module_does_not_run_an_entry() -> None:
         ("137", "no end of `--version`"),
         ("126", "does not start, exit status 126"),
         ("127", "does not start, exit status 127"),
-        ("132", "does not start, signal 4"),
+        ("132", "does not start, SIGILL"),
     ],
 )
 def test_start_is_judged_by_its_status(status: str, fault: str) -> None:

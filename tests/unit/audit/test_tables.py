@@ -11,6 +11,7 @@ from string import Formatter
 import pytest
 
 from envmgr.audit import checks, table
+from envmgr.audit import judge as engine
 from envmgr.audit.ask.gather import answer_here
 from envmgr.audit.baseline import Baseline, Compared, HowAsked
 from envmgr.audit.checks import all_checks
@@ -55,10 +56,10 @@ def templates(row: Words) -> tuple[str, ...]:
 def says(check: Check) -> Iterator[tuple[str, set[str]]]:
     """Each use of a row in a check's module, with the values that it is given; `` for one that is chosen when it runs."""
     modules = [FOLDER / f"{check.part}.py", *(FOLDER.parent / "shell" / f"{name}.py" for name in check.table.shares)]
+    if "in_other_shells" in check.table.rows:
+        modules.append(FOLDER.parent / "compare" / "between_nodes.py")
     for node in (node for path in modules for node in ast.walk(ast.parse(path.read_text()))):
-        if isinstance(node, ast.Call) and (
-            getattr(node.func, "attr", "") == "say" or getattr(node.func, "id", "") == "compared"
-        ):
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in {"say", "compared"}:
             row = node.args[0]
             chosen = [row.body, row.orelse] if isinstance(row, ast.IfExp) else [row]
             for each in chosen:
@@ -72,11 +73,11 @@ def test_every_fact_has_one_meaning(given: Table) -> None:
         assert len([said for said in (fact.text, fact.number, fact.flag, fact.lines) if said]) == 1, key
 
 
-@pytest.mark.parametrize("given", TABLES)
+@pytest.mark.parametrize("given", [*TABLES, pytest.param(ENGINE, id="engine")])
 def test_every_row_has_one_severity_and_words_that_can_be_filled_in(given: Table) -> None:
     for key, fact in facts_of(given).items():
         assert len([said for said in (fact.error, fact.warning, fact.note, fact.drift) if said]) <= 1, key
-        known = GIVEN | {"value", "name", *fact.fields} | ({"place"} if fact.cause else set())
+        known = GIVEN | {"value", "name", *fact.fields} | ({"place", "cause"} if fact.cause else set())
         known |= {"right", "as_on", "on_others"} if fact.outlier else set()
         assert placeholders(*templates(fact), fact.say, fact.what) <= known, key
         assert bool(fact.cause) == bool(fact.unplaced), key
@@ -92,12 +93,17 @@ def test_every_row_is_said_with_all_of_its_values(check: Check) -> None:
     assert named <= {*check.table.rows}
     assert named == {*check.table.rows} or "" in dict(said)
     for name, row in check.table.rows.items():
-        known = GIVEN | ({"place"} if row.cause else set()) | ({"value"} if row.drift else set())
+        known = GIVEN | ({"place", "cause"} if row.cause else set()) | ({"value"} if row.drift else set())
         wanted = placeholders(*templates(row), *([row.say, row.what] if row.drift else [])) - known
         if name in named:
             assert [values for said_name, values in said if said_name == name and not wanted <= values] == [], name
         else:
             assert [values for said_name, values in said if not said_name and wanted <= values], name
+
+
+def test_engine_says_each_of_its_rows() -> None:
+    said = {*literals(Path(engine.__file__))}
+    assert {*ENGINE.rows} <= said
 
 
 @pytest.mark.parametrize("given", TABLES)

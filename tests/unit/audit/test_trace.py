@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.audit.ask.tracing import MOST, nodes_to_trace, read_traces, trace_part
-from envmgr.audit.causes import TraceQuestion, Traces
+from envmgr.audit.causes import _MOST_NODES, TraceQuestion, Traces, nodes_to_trace, read_traces, trace_part
 from envmgr.audit.checks import ambient, contexts
 from envmgr.probe.model import CONTEXTS, Fleet, Group
 from envmgr.system.shelltext import script_text
 from tests.helpers.evidence import evidence, wanted_lines
 from tests.helpers.open_folders import open_to_all
 
-SCRIPT = f"trace_names=x trace_pin=/p trace_profile=/q trace_end=:\n{script_text(ambient.__file__.replace('checks/ambient', 'ask/tracing'), 'sh')}"
+SCRIPT = f"trace_names=x trace_pin=/p trace_profile=/q trace_end=:\n{script_text(ambient.__file__.replace('checks/ambient', 'causes'), 'sh')}"
 LOGIN = next(c for c in CONTEXTS if c.name == "bash-login")
 
 
@@ -71,7 +70,7 @@ def test_place_of_what_brings_a_part_into_a_list_is_the_first(tmp_path: Path) ->
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip() == "/b:2"
 
 
-CSH = script_text(ambient.__file__.replace("checks/ambient", "ask/tracing"), "csh.sh")
+CSH = script_text(ambient.__file__.replace("checks/ambient", "causes"), "csh.sh")
 
 
 @pytest.mark.parametrize(
@@ -154,6 +153,6 @@ def test_healthy_nodes_are_not_traced_and_sick_ones_once_for_each_value() -> Non
 
 def test_no_more_than_some_nodes_are_asked() -> None:
     questions = [TraceQuestion(f"c{n}", LOGIN, "user", ("X",)) for n in range(100)]
-    assert nodes_to_trace(questions) == tuple(f"c{n}" for n in range(MOST))
+    assert nodes_to_trace(questions) == tuple(f"c{n}" for n in range(_MOST_NODES))
     text = trace_part(questions, {"user": "alice", "root": "root"}).texts["prefix"]
     assert text.count("\ntrace bash-login.user alice login\n") == 1

@@ -30,7 +30,7 @@ from envmgr.cli.render import print_error, print_json, table, to_data
 from envmgr.commands.shell_init import ShellInitResult
 from envmgr.commands.verify import VerifyResult
 from envmgr.errors import CommandError, EnvmgrError, InputError, Interrupted
-from envmgr.publish.record import PublishedEntry
+from envmgr.publish.records import PublishedEntry
 from envmgr.report import Finding, Result
 from tests.helpers.places import ROOT
 from tests.helpers.waiting import DEADLINE
@@ -99,7 +99,7 @@ def test_every_result_has_one_function_that_shows_it() -> None:
     ]
     functions = [f for m in modules for f in vars(m).values() if inspect.isfunction(f) and f.__module__ == m.__name__]
     public = [f for f in functions if f.__name__.startswith("show_")]
-    told = [f.__annotations__["result"] for f in public if "result" in f.__annotations__]
+    told = [f.__annotations__["result"].rpartition(".")[2] for f in public if "result" in f.__annotations__]
     assert sorted(told) == [k.__name__ for k in RESULTS]
 
 

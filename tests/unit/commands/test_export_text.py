@@ -12,20 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envmgr.catalog.recipe import Requires, SmokeTest
-from envmgr.commands.export import Cluster, ClusterPart, ExportedEntry, SlurmAccess, exporter_names, get_exporter
+from envmgr.commands.export import Cluster, ClusterPart, SlurmAccess, exporter_names, get_exporter
 from envmgr.errors import InputError
+from envmgr.modules.spec import ModuleSpec
 
 WORD = re.compile(r"[a-zA-Z_][a-zA-Z0-9_-]*")  # alphanum_ext_string of ReFrame's schemas/config.json
 
 
-def published(entry: str, **fields: Any) -> ExportedEntry:
+def published(entry: str, **fields: Any) -> ModuleSpec:
     name, version = entry.split("/")
-    known = {"root": f"/sw/store/{entry}-0", "digest": "0" * 64, "python": False, "requires": Requires(), "tests": ()}
-    return ExportedEntry(entry=entry, name=name, version=version, **{**known, **fields})
+    known = {"root": f"/sw/store/{entry}-0", "digest": "0" * 64, "description": name}
+    return ModuleSpec(name=name, version=version, **{**known, **fields})
 
 
 def reframe(
-    *entries: ExportedEntry, parts: tuple[ClusterPart, ...] = (), hosts: tuple[str, ...] = ("login",)
+    *entries: ModuleSpec, parts: tuple[ClusterPart, ...] = (), hosts: tuple[str, ...] = ("login",)
 ) -> dict[str, Any]:
     cluster = Cluster("lab 1", "/sw", 7, hosts, parts, entries)
     text = get_exporter("reframe").cluster_text(cluster)

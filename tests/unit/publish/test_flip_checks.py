@@ -20,10 +20,10 @@ from envmgr.commands import Context
 from envmgr.commands.generations import sign_current
 from envmgr.commands.verify import VerifyWhat, verify_entries
 from envmgr.nodes.sets import NodeSets
-from envmgr.publish import flip_checks, flip_guards
+from envmgr.publish import flip_checks, flip_guards, flipfile, records
 from envmgr.publish.flipfile import sequences, withdraw
 from envmgr.publish.flips import settle
-from envmgr.publish.record import read_current
+from envmgr.publish.records import read_current
 from envmgr.publish.signature import KeySigner
 from envmgr.publish.staging import abandon
 from envmgr.report import SilentReporter
@@ -76,7 +76,8 @@ def test_a_publish_beside_a_look_is_no_replay(
     made: SignedPrefix, look: Callable[[SignedPrefix], list[str]], step: str, to: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between `current`, the flip and the history, each of them read once."""
-    real, modules = getattr(flip_checks, step), [m for m in (flip_checks, flip_guards) if hasattr(m, step)]
+    modules = [m for m in (flipfile, flip_checks, flip_guards) if hasattr(m, step)]
+    real = getattr(modules[0], step)
 
     def beside(*args: object) -> object:
         for module in modules:
@@ -338,17 +339,16 @@ def test_a_generation_that_goes_as_it_is_read_is_not_current_any_more(
     made: SignedPrefix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A publish and a `gc` beside `list`: what was current when it began is removed."""
-    from envmgr.publish import record
 
-    real = record.read_record
+    real = records.read_record
 
     def late(prefix: Prefix, number: int) -> object:
-        monkeypatch.setattr(record, "read_record", real)
+        monkeypatch.setattr(records, "read_record", real)
         made.flip(3)
         abandon(prefix, number, "removed by gc")
         return real(prefix, number)
 
-    monkeypatch.setattr(record, "read_record", late)
+    monkeypatch.setattr(records, "read_record", late)
     found = read_current(made.prefix)
     assert found is not None
     assert found.number == 3

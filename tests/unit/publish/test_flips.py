@@ -15,7 +15,7 @@ import pytest
 from envmgr.errors import EnvmgrError
 from envmgr.publish.flipfile import OvertakenError, in_force, pending_link, read_flip, sequences, withdraw
 from envmgr.publish.flips import flip, flips, settle
-from envmgr.publish.record import RECORD, complete_numbers, current_number
+from envmgr.publish.records import RECORD, complete_numbers, current_number
 from envmgr.publish.signature import Signed
 from envmgr.publish.staging import abandon
 from envmgr.report import SilentReporter
@@ -333,7 +333,7 @@ def test_a_flip_whose_number_is_taken_after_it_looked_stops(
 ) -> None:
     """An old list of the folder, as NFS may give for a minute, does not say that the number is taken: the server does."""
     go(prefix, 1)
-    monkeypatch.setattr("envmgr.publish.flips.numbers_taken", lambda _: [1])
+    monkeypatch.setattr("envmgr.publish.flipfile.numbers_taken", lambda _: [1])
     if taken == ".current":
         pending_link(prefix, 2).symlink_to("generations/0002")
     else:

@@ -10,7 +10,7 @@ import pytest
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.flips import flip, flips
-from envmgr.publish.record import RECORD, SPECS, read_record, read_specs
+from envmgr.publish.records import RECORD, SPECS, read_record, read_specs
 from envmgr.store.jobtable import read_build_row
 from envmgr.store.manifest import read_manifest
 from envmgr.store.node_facts import facts_file, read_node_facts

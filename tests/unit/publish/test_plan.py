@@ -6,7 +6,7 @@ import pytest
 
 from envmgr.catalog.names import Entry
 from envmgr.publish.plan import BuildPlan, Candidate, PlanStep, make_plan, state_of
-from envmgr.publish.record import GenerationRecord, PublishedEntry
+from envmgr.publish.records import GenerationRecord, PublishedEntry
 
 OLD, NEW = "a" * 64, "b" * 64
 ENTRY = Entry("pytorch", "2.1-cuda11.8")

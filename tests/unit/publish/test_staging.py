@@ -19,7 +19,7 @@ from envmgr.publish import generations
 from envmgr.publish.flipfile import read_flip, sequences
 from envmgr.publish.generations import StagedCheck, publish, publishing, rollback
 from envmgr.publish.plan import Change, NewModule
-from envmgr.publish.record import ABANDONED, RECORD, current_number, read_record
+from envmgr.publish.records import ABANDONED, RECORD, current_number, read_record
 from envmgr.report import Reporter, SilentReporter
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Prefix

@@ -1,4 +1,4 @@
-"""The record of a generation, as data. Staging and publishing are in generations.py."""
+"""The records of generations, as data. Staging and publishing are in generations.py."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def current_number(prefix: Prefix) -> int | None:
         raise EnvmgrError(
             "current-damaged",
             f"{prefix.current} is not a link",
-            context=f"it is a {_kind(prefix.current)}",
+            context=f"it is a {'folder' if prefix.current.is_dir() else 'file'}",
             hint=way_back(prefix),
         ) from None
     match = re.fullmatch(r"generations/([0-9]{4,})", target)
@@ -121,15 +121,12 @@ def way_back(prefix: Prefix, number: int | None = None) -> str:
 
     If there is none, they make installs again; if no record can be read, they start over.
     """
-    away = (
-        ""
-        if prefix.current.is_symlink() or not prefix.current.exists()
-        else f"`mv -T {words(str(prefix.current), str(prefix.current) + '.away')}`; "
-    )
+    away = ""
+    if prefix.current.exists() and not prefix.current.is_symlink():
+        away = f"`mv -T {words(str(prefix.current), str(prefix.current) + '.away')}`; "
     left = _left(prefix)
-    number = number or max(
-        (n for n, record in left.items() if record is None or has_installs(prefix, record)), default=None
-    )
+    whole = (n for n, record in left.items() if record is None or has_installs(prefix, record))
+    number = number or max(whole, default=None)
     if number is not None:
         return (
             f"{away}`envmgr rollback {number}`, the newest generation that is whole; then `envmgr publish` "
@@ -178,10 +175,6 @@ def _left(prefix: Prefix) -> dict[int, GenerationRecord | None]:
     records, damaged = read_records(prefix)
     later = [number for number, error in damaged.items() if error.reference == "format-unknown"]
     return {**records, **dict.fromkeys(later)}
-
-
-def _kind(path: Path) -> str:
-    return "folder" if path.is_dir() else "file"
 
 
 def read_record(prefix: Prefix, number: int) -> GenerationRecord:

@@ -54,13 +54,12 @@ class HashedFolder:
                 found.append(f"d {mode:o} {path}")
         return sorted(map(os.fsencode, found))
 
+    def sum_of_listing(self) -> str:
+        """Return the sha256 of its records, each with a zero byte at its end."""
+        return sha256_bytes(b"".join(record + b"\0" for record in self.listing()))
 
-_TRY = sha256_bytes(
-    b"".join(
-        record + b"\0"
-        for record in HashedFolder("", 0o755, [TreePath("file", "file", 0o644, 0, sha256_bytes(b"try\n"))]).listing()
-    )
-)
+
+_TRY = HashedFolder("", 0o755, [TreePath("file", "file", 0o644, 0, sha256_bytes(b"try\n"))]).sum_of_listing()
 """The sum of a listing that each node makes first, for a folder of its own."""
 
 
@@ -87,7 +86,7 @@ class HashOnNodes:
 
     def ask(self, nodes: Sequence[str], places: Sequence[HashedFolder]) -> list[NodeFault]:
         """Return the faults with their nodes; a node that does not answer is also a fault."""
-        sums = [sha256_bytes(b"".join(record + b"\0" for record in place.listing())) for place in places]
+        sums = [place.sum_of_listing() for place in places]
         faults: list[NodeFault] = []
         differing: dict[str, list[int]] = {}
         for node, facts in self._replies(nodes, self._script(places, {}), faults):
@@ -154,13 +153,11 @@ class HashOnNodes:
                     fail(reply.node, f"{reply.status}: {reply.reason}")
                     return
                 facts, _, _ = read_answer(reply.text)
-                if (gate := facts.get("gate", "")) != "ok":
-                    fail(
-                        reply.node,
-                        "the prefix does not answer" if gate == "hung" else f"the prefix cannot be used: {gate}",
-                    )
-                else:
+                if (gate := facts.get("gate", "")) == "ok":
                     answered.append((reply.node, facts))
+                else:
+                    hung = "the prefix does not answer"
+                    fail(reply.node, hung if gate == "hung" else f"the prefix cannot be used: {gate}")
 
             ask_nodes(
                 nodes,
@@ -191,12 +188,8 @@ class HashOnNodes:
             + f"set -- {words(*chosen)}\n"
             + script_text(__file__, "node.sh")
         )
-        plan = ProbePlan(
-            prefix=str(self.site.prefix),
-            user=self.site.build_user or "",
-            build_user=self.site.build_user or "",
-            seconds=math.ceil(self.seconds + _AROUND),
-        )
+        user, seconds = self.site.build_user or "", math.ceil(self.seconds + _AROUND)
+        plan = ProbePlan(prefix=str(self.site.prefix), user=user, build_user=user, seconds=seconds)
         return join_probes([ProbePart("verify", {"prefix": text})], plan)
 
 
@@ -263,7 +256,7 @@ def _changed(path: str, of: _Differences) -> str:
     here, there = of.have.get(path, {}), of.want.get(path, {})
     if not there:
         return "not among what it must have"
-    if not here and (of.cut or of.closed.intersection(_above(path))):
+    if not here and (of.cut or of.closed.intersection(map(str, PurePosixPath(path).parents))):
         return ""
     if set(here) <= {"m"} and set(there) - set(here) == {"f"}:
         found = [*(["mode changed"] if here else []), *([] if of.cut else [_NOT_HASHED])]
@@ -274,7 +267,3 @@ def _changed(path: str, of: _Differences) -> str:
     same = here.keys() == there.keys()
     what = sorted({names.get(kind, "kind") for kind in there if here.get(kind) != there[kind]}) if same else ["kind"]
     return f"{', '.join(what)} changed"
-
-
-def _above(path: str) -> list[str]:
-    return [str(parent) for parent in PurePosixPath(path).parents]

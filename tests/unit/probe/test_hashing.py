@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from envmgr.audit.ask import hashing
-from envmgr.audit.ask.hashing import _TRY, HashedFolder, HashOnNodes, _in_words
 from envmgr.nodes.envelope import Reply
+from envmgr.probe import hashing
+from envmgr.probe.hashing import _TRY, HashedFolder, HashOnNodes, _in_words
 from envmgr.probe.shell import read_lines
 from envmgr.report import SilentReporter
 from envmgr.store.tree import make_read_only, scan_tree

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -35,6 +36,14 @@ def job(
     cpus: Annotated[
         int | None, typer.Option("--cpus", min=1, metavar="C", help="Number of cores for each process.")
     ] = None,
+    venv: Annotated[
+        Path | None,
+        typer.Option(
+            "--venv",
+            metavar="DIR",
+            help="Virtual environment that the job activates; by default the one that this shell has activated.",
+        ),
+    ] = None,
     time: options.TimeOption = None,
     partition: options.PartitionOption = None,
     account: options.AccountOption = None,
@@ -62,6 +71,7 @@ def job(
         processes=processes,
         gpus=gpus,
         output=output,
+        venv=venv,
         dry_run=dry_run,
         options=JobOptions(partition=partition, account=account, cpus=cpus, time=time),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import ClassVar, Literal
 from envmgr.catalog.fitness import unfit
 from envmgr.catalog.names import variable_name
 from envmgr.commands import Context, published_record, require_published
+from envmgr.commands.job_command import JobCommand, own_environment, read_command
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import GENERATION_VARIABLE
@@ -51,6 +53,7 @@ class JobResult(Result):
     the program.
 
     `options` are those of sbatch; the nodes in `excluded` (folded) cannot run the entry, according to the last audit.
+    `as_typed`: the command is a program that runs as it is. The job activates the virtual environment `venv`.
     """
 
     schema: ClassVar[str] = "envmgr.job/1"
@@ -64,6 +67,8 @@ class JobResult(Result):
     output: Path | None
     dry_run: bool
     text: str
+    as_typed: bool = False
+    venv: Path | None = None
 
 
 def write_job(
@@ -76,14 +81,16 @@ def write_job(
     gpus: int = 0,
     options: JobOptions | None = None,
     output: Path | None = None,
+    venv: Path | None = None,
     dry_run: bool = False,
 ) -> JobResult:
     """Write a job of `nodes` nodes, each with `gpus` GPUs and `processes` processes (None: one for each GPU, or one).
 
-    `options.cpus` are the cores of a process. Nothing is written without `output`.
+    `options.cpus` are the cores of a process. Nothing is written without `output`. The job activates the virtual
+    environment `venv`, or else that of the shell.
 
     Raises:
-        InputError: `not-published`, `bad-job-option`.
+        InputError: `not-published`, `bad-job-option`, `venv-missing`.
         EnvmgrError: `nothing-published`; the file cannot be written.
     """
     asked = options or JobOptions()
@@ -102,11 +109,31 @@ def write_job(
     where = [*_where(ctx, asked), *([f"--exclude={excluded}"] if excluded else [])]
     shape = JobShape(nodes, processes or gpus or 1, gpus, asked.cpus, tuple(where))
     spec = spec.model_copy(update={"python": python})
-    text = job_text(spec, current.number, ctx.site.name, shape, launch, command)
+    venv = _venv(ctx, venv)
+    text = job_text(spec, current.number, ctx.site.name, shape, launch, command, venv)
     if output is not None and not dry_run:
         atomic_write(output, text)
     number, digest, given = current.number, spec.digest, sbatch_options(spec, shape, launch)
-    return JobResult(name, number, digest, launch.program, launch.mpi, given, excluded, output, dry_run, text)
+    as_typed = bool(command) and not read_command(command).script
+    return JobResult(
+        name, number, digest, launch.program, launch.mpi, given, excluded, output, dry_run, text, as_typed, venv
+    )
+
+
+def _venv(ctx: Context, named: Path | None) -> Path | None:
+    """Return the virtual environment that the job activates. Raise InputError `venv-missing`."""
+    if (found := named or own_environment(ctx.environ.get("VIRTUAL_ENV"), sys.prefix)) is None:
+        return None
+    if not (found / "bin" / "activate").is_file():
+        raise InputError(
+            "venv-missing",
+            f"{found} is no virtual environment",
+            context=f"there is no {found / 'bin' / 'activate'}",
+            hint="with the module loaded: `python -m venv --system-site-packages DIR`; then `--venv DIR`",
+        )
+    if named is None:
+        ctx.reporter.say(f"the job activates {found}, as this shell has (VIRTUAL_ENV)")
+    return found.absolute()
 
 
 def _require(ctx: Context, name: str, current: GenerationRecord) -> None:
@@ -188,15 +215,22 @@ def sbatch_options(spec: ModuleSpec, shape: JobShape, launch: Launch) -> tuple[s
 
 
 def job_text(
-    spec: ModuleSpec, generation: int, site: str, shape: JobShape, launch: Launch, command: Sequence[str]
+    spec: ModuleSpec,
+    generation: int,
+    site: str,
+    shape: JobShape,
+    launch: Launch,
+    command: Sequence[str],
+    venv: Path | None = None,
 ) -> str:
-    """Return the script. `command` replaces the example: torchrun's script with its arguments, or a program with its
-    own.
+    """Return the script. `command` replaces the example: a script with its arguments, which the entry's launcher
+    starts, or a program with its own, which runs as it is.
     """
     import jinja2
 
     example = _EXAMPLES["python" if launch.program == "mpi" and spec.python else launch.program]
-    given = words(*command) if command else example
+    typed = read_command(command or [example])
+    launcher, lines = _lines(launch, shape, typed, python=spec.python, venv=venv is not None)
     template = jinja2.Template(
         _TEMPLATE.read_text(encoding="utf-8"),
         undefined=jinja2.StrictUndefined,
@@ -214,23 +248,30 @@ def job_text(
         told=f"generation ${GENERATION_VARIABLE}, digest ${{ENVMGR_{variable_name(spec.name)}_DIGEST:0:8}}",
         threads=shape.processes if launch.program == "torchrun" else 1,
         rendezvous=launch.program in ("torchrun", "python"),
-        note="" if command else _NOTE.format(example=example),
-        lines=_lines(launch, shape, given, python=spec.python and not command),
+        note=typed.why(launcher) if command else _NOTE.format(example=example),
+        venv="" if venv is None else words(str(venv / "bin" / "activate")),
+        lines=lines,
     )
     return text
 
 
-def _lines(launch: Launch, shape: JobShape, command: str, *, python: bool) -> list[str]:
-    srun = f"srun --mpi={launch.mpi} "
-    if launch.program == "torchrun":
-        return [
-            f'{srun}torchrun --nnodes="$SLURM_JOB_NUM_NODES" --nproc-per-node={shape.processes} \\',
-            '  --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \\',
-            f"  {command}",
-        ]
-    if launch.program == "mpi" and not launch.mpi:
-        return [f"mpirun {'python ' if python else ''}{command}"]
-    return [f"{srun}{'python ' if python else ''}{command}"]
+def _lines(launch: Launch, shape: JobShape, typed: JobCommand, *, python: bool, venv: bool) -> tuple[str, list[str]]:
+    """Return what starts a script, and the lines that start what was typed.
+
+    torchrun of a module does not see the packages of a virtual environment: its own first line names the module's
+    Python.
+    """
+    start = f"srun --mpi={launch.mpi} " if launch.mpi else "mpirun "
+    interpreter = words(typed.python) if typed.python else "python"
+    if launch.program != "torchrun" or not typed.script:
+        runs = f"{interpreter} " if typed.script and (python or typed.python) else ""
+        return interpreter, [f"{start}{runs}{words(*typed.words)}"]
+    launcher = f"{interpreter} -m torch.distributed.run" if venv or typed.python else "torchrun"
+    return launcher, [
+        f'{start}{launcher} --nnodes="$SLURM_JOB_NUM_NODES" --nproc-per-node={shape.processes} \\',
+        '  --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \\',
+        f"  {words(*typed.words)}",
+    ]
 
 
 def launch_of(packages: Iterable[str], *, python: bool, plugins: Collection[str] | None = None) -> Launch:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from envmgr.commands.job import JobShape, Launch, job_text
+from envmgr.commands.job_command import JobCommand, own_environment, read_command
 from envmgr.modules.spec import ModuleSpec
 from tools.check_scripts import program
 
@@ -77,3 +79,77 @@ def test_last_line_starts_what_the_entry_has(launch: Launch, command: tuple[str,
     assert "digest ${ENVMGR_APP_X_DIGEST:0:8}," in made
     assert ("MASTER_ADDR" in made) is (launch.program in ("torchrun", "python"))
     assert ("Your program" in made) is (not command)
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("train.py --epochs 3", JobCommand(("train.py", "--epochs", "3"), script=True)),
+        ("python train.py", JobCommand(("train.py",), script=True)),
+        ("python3.11 -u train.py", JobCommand(("train.py",), script=True)),
+        ("/v/bin/python train.py", JobCommand(("train.py",), script=True, python="/v/bin/python")),
+        ("python -m package.train x", JobCommand(("-m", "package.train", "x"), script=True)),
+        ("python -c pass", JobCommand(("python", "-c", "pass"), script=False)),
+        ("python -O train.py", JobCommand(("python", "-O", "train.py"), script=False)),
+        ("python", JobCommand(("python",), script=False)),
+        ("python -m torch.distributed.run train.py", None),
+        ("accelerate launch x.py", None),
+        ("torchrun --nnodes 2 x.py", None),
+        ("./run.sh x.py", None),
+        ("pythonic train.py", None),
+    ],
+)
+def test_command_is_read_as_it_was_typed(typed: str, found: JobCommand | None) -> None:
+    assert read_command(typed.split()) == (found or JobCommand(tuple(typed.split()), script=False))
+
+
+TORCH = Launch("torchrun", "none")
+ONE = JobShape(2, 1, 0, None, ())
+
+
+@pytest.mark.parametrize("typed", ["train.py", "python train.py"])
+def test_script_goes_to_torchrun_and_a_comment_says_so(typed: str) -> None:
+    lines = text("torch/2", TORCH, ONE, *typed.split(), python=True).splitlines()
+    assert lines[-4] == "# `train.py` is a script: torchrun starts it"
+    assert lines[-3].startswith("srun --mpi=none torchrun --nnodes=")
+    assert lines[-1] == "  train.py"
+
+
+def test_program_runs_as_it_is_and_a_comment_says_so() -> None:
+    made = text("torch/2", TORCH, ONE, "accelerate", "launch", "x.py", python=True)
+    assert made.splitlines()[-2:] == [
+        "# `accelerate` is a program: it runs as it is, once for each task",
+        "srun --mpi=none accelerate launch x.py",
+    ]
+    assert "#SBATCH --ntasks-per-node=1\n" in made
+    assert "export MASTER_ADDR MASTER_PORT" in made
+
+
+def test_script_of_an_environment_is_started_by_its_python() -> None:
+    """torchrun is the module's: its first line names the Python that does not see the environment's packages."""
+    lines = text("torch/2", TORCH, ONE, "/v/my env/bin/python", "train.py", python=True).splitlines()
+    assert lines[-3].startswith("srun --mpi=none '/v/my env/bin/python' -m torch.distributed.run --nnodes=")
+    assert lines[-1] == "  train.py"
+
+
+@pytest.mark.parametrize(
+    ("launch", "last"),
+    [
+        (TORCH, "srun --mpi=none python -m torch.distributed.run --nnodes="),
+        (Launch("python", "none"), "srun --mpi=none python "),
+    ],
+)
+def test_environment_is_activated_behind_the_module(launch: Launch, last: str) -> None:
+    made = job_text(spec("torch/2", python=True), 7, "lab", ONE, launch, ["train.py"], Path("/home/a/my env"))
+    checked = subprocess.run([program(), "-"], input=made, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stdout) == (0, "")
+    lines = made.splitlines()
+    load = lines.index("module load torch/2 || exit")
+    assert lines[load + 2] == "source '/home/a/my env/bin/activate' || exit"
+    assert any(line.startswith(last) for line in lines)
+
+
+def test_environment_of_envmgr_is_none_of_the_users() -> None:
+    assert own_environment(None, "/opt/envmgr") is None
+    assert own_environment("/opt/envmgr", "/opt/envmgr") is None
+    assert own_environment("/home/a/venv", "/opt/envmgr") == Path("/home/a/venv")

@@ -188,7 +188,7 @@ def asks_for_all(
     python: str,
     kinds: Callable[[Mapping[str, str]], Collection[str]],
 ) -> str:
-    """Return the requirement that alone brings every kind of packages that `parts` have; empty if none does.
+    """Return the requirement that by itself brings every kind of packages that `parts` have; empty if none does.
 
     `kinds` gives the kinds of packages, by their versions.
     """

@@ -93,7 +93,7 @@ def wheels_older(asks: Asks, versions: Mapping[str, str], fields: RecipeFields) 
 
 
 def explain_unsolvable(asks: Asks, error: EnvmgrError, fields: RecipeFields) -> EnvmgrError:
-    """Return the error `unsolvable` of the recipe's requirements with the reason, if there is one besides uv's words."""
+    """Return the error `unsolvable` of the recipe's requirements with the reason, if more than uv's words is known."""
     reason = why_not(asks, asks.wanted.requirements, fields, "a solution")
     kept = [line for line in error.context if "--no-build" not in line]
     error.context, error.hint = (*kept, *reason.facts), "; or ".join(reason.ways) or error.hint

@@ -124,11 +124,7 @@ class Interrupted(EnvmgrError):  # noqa: N818 - the name states what happened; i
     exit_code = 130
 
     def __init__(self, *, log: str = "") -> None:
-        super().__init__(
-            "interrupted",
-            "stopped by a signal; `current` names a complete generation, and the next run cleans up",
-            log=log,
-        )
+        super().__init__("interrupted", "stopped by a signal", log=log)
 
 
 @dataclass(frozen=True, slots=True)

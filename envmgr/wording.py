@@ -96,6 +96,14 @@ def size_text(count: int) -> str:
     return f"{value:.2f} GB"
 
 
+def duration(seconds: float) -> str:
+    """Return a time as `45 s`, `12 min` or `2 h 05 min`."""
+    minutes = int(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min" if minutes else f"{seconds:.0f} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"
+
+
 def counted(number: int, plural: str) -> str:
     """Return `1 entry` or `2 entries`; `plural` is an English plural in -s or -ies, or empty."""
     singular = plural.removesuffix("ies") + "y" if plural.endswith("ies") else plural.removesuffix("s")

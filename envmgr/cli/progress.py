@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from envmgr.report import Reporter, SilentReporter, Stage
-from envmgr.wording import counted, for_terminal, size_text
+from envmgr.wording import counted, duration, for_terminal, size_text
 
 _EVERY = 5.0  # seconds between two plain lines of one stage
 _SAME = 60.0  # the same, where nothing has changed
@@ -62,7 +62,7 @@ class _PlainStage:
     def __init__(self, reporter: PlainReporter, label: str, total: int | None, unit: str) -> None:
         self._reporter, self._label, self._total, self._unit = reporter, label, total, unit
         self._done = 0
-        self._said_at = time.monotonic()
+        self._start = self._said_at = time.monotonic()
         self._last = ""
 
     def update(self, done: int, *, total: int | None = None, detail: str = "") -> None:
@@ -72,7 +72,7 @@ class _PlainStage:
             text = f"{self._label}: {_how_far(done, self._total, self._unit)} {detail}".rstrip()
             if text != self._last or since >= _SAME:
                 self._said_at, self._last = time.monotonic(), text
-                self._reporter.say(text)
+                self._reporter.say(f"{text} ({duration(self._said_at - self._start)})")
 
     def text(self) -> str:
         return amount(self._done, self._unit) if self._done else "done"

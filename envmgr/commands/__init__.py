@@ -79,6 +79,9 @@ class Context:
         return open_catalog(self.site)
 
 
+_LEFT = "; `current` names a complete generation, and the next run cleans up"
+
+
 @contextmanager
 def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
     """Yield the same context, which also writes to a log under `<prefix>/var/log`; an error that leaves names the
@@ -89,6 +92,8 @@ def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
     try:
         yield replace(ctx, reporter=reporter), path
     except EnvmgrError as error:
+        if isinstance(error, Interrupted) and error.message == Interrupted().message:
+            error.message += _LEFT
         _name_log(error, error, reporter)
         raise
     except OSError as error:
@@ -100,7 +105,9 @@ def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
         raise explained from error
     except KeyboardInterrupt:
         reporter.log("stopped by a signal")
-        raise Interrupted(log=str(path) if path.exists() else "") from None
+        stopped = Interrupted(log=str(path) if path.exists() else "")
+        stopped.message += _LEFT
+        raise stopped from None
     except BaseException as error:
         reporter.log("".join(traceback.format_exception(error)))
         raise

@@ -19,9 +19,8 @@ from tests.helpers.done import Done
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.waiting import DEADLINE, wait_for
 
-INTERRUPTED = (
-    "error[interrupted]: stopped by a signal; `current` names a complete generation, and the next run cleans up"
-)
+STOPPED = "error[interrupted]: stopped by a signal"
+INTERRUPTED = f"{STOPPED}; `current` names a complete generation, and the next run cleans up"  # what changes the prefix
 
 
 _LOCKS: dict[tuple[str, ...], dict[str, bytes]] = {}

@@ -17,7 +17,7 @@ import pytest
 from envmgr.system.files import remove_tree
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import (
-    INTERRUPTED,
+    STOPPED,
     complete,
     error_of,
     finish,
@@ -278,7 +278,7 @@ def stop(box: Sandbox, process: subprocess.Popen[str], number: int = signal.SIGI
     told, log = (
         done.stderr.rstrip("\n").split("\n")[-2:] if "  log: " in done.stderr else (done.stderr.rstrip("\n"), "")
     )
-    assert told.endswith(INTERRUPTED), done.stderr
+    assert STOPPED in told, done.stderr
     assert not log or Path(log.removeprefix("  log: ")).is_file()
     assert processes(box) == []
     assert box.leftovers() == []

@@ -292,7 +292,7 @@ main()
     (tmp_path / "site.yaml").write_text(f"prefix: {tmp_path / 'prefix'}\n")
     done = python(code, folder=tmp_path)
     assert done.returncode == 130
-    text = "stopped by a signal; `current` names a complete generation, and the next run cleans up"
+    text = "stopped by a signal"
     if fmt == "table":
         assert (done.stdout, done.stderr) == ("", f"error[interrupted]: {text}\n")
     else:

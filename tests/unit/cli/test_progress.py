@@ -12,7 +12,7 @@ import pytest
 from envmgr.cli import progress as console
 from envmgr.cli.progress import PlainReporter, amount, make_reporter
 from envmgr.report import SilentReporter
-from envmgr.wording import counted
+from envmgr.wording import counted, duration
 from tests.helpers.places import ROOT
 from tests.helpers.waiting import DEADLINE
 
@@ -67,8 +67,15 @@ def test_plain_reporter_tells_a_long_stage_now_and_then(
         stage.update(1, detail="zlib")
         stage.update(2, total=5)
     *lines, last = capfd.readouterr().err.splitlines()
-    assert lines == ["unpack: 1 of 4 packages zlib", "unpack: 2 of 5 packages"]
+    assert lines == ["unpack: 1 of 4 packages zlib (0 s)", "unpack: 2 of 5 packages (0 s)"]
     assert last.startswith("unpack: 2 packages in ")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (59.4, "59 s"), (61, "1 min"), (3599, "59 min"), (7500, "2 h 05 min")]
+)
+def test_time_of_a_stage_is_in_words(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
 def test_plain_reporter_is_silent_on_a_stage_that_failed(capfd: pytest.CaptureFixture[str]) -> None:

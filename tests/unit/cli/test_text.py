@@ -202,7 +202,7 @@ ERRORS: list[tuple[EnvmgrError, dict[str, Any]]] = [
         Interrupted(),
         {
             "reference": "interrupted",
-            "message": "stopped by a signal; `current` names a complete generation, and the next run cleans up",
+            "message": "stopped by a signal",
             "context": [],
             "hint": "",
             "log": "",

@@ -109,7 +109,7 @@ def export(
 
 @verb
 def shell_init(
-    shell: Annotated[str, typer.Argument(help="Name of the shell: bash, zsh, sh, csh or tcsh.")] = "bash",
+    shell: Annotated[str, typer.Argument(help="Name of the shell: bash, zsh, sh, csh, tcsh or fish.")] = "bash",
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:

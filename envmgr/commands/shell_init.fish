@@ -1,0 +1,31 @@
+# The lines for fish, as those of shell_init.sh; no linter reads this language. fish keeps variables that end in PATH as lists.
+
+if not string match -q -- "$envmgr_prefix/generations/*" "$ENVMGR_PIN"; or not test -d "$ENVMGR_PIN/modules"
+    set -gx ENVMGR_PIN $envmgr_prefix/(readlink $envmgr_prefix/current; or echo)
+end
+if test -d "$ENVMGR_PIN/modules"
+    set -gx LMOD_RC $ENVMGR_PIN/lmodrc.lua
+    set -gx LMOD_CACHED_LOADS yes
+    set -q LMOD_AVAIL_EXTENSIONS; or set -gx LMOD_AVAIL_EXTENSIONS no
+    set -l envmgr_kept
+    for each in (string split -n : -- "$LMOD_PACKAGE_PATH")
+        test "$each" = "$envmgr_hook"; or set -a envmgr_kept $each
+    end
+    set -gx LMOD_PACKAGE_PATH (string join : -- $envmgr_kept $envmgr_hook)
+    set envmgr_kept
+    for each in (string split -n : -- "$LMOD_SITEPACKAGE_PREPEND")
+        test "$each" = "$envmgr_hook/prepend.lua"; or set -a envmgr_kept $each
+    end
+    set -gx LMOD_SITEPACKAGE_PREPEND (string join : -- $envmgr_kept $envmgr_hook/prepend.lua)
+    functions -q module; or source $envmgr_init
+    # another generation that was inherited goes: a shell sees one
+    for each in (string split -n : -- "$MODULEPATH")
+        if string match -q -- "$envmgr_prefix/generations/*" "$each"; and test "$each" != "$ENVMGR_PIN/modules"
+            module unuse $each
+        end
+    end
+    contains -- "$ENVMGR_PIN/modules" (string split -n : -- "$MODULEPATH"); or module use $ENVMGR_PIN/modules
+else
+    set -e ENVMGR_PIN
+end
+set -e envmgr_prefix envmgr_init envmgr_hook

@@ -29,6 +29,7 @@ def shell_lines(ctx: Context, shell: str) -> ShellInitResult:
     prefix, hook = str(ctx.site.prefix), str(shipped("nodesetup") / "lmod")
     head = f"# envmgr: modules of {prefix}, pinned to the generation that is current when the shell starts\n"
     if shell in ("csh", "tcsh"):
+        # csh has no `NAME=VALUE`, which is what `assign` writes.
         init = quote(str(lmod.init_script("csh")))
         given = f"set envmgr_prefix = {quote(prefix)}\nset envmgr_init = {init}\nset envmgr_hook = {quote(hook)}\n"
         return ShellInitResult(shell, head + given + script_text(__file__, "csh"))

@@ -238,6 +238,7 @@ class Runner:
         """Start the command under run.guard.sh; return it, and a function that ends its group after the command has
         ended.
         """
+        # Searched here, because the shell of the guard would turn a missing program into an exit status.
         if shutil.which(args[0], path=env.get("PATH", os.defpath)) is None:
             raise _missing(args[0], "no such program")
         reader, writer = os.pipe()
@@ -320,6 +321,7 @@ def run_detached(
 
     A command that has not ended by then gets SIGTERM, and half a second later SIGKILL; it is not waited for.
     """
+    # Files in memory instead of pipes: a process that hangs may hold them, and no reader waits for their end.
     with in_memory(stdin) as given, in_memory() as out, in_memory() as err:
         environment = dict(clean_env() if env is None else env)
         process = subprocess.Popen(

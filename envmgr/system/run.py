@@ -336,6 +336,7 @@ def run_detached(
             code = process.poll()
             if code is None:  # it may have files to tidy up; one that hangs in the kernel hears nothing
                 end_child(process, group=True, grace=_GRACE, wait=0)
+            # Also after a normal end: processes that the command left must not stay.
             signal_group(process.pid, signal.SIGKILL)
             if code is None:
                 give_up(process)

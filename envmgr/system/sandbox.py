@@ -31,7 +31,7 @@ def without_network(runner: Runner, account: Account | None = None) -> tuple[tup
     None if this is not possible; the second value then lists what was tried, and what the system said.
     """
     said: list[str] = []
-    # Root of a container may lack the right to unshare, and can often still make a user namespace.
+    # Root of a container may lack the right to unshare, where a user namespace may still work.
     for words in (_OF_ROOT, *_OF_USERS) if account is None and os.geteuid() == 0 else _OF_USERS:
         try:
             runner.run([*words, "true"], run_as=account, timeout=60)

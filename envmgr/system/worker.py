@@ -39,8 +39,8 @@ def serve(work: Callable[[Request], None]) -> NoReturn:
         if not chunk:
             os._exit(1)
         line += chunk
-    # The thread starts after the request is read: it takes all bytes that come on stdin.
     request = json.loads(line)
+    # The thread starts after the request is read: it takes all bytes that come on stdin.
     _die_with_parent()
     status = 0
     last: dict[str, Any] = {"event": "done"}

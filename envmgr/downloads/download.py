@@ -122,7 +122,7 @@ async def _fetch(
             except transfer.AttemptFailed as fault:
                 if fault.again and attempt < retries:
                     emit("retry", name=record["name"], message=f"{place}: {fault}", attempt=attempt + 1)
-                    # Longer each time, because a busy server needs time; bounded, so that a run does not seem to hang.
+                    # Longer each time, for a server that needs time to recover.
                     await asyncio.sleep(min(0.3 * 2**attempt, 10))
                     continue
                 reasons.append((place, fault.kind, str(fault)))

@@ -41,6 +41,7 @@ def open_url(
         raise ValueError(f"only http(s) is asked: {url}")
     request = urllib.request.Request(url, method=method, headers=dict(headers or {}))  # noqa: S310 - seen above
     for key, value in (secrets or {}).items():
+        # `urllib` copies ordinary headers to the target of a redirect, which would then get the password.
         request.add_unredirected_header(key, value)
     opener = urllib.request.OpenerDirector()  # `build_opener` would add ftp:, file: and data:
     for handler in (
@@ -97,6 +98,7 @@ def read_page(
 def _read(url: str, most: int, headers: Headers, secrets: Headers, ends: float) -> Page:
     content = bytearray()
     with open_url(url, headers=headers, secrets=secrets) as answer:
+        # `read` would wait for a whole piece, and the clock would not be checked while a server drips.
         while piece := answer.read1(_PIECE):
             content += piece
             if len(content) > most:

@@ -138,6 +138,7 @@ def read_baseline(path: Path) -> Baseline:
     """Read a baseline. Raises InputError `baseline-unreadable`, or the errors of other YAML files; EnvmgrError
     `format-unknown`.
     """
+    # Nodes reported these values, which may contain characters that a reviewed file may not.
     content: Any = parse_yaml(read_file_text(path, BASELINE, tree=ANYWHERE), path, most=_MOST, reviewed=False)
     try:
         require_format(content, SCHEMA, path)

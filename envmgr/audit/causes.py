@@ -172,6 +172,7 @@ def trace_part(questions: Sequence[TraceQuestion], users: Mapping[ShellAccount, 
     """Return all questions in one script, which is the same for every node."""
     names = sorted({name for question in questions for name in question.names})
     shells = dict.fromkeys((traced_context(question.context), question.account) for question in questions)
+    # Jobs inherit the environment of the login shell that submits them.
     shells |= dict.fromkeys(
         ("bash-login", question.account) for question in questions if question.context.way == "slurm"
     )
@@ -188,6 +189,7 @@ def read_traces(fleet: Fleet) -> Traces:
     places: dict[tuple[str, str, str, str], str] = {}
     for group in fleet.groups:
         for key, place in group.facts.items():
+            # The name comes last, because a part of a list may contain dots.
             words = key.split(".", 3)
             if words[0] == "trace" and len(words) == 4 and words[1] != "looked":
                 places |= {(node, words[1], words[2], words[3]): place for node in group.nodes}

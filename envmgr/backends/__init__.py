@@ -365,7 +365,9 @@ def get_backend(name: str) -> Backend:
         for each in vars(module).values()
         if isinstance(each, type)
         and issubclass(each, Backend)
+        # Classes that the module imports, such as `Backend` itself, are not its own.
         and each.__module__ == module.__name__
+        # A subclass would inherit the attribute.
         and each.__dict__.get("name") == name
     ]
     if len(own) != 1:

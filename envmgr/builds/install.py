@@ -83,6 +83,7 @@ def ensure_install(
         file_lock(install.lock, on_wait=waiting, check=runner.raise_if_cancelled) as held,
     ):
         install.check_digest()
+        # Looked at only under the lock: the run that we waited for may have built it.
         if install.exists():
             manifest = read_manifest(install.manifest)
             if others:
@@ -218,6 +219,7 @@ def _write_checked(
             extra={str(path.relative_to(site.prefix)): sha256_file(path) for path in built.extra},
         )
         compare_promised(install, built.expected, {p.path: p.sha256 for p in manifest.paths})
+        # A run that stood still must not declare complete what another run is building by now.
         held.require()
         write_manifest(install.manifest, manifest)
     return manifest

@@ -71,6 +71,7 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
                 if lives_elsewhere(install):
                     continue
                 if path.name == label:
+                    # This reads the records of all generations: only a tree without a manifest is worth it.
                     published = published_installs(prefix) if published is None else published
                     if install.relative in published:
                         reporter.say(
@@ -198,6 +199,7 @@ def group_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
 
 def _unwritable(folder: Path, user: str) -> Iterator[EnvmgrError]:
     """Yield an error if the effective user cannot write there."""
+    # access(2) asks for the real user by default, and it is the effective user that writes.
     if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
         reason = f"it belongs to {user_name(folder.stat().st_uid)}, running as {user}"
         if os.statvfs(folder).f_flag & os.ST_RDONLY:

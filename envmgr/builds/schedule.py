@@ -51,6 +51,7 @@ def make_all(work: Sequence[Work], runner: Runner, *, jobs: int, make: Callable[
         KeyboardInterrupt: the runner is cancelled then, and every `make` has ended.
     """
     waiting = {w.label: w for w in work}
+    # A need that is not in `work` exists already, and nothing would ever report it as done.
     needs = {w.label: {i.relative for i in (*w.item.needs, *w.item.build_needs)} & waiting.keys() for w in work}
     done: dict[str, Ensured] = {}
     failed: dict[str, EnvmgrError] = {}

@@ -36,6 +36,7 @@ class LockChange:
 
 def recipe_digest(backend: str, recipe_input: Mapping[str, Any]) -> str:
     """Return the sha256 of the versioned canonical form of what a lock answers: only the backend and its input."""
+    # No other part of the recipe: a new help text or test must not make a lock stale.
     return sha256_bytes(canonical_json({"schema": 1, "backend": backend, "input": recipe_input}))
 
 

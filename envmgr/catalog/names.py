@@ -34,6 +34,7 @@ def fault_in_part(part: str) -> str:
     """Return why `part` cannot be a name or version; empty if it can."""
     if not _PART.fullmatch(part):
         return "letters, digits and . _ + - are allowed, and the first must be a letter or digit"
+    # Lmod takes `.lua` from the end of a modulefile's name, so that such a version would change.
     if ".." in part or part.endswith((".lua", ".")):
         return "`..`, a final dot and `.lua` are not allowed"
     if part.lower() in _RESERVED:
@@ -77,9 +78,11 @@ def nearest(wanted: str, known: Iterable[str], *, count: int = 3) -> list[str]:
 def variable_name(name: str) -> str:
     """Return the stem of the variables that a module sets for its own entry: `open-mpi` gives `OPEN_MPI`."""
     stem = re.sub(r"[^A-Za-z0-9]", "_", name).upper()
+    # No variable of a shell begins with a digit.
     return f"_{stem}" if stem[0].isdigit() else stem
 
 
+# Python raises ValueError for a number with thousands of digits, which a lock or a node may report.
 _MOST_DIGITS = 18
 
 
@@ -102,6 +105,7 @@ def sort_key(version: str) -> tuple[int, Version | str]:
     Versions that do not follow PEP 440 come first, by text.
     """
     try:
+        # `2.1-cuda11.8` is no version of PEP 440, and `2.1+cuda11.8` is one.
         return (1, Version(re.sub(r"-", "+", version, count=1)))
     except InvalidVersion:
         return (0, version)

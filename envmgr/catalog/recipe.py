@@ -272,6 +272,7 @@ class Recipe(FrozenModel):
         for value in values:
             try:
                 parse_entry(value)
+            # pydantic reports only a ValueError together with its field.
             except Exception as error:
                 raise ValueError(f"`{value}` is not an entry (name/version)") from error
         return values
@@ -326,6 +327,7 @@ def load_recipe(path: Path, *, shells: bool = True) -> Recipe:
     for name in (name for test in recipe.tests for name in test.files):
         if name not in texts:
             texts[name] = _written(path, name)
+        # Counted for each test: every test keeps its own copy of the text.
         size += len(texts[name])
         if size > _MOST_TEXT:
             raise InputError(
@@ -360,10 +362,12 @@ def _written(recipe: Path, name: str) -> str:
             context=f"{name}: {one_line(error)}",
             hint=f"it is a text beside the recipe, or in {places[1].parent}",
         ) from None
+    # Such a line would end the here-document, and the shell would run the lines after it.
     if "\0" in text or _END in text.split("\n"):
         raise InputError("recipe-invalid", f"a file of a test of {recipe} is no text", context=str(name))
     require_visible(text, place, also=TABS)
     lines = text if text.endswith("\n") or not text else f"{text}\n"
+    # In quotes, so that the shell replaces nothing in the text.
     return f"cat >{name} <<'{_END}'\n{lines}{_END}\n"
 
 

@@ -144,10 +144,12 @@ def _lies_in(element: str, roots: Collection[str], *, xml: bool = False) -> bool
         if element == _XML_OF_SYSTEM:
             return True
     path = PurePosixPath(element)
+    # A colon would add a second element, and `..` would lead out of the install.
     return ":" not in element and ".." not in path.parts and any(path.is_relative_to(root) for root in roots)
 
 
 _PARSERS = (("bash", "--noprofile", "--norc", "-n"), ("sh", "-n"), ("zsh", "-f", "-n"))
+# The caller's PATH must not decide which shells read a recipe.
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _TIMEOUT = 60.0  # seconds
 _HISTORY = re.compile(r"(?<!\\)!(?![\s=(]|$)")  # tcsh(1), "History substitution"; in quotes too
@@ -213,4 +215,5 @@ def _fault_of_parser(argv: Sequence[str], text: str, **env: str) -> str | None:
 
     done = Runner().run(argv, stdin=text, env=clean_env(**env), timeout=_TIMEOUT, check=False)
     said = " ".join(done.stderr.split())[:200]
+    # bash only warns, with status 0, about a here-document that has no end.
     return said if done.returncode or said else None

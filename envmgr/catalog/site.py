@@ -129,6 +129,7 @@ def embedded_prefix(environ: Mapping[str, str]) -> Path:
         return Path("/opt/envmgr")
     data = environ.get("XDG_DATA_HOME", "")
     home = own_home(environ.get("HOME"))
+    # The specification says that a relative path is ignored.
     return (Path(data) if data.startswith("/") else Path(home) / ".local/share") / "envmgr"
 
 
@@ -190,6 +191,7 @@ def _read_own(path: Path) -> str:
                         hint="keep it in a folder that only you or root can change, for example /etc/envmgr, "
                         "or name another one with --site",
                     )
+                # In a folder such as /tmp, another user may have given one of our files this name by a hard link.
                 if status.st_nlink > 1 and os.fstat(way.folder).st_mode & 0o002:
                     raise InputError(
                         "site-untrusted",

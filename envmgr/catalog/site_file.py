@@ -24,6 +24,7 @@ def is_plain_path(path: Path) -> bool:
 
 
 class _Model(BaseModel):
+    # YAML reads `.inf` and `.nan` as numbers, which no clock can wait for.
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
@@ -54,6 +55,7 @@ class Transport(_Model):
     """
 
     via: Literal["ssh", "slurm", "both"] = "ssh"
+    # The name becomes a word of ssh's command line, where a `-` at its beginning would make it an option.
     user: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.@-]*$")
     become: str | None = None
     fanout: int = Field(default=64, ge=1)
@@ -68,6 +70,7 @@ class Transport(_Model):
     @field_validator("become")
     @classmethod
     def _words(cls, value: str | None) -> str | None:
+        # The shell of the node reads it, so that no character of a shell may stand in it.
         if value is not None and (not value.strip() or not re.fullmatch(r"[\w ./=:@-]+", value)):
             raise ValueError("must be a plain command, such as `sudo -n`")
         return value

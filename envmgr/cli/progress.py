@@ -113,6 +113,7 @@ class LiveReporter:
         from rich.markup import escape
 
         console = self._progress.console if self._progress is not None else Console(stderr=True)
+        # rich would read brackets in a name or a path as its own markup.
         console.print(for_terminal(text) if markup else escape(for_terminal(text)), highlight=False)
 
     def log(self, text: str) -> None:

@@ -85,11 +85,13 @@ def open_context(
         if found.signing is not None and found.build_user is not None and os.geteuid() == 0:
             from envmgr.publish.signature import start_root_signer
 
+            # It starts before the user changes: the build user need not be able to read the key.
             signer = start_root_signer(found.signing, runner)
         become_build_user(found)
         if signer is not None:
             from envmgr.system.users import refuse_tracing
 
+            # Another process of the build user could else use the signer through this process.
             refuse_tracing()
     _stop_by_signals(runner)
     if not anywhere:
@@ -109,6 +111,7 @@ def become_build_user(site: Site) -> None:
     from envmgr.system.scratch import clear_dead_scratch
     from envmgr.system.users import drop_to
 
+    # First, because `drop_to` may make the prefix.
     os.umask(site.policies.mask)
     drop_to(site.build_user, site.prefix, reads=site.read_by_verbs)
     clear_dead_scratch()
@@ -157,6 +160,7 @@ def _finish(work: Callable[[], VerbAnswer], fmt: str, report: Path | None) -> No
     failure: EnvmgrError | None = None
     try:
         _show(answer, fmt, report)
+        # Here an error can still be explained, and decide the exit code.
         sys.stdout.flush()
     except BrokenPipeError:
         _silence_stdout()  # `envmgr list | head` has what it wanted

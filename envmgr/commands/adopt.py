@@ -145,6 +145,7 @@ def propose(ctx: Context, evidence: Evidence, name: str) -> dict[str, Any]:
     fields["audit"] = {"user": evidence.plan.user}
     if any("ctx.zsh.user.modulepath" in group.facts for group in evidence.fleet.groups):
         fields["audit"]["shells"] = ["zsh"]
+    # A proposal that envmgr itself would refuse must fail here, not at the user's next command.
     SiteFile.model_validate(fields)
     return fields
 

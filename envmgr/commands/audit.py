@@ -171,6 +171,7 @@ def _keep_facts(ctx: Context, evidence: Evidence, seconds: float) -> None:
     build_user = ctx.site.build_user
     if build_user is not None and os.geteuid() != 0 and own_name() != build_user:
         return
+    # The prefix did not pass the look of this host: a write could only fail, or wait.
     if evidence.controller.get("gate") != "ok":
         return
     reason = save_node_facts(

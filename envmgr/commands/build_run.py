@@ -68,6 +68,7 @@ def run_build(
             for made_by, _ in _to_make(item):
                 made_by.lock.may_build()
     wanted = _not_lost(wanted, losses)
+    # Before `logged`, because the log itself lies below the prefix.
     can_write(ctx.site, [made_by.lock.backend for item in wanted for made_by, _ in _to_make(item)])
     uses = {each.install.relative for item in wanted for each in item.items}
     with logged(ctx, "build") as (inner, log), holding(ctx.prefix, uses, ctx.runner, inner.reporter):
@@ -197,6 +198,7 @@ def _ensure_all(
         with losses.of(item.entry):
             _raise_own(item, outcome)
             made_now = outcome.done.get(item.install.relative)
+            # An install that was there before is not in `outcome`: this reads its facts, under its lock.
             result = made_now or make(own[item.install.relative], jobs)
             if publish:  # an install without a module changes nobody's shell
                 item.require_accepted(result.facts)

@@ -89,6 +89,7 @@ def copy_entry(ctx: Context, name: str, *, dry_run: bool = False) -> CopyResult:
                 atomic_write(software, read_bytes(found.software_path, SOFTWARE, tree=found.root))
             for source, place in beside.items():  # before the entry is there: then nothing is lacking
                 atomic_write(place, read_bytes(source, LOCK, tree=ANYWHERE if source in named else found.root))
+            # A folder beside the target, so that one rename makes the whole entry appear.
             with copy_folder(target.parent) as staging:
                 copy_files(found.folder, staging / target.name, LOCK, tree=found.root)
                 (staging / target.name).rename(target)
@@ -107,6 +108,7 @@ def check_catalog(ctx: Context, names: Sequence[str] = ()) -> CheckResult:
     for entry in found:
         try:
             findings += _check_entry(ctx, finder, entry, recipes, locks, accepted)
+        # Ctrl-C is an EnvmgrError as well, and is no finding.
         except Interrupted:
             raise
         except Exception as error:  # noqa: BLE001 - a library that fails over one entry ends no check of the others

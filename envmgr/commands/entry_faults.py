@@ -67,6 +67,7 @@ def reading_entry(entry: object) -> Iterator[None]:
     """
     try:
         yield
+    # A full disk or a lack of memory is no fault of the entry.
     except (EnvmgrError, OSError, MemoryError):
         raise
     except Exception as error:
@@ -109,6 +110,7 @@ class Losses:
         """Take an error that is raised within as this entry's failure."""
         try:
             yield
+        # Ctrl-C is an EnvmgrError as well: it ends the run, also with `--keep-going`.
         except Interrupted:
             raise
         except EnvmgrError as error:

@@ -68,6 +68,7 @@ def fetch_entries(
     if files or dry_run:
         by_path = {path: read_given(path) for path in files}
         given = {sha256: file for found in by_path.values() for sha256, file in found.items()}
+        # A dry run first: a file that no entry needs is refused before anything is written.
         looked = {str(w.entry): _fetch(ctx, w, given, carry=carry, dry_run=True) for w in wanted}
         _refuse_unexpected(by_path, looked)
         if dry_run:
@@ -122,6 +123,7 @@ def _hints(by_entry: Mapping[str, str]) -> list[str]:
     """Return each hint once; hints that say the same of several entries become one that names all of them."""
     alike: dict[str, list[str]] = {}
     for entry, hint in by_entry.items():
+        # NUL stands for the name, because no hint has that character.
         alike.setdefault(hint.replace(entry, "\0"), []).append(entry)
     return [hint.replace("\0", " ".join(entries)) for hint, entries in alike.items() if hint]
 

@@ -44,6 +44,7 @@ def pass_gate(ctx: Context, requirements: Mapping[str, NodeNeeds], mode: Mode) -
     warnings: tuple[str, ...] = ()
     try:
         fleet = _known_facts(ctx)
+        # Collected before the check: a failure in `warn` mode shows these warnings too.
         warnings = (*_old(fleet), *_nowhere(requirements, fleet), *_said(requirements, fleet))
         _require_fit(requirements, fleet)
     except EnvmgrError as error:

@@ -113,6 +113,7 @@ def collect_garbage(
     if not prefix.root.is_dir():
         return GcResult((), (), (), 0, dry_run, None)
     require_not_replayed(prefix, ctx.signer, _NOTHING)
+    # Nodes and Slurm are asked only if policy would remove something.
     before = _choose(ctx, days, None, InUse({}))
     asked = ask_in_use(ctx, days) if before.generations or before.installs else UsesFound()
     if dry_run:
@@ -121,13 +122,16 @@ def collect_garbage(
     settle()
     can_write(ctx.site)
     with logged(ctx, "gc") as (inner, log), publishing(prefix, ctx.runner, inner.reporter):
+        # Again under the lock: someone may have moved `current` back since the first look.
         require_not_replayed(prefix, ctx.signer, _NOTHING)
         sweep(ctx.site, ctx.runner)
         leftovers = clean_leftovers(prefix, inner.reporter)
         with file_lock(prefix.hold_lock, check=ctx.runner.raise_if_cancelled):
+            # Chosen again under the lock of holds: no run can take an install between this choice and its removal.
             chosen = _choose(ctx, days, before, asked.found(), renew=True)
             for each in chosen.kept:
                 inner.reporter.log(f"kept {each.path}: {each.reason}")
+            # Generations go first: after a kill here no generation names an install that is gone.
             remove_generations(chosen.generations, prefix)
             size = 0
             for install in chosen.installs:

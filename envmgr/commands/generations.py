@@ -194,6 +194,7 @@ def sign_current(ctx: Context, *, accept_gap: bool = False, dry_run: bool = Fals
     number = published_record(ctx).number
     faults: tuple[FlipFault, ...] = ()
     if (found := look_at_current_flip(ctx.prefix, signing, ctx.runner)) is not None:
+        # Another publish may have come since `number` was read: the look says what is current by now.
         number, faults = found[0], found[1].faults
     if dry_run:
         return SignResult(number, None, faults, True)

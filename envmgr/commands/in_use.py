@@ -149,6 +149,7 @@ def ask_in_use(ctx: Context, keep_days: float) -> UsesFound:
     if not root and names_nodes(ctx):
         asked.unknown.append(f"{_me()} cannot see other users' processes on nodes: run it as root")
         return asked
+    # Slurm comes first: where it starts processes, a look without root's rights shows too little.
     _ask_slurm(ctx, asked, keep_days)
     if not root and "Slurm" in asked.of:
         asked.unknown.append(f"{_me()} cannot see other users' processes, and Slurm starts some: run it as root")
@@ -162,9 +163,11 @@ def ask_in_use(ctx: Context, keep_days: float) -> UsesFound:
 def _ask_here(ctx: Context, asked: UsesFound) -> None:
     prefix = ctx.prefix.root
     with ctx.reporter.stage("processes of this host"):
+        # Taken before the look: the age of a shell counts from here, and an earlier time keeps more.
         began = time.time()
         script = uses_script(str(prefix), _HERE)
         try:
+            # Detached, because a look at a process on a hung mount may never return.
             done = run_detached(["/bin/sh", "-s"], stdin=script, seconds=_HERE, check=ctx.runner.raise_if_cancelled)
         except OSError as error:  # a full disk, no more processes
             asked.unknown.append(f"this host: its processes could not be looked at: {error.strerror}")

@@ -161,6 +161,7 @@ def _with_depends(name: str, specs: Mapping[str, ModuleSpec]) -> dict[str, Modul
 
 
 def _where(ctx: Context, asked: JobOptions) -> list[str]:
+    # The shape has the cores, because a torchrun task needs those of all its processes.
     given = [word for word in asked.words() if not word.startswith("--cpus-per-task=")]
     named = {word.partition("=")[0] for word in given}
     of_site = {option.partition("=")[0]: option for option in ctx.site.transport.slurm_options}
@@ -242,6 +243,7 @@ def job_text(
         entry=spec.entry,
         generation=generation,
         digest=spec.digest[:8],
+        # The name is in a comment of the script: a line break in it would begin a command.
         site=" ".join(site.split()),
         options=sbatch_options(spec, shape, launch),
         cpus=shape.cpus is not None,
@@ -282,6 +284,7 @@ def launch_of(packages: Iterable[str], *, python: bool, plugins: Collection[str]
     """
     names = {name.lower() for name in packages}
     wanted = next((interface for name, interface in _INTERFACES.items() if name in names), "")
+    # An entry with PyTorch may also bring an MPI, and torchrun still starts its processes.
     if names & _TORCH:
         return Launch("torchrun", "none")
     if not wanted:

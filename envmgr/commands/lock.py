@@ -72,6 +72,7 @@ def lock_entries(
         raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
     if check:
         return LockCommandResult(tuple(_check(e, ctx.site) for e in found), check=True, dry_run=dry_run)
+    # The shipped catalog is read-only, and its locks come with envmgr.
     if everything:
         found = [e for e in found if not e.shipped]
         if not found:
@@ -173,6 +174,7 @@ def _check(entry: CatalogEntry, site: Site) -> LockOutcome:
     """Check one entry. Nothing that its author wrote ends the check of other entries."""
     try:
         return _check_lock(entry, site)
+    # Ctrl-C is an EnvmgrError as well, and is no fault of the entry.
     except Interrupted:
         raise
     except Exception as error:  # noqa: BLE001 - of any library that reads what others wrote

@@ -107,6 +107,7 @@ def set_up_nodes(
     """
     signing, signer = ctx.site.signing, ctx.signer
     signers = "" if undo else None if signing is None else signers_text(signing)
+    # A node that has lost its memory of flips must still refuse the ones from before this setup.
     floor = 0 if undo or signer is None else highest_signed(ctx.prefix, signer)
     files = node_files(ctx.site, signers, floor)
     plan = _plan(files)
@@ -189,6 +190,7 @@ def _judge(
             continue
         said = [line for line in lines if len(line) == 3 and line[0] in _STATUSES and line[1] in files.paths]
         states = [line for line in lines if len(line) == 3 and line[0] == "slurm"]
+        # Each file must be reported once: half of an answer must not look like success.
         if len(said) != files.count or len(states) != 1 or len(said) + 1 != len(lines):
             failures.append(NodeFailure(node, "garbled", f"an answer that makes no sense: {text[:200]!r}"))
             continue

@@ -100,6 +100,7 @@ def publish_wanted(
                     try:
                         require_unchanged(install, item.entry, ctx.reporter)
                     except EnvmgrError as error:
+                        # `build --keep-going` leaves out the entries that an error names here.
                         error.failed = failed_ones({str(item.entry): error})
                         raise
     outcomes: list[SmokeOutcome] = []

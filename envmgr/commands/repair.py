@@ -239,6 +239,7 @@ def _repair(ctx: Context, plan: _Plan) -> int | None:
     """Return the number of the generation that it published; None for none."""
     intact = Intact()
     new = set()
+    # Installs come first: a rollback refuses a generation whose installs are gone.
     for path, (made_by, item, manifest) in plan.installs.items():
         made_by.lock.prepare([item], ctx.site, ctx.runner, ctx.reporter)
         jobs = len(os.sched_getaffinity(0))

@@ -309,6 +309,7 @@ def plan_for(ctx: Context, wanted: Sequence[ResolvedEntry]) -> tuple[BuildPlan, 
     policies = ModulePolicies.from_site(ctx.site)
     templates = shipped("modulefiles")
     current = records.read_current(ctx.prefix)
+    # With generations left, a lost `current` is damage; without any, this is a first publish again.
     if records.can_go_back(ctx.prefix):
         require_current_if_ever(ctx)
     specs = records.read_specs(ctx.prefix, current.number) if current else {}

@@ -52,6 +52,7 @@ def shell_lines(ctx: Context, shell: str) -> ShellInitResult:
         )
         return ShellInitResult(shell, head + rows + script_text(__file__, "fish"))
     if shell in _OF_CSH:
+        # csh has no `NAME=VALUE`, which is what `assign` writes.
         init = quote(str(lmod.init_script("csh")))
         given = f"set envmgr_prefix = {quote(prefix)}\nset envmgr_init = {init}\nset envmgr_hook = {quote(hook)}\n"
         return ShellInitResult(shell, head + given + script_text(__file__, "csh"))

@@ -94,6 +94,7 @@ def run_tests_on_nodes(
     way = ctx.way("slurm" if count is not None else via)
     account = choose_account(ctx.site, way, user)
     chosen_nodes = resolve_nodes(nodes, ctx.site, ctx.runner)
+    # Before the first read of the prefix: on a hung mount that read would never return.
     look_at_prefix(ctx.site, ctx.runner)
     current, chosen = choose_published(ctx, names)
     folder = ctx.prefix.generation(current.number)

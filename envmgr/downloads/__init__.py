@@ -104,6 +104,7 @@ def read_given(path: Path) -> dict[str, Path]:
             if not file.is_file():  # not there; or a pipe, which would be waited for
                 raise InputError("file-missing", f"{path} is no file and no folder")
             with file.open("rb") as opened:
+                # `bring` makes a file:// URL of it, which needs an absolute path.
                 found[hashlib.file_digest(opened, "sha256").hexdigest()] = file.absolute()
     except OSError as error:
         raise _unreadable(path, error) from None

@@ -57,6 +57,7 @@ class WorkerBars:
             case "download":
                 self._fetched[name] = int(event["done"])
                 self._sizes[name] = event["total"] or self._sizes.get(name)
+                # Files that the cache has send no `download` event: they do not count in the bar.
                 total = sum(size or 0 for n, size in self._sizes.items() if n in self._fetched)
                 done = sum(self._fetched.values())
                 self._stage("download", "bytes").update(done, total=total or None, detail=name)
@@ -137,6 +138,7 @@ def bring(
         EnvmgrError: by `failure`, when all that can be had is there; or of the disk.
     """
     own = {sha256: (path.as_uri(),) for sha256, path in given.items()}
+    # Each file once: a second download of it would only wait for the lock of the first.
     found = {(d.sha256, d.name): replace(d, places=(*own.get(d.sha256, ()), *d.places)) for d in downloads}
     wanted = list(found.values())
     with explain_os_error(cache):
@@ -193,7 +195,9 @@ def disk_failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> Envmgr
     lines = [line.removeprefix("Caused by: ").rstrip() for line in message.splitlines() if line.strip()]
     if event["kind"] == "TooLarge":
         return EnvmgrError("disk-full", message, context=str(request["cache"]), hint=_FREE)
+    # `os error 28` is how Rust, and so rattler, prints ENOSPC.
     if "No space left" in message or "os error 28" in message:
+        # Requests that only download have no staging folder.
         where = request.get("staging", request["cache"])
         return EnvmgrError("disk-full", f"no space left under {where}", context=lines[:2], hint=_FREE)
     if "Permission denied" in message:
@@ -216,6 +220,7 @@ def download_failure(event: Mapping[str, Any], words: Mapping[str, tuple[str, st
     name = url.rpartition("/")[2]
     message = f"{name}: what arrived is not what the lock names" if kind == "sha256" else f"cannot fetch {url}"
     context = [f"{place}: {text}" for place, _, text in reasons]
+    # One mirror that is down fails every file in the same way: its reasons are printed once.
     alike = [other for other in others if _in_short(other["reasons"]) == _in_short(first["reasons"])]
     for other in others:
         if other not in alike:

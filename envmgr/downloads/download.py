@@ -63,6 +63,7 @@ async def fetch_all(request: Mapping[str, Any], *, keep: bool = False) -> list[s
         DownloadError: every place of a file failed; OSError: the cache cannot be written; TooLarge.
     """
     records, cache, least = request["records"], Path(request["cache"]), int(request["min_free"])
+    # Before the first byte: a disk that is full at the end would waste the whole transfer.
     await transfer.require_download_space(
         records, cache, keep_free=least, unpacked=request.get("unpacked", 0), keep=keep
     )
@@ -87,8 +88,10 @@ async def fetch_all(request: Mapping[str, Any], *, keep: bool = False) -> list[s
     try:
         found = await asyncio.gather(*tasks)
     except BaseException:
+        # `gather` lets the other tasks run on after an error.
         for task in tasks:
             task.cancel()
+        # They must end first: each removes its part file on the way out.
         await asyncio.gather(*tasks, return_exceptions=True)
         raise
     if failed:
@@ -119,6 +122,7 @@ async def _fetch(
             except transfer.AttemptFailed as fault:
                 if fault.again and attempt < retries:
                     emit("retry", name=record["name"], message=f"{place}: {fault}", attempt=attempt + 1)
+                    # Longer each time, for a server that needs time to recover.
                     await asyncio.sleep(min(0.3 * 2**attempt, 10))
                     continue
                 reasons.append((place, fault.kind, str(fault)))
@@ -139,6 +143,7 @@ def _from_folder(place: str, sha256: str) -> str:
 def _open_in_folder(place: str) -> BufferedReader:
     path = Path(unquote(urlsplit(place).path))
     try:
+        # Before `open`, which would wait for the writer of a pipe.
         if not path.is_file():
             raise transfer.AttemptFailed("not-found", "no such file", again=False)
         return path.open("rb")
@@ -163,6 +168,7 @@ async def _into_cache(
                 with suppress(transfer.OversizedError):  # reported below, unless it only arrived unpacked
                     await _transfer(place, writer, client, stall_timeout)
                 if writer.digest.hexdigest() != record["sha256"] and _was_unpacked(part, file):
+                    # In append mode the next write begins at the new end, without a seek.
                     file.truncate(0)
                     writer = transfer.Writer(file, record["name"], record.get("size"), room)
                     await transfer.unless_stalled(
@@ -171,12 +177,15 @@ async def _into_cache(
                 if writer.error is not None:
                     raise writer.error
             if (digest := writer.digest.hexdigest()) != record["sha256"]:
+                # A server may send a good copy the next time; a file in a folder does not change between two attempts.
                 raise transfer.wrong_sha256(digest, record["sha256"], again=not place.startswith("file://"))
+            # Python's buffer must be in the file before other processes see its final name.
             file.flush()
             part.replace(target)
         except transfer.OversizedError as error:
             raise transfer.AttemptFailed("sha256", str(error), again=False) from None
         finally:
+            # The lock is still held, so no other run's part file can be there. After `replace` it is already gone.
             part.unlink(missing_ok=True)
             with suppress(OSError):
                 target.parent.rmdir()  # only an empty one goes
@@ -247,6 +256,7 @@ async def _part_file(target: Path) -> AsyncIterator[tuple[Path, BinaryIO]]:
     while True:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
+            # `w` would empty the file of the run that holds the lock.
             file = part.open("ab")
         except FileNotFoundError:  # the folder was empty, and went
             continue
@@ -262,6 +272,7 @@ async def _part_file(target: Path) -> AsyncIterator[tuple[Path, BinaryIO]]:
 
 def _lock(file: BinaryIO) -> bool:
     try:
+        # A lock that blocks would stop the event loop, and all other downloads with it.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False

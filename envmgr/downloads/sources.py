@@ -93,6 +93,7 @@ def fetch_sources(
     """
     prefix = Prefix(site.prefix)
     wanted = {(f.sha256, f.name): f for f in files}
+    # Before `bring`, which removes the damaged copies.
     damaged = {f: _in_cache(prefix, f) for f in wanted.values()} if again else {}
 
     def failure(event: Event, request: Mapping[str, Any]) -> EnvmgrError:

@@ -43,6 +43,7 @@ class Room:
     """The rest of a file system while files of unknown or wrong size come to `folder`; `keep_free` bytes stay."""
 
     def __init__(self, folder: Path, keep_free: int) -> None:
+        # The first piece is checked, too, because the disk may already be nearly full.
         self._folder, self._keep_free, self._unseen = folder, keep_free, _LOOK_AT_ROOM
 
     def take(self, size: int) -> None:
@@ -144,6 +145,7 @@ class Writer:
         emit("download", name=name, done=0, total=size)
 
     def write(self, data: bytes) -> int:
+        # Before the write: a server that sends without end must not fill the disk.
         if self.done + len(data) > (_LARGEST if self._size is None else self._size):
             self.error = OversizedError(self._size or _LARGEST)
             raise self.error
@@ -186,6 +188,7 @@ async def unless_stalled(task: asyncio.Future[None], writer: Writer, stall_timeo
             said = f"not done after {_LONGEST // 3600} hours, {size_text(writer.done)} came"
         if said:
             task.cancel()
+            # The task may write until it ends, and its own error does not matter any more.
             with suppress(asyncio.CancelledError, Exception):
                 await task
             raise AttemptFailed("stalled", said, again=True)
@@ -217,6 +220,7 @@ def attempt_failed(error: Exception, place: str) -> AttemptFailed:
         return AttemptFailed("server", text.partition("(")[2].partition(")")[0], again=True)
     if "error sending request" in text:
         reason = _why_unreachable(place)
+        # If the host accepts a connection now, the fault can pass. Otherwise another attempt will not help.
         return AttemptFailed("unreachable", reason or "the request was not answered", again=not reason)
     if "decoding response body" in text or "end of file" in text:
         return AttemptFailed("cut", "the transfer ended early", again=True)
@@ -226,6 +230,7 @@ def attempt_failed(error: Exception, place: str) -> AttemptFailed:
 def _why_unreachable(place: str) -> str:
     """Return the system's reason why a host cannot be reached, which rattler does not report; empty if it can."""
     parts = urlsplit(place)
+    # Behind a proxy, a direct connection says nothing about the host.
     if any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES):
         return ""
     try:

@@ -46,6 +46,7 @@ class Lmod:
         """Return Lmod's version, such as `8.6.19`."""
         with _scratch_environment() as env:
             done = self.runner.run([self.commands / "lmod", "bash", "--version"], env=env, timeout=_TIMEOUT)
+        # Lmod writes shell code to stdout, and text for people to stderr.
         found = re.search(r"Version\s+(\d[\w.]*)", done.stdout + done.stderr)
         if not found:
             raise EnvmgrError("lmod-broken", "Lmod does not tell its version", context=done.stdout + done.stderr)
@@ -115,6 +116,7 @@ class Lmod:
             done = self.runner.run(
                 [self.commands / "lmod", "bash", "show", *names], env=env, timeout=_TIMEOUT, check=False
             )
+        # Not every error of Lmod gives another status than 0.
         if done.returncode or "Lmod has detected the following error" in done.stderr:
             raise EnvmgrError(
                 "module-load-failed",
@@ -179,6 +181,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
         yield folder / "lmod"  # a link to the version in use, usually
     for folder in USUAL_FOLDERS:
         versions = [path for path in folder.glob("*/") if path.name[:1].isdigit()]
+        # By number: as a text, 8.10 would come before 8.9.
         yield from sorted(versions, key=lambda p: [int(n) for n in re.findall(r"\d+", p.name)], reverse=True)
 
 

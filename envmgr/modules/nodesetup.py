@@ -220,6 +220,7 @@ def install_script(files: NodeFiles, action: Action | None = None) -> str:
 
 def _here(file: NodeFile) -> str:
     """Return the text as a here-document."""
+    # In quotes, so that the shell that installs replaces nothing in the file's text.
     return f"<<'{_END_OF_FILE}'\n{file.text}{_END_OF_FILE}"
 
 
@@ -267,6 +268,7 @@ def public_paths(site: Site, installs: Sequence[str] = ()) -> frozenset[str]:
     """
     prefix = str(site.prefix)
     files = [file.path for file in node_files(site, signers="").files]
+    # A record names the installs: `..` in it must not make other files public.
     below = [path for path in installs if path.startswith(f"{prefix}/store/") and ".." not in path.split("/")]
     key = set() if site.signing is None else set(map(str, site.signing.key_files))
     shared = {prefix, f"{prefix}/store", f"{prefix}/generations"}

@@ -49,6 +49,7 @@ def _ansible(files: NodeFiles) -> str:
         ]
     for block in files.blocks:
         for path in block.paths:
+            # Debian's bash.bashrc returns early in a shell without a prompt, so lines at its end would not run.
             at = "insertbefore: BOF" if path == "/etc/bash.bashrc" else "insertafter: EOF"
             tasks += [
                 f"- {{name: is there {path}, ansible.builtin.stat: {{path: {path}}}, register: envmgr_there}}",

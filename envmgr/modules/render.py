@@ -160,6 +160,7 @@ def _lua_value(value: str | bool | AtLoad) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
+        # os.getenv returns nil for a variable that is not set, which `..` does not accept.
         return " .. ".join(f'(os.getenv({lua_quote(t)}) or "")' if var else lua_quote(t) for t, var in value)
     return lua_quote(value)
 

@@ -225,6 +225,7 @@ def _change(op: EnvOp, entry: str) -> Statement:
         case "set":
             return _call("pushenv", op.name, _value(op))
         case "unset":
+            # Not `unsetenv`: pushenv brings the user's own value back at unload.
             return _call("pushenv", op.name, False)
         case "set-default":
             return _set_default(op.name, _value(op), entry)

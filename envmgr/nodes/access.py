@@ -72,6 +72,7 @@ def access_options(
 
 def _having(wanted: frozenset[str], partitions: Mapping[str, frozenset[str]]) -> list[str]:
     whole = [(len(nodes), name) for name, nodes in partitions.items() if wanted <= nodes]
+    # The smallest partition leaves the fewest nodes to exclude.
     return [min(whole)[1]] if whole else sorted(name for name, nodes in partitions.items() if wanted & nodes)
 
 
@@ -120,6 +121,7 @@ def jobs_with_gpu(nodes: Sequence[str], given: Sequence[str], runner: Runner, *,
 
     if not slurm_here():
         return none(_NO_SLURM)
+    # Three commands are asked, one after the other.
     limit = min(timeout / 3, _GPUS_ASK)
     states, broken = states_or_reason(runner, limit)
     if broken:
@@ -133,6 +135,7 @@ def jobs_with_gpu(nodes: Sequence[str], given: Sequence[str], runner: Runner, *,
         return none(f"Slurm: {slurm_reason(error.stderr.encode()) or error.message}")
     except EnvmgrError as error:  # no scontrol
         return none(f"Slurm: {error.message}")
+    # sinfo marks the default partition with `*`.
     default = next((name[:-1] for name in partitions if name.endswith("*")), "")
     return choose_jobs(nodes, states, gpus, default, given)
 
@@ -195,5 +198,6 @@ def read_nodes(text: str) -> dict[str, SlurmGpus]:
 
 def _gpus(text: str) -> int:
     """Count the GPUs of all types: 3 in `gpu:a100:2(S:0-1),gpu:v100:1,shard:4`."""
+    # Brackets hold sockets or indexes, such as `(IDX:0,3)`, in which a comma separates no types.
     words = [word.split(":") for word in re.sub(r"\([^)]*\)", "", text).split(",")]
     return sum(int(last) if (last := word[-1]).isdecimal() else 1 for word in words if word[0] == "gpu")

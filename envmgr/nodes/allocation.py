@@ -80,6 +80,7 @@ def allocated(
         yield _allocation(words)
     finally:
         holder.end()
+        # salloc may have been killed before it gave the job back.
         if holder.job:
             end_jobs([holder.job], site)
 
@@ -127,6 +128,7 @@ class _Holder:
             self._known.set()
 
     def _line(self, line: str) -> None:
+        # The mark is random, so that no output of a site's own prolog looks like this line.
         if line.startswith(f"{self._mark} "):
             self._words = line.split()[1:]
             self.job = self._words[0]

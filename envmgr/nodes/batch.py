@@ -23,6 +23,7 @@ from envmgr.system.users import require_account, session_as, this_account
 if TYPE_CHECKING:
     from envmgr.nodes.clients import Call, Client
 
+# --no-requeue: a job that starts again would run its script twice. Output files would need a shared folder.
 _SUBMIT = ("--parsable", "-N1", "-n1", "-o", "/dev/null", "-e", "/dev/null", "--no-requeue")  # of every job
 _KEPT = 60  # seconds that a job keeps its answer for us
 _FIRST, _SLOWEST = 0.3, 2.0  # seconds between two looks at the queue: at first, and after a while
@@ -141,6 +142,7 @@ class _Jobs:
                 self._on_reply(unreachable(node, gone))
         if self._waiting:
             most = slurm.longest_job(self._runner, self._options, timeout=self._deadline)
+            # The job waits with its answer after the script has ended.
             self._options = (f"--time={slurm.time_limit(self._timeout + _KEPT, most)}", *self._options)
         try:
             if self._waiting:
@@ -158,6 +160,7 @@ class _Jobs:
 
     def _tick(self) -> bool:
         free = self._fan.width - len(self._queued) - len(self._fan.running) - len(self._submitting)
+        # It waits for many free places, because each submission costs a login shell.
         if self._waiting and not self._submitting and free >= min(len(self._waiting), max(1, self._fan.width // 4)):
             self._submit([self._waiting.popleft() for _ in range(min(free, len(self._waiting)))])
         if self._queued and not self._looking and time.monotonic() >= self._next_look:
@@ -186,6 +189,7 @@ class _Jobs:
         for node in nodes:
             name = self._names[node]
             status, words_ = said.get(name, ("", ""))
+            # `sbatch --parsable` adds `;CLUSTER` to the number on sites with several clusters. Source: sbatch(1).
             number = words_.rpartition("; ")[2].partition(";")[0]
             if status == "0" and number.isdigit():
                 self._queued[node] = _Job(node, name, number, time.monotonic(), began)
@@ -206,7 +210,9 @@ class _Jobs:
     def _look(self) -> None:
         """Ask once about all jobs; the answer comes later."""
         self._looking = True
+        # By default squeue leaves out ended jobs, which would then count as waiting.
         argv = (tool("squeue"), "-h", "--states=all", f"--name={slurm.job_name(self.nonce)}", "-o", "%i|%T|%r")
+        # squeue never prints these bytes, so that only its exit ends the answer.
         self._fan.launch(self._call("", argv, b"", b"\n\0"), self._looked)
 
     def _looked(self, client: Client) -> None:

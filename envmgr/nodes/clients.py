@@ -142,7 +142,9 @@ class Client:
     def _keep(self, chunk: bytes) -> None:
         seen = len(self.output)
         self.output += chunk
+        # Only the new end is searched: a long answer comes in many pieces.
         at = self.output.find(self.call.whole, max(0, seen - len(self.call.whole) - 64))
+        # The status follows the mark in the same line, which may still be cut here.
         if at >= 0 and self.output.find(b"\n", at + len(self.call.whole)) >= 0:
             self.whole_at = time.monotonic()
 

@@ -91,6 +91,7 @@ def unwrap(output: bytes | bytearray, nonce: str) -> Answer:
         return Answer("silent", "", _nothing(output, nonce))
     start = output.find(b"\n", start + 1) + 1
     crlf = output[start - 2 : start] == b"\r\n"
+    # The search begins at the line break before: in an empty answer, the end mark begins with that one.
     end = re.compile(re.escape(end_mark(nonce)) + rb"(\d+):(\d+)--").search(output, start - 1)
     if end is None:
         return Answer("silent", "", f"half an answer: {size_text(len(output) - start)} and no end")

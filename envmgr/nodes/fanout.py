@@ -124,6 +124,7 @@ class SshWay:
         said = ssh.ssh_reason(client.errors)
         if begun:
             return "silent", answer.reason
+        # ssh ends with 255 for its own errors, and else with the status of the remote command.
         if client.status == 255:
             return "unreachable", said or "the connection was closed without a word"
         if answer.reason != "no answer":
@@ -157,6 +158,7 @@ class Fan:
         self, site: Site, runner: Runner, on_reply: Callable[[Reply], None], nonce: str, *, deadline: float
     ) -> None:
         self.nonce = nonce
+        # Each call has three pipes.
         self.width = min(site.transport.fanout, _descriptors() // 3)
         self.running: dict[str, Client] = {}
         self.aside: list[Client] = []

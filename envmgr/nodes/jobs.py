@@ -86,9 +86,11 @@ def send_job(
         f"--output={output}",
         *site.transport.slurm_options,
         *options.words(),
+        # Without --kill-on-invalid-dep, a job would stay in the queue for ever after a failed one.
         *([f"--dependency=afterok:{':'.join(after)}", "--kill-on-invalid-dep=yes"] if after else []),
     ]
     done = run_slurm(runner, argv, stdin=script, timeout=_SEND)
+    # With --clusters, the name of the cluster follows the number.
     number = done.stdout.strip().partition(";")[0]
     if done.returncode or not number.isdigit():
         raise EnvmgrError(
@@ -128,6 +130,7 @@ def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, Jo
     done = run_slurm(runner, [tool("squeue"), "-h", *chosen, "-o", "%i|%T|%r|%N|%j", *where_jobs_go(site)])
     if done.returncode:
         raise unavailable(done)
+    # The name comes last, because it may contain the separator.
     rows = [line.strip().split("|", 4) for line in done.stdout.splitlines() if line.count("|") >= 4]
     return {
         number: JobSeen(name, state, "" if why == "None" else why, nodes) for number, state, why, nodes, name in rows

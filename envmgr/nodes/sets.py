@@ -213,6 +213,7 @@ def _hosts_by_group(listing: Any) -> dict[str, str]:
         data = groups.get(name, {})
         found = list(data.get("hosts", ()))
         for child in data.get("children", ()):
+            # A group that contains itself would never end.
             if child not in above:
                 found += hosts(child, above | {child})
         return found
@@ -320,6 +321,7 @@ def _parse(expression: str, resolver: Any) -> tuple[str, ...]:
     refuse_huge(expression)
     try:
         found = NodeSet(expression, resolver=resolver)
+        # Counted before names are listed: the names of a huge set would fill the memory.
         count = len(found)
     except GroupResolverError as error:
         raise _unknown_source(str(error)) from None

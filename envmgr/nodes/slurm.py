@@ -60,6 +60,7 @@ def node_states(runner: Runner, *, timeout: float = _ASK) -> dict[str, tuple[str
 
     Raises EnvmgrError when sinfo is missing or fails.
     """
+    # The reason comes last: an administrator wrote it, and it may contain the separator.
     argv = [tool("sinfo"), "-h", "-N", "-o", "%N|%T|%E"]
     lines = runner.run(argv, env=tool_env(), timeout=timeout).stdout.splitlines()
     found = [line.split("|", 2) for line in lines if line.count("|") >= 2]
@@ -170,6 +171,7 @@ def longest_job(runner: Runner, options: Iterable[str], *, timeout: float = _ASK
     limits = {name.strip(): _seconds(limit.strip()) for name, _, limit in (line.partition("|") for line in said)}
     wanted = named[-1] if named else [name for name in limits if name.endswith("*")]
     found = [limits.get(name, limits.get(f"{name}*")) for name in wanted]
+    # One partition without a limit is enough: Slurm may choose it.
     return max((each for each in found if each is not None), default=None) if None not in found else None
 
 
@@ -200,6 +202,7 @@ def time_limit(seconds: float, most: float | None = None) -> str:
 
 def one_task(*options: str) -> tuple[str, ...]:
     """Return the words of `srun` for one task that gets no variable of this shell, and starts no MPI."""
+    # --chdir: the folder that envmgr was called in may be missing on the node.
     return (tool("srun"), "--quiet", "-N1", "-n1", "--export=NONE", "--chdir=/", "--mpi=none", *options)
 
 
@@ -257,6 +260,7 @@ class SlurmWay:
             return gone
         where: tuple[str, ...] = (f"--immediate={self._patience}", *self._site.transport.slurm_options)
         if self._job is not None:
+            # Without --overlap, a step waits until other steps of the job give their CPUs back.
             where = ("--overlap", f"--jobid={self._job}")
         limits = (f"--job-name={job_name(self._nonce)}", f"--time={time_limit(self._timeout, self._most)}")
         return (*self._prefix, *one_task("-w", name, *limits, *where), "/bin/sh", "-s")

@@ -18,18 +18,23 @@ _HASH = 1 + 40 + 17  # `/`, %C, and the suffix that ssh gives the socket while i
 # What is on the command line comes before ~/.ssh/config. curve25519 first: OpenSSH's default post-quantum key exchange
 # takes five times the controller's CPU (FACTS-cluster, 200 nodes: 11.4 s and 3.5 s).
 _OPTIONS = (
+    # Nobody is there to type a password, or to answer a question.
     "BatchMode=yes",
+    # A node with an unknown key gets no script: the script often runs as root there.
     "StrictHostKeyChecking=yes",
     "UpdateHostKeys=no",
     "KexAlgorithms=^curve25519-sha256",
+    # At a higher level, banners of nodes would be among the reasons of a failure.
     "LogLevel=ERROR",
     "ConnectionAttempts=1",
     "ServerAliveInterval=5",  # a kept connection to a node that died is given up after 15 s
     "ServerAliveCountMax=3",
+    # The user's own configuration must not open ports or lend keys to every node.
     "ForwardAgent=no",
     "ForwardX11=no",
     "ClearAllForwardings=yes",
     "PermitLocalCommand=no",
+    # ssh refuses a command on its command line if the configuration has a RemoteCommand.
     "RemoteCommand=none",
     "RequestTTY=no",
 )
@@ -58,6 +63,7 @@ def command(transport: Transport, node: str, *, user: str | None, socket: Path |
     """
     options = [*_OPTIONS, f"ConnectTimeout={max(1, math.ceil(transport.connect_timeout))}"]
     if socket is None:
+        # The user's configuration may share connections, and this call must have its own.
         options += ["ControlMaster=no", "ControlPath=none"]
     else:
         kept = max(1, math.ceil(transport.persist))
@@ -82,11 +88,13 @@ def control_socket(runtime: str | None) -> Path | None:
     """
     own = Path(f"/tmp/envmgr-ssh-{os.geteuid()}")  # noqa: S108 - checked to be ours below
     for folder in ([Path(runtime) / "envmgr-ssh"] if runtime and runtime.startswith("/") else []) + [own]:
+        # ssh expands `%` in ControlPath, and ends an option's value at a space.
         if len(os.fsencode(folder)) + _HASH > _MOST_SOCKET or "%" in str(folder) or " " in str(folder):
             continue
         with suppress(OSError):
             with suppress(FileExistsError):
                 folder.mkdir(mode=0o700)
+            # In /tmp another user may have made the folder first, and could take over connections.
             found = folder.lstat()
             if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == 0o700:
                 return folder / "%C"

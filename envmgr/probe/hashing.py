@@ -194,6 +194,7 @@ class HashOnNodes:
 
 
 def _as_lines(records: Sequence[bytes]) -> str:
+    # A here-document has lines, so a line break in a name becomes the byte 1, as in the node's own list.
     return "".join(f"{os.fsdecode(record.replace(bytes([10]), bytes([1])))}\n" for record in records)
 
 
@@ -220,6 +221,7 @@ class _Differences:
         elif kind == "!!":
             self.cut = True
         elif kind == "+":
+            # A node may answer anything, and int() fails for very many digits.
             self.more = int(rest) if rest.isdecimal() and len(rest) < 10 else 0
         else:
             value, _, path = rest.partition(" ")

@@ -27,6 +27,7 @@ def attribute_cache(facts: Facts, override: float | None) -> float:
     if override is not None:
         return override
     options = facts.get("mount.super", "").split(",")
+    # actimeo sets all four times of the cache, acdirmax only one. Source: nfs(5).
     for name in ("actimeo", "acdirmax"):
         for option in options:
             if match := re.fullmatch(rf"{name}=([0-9.]+)", option):
@@ -34,6 +35,7 @@ def attribute_cache(facts: Facts, override: float | None) -> float:
     if "noac" in options:
         return 0.0
     kind, source = facts.get("mount.type", ""), facts.get("mount.source", "")
+    # Network file systems have a source of the form HOST:PATH.
     return _DEFAULTS.get(kind, _OTHER_NETWORK if ":" in source else 0.0)
 
 
@@ -64,4 +66,5 @@ def look_here(plan: ProbePlan, runner: Runner, seconds: float, parts: Sequence[P
         ["/bin/sh", "-s"], stdin=script, seconds=min(GATE_SECONDS + 10, seconds), check=runner.raise_if_cancelled
     )
     facts, _, _ = read_answer(done.output)
+    # A look that hangs ends before it has reported a gate.
     return {"gate": "hung", **facts}

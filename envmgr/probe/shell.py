@@ -75,6 +75,7 @@ def _file(stage: str, texts: Iterable[str], plan: ProbePlan) -> str:
     """Return the lines that write a stage's script; users' start-up files run before those of `context` and `login`."""
     mark, end = "''", ""
     if stage in ("context", "login"):
+        # Start-up files may print anything: lines without the secret of this run are no facts.
         mark, end = '"$secret"', UNTRACED_END
         texts = [script_text(__file__, "found.sh"), untraced(), "whole_path path_brought\n", *texts]
     text = "".join([_settings(plan), script_text(__file__, "library.sh"), *texts])

@@ -114,6 +114,7 @@ def _look(prefix: Prefix, number: int, signer: KeySigner) -> FlipLook:
     try:
         digest = digest_of(prefix.generation(number) / RECORD, GENERATION)
     except (OSError, EnvmgrError):
+        # No flip has an empty digest: a record that cannot be read counts as another one.
         digest = ""
     if digest != force.record.record:
         faults.append(FlipFault("wrong", where, f"it names another generations/{number:04d}/{RECORD} than lies there"))
@@ -140,6 +141,7 @@ def find_replays(
     If nothing made it current, only `newest` shows a replay: the others may be lost.
     """
     right = None if newest is None else newest.record.generation
+    # A hint to roll back to a generation that `gc` removed would lead nowhere.
     right = right if right in complete_numbers(prefix) else None
     if force is not None:
         where, ours = str(force.path.relative_to(prefix.root)), force.record.sequence
@@ -193,11 +195,13 @@ def gaps(prefix: Prefix, signer: Signer) -> list[Gap]:
     """
     taken = flipfile.numbers_taken(prefix)
     missing = [(low + 1, high - 1) for low, high in pairwise(taken) if high - low > 1]
+    # Without gaps no signature is checked: each check starts ssh-keygen.
     if not missing:
         return []
     accepted = list[Gap]()
     for flip in flipfile.newest_first(prefix):
         if (told := _accepted(flip.record)) and _is_signed(flip, signer):
+            # A flip accepts only losses below its own number, so that a later loss is still found.
             accepted += [(low, high) for low, high in told if high < flip.record.sequence]
     return [(low, high) for low, high in missing if not any(a <= low and high <= b for a, b in accepted)]
 

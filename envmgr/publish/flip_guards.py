@@ -31,6 +31,7 @@ def require_unchanged_generation(
     Raises:
         EnvmgrError: `generation-changed`, with what is not as it was.
     """
+    # A signed flip outranks the history, to which any user with write access can add lines.
     told = told_records(prefix)
     for flip in newest_first(prefix):
         if flip.record.generation == number and signer.judge(flip).state in ("signed", "expired"):
@@ -70,6 +71,7 @@ def require_good_flip(prefix: Prefix, number: int, signer: Signer) -> None:
     fault = FlipFault("unsigned", "current", f"no flip made generation {number} current")
     if force is not None:
         found = signer.judge(force)
+        # An expired key was valid when it signed, so the flip still names what was published.
         if found.state in ("signed", "expired"):
             return
         fault = FlipFault(found.state, f"{force.path.relative_to(prefix.root)}.sig", found.reason)

@@ -118,6 +118,7 @@ def read_flip(prefix: Prefix, sequence: int) -> Flip:
         record = FlipRecord.model_validate(require_format(json.loads(content), FORMAT, path, "schema_version"))
     except (OSError, InputError, ValueError, RecursionError) as error:
         raise _damaged(path, error) from None
+    # The highest file name wins, and only the content is signed: a copy under a higher name must not count.
     if record.sequence != sequence:
         raise _damaged(path, ValueError(f"it says that it is flip {record.sequence}"))
     return Flip(path, record, content)
@@ -245,6 +246,7 @@ def write_flip(prefix: Prefix, record: FlipRecord, known: Collection[int], signi
     with ExitStack() as made:
         try:
             with explain_os_error(pending, but=FileExistsError):
+                # The link comes before the signature: it reserves the number while a person may have to touch a key.
                 pending.symlink_to(f"generations/{record.generation:04d}")
             made.callback(_forget, pending)
             signature = None if signing is None else signing.sign(flip.content)
@@ -255,6 +257,7 @@ def write_flip(prefix: Prefix, record: FlipRecord, known: Collection[int], signi
         except FileExistsError:
             raise OvertakenError(f"flip {record.sequence} is taken") from None
         made.callback(withdraw, prefix, record.sequence)
+        # Two hosts may write at once: each looks after its own file exists, so at least one of them sees the other.
         renew_listing(prefix.flips)
         if others := {*sequences(prefix)} - {*known, record.sequence}:
             raise OvertakenError(f"flip {max(others)} was made since this run looked")
@@ -273,6 +276,7 @@ def _write(flip: Flip, signature: bytes | None, signing: Signs | None) -> None:
             signing.judge(flip)
         _link(flip.path, flip.content)
         made.callback(_forget, flip.path)
+        # After a crash of the host, `current` must not name a generation whose flip is lost.
         sync_folder(flip.path.parent)
         made.pop_all()
 
@@ -325,6 +329,7 @@ def withdraw_lone_signatures(prefix: Prefix) -> None:
     for sequence in lone:
         path = flip_path(prefix, sequence)
         with explain_os_error(path):
+            # The number is marked as taken before the signature goes: a kill in between must not free it.
             with suppress(FileExistsError):
                 write_new(path.with_suffix(".withdrawn"), b"", mode=0o444)
             path.with_name(f"{path.name}.sig").unlink(missing_ok=True)

@@ -41,6 +41,7 @@ def why_not_seen(prefix: Prefix) -> str:
 def _read(prefix: Prefix) -> tuple[int, str]:
     try:
         lines = read_bytes(Path(FLIP_STAMP), FLIP).decode().split("\n")
+        # A host may have used another prefix before: that prefix's numbers say nothing about this one.
         if lines[3] != str(prefix.root):
             return 0, ""
         highest = int(lines[2])
@@ -50,6 +51,7 @@ def _read(prefix: Prefix) -> tuple[int, str]:
         return 0, "it is cut"
     except (OSError, EnvmgrError, ValueError) as error:
         return 0, why_unreadable(error)
+    # A number above MOST would leave none for the next flip, which counts up from what was seen here.
     return (highest, "") if 0 <= highest <= flipfile.MOST else (0, f"no flip has the number {highest}")
 
 
@@ -100,6 +102,7 @@ def flip(
     try:
         _rename(prefix, made)
     except BaseException:
+        # A flip of `sign` names what is current already: `current` does not show whether that flip came.
         if known_current(prefix) != number or number == before:  # a signal may come when it is done
             with suppress(EnvmgrError):
                 flipfile.withdraw(prefix, made.record.sequence)
@@ -156,6 +159,7 @@ def settle(prefix: Prefix, reporter: Reporter) -> frozenset[int]:
     A flip that never came is withdrawn; one that came gets its line in the history. Links that were not renamed are
     stopped first: from then on a run that only stood still makes nothing current.
     """
+    # An old list of NFS could hide a flip or a link that another host has just made.
     for folder in (prefix.root, prefix.flips):
         renew_listing(folder)
         clear_temporaries(folder)
@@ -169,6 +173,7 @@ def settle(prefix: Prefix, reporter: Reporter) -> frozenset[int]:
         return frozenset(stay)
     current = known_current(prefix)
     force = None if current is None else flipfile.in_force(prefix, current)
+    # A kill between the rename and the history leaves only the line missing.
     if force is not None and force.record.sequence not in told:
         _write_down(prefix, force.record, reporter)
     done = 0 if force is None else force.record.sequence
@@ -182,6 +187,7 @@ def settle(prefix: Prefix, reporter: Reporter) -> frozenset[int]:
             flipfile.withdraw(prefix, sequence)
             stay.discard(sequence)
             reporter.log(f"flip {sequence} was written and never came: it is withdrawn")
+        # If locks are not shared, another host may flip during this run: then the warning would be wrong.
         elif current is not None and known_current(prefix) == current:
             reporter.say(_moved(sequence, current, told))
     flipfile.clear_stopped(prefix, stay)
@@ -247,6 +253,7 @@ def came(prefix: Prefix) -> frozenset[int]:
 
 
 def _next_number(prefix: Prefix) -> int:
+    # A lost file must not free its number: a host that saw a higher one reports the new flip as a replay.
     return max([*flipfile.numbers_taken(prefix), *(_told(prefix) or ()), seen_here(prefix)], default=0) + 1
 
 
@@ -269,6 +276,7 @@ def _write_down(prefix: Prefix, record: flipfile.FlipRecord, reporter: Reporter)
     try:
         append_line(prefix.history, _line(_row(record)))  # the last one may be cut, by a full disk or a kill
     except (OSError, EnvmgrError) as error:
+        # `current` has changed already: an error would report a publish that worked as a failure.
         why = error.message if isinstance(error, EnvmgrError) else error.strerror
         reporter.say(
             f"warning: generation {record.generation} is current, but {prefix.history} could not be written: {why}"
@@ -346,6 +354,7 @@ def flips(prefix: Prefix) -> list[dict[str, Any]]:
     force = flipfile.in_force(prefix, known_current(prefix))
     for made in flipfile.newest_first(prefix):
         sequence = made.record.sequence
+        # A flip above the one in force may still wait for its rename: it is not history yet.
         if sequence not in told and force is not None and sequence <= force.record.sequence:
             later = (i for i, row in enumerate(rows) if row["sequence"] > sequence)
             rows.insert(next(later, len(rows)), _row(made.record))
@@ -355,6 +364,7 @@ def flips(prefix: Prefix) -> list[dict[str, Any]]:
 def _history(prefix: Prefix) -> list[dict[str, Any]]:
     found = []
     with suppress(FileNotFoundError):
+        # `replace`: one line with damaged bytes must not hide all the others.
         for line in read_bytes(prefix.history, HISTORY).decode(errors="replace").split("\n"):
             with suppress(ValueError, RecursionError):
                 # A kill or a full disk cuts lines: one that cannot be read says nothing of the others.

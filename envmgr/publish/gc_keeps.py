@@ -41,6 +41,7 @@ def left_times(
     left: dict[int, float] = {}
     told: int | None = None
     for row, time in zip(rows, times, strict=True):
+        # If a row is missing, `from` and the row before disagree: both generations were left here at the latest.
         for number in (told, row.get("from")):
             if isinstance(number, int) and number != row["to"]:
                 left[number] = max(time, left.get(number, 0.0))
@@ -78,6 +79,7 @@ def installs_in_use(paths: Collection[str], needs: Callable[[str], Iterable[str]
         path = waiting.pop()
         for need in needs(path):
             if need in paths and need not in reasons:
+                # Each step repeats the reason of the step before: without a limit, a long chain makes a long text.
                 reasons[need] = f"{path} stands on it, which is in use: {reasons[path]}"[:300]
                 waiting.append(need)
     return reasons

@@ -175,6 +175,7 @@ def rollback(
         replay = None if signer is None else find_replay(prefix, signer)
         if replay is not None and replay.right not in (None, number):
             raise replay.error("fix that before you make another generation current")
+        # After a replay `current` may name this generation already, but only a new flip makes it right.
         if known_current(prefix) != number or replay is not None:
             digest = None if signer is None else require_unchanged_generation(prefix, number, signer, reporter)
             why = f"rollback to {number}"
@@ -234,6 +235,7 @@ def remove_generations(numbers: list[int], prefix: Prefix) -> None:
 
 
 def _clean_incomplete(prefix: Prefix, reporter: Reporter) -> None:
+    # NFS may give a list that is a minute old and lacks another host's generation.
     renew_listing(prefix.generations)
     current = known_current(prefix)
     remove_dead_holds(prefix)

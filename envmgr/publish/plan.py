@@ -197,6 +197,7 @@ class BuildPlan:
 def make_plan(candidates: Sequence[Candidate], current: GenerationRecord | None, render: str) -> BuildPlan:
     """Return the plan of a build. `render` is the digest of templates and policies as they are now."""
     steps = tuple(PlanStep(c, "build" if c.missing else "reuse", _publish(c, current)) for c in candidates)
+    # A generation without entries has no module that new templates would change.
     rerender = current is not None and bool(current.entries) and current.render != render
     return BuildPlan(steps, rerender, current.number if current else None)
 

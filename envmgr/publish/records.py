@@ -96,6 +96,7 @@ def current_number(prefix: Prefix) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
+        # EINVAL is the answer of readlink(2) for something that is no link.
         if error.errno != errno.EINVAL:
             raise EnvmgrError("prefix-unreadable", f"cannot read {prefix.current}", context=str(error)) from None
         raise EnvmgrError(
@@ -123,6 +124,7 @@ def way_back(prefix: Prefix, number: int | None = None) -> str:
     """
     away = ""
     if prefix.current.exists() and not prefix.current.is_symlink():
+        # Without -T, mv would move it into a folder `current.away` that exists already.
         away = f"`mv -T {words(str(prefix.current), str(prefix.current) + '.away')}`; "
     left = _left(prefix)
     whole = (n for n, record in left.items() if record is None or has_installs(prefix, record))
@@ -196,6 +198,7 @@ def parse_record(path: Path, content: bytes) -> GenerationRecord:
     """Parse `content`, read from `path`. Raises EnvmgrError `generation-damaged`, `format-unknown`."""
     try:
         return GenerationRecord.model_validate(require_format(json.loads(content), FORMAT, path, "schema_version"))
+    # RecursionError: Python's JSON parser raises it for nesting that only a damaged file has.
     except (ValueError, RecursionError) as error:
         raise _damaged(path, error) from None
 
@@ -316,6 +319,7 @@ def mentioned_installs(prefix: Prefix, number: int) -> set[str]:
     waiting = set(found)
     while waiting:
         install = prefix.install_at(waiting.pop())
+        # An install with a damaged manifest is kept, but nothing says what it needs.
         with suppress(EnvmgrError):
             new = {*read_manifest(install.manifest).facts.needs} - found
             found |= new

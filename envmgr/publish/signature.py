@@ -78,6 +78,7 @@ class KeySigner:
                 hint="under `signing` in site.yaml: `key: FILE`, a private key, or the public one of a key "
                 "that your agent or a hardware key holds",
             )
+        # `clean_env` drops the agent's socket, and the display on which ssh-keygen asks for a passphrase.
         kept = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "SSH_ASKPASS_REQUIRE", "SSH_SK_PROVIDER", "DISPLAY", "WAYLAND_DISPLAY")
         environ = clean_env(**{name: os.environ[name] for name in kept if name in os.environ})
         argv = ("ssh-keygen", "-q", "-Y", "sign", "-n", NAMESPACE, "-f", str(key))
@@ -123,6 +124,8 @@ def check_signature(flip: Flip, signing: Signing, runner: Runner) -> Signed:
             said, reason = _verify(flip, signing, name, runner)
             if said:
                 return Signed("signed", name)
+        # A second look at the flip's own date tells a key that has expired from one that was never allowed.
+        # Without a time zone ssh-keygen reads local time, which is UTC in `clean_env`.
         at = flip.record.date.translate({ord(mark): None for mark in "-:TZ"})
         for name in names:
             if _verify(flip, signing, name, runner, f"verify-time={at}")[0]:
@@ -159,6 +162,7 @@ def principals(text: str) -> Iterator[str]:
         if len(words) < 2 or words[0].startswith("#"):
             continue
         for name in words[0].strip('"').split(","):
+            # `!NAME` is a negated pattern of ssh: it excludes a name, and nobody signs as that.
             if name and not name.startswith("!") and name not in seen:
                 seen.add(name)
                 yield name
@@ -220,10 +224,13 @@ def start_root_signer(signing: Signing, runner: Runner) -> RootSigner:
 
     ours, theirs = Pipe()
     if os.fork() == 0:
+        # A copy of our end in the child would keep the pipe open, and the child would never see that we died.
         ours.close()
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends with the other one, which says why
+        # The end of the pipe is an EOFError: it is how the child learns that its work is over.
         with suppress(BaseException):
             _serve(theirs, KeySigner(signing, runner))
+        # The parent's exit handlers and buffers must not run a second time in the child.
         os._exit(0)
     theirs.close()
     return RootSigner(signing, runner, ours)
@@ -233,6 +240,7 @@ def _serve(connection: Connection, signer: KeySigner) -> None:
     while True:
         content = connection.recv_bytes(_MOST)
         try:
+            # Root's key signs nothing but flips, whatever the build user's process sends.
             FlipRecord.model_validate_json(content)
             answer = _Answer(signature=signer.sign(content, SilentReporter()).decode())
         except ValidationError:

@@ -85,6 +85,7 @@ class Staged:
         prefix, change = self.work.prefix, self.change
         self.require_there()
         check_installs(prefix, change)
+        # With a base nothing becomes current, so a damaged `current` does not matter.
         current = known_current(prefix) if change.base is not None else records.current_number(prefix)
         if change.whole and current != self.parent:
             raise EnvmgrError(
@@ -94,6 +95,7 @@ class Staged:
             )
         return (
             (current == self.parent or change.base is not None)
+            # A rollback and a way back leave `current` as it was, but a higher number may be complete by then.
             and self.number > max(records.complete_numbers(prefix), default=0)
             and not (self.folder / records.ABANDONED).exists()
             and manifests_of(prefix, self.entries, change, parent_record(prefix, self.parent, change)) == self.manifests
@@ -157,12 +159,14 @@ class Staged:
             manifests=self.manifests,
         )
         with explain_os_error(folder):
+            # The folder itself stays writable for one moment more: its record comes last.
             make_read_only(folder, mask=0o022)
             change(folder, mode=0o755)
             sync_file_system(folder)  # modules and cache reach the disk before the record that says they are complete
             text = record.model_dump_json(indent=1) + "\n"
             atomic_write(folder / records.RECORD, text, mode=0o444)
             change(folder, mode=0o555)
+            # A crash must not lose the folder's own name after `current` names it.
             sync_folder(folder.parent)
         self.done = True
         return sha256_bytes(text.encode())
@@ -170,6 +174,7 @@ class Staged:
     def _require_untouched(self) -> None:
         found: dict[str, str] = {}
         with explain_os_error(self.folder):
+            # A link, a pipe or a file that cannot be read gets no digest here, and so counts as changed.
             for path in self.folder.rglob("*"):
                 if path.is_symlink() or not path.is_dir():
                     with suppress(OSError):
@@ -240,6 +245,7 @@ def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | None]]:
     with explain_os_error(prefix.generations):
         prefix.generations.mkdir(parents=True, exist_ok=True)
     with ExitStack() as row:
+        # The row comes before the manifests are read: from here on `gc` keeps the installs.
         number = _hold_number(row, work, {path for entry in entries.values() for path in entry.paths})
         manifests = manifests_of(prefix, entries, change, record)
         changed = plan.changed_entries(entries, manifests, record)
@@ -248,6 +254,7 @@ def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | None]]:
             return
         plan.check_dependencies({k: item.spec.depends for k, item in merged.items()})
         plan.refuse_name_clash(merged)
+        # `gc` may have removed an install before the row was there.
         check_installs(prefix, change)
         number, folder = _take_number(row, work, number, {path for entry in entries.values() for path in entry.paths})
         found = Staged(work, change, number, folder, parent, merged, entries, manifests, frozenset(changed), {})
@@ -256,6 +263,7 @@ def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | None]]:
             _write(found)
             yield parent, found
         except BaseException as error:
+            # The abandoned folder keeps this, also for Ctrl-C: the number's gap can be explained later.
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise
         finally:
@@ -351,6 +359,7 @@ def _write_modules(staged: Staged) -> dict[str, str]:
     texts["lmodrc.lua"] = work.lmod.lmodrc_text(folder / "spider")
     texts[records.SPECS] = pretty_json({name: item.model_dump(mode="json") for name, item in staged.merged.items()})
     with explain_os_error(folder):
+        # Sorted, so that each folder is made before those in it.
         for name in sorted({str(parent) for p in texts for parent in Path(p).parents} | {"modules"}):
             (folder / name).mkdir(exist_ok=True)
             change(folder / name, mode=0o755)

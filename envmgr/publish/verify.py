@@ -139,6 +139,7 @@ def _record(prefix: Prefix, number: int, told: str | None) -> tuple[records.Gene
     path = prefix.generation(number) / records.RECORD
     where = str(path.relative_to(prefix.root))
     try:
+        # Read once, so that the bytes with the right sha256 are the bytes that are parsed.
         content = read_regular(path)
     except OSError as error:
         why = "missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"

@@ -123,6 +123,7 @@ def _slurm_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """
     found = {name: environ[name] for name in SLURM_VARIABLES if environ.get(name)}
     path = clean_env()["PATH"]
+    # Slurm may lie outside the system's folders, and `clean_env` has only these.
     if (srun := shutil.which("srun", path=environ.get("PATH"))) and str(Path(srun).parent) not in path.split(":"):
         found["PATH"] = f"{path}:{Path(srun).parent}"
     return found
@@ -178,6 +179,7 @@ def _run_one(entry: str, test: SmokeTest, script: str, runner: Runner) -> SmokeO
     with scratch_folder("test") as folder, explain_os_error(folder):
         home, file = str(folder), folder / "test.sh"
         file.write_text(script, encoding="utf-8")
+        # Start-up files of the user or the site would decide how a test ends.
         argv: list[str | Path] = ["bash", "--noprofile", "--norc", file]
         env = clean_env(HOME=home, TMPDIR=home) | (_slurm_environment(os.environ) if "slurm" in test.needs else {})
         start = time.monotonic()
@@ -186,6 +188,7 @@ def _run_one(entry: str, test: SmokeTest, script: str, runner: Runner) -> SmokeO
         except CommandError as error:  # out of time
             output, end = error.stdout + error.stderr, end_of_test(test, None)
         else:
+            # A mark counts only for a need that the recipe declares: otherwise a failure could look like a skip.
             for mark, lacking in MARKS.items():
                 if lacking in test.needs and (folder / mark).exists():
                     return SmokeOutcome(entry, test.name, "skipped", SKIPS[lacking], 0)

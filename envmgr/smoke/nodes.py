@@ -139,6 +139,7 @@ def _in_one_job(
         )
     for missing in unfit:
         asking.reporter.say(f"without {missing.nodes}: {missing.status}: {missing.reason}")
+    # Twice, because the tests on each node and those over all nodes are two rounds of steps.
     seconds = seconds_of([*alone, *together]) + 2 * (GATE_SECONDS + _AROUND)
     left = asking.left()
     with allocated(
@@ -149,6 +150,7 @@ def _in_one_job(
         runner=asking.runner,
         user=asking.account.login,
         seconds=min(seconds, left),
+        # The queue may take half of the time at most: the tests need the rest.
         patience=min(asking.site.transport.queue_timeout, left / 2),
     ) as job:
         on_each = OutcomeFolding(alone, folding.deadline)
@@ -156,8 +158,10 @@ def _in_one_job(
             asking.ask("tests", job.nodes, on_each, job)
         over_all = OutcomeFolding(together, folding.deadline)
         if together:
+            # One test over all nodes starts on the first node only, as a batch script does.
             asking.ask("tests of several nodes", job.nodes[:1], over_all, job)
     ends = [*on_each.outcomes(), *(replace(end, nodes=fold(job.nodes)) for end in over_all.outcomes())]
+    # A node that fails in both rounds for one reason is reported once.
     return job.nodes, ends, list(dict.fromkeys([*on_each.missing(), *over_all.missing()]))
 
 

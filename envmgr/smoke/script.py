@@ -64,6 +64,7 @@ def node_script(jobs: Sequence[NodeTest], *, seconds: float, given: Mapping[str,
 
     `given` are variables, each one word, that tests which need Slurm have instead of the step's own.
     """
+    # script.run.sh sets these itself, to the test's own home and user.
     clean = {k: v for k, v in clean_env().items() if k not in {"HOME", "USER", "LOGNAME", "TMPDIR"}}
     begin = assign(
         gpu_files=" ".join(GPU_FILES),
@@ -71,6 +72,7 @@ def node_script(jobs: Sequence[NodeTest], *, seconds: float, given: Mapping[str,
         watcher=script_text(__file__, "watch.sh"),
         marks=" ".join(f"{mark}={lacking}" for mark, lacking in MARKS.items()),
         limit=math.ceil(seconds * _TICKS),
+        # Many tests share one limit, so that the whole answer of a node stays small.
         most=max(1024, min(_TAIL, _ALL_TAILS // max(1, len(jobs)))),
         ticks_a_second=_TICKS,
     ) + script_text(__file__, "begin.sh")
@@ -80,6 +82,7 @@ def node_script(jobs: Sequence[NodeTest], *, seconds: float, given: Mapping[str,
         slurm_variables=" ".join(SLURM_VARIABLES),
         slurm_given=" ".join(f"{name}={value}" for name, value in (given or {}).items()),
     )
+    # A quoted word after `<<`: the node's shell expands nothing in the text.
     run = f"write_run <<'ENVMGR_RUN'\n{of_one}{script_text(__file__, 'run.sh')}ENVMGR_RUN\n"
     return "".join([begin, run, *map(_one, jobs), "echo done >&3\n"])
 

@@ -107,6 +107,7 @@ def land(install: Install) -> None:
     if install.replaces is None:
         # One rename within one file system: a reader finds no install or the whole one.
         install.staging.rename(install.path)
+        # The rename reaches the disk before the manifest, which says that the install exists.
         sync_folder(install.path.parent)
         return
     if install.replaces and (made := tree_digest(unmasked_tree(install.staging))) != install.replaces:
@@ -131,6 +132,7 @@ def work_folder(site: Site, install: Install) -> Path:
     In the folder for temporary files any user can take the name first, and would stop all builds. It is then below the
     user's own cache.
     """
+    # A user's name may have spaces, which do not survive makefiles.
     name = f"{BEGIN}{own_name().replace(' ', '-')}"
     base = site.build_dir or temporary_files()
     if site.build_dir is None and _is_anothers(base / name):
@@ -144,6 +146,7 @@ def build_folder(install: Install, folder: Path) -> Iterator[None]:
     there.
     """
     try:
+        # The row comes first: a kill after that leaves a row that names the folder.
         with recorded(install, folder), private_folder(folder):
             yield
     finally:
@@ -197,6 +200,7 @@ def _make_private(folder: Path) -> None:
 def _is_anothers(folder: Path) -> bool:
     """Return whether another user made what lies there, or can write it."""
     try:
+        # lstat: another user's link to a folder of ours must not pass as ours.
         status = folder.lstat()
     except FileNotFoundError:
         return False

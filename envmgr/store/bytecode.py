@@ -73,6 +73,7 @@ def compile_python(
     emit("compiling", files=sum(name.endswith(".py") for name in names))
     # Without -S, Python runs code of `.pth` files and `sitecustomize` as the build's user; -I would drop the hash seed.
     argv: list[str | Path] = [python, "-s", "-S", "-B", "-m", "compileall", "-f", "-j", str(jobs)]
+    # unchecked-hash: no times in the files, and no look at the source at each import.
     argv += ["--invalidation-mode", "unchecked-hash", "-s", staging, "-p", final, *folders]
     said: list[str] = []
     done = 0
@@ -88,8 +89,10 @@ def compile_python(
             told = time.monotonic()
             emit("compile", done=done)
 
+    # Sets in bytecode have the order of their hashes: a fixed seed gives the same bytes each time.
     end = Runner().stream(argv, stdin="", on_line=on_line, env=clean_env(PYTHONHASHSEED="0"), new_group=False)
     text = "\n".join(line for line in said if not line.startswith("Listing ")) + end.stderr
+    # 1 means that some file does not compile, which is normal for templates and Python 2.
     if end.returncode not in (0, 1):
         raise ChildProcessError(f"compileall ended with {end.returncode}: {text[-2000:]}")
     if fault := re.search(r"^\W*(OSError: |\w+Error: \[Errno \d+\]).*$", text, re.MULTILINE):
@@ -108,6 +111,7 @@ def prove_whole(python: Path, staging: Path, folders: Sequence[Path], jobs: int)
     """
     from envmgr.system.run import Runner, clean_env
 
+    # pycache_prefix: this Python must not load the bytecode that it is about to prove.
     argv: list[str | Path] = [python, "-I", "-S", "-B", "-X", "pycache_prefix=/dev/null", "-c", _PROVE, str(jobs)]
     end = Runner().run([*argv, staging, *folders], env=clean_env(), check=False, new_group=False)
     if end.returncode:

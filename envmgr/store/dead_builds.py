@@ -61,6 +61,7 @@ def clear_row(install: Install, row: BuildRow, reporter: Reporter, *, own: Calla
     if here:
         end_work(install, Path(row.work), reporter)
     reporter.log(f"{install.entry}: {row_path(install)} is of a build that died")
+    # The row goes last: after a kill here the next run still finds it, and clears the rest.
     own(install)
     if here:
         row_path(install).unlink(missing_ok=True)
@@ -78,10 +79,12 @@ def clear_dead_rows(prefix: Prefix, reporter: Reporter, *, own: Callable[[Instal
         row = None
         with suppress(EnvmgrError):  # in another format: for the envmgr that wrote it
             row = read_build_row(path)
+        # A row is not trusted: only the path of an install may become one.
         if row is None or not re.fullmatch(r"store/[^/]+/[^/]+-[0-9a-f]{8}", row.install):
             continue
         install = prefix.install_at(row.install)
         with try_file_lock(install.lock) as free:
+            # Read again under the lock: that build may have ended, or another one may have begun.
             if not free or (row := left_row(install)) is None or runs_here(row):
                 continue
             try:
@@ -104,6 +107,7 @@ def clear_kept_rows(prefix: Prefix, reporter: Reporter) -> None:
                 path.unlink()
                 continue
             row = read_build_row(path)
+            # Only a row that this user wrote counts, because the folder that it names is removed.
             if row is not None and row.host == socket.gethostname() and status.st_uid == os.geteuid():
                 _clear_kept_row(prefix, path, row, reporter)
 
@@ -178,6 +182,7 @@ def _is_below(pid: int, folder: str) -> bool:
     environment: builds get a path below their folder in a variable `ENVMGR_…`.
     """
     with suppress(OSError):
+        # A build with mounts of its own works at PLACE: only its own root shows which folder that is.
         place = Path(f"/proc/{pid}/root{PLACE}").stat()
         if any(os.path.samestat(place, work.stat()) for work in Path(folder).iterdir()):
             return True
@@ -185,6 +190,7 @@ def _is_below(pid: int, folder: str) -> bool:
         if (Path(f"/proc/{pid}/cwd").readlink() / "x").is_relative_to(folder):
             return True
     with suppress(OSError):
+        # A process may have gone to another folder: its environment still names the one of its build.
         environ = Path(f"/proc/{pid}/environ").read_bytes()
         return re.search(rb"(^|\0)ENVMGR_\w+=" + re.escape(os.fsencode(folder)) + b"/", environ) is not None
     return False

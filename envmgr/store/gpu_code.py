@@ -68,6 +68,7 @@ def code_of(path: Path) -> Counter[Code]:
         except (ELFError, OSError, ValueError):  # OSError: a table that lies where no file can be
             return found
         if places:
+            # Mapped and not read: a library may have gigabytes of code, and only the headers are needed.
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
                 for offset, size in places:
                     found.update(_entries(data, offset, min(offset + size, len(data))))
@@ -78,6 +79,7 @@ def _binaries(root: Path) -> Iterator[Path]:
     for folder, _, names in os.walk(root):
         for name in sorted(names):
             path = Path(folder, name)
+            # A file counts once, and `libX.so` is often a link to `libX.so.1` beside it.
             if path.is_symlink() or not (".so" in name or os.access(path, os.X_OK)):
                 continue
             try:

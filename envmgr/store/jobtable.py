@@ -137,6 +137,7 @@ def holding(
         reporter.say(f"waiting for {holder}, which removes what is unused")
 
     with ExitStack() as stack:
+        # Only the writing needs the lock: a hold lasts as long as a build, and others must be able to hold too.
         with file_lock(prefix.hold_lock, on_wait=waiting, check=runner.raise_if_cancelled):
             stack.enter_context(beating(path, pretty_json(row), anew=generation is not None))
         yield
@@ -157,6 +158,7 @@ def held_installs(prefix: Prefix, *, renew: bool) -> set[str]:
     if renew:
         renew_listing(prefix.holds)
     for path in prefix.holds.glob("*.json"):
+        # A row may vanish, or be half-written, while it is read.
         with suppress(OSError, InputError, ValueError, KeyError, TypeError):
             if _lives(path):
                 found |= {str(each) for each in _read_row(path)["installs"]}
@@ -186,6 +188,7 @@ def _lives(path: Path) -> bool:
         process = Process(str(row["host"]), str(row["boot"]), int(str(row["pid"])), int(str(row["ticks"])))
     except (OSError, EnvmgrError, ValueError, KeyError, TypeError):
         return beat_lately(path)
+    # On this host the process table answers at once; a pulse must be silent for a minute before its run is dead.
     return runs_here(process) if process.host == socket.gethostname() else beat_lately(path)
 
 

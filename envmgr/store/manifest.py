@@ -124,6 +124,7 @@ def parse_manifest(path: Path, content: bytes) -> Manifest:
             paths=tuple(_from_row(row) for row in data["paths"]),
             extra=_extra(data.get("extra", {})),
         )
+    # A damaged manifest may have any JSON type in any place: each of these errors means the same.
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise _damaged(path, error) from None
 

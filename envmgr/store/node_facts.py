@@ -98,6 +98,7 @@ def save_node_facts(
     folder = str(facts_file(Prefix(site.prefix)).parent)
     seconds = min(seconds, _SECONDS)
     end = time.monotonic() + seconds
+    # A process of its own, because a read on a hung mount cannot be given up.
     before = run_detached([*become, "/bin/sh", "-c", _READ, "sh", folder], seconds=seconds, check=check)
     if before.returncode is None:
         return f"{site.prefix} does not answer"

@@ -55,6 +55,7 @@ def scan_tree(root: Path, *, workers: int = 4) -> list[TreePath]:
 
     Raises EnvmgrError `install-special-file` for a socket, a device or a pipe.
     """
+    # scandir has the file system's own order, and two equal trees must have one manifest.
     found = sorted(_walk(str(root), "", None), key=itemgetter(0))
     for relative, status in found:
         if _kind(status.st_mode) not in _KEPT:
@@ -105,6 +106,7 @@ def _look_at(root: str, relative: str, status: os.stat_result) -> TreePath:
     kind = _kind(status.st_mode)
     full = f"{root}/{relative}"
     if kind == "link":
+        # Linux ignores the mode of a link: a fixed one keeps digests equal.
         return TreePath(relative, "link", 0o777, 0, "", os.readlink(full))  # noqa: PTH115 - Path would drop `./` and `//`
     mode = stat.S_IMODE(status.st_mode)
     if kind != "file":

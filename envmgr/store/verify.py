@@ -44,6 +44,7 @@ def verify_install(
     """
     try:
         status = install.manifest.lstat()
+        # Read once, so that the bytes with the right sha256 are the bytes that are parsed.
         content = read_regular(install.manifest)
     except FileNotFoundError:
         return Looked((f"{install.manifest} is missing",))
@@ -91,6 +92,7 @@ class Verified:
         while waiting:
             path, install = waiting.popitem()
             done.add(path)
+            # The lock is held during the hashing: two builds on one install must not both hash it.
             with self._lock:
                 runner.raise_if_cancelled()
                 if path not in self._known:
@@ -104,6 +106,7 @@ def _manifest_faults(install: Install, manifest: Manifest, same: bool) -> Iterat
     name = install.manifest.name
     if not same:
         yield f"{name}: sha256 changed, by what the generation's record says"
+    # A row that was edited to fit a changed file does not fit the digest over all rows.
     if tree_digest(manifest.paths) != manifest.tree:
         yield f"{name}: its rows changed: they do not have its tree digest"
     if not manifest.digest.startswith(install.path.name[-SHORT:]):
@@ -167,6 +170,7 @@ def differences(root: Path, manifest: Manifest, *, owner: int | None = None, wor
         p[0]: p if p[1] == "link" else TreePath(p[0], p[1], p[2] & mask, p[3], p[4], p[5]) for p in manifest.paths
     }
     odd: dict[str, TreePath | None] = {p[0]: p for p in look.paths if expected.get(p[0]) != p}
+    # Usually nothing is missing: then no set of all paths is made.
     if len(look.paths) - sum(path not in expected for path in odd) < len(expected):
         odd |= dict.fromkeys(expected.keys() - {p[0] for p in look.paths})
     for path in sorted({*odd, *look.owners, *look.unread} - {""}):

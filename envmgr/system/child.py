@@ -78,6 +78,7 @@ def call_worker(
 
 def python_module(module: str) -> list[str]:
     """Return the command that runs a module of envmgr, with nothing of the user's own Python or folder in its way."""
+    # -s leaves out ~/.local, and -P the working folder: a file there could have the name of a module.
     return [sys.executable, "-s", "-P", "-m", module]
 
 
@@ -88,6 +89,7 @@ def passed(environ: Mapping[str, str], *patterns: str) -> dict[str, str]:
 
 def _environment(environ: Mapping[str, str], cache: Path) -> dict[str, str]:
     """Return the worker's environment: of the caller's shell, only proxies, certificates and credentials."""
+    # -P and the small environment would hide an envmgr that runs from its source tree.
     root = str(Path(envmgr.__file__).resolve().parent.parent)
     home = own_home(environ.get("HOME"))  # rattler looks for credentials there, and fails without one
     own = passed(environ, *NETWORK, "RATTLER_AUTH_FILE")

@@ -48,6 +48,7 @@ def sha256_file(path: str | Path) -> str:
 
 _WHOLE = 256 << 10  # bytes that are read at once
 _LARGE = 1 << 20  # bytes of the pieces of a larger file
+# O_NONBLOCK: without it, opening a pipe that nobody writes would wait for ever.
 _REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -172,6 +173,7 @@ def write_new(path: Path, data: bytes, *, mode: int, sync: bool = True) -> None:
             rest = data
             while rest:
                 rest = rest[os.write(descriptor, rest) :]
+            # The umask takes bits from the mode that open(2) gets.
             os.fchmod(descriptor, mode)
             if sync:
                 os.fsync(descriptor)
@@ -198,6 +200,7 @@ def exchange(one: Path, other: Path) -> None:
     call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if call is not None and not call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE):
         return
+    # A kernel or a file system that cannot exchange names gives one of these. Source: renameat2(2).
     if call is not None and ctypes.get_errno() not in (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(other))
     aside = one.with_name(f"{one.name}.aside")
@@ -205,6 +208,7 @@ def exchange(one: Path, other: Path) -> None:
     try:
         one.rename(other)
     except OSError:
+        # Readers must find something under this name, so the old content returns.
         aside.rename(other)
         raise
     aside.rename(one)
@@ -227,6 +231,7 @@ def remove_tree(path: Path) -> None:
 
     Raise OSError for what stays.
     """
+    # `is_dir` follows links, and rmtree refuses them.
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return
@@ -252,6 +257,7 @@ def group_id(name: str | None) -> int | None:
 
 def sync_file_system(folder: Path) -> None:
     """Make all that was written on the file system of `folder` durable; other file systems are not waited for."""
+    # Python has no syncfs(2), and os.sync waits for all file systems.
     import ctypes
 
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -270,6 +276,7 @@ def free_bytes(path: Path) -> int:
     # The prefix may not exist yet: its nearest parent is on the file system that it will be on.
     while not path.exists():
         path = path.parent
+    # This `free` leaves out the blocks that are reserved for root (f_bavail).
     return shutil.disk_usage(path).free
 
 

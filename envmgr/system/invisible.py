@@ -38,12 +38,14 @@ def require_visible(text: str, path: object, *, also: str) -> None:
     """
     if text.isprintable():
         return
+    # Not `splitlines`: it also breaks lines at U+2028 and at form feeds, which must be found here.
     for number, line in enumerate(text.split("\n"), 1):
         column = hidden_in(line, also)
         if column is not None:
             raise InputError(
                 "text-invisible",
                 f"{path}:{number}:{column + 1}: {name_of(line[column])} cannot be seen in a review",
+                # As escapes: the message itself must not hide the character.
                 context=ascii(line[max(0, column - 60) : column + 60])[1:-1],
                 hint=_way_out(line, column, path),
             )

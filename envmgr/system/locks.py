@@ -61,6 +61,7 @@ def file_lock(
     descriptor = _open_lock(path)
     try:
         holder: Mapping[str, Any] = {}
+        # Polled: a wait inside flock(2) could not be cancelled, and would never call `check`.
         while not _try_lock(descriptor, path):
             if not holder:
                 holder = _holder(descriptor)
@@ -130,6 +131,7 @@ def _mark(stack: ExitStack, path: Path) -> Held | None:
     """Return the lock with its mark, which exists as long as `stack`; None if another run has its own mark there."""
     if path.suffix != ".lock":
         return Held(path, None)
+    # The number makes two marks of one process differ: `still` compares the whole text.
     text = canonical_json({**asdict(this_process()), "since": _now(), "number": time.monotonic_ns()}).decode()
     try:
         stack.enter_context(beating(mark_of(path), text, anew=True))
@@ -168,6 +170,7 @@ def _lives(
     """
     with suppress(KeyError, TypeError, ValueError):
         process = Process(str(row["host"]), str(row["boot"]), int(row["pid"]), int(row["ticks"]))
+        # The kernel of this host knows at once what the pulse shows only after a minute.
         if is_here(process):
             return runs_here(process)
     if not seen_at_all(mark):  # it went, and is another one's by the time that we look again
@@ -190,6 +193,7 @@ def _take_away(mark: Path, row: Mapping[str, Any]) -> None:
         # Between the look and the rename, another host may have taken the dead mark away and made its own.
         if _read_mark(aside) != row:
             with suppress(FileExistsError):
+                # A link and not a rename: it fails if a third host has made its own mark since.
                 mark.hardlink_to(aside)
         aside.unlink(missing_ok=True)
 
@@ -201,6 +205,7 @@ def _open_lock(path: Path) -> int:
     """
     with explain_os_error(path):
         path.parent.mkdir(parents=True, exist_ok=True)
+        # O_NOFOLLOW: another user's link must not decide which file is made or locked.
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o660)
     status = os.fstat(descriptor)
     mode = stat.S_IMODE(status.st_mode)
@@ -297,6 +302,7 @@ def mount_of(path: Path) -> tuple[str, str, frozenset[str]]:
         left, _, right = line.partition(" - ")
         point, options = left.split()[4:6]
         kind, source, *more = right.split()
+        # `>=`: of two mounts on one point, the later line lies on top and counts.
         if (str(path) + "/").startswith(point.rstrip("/") + "/") and len(point) >= len(best[0]):
             best = (point, kind, source, frozenset({*options.split(","), *",".join(more).split(",")}))
     return best[1:]

@@ -27,6 +27,7 @@ def uv_settings(environ: Mapping[str, str], configured: Mapping[str, str] | None
     value).
     """
     said = {**(configured or {})}
+    # As in pip, a variable takes precedence over a configuration file.
     said |= {
         key[4:].lower().replace("_", "-"): value for key, value in environ.items() if key.startswith("PIP_") and value
     }

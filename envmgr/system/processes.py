@@ -59,6 +59,7 @@ def group_runs(group: int) -> bool:
         return False
     except PermissionError:  # another user's, but there
         pass
+    # killpg(2) also succeeds for a group of which only zombies are left, so /proc decides.
     stats = (_stat(pid) for pid in all_processes())
     return any(stat and int(stat[_GROUP]) == group and stat[_STATE] not in "ZX" for stat in stats)
 
@@ -79,6 +80,7 @@ def _stat(pid: int) -> list[str]:
         text = (_PROC / str(pid) / "stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return []
+    # The last bracket: a program may have brackets in its own name.
     return text.rpartition(")")[2].split()
 
 
@@ -100,6 +102,7 @@ def in_memory(text: str = "") -> IO[bytes]:
     It is not a pipe, because `Popen.communicate` writes no more of one after a timeout. Tried on Python 3.11.
     """
     file = os.fdopen(os.memfd_create("envmgr"), "w+b")
+    # File names that are not UTF-8 hold surrogates, and must reach the child as the same bytes.
     file.write(text.encode("utf-8", "surrogateescape"))
     file.seek(0)
     return file

@@ -40,6 +40,7 @@ def beating(path: Path, text: str, *, anew: bool = False) -> Iterator[None]:
         while not ended.wait(_BEAT):
             with suppress(OSError, InputError):
                 if says(path, text):
+                    # Without a time, the file server takes its own clock, which `_now` also asks.
                     os.utime(path)
 
     # A thread and not a process: the pulse must stop when this process is stopped or hangs as a whole.
@@ -49,6 +50,7 @@ def beating(path: Path, text: str, *, anew: bool = False) -> Iterator[None]:
         yield
     finally:
         ended.set()
+        # The thread ends first: it must not touch a file that another run makes under this name.
         thread.join()
         with suppress(OSError, InputError):
             if says(path, text):
@@ -73,6 +75,7 @@ def _written_anew(path: Path, text: str) -> bool:
         while True:
             draft = path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}.tmp")
             try:
+                # Not synced: a mark need not outlive this host.
                 write_new(draft, text.encode(), mode=0o644, sync=False)
                 link_new(draft, path)
             except FileExistsError:
@@ -82,6 +85,7 @@ def _written_anew(path: Path, text: str) -> bool:
                     raise
                 continue  # another run took the draft for a dead one's
             except OSError as error:
+                # By these two, a file system says that it has no hard links. Source: link(2).
                 if error.errno not in (errno.EPERM, errno.EOPNOTSUPP):
                     raise OSError(error.errno, error.strerror) from None  # of the row, whatever the draft is called
                 return _written_by_name(path, text)
@@ -159,6 +163,7 @@ def _touched(path: Path) -> float | None:
 def _now(folder: Path) -> float:
     """Return the file system's clock, which may differ from this host's."""
     try:
+        # The name is one that `clear_temporaries` removes, if a kill leaves the file.
         with tempfile.TemporaryFile(prefix=".now.", suffix=".0.0.tmp", dir=folder) as file:
             file.write(b"x")
             file.flush()

@@ -73,6 +73,7 @@ def _owners(root: Path, folder: Path) -> Iterator[Path]:
     library = str((folder / "os.py").relative_to(root))
     for record in sorted((root / "conda-meta").glob("*.json")):
         data = record.read_bytes()
+        # The bytes are searched first, so that few records of a large environment are parsed.
         if library.encode() in data and library in _files(json.loads(data)):
             yield record
 

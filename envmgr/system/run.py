@@ -238,6 +238,7 @@ class Runner:
         """Start the command under run.guard.sh; return it, and a function that ends its group after the command has
         ended.
         """
+        # Searched here, because the shell of the guard would turn a missing program into an exit status.
         if shutil.which(args[0], path=env.get("PATH", os.defpath)) is None:
             raise _missing(args[0], "no such program")
         reader, writer = os.pipe()
@@ -320,6 +321,7 @@ def run_detached(
 
     A command that has not ended by then gets SIGTERM, and half a second later SIGKILL; it is not waited for.
     """
+    # Files in memory instead of pipes: a process that hangs may hold them, and no reader waits for their end.
     with in_memory(stdin) as given, in_memory() as out, in_memory() as err:
         environment = dict(clean_env() if env is None else env)
         process = subprocess.Popen(
@@ -334,6 +336,7 @@ def run_detached(
             code = process.poll()
             if code is None:  # it may have files to tidy up; one that hangs in the kernel hears nothing
                 end_child(process, group=True, grace=_GRACE, wait=0)
+            # Also after a normal end: processes that the command left must not stay.
             signal_group(process.pid, signal.SIGKILL)
             if code is None:
                 give_up(process)

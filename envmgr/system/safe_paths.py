@@ -62,6 +62,7 @@ def way_to(path: Path, *, start: Path = Path("/"), make: bool = False, follow: b
 
 class _Walk:
     def __init__(self, start: Path) -> None:
+        # O_PATH needs no right to read: users pass through folders that they cannot list.
         self.folder = os.open(start, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self.here = start
         self.fault = ""
@@ -139,6 +140,7 @@ def give_folder(path: Path, uid: int, gid: int) -> None:
         os.mkdir(way.name, dir_fd=way.folder)
         descriptor = os.open(way.name, _LIST, dir_fd=way.folder)
         try:
+            # Another user may have put a different folder there between mkdir and open.
             if os.fstat(descriptor).st_uid != os.geteuid() or _names(descriptor):
                 raise OSError(errno.EEXIST, "another user made it meanwhile", str(path))
             os.fchown(descriptor, uid, gid)
@@ -281,6 +283,7 @@ def _open_doors(descriptor: int) -> None:
     status = os.fstat(descriptor)
     if stat.S_ISDIR(status.st_mode):
         with suppress(OSError):
+            # The mode comes first: without it, the names in the folder cannot be listed.
             _set(descriptor, status, -1, None, 0o700)
             for name in _names(descriptor, folders=True):
                 with suppress(OSError), _opened(name, descriptor) as below:
@@ -291,6 +294,7 @@ def _names(folder: int, *, folders: bool = False) -> list[str]:
     """Return what lies in a folder of which a descriptor is open; if the descriptor can only be passed, only the
     `folders`.
     """
+    # A descriptor that was opened with O_PATH cannot be listed.
     listed = os.open(".", _LIST, dir_fd=folder)
     try:
         with os.scandir(listed) as entries:

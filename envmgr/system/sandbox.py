@@ -21,6 +21,7 @@ PLACE = Path("/var/tmp")  # noqa: S108 - a folder that every host has: nothing i
 # (util-linux 2.36).
 _OF_ROOT = ("unshare", "--net")
 _OF_USERS = (("unshare", "--user", "--map-current-user", "--net"), ("unshare", "--user", "--map-root-user", "--net"))
+# --keep-caps: a user who is not mapped to root would else lose the right to mount at the next exec.
 _OF_MOUNTS = ("unshare", "--user", "--map-current-user", "--keep-caps", "--mount")
 
 
@@ -30,6 +31,7 @@ def without_network(runner: Runner, account: Account | None = None) -> tuple[tup
     None if this is not possible; the second value then lists what was tried, and what the system said.
     """
     said: list[str] = []
+    # Root of a container may lack the right to unshare, where a user namespace may still work.
     for words in (_OF_ROOT, *_OF_USERS) if account is None and os.geteuid() == 0 else _OF_USERS:
         try:
             runner.run([*words, "true"], run_as=account, timeout=60)
@@ -77,6 +79,7 @@ def with_own_mounts(runner: Runner) -> tuple[tuple[str, ...] | None, tuple[str, 
     """
     words = ("unshare", "--mount") if os.geteuid() == 0 else _OF_MOUNTS
     try:
+        # This mount changes nothing that is visible, and shows that mounts are permitted.
         look = "mount --rbind / / && exec setpriv --inh-caps=-all --ambient-caps=-all true"
         runner.run([*words, "/bin/sh", "-c", look], timeout=60)
     except Interrupted:

@@ -56,6 +56,7 @@ def _locked_folder(base: Path, begin: str) -> Iterator[Path]:
     try:
         yield path
     finally:
+        # The lock is held until the folder is gone, so that no other run clears it at the same time.
         with suppress(OSError):  # it has no lock then: the next run removes it
             remove_below(base, path)
         with suppress(OSError):
@@ -123,6 +124,7 @@ def _clear(base: Path, name: str) -> None:
         ours = _OURS.fullmatch(name)
         # Another host's lies perhaps on a file system that keeps locks to each client: only its age counts.
         here = ours is not None and ours["host"] == host_mark()
+        # mkdtemp makes folders that only their owner can write: any other one is not ours.
         if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o022 or not (old or here):
             return
         try:

@@ -25,6 +25,7 @@ def script_text(module: str, part: str) -> str:
 
 
 def _is_comment(line: str) -> bool:
+    # `--` begins a comment in Lua.
     return not line.strip() or line.startswith(("#", "--"))
 
 

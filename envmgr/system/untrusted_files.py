@@ -134,6 +134,7 @@ def parse_json(data: bytes, *, most: int | None = None) -> Any:
 
     Raises ValueError for invalid JSON, for nesting deeper than Python reads, and for possibly more than `most` values.
     """
+    # Counted before parsing: the parsed values take many times the memory of the text.
     if most is not None and sum(data.count(mark) for mark in (b",", b":", b"[", b"{")) > most:
         raise ValueError(f"more than {most} keys and values")
     try:
@@ -224,6 +225,7 @@ def open_untrusted(path: Path, kind: Kind, *, tree: Path | None) -> Iterator[int
 
 def append_line(path: Path, line: str) -> None:
     """Add a line, on a line of its own if the last one was cut. Raise OSError, also if `path` is no regular file."""
+    # O_RDWR, because the last byte shows whether the last line is complete.
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o666)
@@ -252,6 +254,7 @@ def stays_in(path: Path, tree: Path) -> bool:
     """Return whether what `path` names, through links too, lies below `tree`; False for links that lead in a circle."""
     try:
         return path.resolve().is_relative_to(tree.resolve())
+    # Before Python 3.13, `resolve` raises RuntimeError for a circle of links.
     except (OSError, RuntimeError):
         return False
 
@@ -269,7 +272,9 @@ def _open(path: Path, kind: Kind, tree: Path | None, folder: int | None = None) 
         status = os.fstat(descriptor)
         _require_regular(path, status, kind)
         if tree is not None and tree != ANYWHERE:
+            # The kernel's name of the open file: links in `path` may lead elsewhere by now.
             _require_below(path, Path(f"/proc/self/fd/{descriptor}").readlink(), tree, kind)
+        # The readers check again: the file may grow while it is read.
         _require_small(path, status.st_size, kind)
     except BaseException:
         os.close(descriptor)

@@ -98,8 +98,10 @@ def drop_to(user: str | None, prefix: Path, *, reads: Sequence[Path] = ()) -> No
     with _told(account):
         _prepare(account, prefix, reads)
         os.initgroups(account.name, account.gid)
+        # The user changes last: without the rights of root, groups cannot be changed any more.
         os.setgid(account.gid)
         os.setuid(account.uid)
+    # Programs look for their settings in $HOME, which is still that of root.
     os.environ |= account.variables()
     _leave_unreadable_folder()
 
@@ -161,6 +163,7 @@ def can_enter(account: Account, folder: Path) -> bool:
     def one(status: os.stat_result) -> bool:
         if status.st_uid == account.uid:
             return bool(status.st_mode & stat.S_IXUSR)
+        # As in the kernel, only the first class that fits counts, even if a later one permits more.
         return bool(status.st_mode & (stat.S_IXGRP if status.st_gid in groups else stat.S_IXOTH))
 
     return all(one(each.stat()) for each in (folder, *folder.parents))
@@ -196,6 +199,7 @@ def session_as(user: str | None, env: dict[str, str], *, find: Callable[[str], s
     if account.uid == 0:
         return ()
     env |= account.variables()
+    # runuser opens a PAM session, which applies the limits of a login.
     return (find("runuser"), "-u", account.name, "--")
 
 
@@ -257,6 +261,7 @@ def _effective(account: Account, uid: int | None = None) -> Iterator[None]:
         os.seteuid(account.uid if uid is None else uid)
         yield
     finally:
+        # Root comes first: no other user may change groups.
         os.seteuid(0)
         with suppress(PermissionError):  # what could not be changed need not be changed back
             os.setegid(gid)
@@ -273,6 +278,7 @@ def _access_faults(user: str, reads: Sequence[Path]) -> Iterator[EnvmgrError]:
     """Yield what keeps the effective user from running this envmgr, and from reading `reads`: the first of each."""
     context = "root started envmgr and changes to the build user"
     programs = ((Path(sys.executable), os.X_OK), (_PACKAGE, os.R_OK | os.X_OK))
+    # access(2) asks for the real user by default, which is still root.
     if out_of_reach := [path for path, mode in programs if not os.access(path, mode, effective_ids=True)]:
         path = out_of_reach[0]
         python = "with a Python that this user can run, such as /usr/bin/python3, " if os.path.islink(path) else ""  # noqa: PTH114 - False where it cannot be looked at

@@ -40,6 +40,7 @@ def serve(work: Callable[[Request], None]) -> NoReturn:
             os._exit(1)
         line += chunk
     request = json.loads(line)
+    # The thread starts after the request is read: it takes all bytes that come on stdin.
     _die_with_parent()
     status = 0
     last: dict[str, Any] = {"event": "done"}

@@ -58,6 +58,7 @@ def _mapping(loader: Any, node: yaml.MappingNode) -> dict[Any, Any]:
                 None, None, f"the key `{one_line(key, 60)}` is given twice", key_node.start_mark
             )
         seen.add(key)
+    # After the search for equal keys: a mapping may override keys that it merges with `<<`.
     loader.flatten_mapping(node)
     return {loader.construct_object(k, deep=True): loader.construct_object(v, deep=True) for k, v in node.value}
 

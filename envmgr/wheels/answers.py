@@ -120,6 +120,7 @@ class _Closure:
         if version is None:
             return None if self.elsewhere else unanswered(str(need.read), "", by)
         with suppress(InvalidVersion):  # the version of a conda package may be none: it says nothing for or against it
+            # Without `prereleases`, packaging refuses a pre-release. Whether one may be used is checked elsewhere.
             if not need.read.specifier.contains(Version(version), prereleases=True):
                 return unanswered(str(need.read), f"{need.name} {version}", by)
         return None
@@ -166,6 +167,7 @@ def _faults(wanted: Question, closure: _Closure, asker: str) -> Iterator[LockFau
             if (fault := closure.fault(need, by)) and fault.text not in said:
                 said.add(fault.text)
                 yield fault
+    # A part whose needs are unknown may need any of the others.
     if not any(parts[name].requires is None for name in names if name in parts):
         yield from unneeded(((name, f"{name} {part.version}") for name, part in sorted(parts.items())), names, asker)
 
@@ -253,6 +255,7 @@ def _wrong_time(each: LockedFile, date: str) -> str:
         there = datetime.datetime.fromisoformat(each.uploaded)
     except ValueError:
         return f"{each.file}: `uploaded` is no time"
+    # `uploaded` is in UTC, also if the index leaves out the zone.
     if there.replace(tzinfo=there.tzinfo or datetime.UTC) <= end:
         return ""
     return f"{each.file} was uploaded at {each.uploaded}, and the recipe says exclude_newer: {date}"
@@ -349,6 +352,7 @@ def require_own_wheels(files: Iterable[LockedFile], names: Collection[str], site
     homes = {_home(place) for place in places}
     for each in files:
         url = "" if isinstance(each, LockedSdist) else each.url or ""
+        # With `..` a URL can begin with a home and still lead elsewhere.
         at_home = any(url.startswith(f"{home}/") for home in homes) and ".." not in urlsplit(url).path.split("/")
         if each.index not in names and (each.index or not at_home):
             raise foreign_lock(lock, each.name, f"index {each.index}" if each.index else url, {*names, *places})

@@ -130,6 +130,7 @@ def fetch_wheels(
             downloads, cache, policies, runner, reporter, label=label, failure=failure, given=given, dry_run=dry
         )
 
+    # The cache comes first: no index is asked for a file that is already there.
     looked = fetch(files, {}, dry=True)
     if dry_run:
         return Fetched(tuple(_with_places(f, lock, places) for f in looked.files))
@@ -138,17 +139,20 @@ def fetch_wheels(
     for turn in range(turns):
         if not waiting:
             break
+        # An index with fewer places than the others is asked at its last one again.
         now = {name: IndexPlace(name, urls[min(turn, len(urls) - 1)]) for name, urls in places.items()}
         try:
             # If the administrator gave every file, no index is asked.
             asked = [] if given.keys() >= {w.sha256 for w in waiting} else [w for w in waiting if w.index]
             fetched = fetch(waiting, own | _locate(asked, lock, label, now, runner), dry=False)
+        # It is an EnvmgrError, too, and must not lead to the next place.
         except Interrupted:
             raise
         except EnvmgrError as error:
             if turn == turns - 1 or error.reference in _OURS:
                 raise
             reporter.say(f"{label}: {error.message}: trying the next place")
+            # Some files may have come before the error: they are not fetched again.
             fetched = fetch(waiting, {}, dry=True)
         done |= {file.sha256: file for file in fetched.files if file.state != "missing"}
         waiting = [file for file in waiting if file.sha256 not in done]
@@ -176,6 +180,7 @@ def _locate(
     """
     found: dict[str, str] = {}
     asked: dict[tuple[str, int], list[LockedFile]] = {}
+    # Two groups may have different versions of a package, which uv cannot resolve together.
     group_of = {each.sha256: number for number, group in enumerate(lock.groups) for each in group}
     for wheel in wheels:
         folder = places[wheel.index].folder

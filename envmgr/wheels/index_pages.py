@@ -54,6 +54,7 @@ def sha256_listed(
         runner.raise_if_cancelled()
         try:
             found = _files(_read(listed, environ)).get(listed.file)
+        # A page of another form than PEP 691's raises KeyError or TypeError.
         except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
             return str(error) or type(error).__name__
         return f"{listed.page} lists it no more" if found is None else found
@@ -67,6 +68,7 @@ def _read(listed: ListedFile, environ: Mapping[str, str]) -> Page:
     parts = urlsplit(listed.page)
     if parts.scheme == "file":
         return read_page(f"{listed.page}index.html", most=_LARGEST)
+    # Python's client accepts no login in a URL: it goes into a header.
     page = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     login = login_of(listed.index, listed.url, environ)
     secrets = {"Authorization": f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"} if login else {}
@@ -99,6 +101,7 @@ def _files(page: Page) -> dict[str, bool]:
     if page.kind.endswith("json"):
         rows: list[dict[str, Any]] = parse_json(page.content, most=_MOST)["files"]
         return {row["filename"]: "sha256" in row["hashes"] for row in rows}
+    # Names and sums are ASCII, so other bytes of the page do not matter.
     links = _LINK.findall(page.content.decode(errors="replace"))
     places = (urlsplit(html.unescape("".join(found.groups("")))) for link in links if (found := _HREF.search(link)))
     return {unquote(place.path).rpartition("/")[2]: place.fragment.startswith("sha256=") for place in places}

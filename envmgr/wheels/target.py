@@ -32,10 +32,13 @@ def target_tags(python: str, platform: str) -> list[Tag]:
     major, minor = (int(part) for part in python.split(".")[:2])
     arch, _, glibc = platform.partition("-manylinux_2_")
     names: list[str] = []
+    # 4 ends the range, because manylinux1, the oldest of these tags, is glibc 2.5.
     for newest in range(int(glibc), 4, -1):
         names.append(f"manylinux_2_{newest}_{arch}")
+        # manylinux2014 was the first of these names for other machines than x86.
         if (2, newest) in _OLD_NAMES and (arch == "x86_64" or newest == 17):
             names.append(f"{_OLD_NAMES[2, newest]}_{arch}")
+    # PyPI refuses this tag, but other indexes and folders have such wheels.
     names.append(f"linux_{arch}")
     interpreter = f"cp{major}{minor}"
     return [*cpython_tags((major, minor), platforms=names), *compatible_tags((major, minor), interpreter, names)]

@@ -78,6 +78,7 @@ def promised(wheels: Iterable[Path], minor: str) -> Promised:
     for wheel in wheels:
         for each in _read(wheel, minor):
             name, other = owners.setdefault(each.path, (wheel.name, each))
+            # Without a sum, nothing shows that two files have the same content.
             if name != wheel.name and (other.sha256 != each.sha256 or not each.sha256):
                 raise Overlap(each.path, name, wheel.name)
     files = {path: each.sha256 for path, (_, each) in owners.items() if each.sha256 and not each.made}
@@ -118,10 +119,12 @@ def _read(wheel: Path, minor: str) -> Iterator[_Promise]:
     for name, module, attribute in points:
         if not _PROGRAM.fullmatch(name) or _is_pythons(f"bin/{name}", minor):
             raise BadWheel(f"{wheel.name} has a script with the name `{one_line(name)}`")
+        # This text stands for a sum: two wheels may share a script only if it starts the same function.
         yield _Promise(f"bin/{name}", f"starts {module}:{attribute}", True)
 
 
 def _text(archive: zipfile.ZipFile, name: str) -> str:
+    # `read` puts the whole unpacked member into memory.
     if archive.getinfo(name).file_size > _LARGEST:
         raise ValueError(f"{name} has more than {_LARGEST} bytes")
     return archive.read(name).decode()
@@ -137,6 +140,7 @@ def _agree(wheel: str, members: Sequence[str], rows: Sequence[Sequence[str]], re
     for path in (*members, *paths):
         if path.startswith("/") or ".." in path.split("/"):
             raise BadWheel(f"{wheel} has a path outside of its install: {one_line(path)}")
+        # Two spellings of one path would pass the check for files that are there twice.
         if posixpath.normpath(path) != path or not path.isprintable() or "\\" in path:
             raise BadWheel(f"{wheel} has a path with more than one spelling: {one_line(path)}")
     if wrong := next((row for row in rows if len(row) != 3), None):
@@ -161,6 +165,7 @@ def _entry_points(text: str) -> Iterator[tuple[str, str, str]]:
 
     try:
         yield from (row[:3] for row in parse_entrypoints(text))
+    # `installer` has no other error for that.
     except AssertionError:
         raise ValueError("a script of its entry_points.txt names no function") from None
 
@@ -205,6 +210,7 @@ def _hex(text: str) -> str:
 
 def unpack_all(wheels: list[Path], root: Path, final: Path, minor: str, jobs: int) -> None:
     """Unpack the wheels, each in a process of its own, the biggest first. Runs inside a worker; event `linked`."""
+    # A large wheel that begins last would keep one process busy after all others have ended.
     ordered = sorted(wheels, key=lambda path: path.stat().st_size, reverse=True)
     with ProcessPoolExecutor(max(1, min(jobs, len(ordered)))) as pool:
         under_way = {pool.submit(unpack, path, root, final, minor): path for path in ordered}
@@ -214,6 +220,7 @@ def unpack_all(wheels: list[Path], root: Path, final: Path, minor: str, jobs: in
                 emit("linked", name=under_way[done].name)
         except BrokenProcessPool:
             raise Ended("a process that unpacks wheels was killed") from None
+        # Otherwise the end of the `with` block would wait for all wheels that have not begun.
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise

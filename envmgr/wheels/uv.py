@@ -141,6 +141,7 @@ def _text(rows: Sequence[str]) -> str:
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     own = passed(environ, *NETWORK, *_PASSED)
+    # Sites add their own certificates to those of the system, which uv uses with UV_NATIVE_TLS.
     return clean_env(UV_NATIVE_TLS="1", UV_NO_PROGRESS="1", NO_COLOR="1", **own)
 
 
@@ -162,6 +163,7 @@ def _refuse_foreign(text: str, places: Sequence[IndexPlace], scratch: Path) -> N
         for file in (*package.get("wheels", ()), *(package[kind] for kind in ("sdist", "archive") if kind in package)):
             url = file.get("url") or (scratch / file["path"]).as_uri()
             scheme = urlsplit(url).scheme
+            # A link or `..` may lead out of the index's own folder.
             path = os.path.realpath(unquote(urlsplit(url).path))
             at_home = scheme == "file" and any(os.path.commonpath((path, root)) == root for root in roots)
             if scheme not in ("http", "https") and not at_home:
@@ -196,6 +198,7 @@ def _index_options(places: Sequence[IndexPlace]) -> list[str]:
 
 def _failure(error: CommandError, asked: Sequence[str], places: Sequence[IndexPlace]) -> EnvmgrError:
     context = [*asked, *_sentences(error.stderr)]
+    # A Rust program aborts when it cannot get memory, here because of the limit.
     if error.returncode == -signal.SIGABRT or "it wrote more than" in error.message:
         return EnvmgrError(
             "index-too-large",

@@ -66,6 +66,7 @@ class Asker:
             if not is_stale(group.facts, published.record.number):
                 continue
             visible = published.since + attribute_cache(group.facts, self.site.mount.attribute_cache) + 0.5
+            # A node that was asked later is a finding, so it is not asked again and the loop ends.
             early = [n for n in group.nodes if fleet.replies[n].began < visible]
             if early:
                 nodes += early
@@ -120,6 +121,7 @@ class Asker:
         with self.reporter.stage("jobs", total=len(asked) * len(chosen), unit="nodes"), ThreadPoolExecutor(2) as pool:
             waiting = []
             for way, export in chosen if asked else ():
+                # A job belongs to the user, so it has no shells of root.
                 mine = replace(plan, contexts=tuple(c for c in contexts if c.export == export), accounts=("user",))
                 full = whole and export == "ALL"
                 script = join_probes(parts, mine) if full else join_probes(parts, mine, stages=("context",))
@@ -164,6 +166,7 @@ class Asker:
             runner=self.runner,
             on_reply=folding,
             export=export,
+            # Only root may submit jobs for another user.
             user=plan.user if os.geteuid() == 0 else None,
             timeout=self.site.transport.node_timeout,
             deadline=max(1.0, seconds),

@@ -33,6 +33,7 @@ def read_published(prefix: Prefix, runner: Runner, seconds: float) -> PublishedG
     """
     with scratch_folder("published") as scratch:
         folder = str(scratch)
+        # A process that can be left behind copies the files, because the prefix may hang.
         copy = ["/bin/sh", "-c", script_text(__file__, "copy.sh"), "sh", str(prefix.root), folder]
         if run_detached(copy, seconds=min(_SECONDS, seconds), check=runner.raise_if_cancelled).returncode != 0:
             return None
@@ -41,6 +42,7 @@ def read_published(prefix: Prefix, runner: Runner, seconds: float) -> PublishedG
             record = read_current(here)
             raw = read_specs(here, record.number) if record else {}
         except EnvmgrError as error:
+            # Users know the prefix, and not the copy that is read here.
             error.message = error.message.replace(folder, str(prefix.root))
             error.context = tuple(line.replace(folder, str(prefix.root)) for line in error.context)
             raise

@@ -262,6 +262,7 @@ class _Gathering:
         began = time.time()
         limit = min(site.transport.node_timeout + GATE_SECONDS, self.asker.left)
         done = run_detached(["/bin/sh", "-s"], stdin=script, seconds=limit, check=runner.raise_if_cancelled)
+        # A script that was left behind has only a part of the answers.
         if done.returncode is not None:
             folding(Reply(name, "answered", done.output, "", began, time.time()))
         return folding.fleet()

@@ -29,6 +29,7 @@ def drawn(names: Sequence[str], day: int) -> list[str]:
     """
     if len(names) <= _MOST:
         return list(names)
+    # Another part each day, so that all names have their turn.
     first = day * _MOST % len(names)
     return [*names[first:], *names[:first]][:_MOST]
 
@@ -44,6 +45,7 @@ def peers_here(nodes: Sequence[str], day: int, runner: Runner, seconds: float) -
     with scratch_folder("peers") as folder:
         file = folder / "names"
         file.write_text("".join(f"{name}\n" for name in names), encoding="utf-8")
+        # In a process that can be left behind: a name server that is silent would stop this one.
         done = run_detached(
             ["/bin/sh", "-c", f'{peers_text({})}\npeers_of "$1"', "sh", str(file)],
             seconds=min(_SECONDS, seconds),

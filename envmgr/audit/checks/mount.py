@@ -148,6 +148,7 @@ def _usable(fleet: Fleet, evidence: Evidence) -> Rows:
 def _slow(evidence: Evidence, fleet: Fleet) -> Rows:
     for key, what in (("gate_ms", "answers"), ("mount.read_ms", "the generation's record and cache are read")):
         times = {node: number_in(fleet.own.get(node, {}), key) or 0 for node in fleet.nodes}
+        # The median of two nodes shows nothing about either of them.
         usual = median(times.values()) if len(times) > 2 else _ALL_SLOW_MS
         limit = min(max(SLOW_MS, _TIMES * usual), _ALL_SLOW_MS)
         slow = [node for node, time in times.items() if time > limit]

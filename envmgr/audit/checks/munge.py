@@ -45,6 +45,7 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Decoded | None
     """
     if not evidence.slurm.states and not evidence.slurm.broken:
         return None
+    # Without a munged of its own, this host can decode no credential.
     if "munge.failed" in evidence.controller:
         return Decoded({})
     end = time.monotonic() + min(_IN_ALL, controller.left)
@@ -88,6 +89,7 @@ def unmunge(credential: str, runner: Runner, seconds: float = _SECONDS) -> str |
     program = shutil.which("unmunge", path=clean_env()["PATH"])
     if program is None:
         return ""
+    # A node may report anything, and only this form goes into a program.
     if not _CREDENTIAL.fullmatch(credential):
         return "not a credential"
     if seconds <= 0:

@@ -138,6 +138,7 @@ def _passing(values: Values) -> frozenset[str]:
             name, _, value = line.partition("=")
             found.setdefault(name, set()).add(value)
     many = {name for name, each in found.items() if len(each) == len(values) == sum(map(len, values.values()))}
+    # These two decide which programs and libraries the user gets, so a difference always counts.
     return frozenset(many - {"PATH", "LD_LIBRARY_PATH"})
 
 

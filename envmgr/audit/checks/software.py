@@ -152,6 +152,7 @@ def _in_shell(install: ExpectedInstall, shell: AskedShell, evidence: Evidence) -
             row = "function" if said == name else "shadowed" if said else "not_found"
             folder = said.rpartition("/")[0]
             yield evidence.say(row, nodes, shell, entry=entry, path=path, said=said, name=name, folder=folder)
+    # Another program that fails to start says nothing about the install.
     right = replace(shell, fleet=shell.fleet.where(f"{shell.key}program", path))
     for said, nodes in right.by_value("prompted").items():
         if said != path:

@@ -58,6 +58,7 @@ def refused(facts: Facts, user: str) -> str:
         if rule == "DenyUsers":
             patterns = [pattern for pattern in patterns if "@" not in pattern]
         hit = any(_match(name, patterns) for name in names)
+        # Without the user's groups, a rule on groups proves nothing.
         if patterns and hit == rule.startswith("Deny") and (names or rule.endswith("Users")):
             return f"{rule} {' '.join(patterns)}"
     return ""
@@ -73,6 +74,7 @@ def _rules(text: str) -> dict[str, list[str]]:
 
 def _match(name: str, patterns: list[str]) -> bool:
     plain = [pattern.partition("@")[0] for pattern in patterns]
+    # A negated pattern that fits outweighs all others of its list. Source: ssh_config(5), PATTERNS.
     if any(pattern.startswith("!") and fnmatchcase(name, pattern[1:]) for pattern in plain):
         return False
     return any(not pattern.startswith("!") and fnmatchcase(name, pattern) for pattern in plain)

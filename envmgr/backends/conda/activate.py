@@ -195,6 +195,7 @@ class _Capture:
             return
         if two != self.again.now(name):
             self._unclear(name, "sets {name} to a value that changes from run to run")
+        # Such bytes were decoded to surrogates, which no modulefile in UTF-8 can hold.
         for value in (one, two):
             if any("\ud800" <= char <= "\udfff" for char in value or ""):
                 self._unclear(name, "sets {name} to bytes that are not UTF-8")
@@ -212,6 +213,7 @@ class _Capture:
             yield from self._default(name, one)
         elif own is not None and own in two:
             yield from self._list(name, one, two.split(own))
+        # To set PATH as a whole would remove the user's own folders from it.
         elif one == two and name != "PATH":
             yield EnvOp(kind="set", name=name, value=two)
         else:
@@ -261,12 +263,14 @@ class _Capture:
         if base and middle != base:
             self._unclear(name, "changes {name} in a way that depends on what is set before")
         if separator == ":":
+            # An element that repeats in a path has no effect, and a list keeps each element once.
             before, after = list(dict.fromkeys(before)), list(dict.fromkeys(after))
         elements = [*before, *middle, *after]
         if separator != ":" and (len(set(elements)) < len(elements) or any(e[-1] in _SEPARATORS for e in elements)):
             self._unclear(name, "adds words to {name} that repeat or hold other separators, which a list cannot keep")
         if middle and not base:
             yield EnvOp(kind="set-default", name=name, value=separator.join(middle))
+        # Each element is put in front of the one before.
         for element in reversed(before):
             yield EnvOp(kind="prepend", name=name, value=element, separator=separator)
         for element in after:

@@ -164,6 +164,7 @@ class Shell:
             EnvmgrError: `activation-failed`, `activation-defines-function` or `activation-changes-shell`.
             Interrupted: the runner was cancelled.
         """
+        # The steps report `pwd -P`, which is compared with this path: TMPDIR may be a link.
         at = Path(os.path.realpath(self.folder)) / run
         home, work = at / "home", at / "work"
         for folder in (home, work, *(at / str(i) for i in range(len(self.steps)))):
@@ -175,6 +176,7 @@ class Shell:
         before = base | dict(preset) | {"PATH": ":".join(filter(None, (path, preset.get("PATH"))))}
         driver = at / "driver.sh"
         driver.write_text(_driver(len(self.steps)), encoding="utf-8")
+        # Start-up files of the host would add changes that no package makes.
         argv: list[str | Path] = [_tool("bash"), "--noprofile", "--norc", driver, at, _tool("env")]
         argv += [step.path for step in self.steps]
         try:
@@ -201,6 +203,7 @@ class Shell:
             if re.match(r"return\s+\S", last[0] if last else ""):
                 message = f"{step.label} gave up: `{last[0]}`, status {status}"
                 raise EnvmgrError("activation-failed", message, context=output)
+            # The status does not say whether a script failed or could not be parsed.
             parsed = self.runner.run([_tool("bash"), "-n", step.path], env={}, check=False, timeout=self.timeout)
             if parsed.returncode:
                 raise EnvmgrError("activation-failed", f"{step.label} has a syntax error", context=output)
@@ -222,6 +225,7 @@ class Shell:
         for wrong, what in (
             (not work.is_dir(), "removes the working directory"),
             (folder != str(work), f"changes the working directory to {folder}"),
+            # `activate_run.begin.sh` sets this umask before the first step.
             (umask != "0022", f"changes the umask to {umask}"),
             (jobs, "leaves a process running in the background"),
         ):

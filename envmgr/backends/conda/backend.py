@@ -52,6 +52,7 @@ class LoadedCondaLock(LoadedLock):
     accepts: str = ""
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
+        # Layout 2 only changed installs with a Python: the others keep their digest.
         newest = None if PYTHON in self.content.versions else 1
         return (Item(self.backend.install(self.entry, self.content.identity(), site, target, newest=newest)),)
 
@@ -159,6 +160,7 @@ class CondaBackend(Backend):
             licences=_licences(recipe, site),
             extensions=(
                 *(f"{p.name}/{p.version}" for p in found.packages if _is_extension(p, recipe)),
+                # NVIDIA's wheels are libraries, which users do not look for.
                 *(f"{w.name}/{w.version}" for w in wheels if not w.name.startswith("nvidia-")),
             ),
             python=PYTHON in found.versions,

@@ -82,6 +82,7 @@ def failure_for(entry: str, site: Site) -> Failure:
             )
         error = failure(event, request)
         if event["kind"] == "DownloadError" and error.reference in _WITHOUT_NETWORK:
+            # The package's own URL is the last place, after all mirrors.
             own_url = str(event["failed"][0]["reasons"][-1][0])
             error.hint = "\n  ".join([_WITHOUT_NETWORK[error.reference], *_other_ways(own_url, entry, site)])
         return error
@@ -135,6 +136,7 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
     if event["kind"] == "Stalled":
         reference, hint = _DOWNLOADS["stalled"]
         return EnvmgrError(reference, f"a channel stalled: {message}", context=_places(request), hint=hint)
+    # The limit of a file's size that `bound_solve` sets gives EFBIG.
     if event["kind"] == "Endless" or f"os error {errno.EFBIG}" in message:
         return EnvmgrError(
             "channel-too-large",

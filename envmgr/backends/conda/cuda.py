@@ -93,6 +93,7 @@ def _by_name(package: LockedPackage) -> set[str]:
 
 def _by_need(package: LockedPackage) -> set[str]:
     if package.name.startswith("cuda-compat"):
+        # A cuda-compat may be newer than the rest of an environment.
         return set()
     return _known({str(min(each)) for _, each in asked(package.depends) if len(each) == 1})
 

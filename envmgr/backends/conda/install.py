@@ -50,6 +50,7 @@ def install_packages(
     with staged_install(install, site, marks=has_python) as staged:
         package_cache(install.prefix).mkdir(parents=True, exist_ok=True)
         if lock.added is not None:
+            # Before conda's packages are linked: nothing is unpacked if a wheel has other needs than the lock says.
             _fetch_wheels(lock.added, wanted, install, site, runner, reporter)
         with ExitStack() as stack:
             label = str(install.entry)

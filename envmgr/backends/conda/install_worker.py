@@ -77,6 +77,7 @@ async def link_packages(request: dict[str, Any]) -> None:
         platform=rattler.Subdir(request["platform"]),
         installed_packages=[],
         reporter=InstallEvents(),
+        # The staging folder gets its final name only when it is complete.
         alternative_target_prefix=request["final"],
         show_progress=False,
     )
@@ -127,6 +128,7 @@ def _differences(depends: Mapping[str, tuple[str, ...]], request: Mapping[str, A
     known = {*depends, *request["virtual"], *accepts}
     for name in sorted(needed - known):
         by = [shown[each] for each, rows in depends.items() if any(read_row(row).name == name for row in rows)]
+        # `__conda` is the version of conda itself, which takes no part here.
         if by and not name.startswith("__conda"):
             yield f"{by[0]} needs {name}, which the lock lacks"
     for name in sorted(depends.keys() - needed):
@@ -167,6 +169,7 @@ def compile_beside_removal(staging: Path, final: str, jobs: int) -> None:
         OSError: something could not be removed.
     """
     unpacked = staging / _LINKED_FROM
+    # Before the removal begins: the folder is empty after it.
     makes_room = any(unpacked.iterdir())
     with ThreadPoolExecutor(1) as pool:
         removal = pool.submit(shutil.rmtree, unpacked)

@@ -88,6 +88,7 @@ def _beyond(
     """Yield faults of packages that allow several majors but not the present one, or that limit another present
     package.
     """
+    # Several majors are a fault of their own (`cuda-majors`).
     if len(majors) != 1:
         return
     (own,) = majors
@@ -151,6 +152,7 @@ def _unmet(packages: Mapping[str, LockedPackage]) -> Iterator[LockFault]:
     for package in packages.values():
         for row in package.depends:
             name = read_row(row).name
+            # Virtual packages are the system's, and no lock has them.
             if name and not name.startswith("__") and name not in packages:
                 text = f"{package.name} {package.version} needs `{row}`, which the lock lacks"
                 yield LockFault("unmet-need", text, "lock again")

@@ -233,6 +233,7 @@ def _dependencies(depends: Iterable[str]) -> dict[str, str]:
     result = {}
     for name, found in sorted(versions.items()):
         strict = [v for v in found if v != "*"] or found
+        # In a version spec `,` binds more tightly than `|`.
         joined = ",".join(f"({v})" if "|" in v and len(strict) > 1 else v for v in strict)
         result[name] = f"{joined or '*'} {builds[name]}" if name in builds else joined
     return result
@@ -330,9 +331,11 @@ def _package_of(item: Mapping[str, Any], where: str) -> LockedPackage:
     url = _get(item, "url", str, where)
     name, version = _get(item, "name", str, where), _get(item, "version", str, where)
     match = re.fullmatch(r".+/(?P<subdir>[a-z0-9-]+)/(?P<stem>[^/]+)\.(conda|tar\.bz2)", unquote(url))
+    # The URL decides what is fetched, so it must be of the package that people review.
     if not match or not match["stem"].startswith(f"{name}-{version}-"):
         raise InputError("lock-invalid", f"{where}: the URL does not name {name} {version}", context=url)
     build = match["stem"].removeprefix(f"{name}-{version}-")
+    # The format has no build number; build strings end in it by convention.
     number = re.search(r"_([0-9]{1,9})$", build)
     hashes = _get(item, "hash", dict, where)
     return LockedPackage(

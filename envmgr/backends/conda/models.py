@@ -107,6 +107,7 @@ class CondaInput(FrozenModel):
     @field_validator("indexes", "exclude_newer")
     @classmethod
     def _for_wheels(cls, value: _Any, info: ValidationInfo) -> _Any:
+        # An invalid `pip` is missing in `data`, and has its own fault.
         if not info.data.get("pip", True):
             raise ValueError("it is for the wheels that `pip` asks for, and there is no `pip`")
         return value

@@ -190,6 +190,7 @@ def add_wheels(
 def require_python(packages: Iterable[LockedPackage]) -> str:
     """Return the version of the Python for which wheels are unpacked. Raises EnvmgrError `pip-without-python`."""
     found = next((p for p in packages if p.name == PYTHON), None)
+    # Only the build string names the implementation. A `t` at its end is a free-threaded Python.
     if found is None or re.search(r"pypy|graalpy|_cp\d+t$", found.build):
         raise EnvmgrError(
             "pip-without-python",
@@ -235,6 +236,7 @@ def brought_by(lock: CondaLock) -> dict[str, str]:
 
 def _marked(version: str) -> str:
     read = Version(version)
+    # A version has one `+`: further parts of its local version follow a dot.
     return f"{read}.{_OURS}" if read.local else f"{read}+{_OURS}"
 
 

@@ -49,6 +49,7 @@ def solve(
         try:
             if solver == "conda-lock":
                 urls = _conda_lock_urls(wanted, channels, site, runner, scratch)
+                # A file is called name-version-build, and only the name can have further dashes.
                 names = {url.rpartition("/")[2].rsplit("-", 2)[0] for url in urls}
                 request |= {"urls": sorted(urls), "names": sorted(names)}
             solved = call_worker(SOLVER, request, runner, reporter, failure=failure)
@@ -140,6 +141,7 @@ def _conda_lock_urls(
     tool, conda = find_conda_lock(), find_conda(site)
     sources = list(channels)
     environment = {"channels": [c["places"][0] for c in sources], "dependencies": list(wanted.specs)}
+    # JSON is valid YAML.
     (folder / "environment.yml").write_text(pretty_json(environment), encoding="utf-8")
     virtual = {"subdirs": {wanted.platform: {"packages": wanted.all_virtual_packages()}}}
     (folder / "virtual.yml").write_text(pretty_json(virtual), encoding="utf-8")

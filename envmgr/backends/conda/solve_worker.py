@@ -114,6 +114,7 @@ def bound_solve(cache: Path, timeout: float) -> None:
         (resource.RLIMIT_FSIZE, min(_MOST_READ, int(free - least) // 2)),
     ):
         _, hard = resource.getrlimit(kind)
+        # The kernel refuses a soft limit above the hard one.
         resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
     def watch() -> None:
@@ -133,6 +134,7 @@ def bound_solve(cache: Path, timeout: float) -> None:
                 size, cpu = read, cpu + used
             if size > _MOST_READ or shutil.disk_usage(cache).free < least:
                 emit("error", kind="Endless", message=f"{size_text(size)} of repodata came")
+                # An exception would only end this thread, and rattler would go on.
                 os._exit(1)
             if now - moved > timeout:
                 said = f"no byte for {timeout:g} s"

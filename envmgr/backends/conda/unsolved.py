@@ -54,6 +54,7 @@ def explain_unsolvable(error: EnvmgrError, request: Mapping[str, Any], runner: R
     specs = {read_row(spec).name: spec for spec in request["specs"]}
     lacking = _lacking(error.context)
     names = [name for name in _mentioned(error.context, lacking, specs) if not name.startswith("__")]
+    # `_cuda` proposes a version of cuda-version, even if neither the recipe nor the error names it.
     question = {**request, "op": "offer", "names": [*dict.fromkeys([*names, *specs, "cuda-version"])]}
     try:
         told = call_worker(SOLVER, question, runner, reporter, failure=failure)

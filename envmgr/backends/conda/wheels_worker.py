@@ -74,9 +74,12 @@ def add(request: Mapping[str, Any]) -> None:
     root = staging / _UNPACKED
     way = root / final.relative_to("/")
     way.parent.mkdir(parents=True)
+    # `unpack` writes to the final path below `root`: the link leads these files into the staging folder.
     way.symlink_to(staging)
     unpack_all(wheels, root, final, minor, jobs)
+    # `rmtree` removes the link, and does not follow it into the staging folder.
     shutil.rmtree(root)
+    # The modes of conda's own programs stay as they are.
     before = {path for record in _records(staging) for path in record.get("files") or ()}
     for path in sorted(staging.glob("bin/*")):
         if str(path.relative_to(staging)) not in before and not path.is_symlink():
@@ -113,6 +116,7 @@ def refuse_taken(wheels: Sequence[Path], there: Installed, staging: Path) -> Non
 
 
 def refuse_taken_paths(expected: Promised, wheels: Sequence[Path], staging: Path, minor: str) -> None:
+    # A link to nowhere takes a path, too.
     taken = [path for path in sorted(expected.paths) if os.path.lexists(staging / path)]
     taken += [folder for folder in expected.folders if folder and _is_no_folder(staging, folder)]
     if taken:

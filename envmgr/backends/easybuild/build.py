@@ -126,6 +126,7 @@ def lay_out(order: Order, folder: Path, jobs: int) -> Path:
         "robot-paths": folder / "easyconfigs",
         "include-module-naming-schemes": INSIDE / "envmgr_naming.py",
         "module-naming-scheme": "EnvmgrModuleNamingScheme",
+        # Otherwise EasyBuild names install folders by its own scheme, and only modules by ours.
         "fixed-installdir-naming-scheme": 0,
         "hooks": INSIDE / "envmgr_hooks.py",
         "parallel": jobs,
@@ -136,7 +137,9 @@ def lay_out(order: Order, folder: Path, jobs: int) -> Path:
         "show-progress-bar": 0,
         "trace": 0,
     }
+    # EasyBuild reads the file with configparser, for which one % begins an interpolation.
     lines = [f"{key}={str(value).replace('%', '%%')}" for key, value in rows.items() if value != ""]
+    # An empty suffix must be written out, because EasyBuild's default is `all`.
     atomic_write(folder / "easybuild.cfg", "[config]\nsuffix-modules-path=\n" + "\n".join(lines) + "\n")
     return easyconfig
 
@@ -225,7 +228,9 @@ def _run(order: Order, folder: Path, argv: Sequence[str | Path], runner: Runner,
         ENVMGR_EASYBUILD_ITEMS=str(folder / "items.json"),
         ENVMGR_EASYBUILD_EVENTS=str(events.path),
         SOURCE_DATE_EPOCH=_EPOCH,
+        # Otherwise two builds may write what is in a set in another order.
         PYTHONHASHSEED="0",
+        # Programs read settings in HOME, and the build user's own must not decide what is built.
         HOME=str(folder / "home"),
         TMPDIR=str(folder / "tmp"),
         XDG_CONFIG_HOME=str(folder / "home"),
@@ -246,13 +251,17 @@ def _run(order: Order, folder: Path, argv: Sequence[str | Path], runner: Runner,
             finally:
                 end_daemons(install, folder, reporter)
         except BaseException:
+            # After `end_daemons`: the lock must stay as long as processes of the build may run.
             remove_lock(install)
             reporter.log(f"{install.entry}: EasyBuild's log was kept as {_keep_log(order, folder, None)}")
             raise
+        # The last events may have come after the last tick.
         tick()
     if done.returncode < 0:
+        # A killed EasyBuild cannot remove its own lock.
         remove_lock(install)
     log = _keep_log(order, folder, done)
+    # EasyBuild may report success although its files lie elsewhere.
     if done.returncode != 0 or not built_tree(install).is_dir() or not built_module(install, folder).is_file():
         error = build_failure(order.locked, install, done, events.failed, events.step, folder, log)
         with suppress(OSError), Path(log or os.devnull).open("a", encoding="utf-8") as file:
@@ -297,11 +306,13 @@ def _finish(order: Order, folder: Path) -> None:
         if text is not None:
             notes.mkdir()
             keep.write_bytes(text)
+    # An install of layout 1 has no mark, also if it is built again.
     if brings_python(order.locked) and (install.layout or 0) >= MARKED:
         mark_pythons(tree)
     group = group_id(order.site.policies.group)
     make_read_only(tree, group=group, mask=order.site.policies.mask)
     change(module, group=group, mode=0o444, kinds=(stat.S_ISREG,))
+    # The tree must be on the disk before a manifest says that it is whole.
     sync_file_system(tree)
 
 
@@ -351,6 +362,7 @@ class Events:
                 data = file.read()
         except OSError:
             return
+        # The hooks may be in the middle of a line: the rest is read the next time.
         whole, newline, _ = data.rpartition(b"\n")
         self._offset += len(whole) + len(newline)
         for line in whole.splitlines():

@@ -62,6 +62,7 @@ def stage_rebuild(install: Install, folder: Path, runner: Runner) -> tuple[str, 
     modules = module_file(install).parent
     for each in (install.staging, folder / "modules"):
         each.mkdir()
+    # The build sees this folder in place of the real one, and may load the other modules in it.
     for file in modules.glob("*.lua"):
         if file.name != module_file(install).name:
             (folder / "modules" / file.name).write_bytes(read_regular(file))
@@ -76,6 +77,7 @@ def lift_tree(install: Install) -> Path:
     """
     if install.replaces is None:
         return install.path
+    # The tree lies inside the staging folder that it replaces.
     aside = install.staging.with_name(f"{install.staging.name}.again")
     lock = install.prefix.locks / f"store-{install.entry.name}-{install.label}.again.lock"
     with file_lock(lock):  # otherwise another run takes it for what a killed one left
@@ -90,6 +92,7 @@ def replace_install(install: Install, folder: Path) -> None:
     module = built_module(install, folder)
     land(install)
     target = module_file(install)
+    # A rename cannot put a file in the place of a folder.
     if target.is_dir() and not target.is_symlink():
         remove_below(install.prefix.root, target)
     atomic_write(target, module.read_bytes(), mode=0o444)
@@ -125,6 +128,7 @@ def clean_modules(prefix: Prefix, reporter: Reporter) -> None:
         if install.manifest.exists():
             continue
         with try_file_lock(install.lock) as free:
+            # Checked again under the lock: a build may have finished meanwhile.
             if free and not install.manifest.exists() and not lives_elsewhere(install):
                 reporter.log(f"removing {path}, whose install is gone")
                 with suppress(OSError):

@@ -90,6 +90,7 @@ def _own(version: str, bench: Workbench) -> EasyBuild:
 
 def _why_not_on_nodes(lock: EasyBuildLock, options: JobOptions, bench: Workbench) -> str:
     module = "envmgr.backends.easybuild.installation"
+    # With `-I`, neither PYTHONPATH nor the user's own packages decide what runs.
     argv = [sys.executable, "-I", "-m", module, lock.framework, lock.easybuild_sha256]
     why = ask_a_node(argv, options, bench.site, bench.runner)
     return f"on {why}" if why else ""
@@ -127,7 +128,9 @@ def ensure_private(
         return _require_contents(_private(home, version, lmod), _recorded_sum(home), contents)
     lock = home.with_name(f".{home.name}.lock")
     with explain_os_error(home), file_lock(lock, on_wait=waiting, check=runner.raise_if_cancelled):
+        # Another process may have made it while this one waited for the lock.
         if not is_complete(home):
+            # A killed run left it, or an upgrade of the system removed its Python.
             remove_tree(home)
             paths = files.bring() if files else {}
             try:
@@ -234,6 +237,7 @@ def _make_from_files(
         env = clean_env(HOME=str(folder), TMPDIR=str(folder), UV_NO_PROGRESS="1")
         uv: list[str | Path] = [*(shut or ()), find_uv_bin()]
         offline = ("--quiet", "--no-config", "--offline", "--no-python-downloads", "--cache-dir", folder / "cache")
+        # Hashes of requirements do not cover what builds a source: `builds` has those.
         only = ("--no-index", "--find-links", folder, "--no-deps", "--require-hashes", "--build-constraints", builds)
         into = ("--compile-bytecode", "--python", home / "bin" / "python")
         venv = [*uv, "venv", *offline, "--python", sys.executable, home]

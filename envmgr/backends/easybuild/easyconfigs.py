@@ -60,6 +60,7 @@ def changed_since(item: LockedItem, site: Site) -> str:
     """
     path = local_easyconfig(item, site)
     if path is not None:
+        # Only for its checks: the text itself is not used.
         read_file_text(path, _TEXT, tree=root_of(path, site))
     if item.origin == "easybuild":
         return f"{path} now comes before EasyBuild's own" if path is not None else ""

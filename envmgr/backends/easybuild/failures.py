@@ -47,6 +47,7 @@ def build_failure(
         f"easyconfig {locked.easyconfig}",
     )
 
+    # First, because a full disk can also look like any of the faults below.
     if full := _FULL.search(output) or _FULL.search(text):
         hint = (
             "free some space where it compiles (build_dir in site.yaml, else $TMPDIR or /tmp) and under the prefix, "

@@ -68,6 +68,7 @@ def refuse_forbidden(module: Shown, store: Path) -> None:
         if isinstance(op, str):
             continue
         as_list = op.kind in ("prepend", "append")
+        # A value of the loading shell may name any folder.
         if op.name in _OF_ITS_OWN and as_list and not op.at_load and _lies_in(store, op.value.split(op.separator)):
             continue
         if fault := fault_in_variable(op.name, as_list=as_list):
@@ -78,6 +79,7 @@ def refuse_forbidden(module: Shown, store: Path) -> None:
 
 
 def _lies_in(store: Path, elements: Sequence[str]) -> bool:
+    # `is_relative_to` only compares names, so `..` could lead out of the store.
     return all(Path(each).is_relative_to(store) and ".." not in Path(each).parts for each in elements)
 
 
@@ -102,6 +104,7 @@ def flatten(root: str, shown: Mapping[str, Shown]) -> tuple[list[str], tuple[Env
     def load(name: str, by: str) -> None:
         if name in begun:
             return
+        # Before its steps: two modules that load each other would be followed without end.
         begun.add(name)
         if name not in shown:
             raise EnvmgrError("module-unreadable", f"the module {by} loads {name}, which is not in its lock")
@@ -133,6 +136,7 @@ def _joined(ops: Sequence[EnvOp], apart: frozenset[str]) -> Iterator[EnvOp]:
         if not _is_list(op, apart):
             yield op
         elif values := groups.pop((op.kind, op.name), None):
+            # A later prepend stands in front of an earlier one.
             elements = [e for value in (reversed(values) if op.kind == "prepend" else values) for e in value.split(":")]
             yield op.model_copy(update={"value": ":".join(dict.fromkeys(elements))})
 
@@ -191,6 +195,7 @@ def _change(verb: str, bracket: str, inner: str) -> EnvOp | None:
 def _op(kind: Literal["set", "prepend", "append"], name: str, value: str, separator: str = ":") -> EnvOp:
     if SHOWN_HOME not in value and SHOWN_USER not in value:
         return EnvOp(kind=kind, name=name, value=value, separator=separator)
+    # In a value with placeholders, a single `$` would begin one.
     template = value.replace("$", "$$").replace(SHOWN_HOME, "${HOME}").replace(SHOWN_USER, "${USER}")
     return EnvOp(kind=kind, name=name, value=template, separator=separator, at_load=True)
 

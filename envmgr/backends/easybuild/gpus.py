@@ -93,6 +93,7 @@ def explain_gpus(site: Site) -> Iterator[SiteFact]:
         if values:
             text = f"{', '.join(values)}: what asks for it is compiled for these {_MAKERS[setting]} GPUs"
             yield SiteFact(field, "ok", text)
+            # None means that nobody knows whether they are covered: that is no reason for a warning.
             found = {arch: nodes for arch, nodes in found.items() if covers(vendor, values, arch) is False}
         if found:
             line, where = site_line(field, quoted(_ordered(vendor, [*values, *found]))), _on_nodes(vendor, found)

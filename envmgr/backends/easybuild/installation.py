@@ -154,6 +154,7 @@ def _files(places: Places) -> Iterator[tuple[str, str]]:
     """Yield names relative to the parent of the folder `easybuild`, and paths."""
     for root in places.folders:
         above = len(str(root.parent)) + 1
+        # By default `os.walk` skips a folder that it cannot read, and the sum would lack its files.
         for folder, _, files in os.walk(root, onerror=_raise):
             yield from ((f"{folder[above:]}/{name}", f"{folder}/{name}") for name in files if name.endswith(_KINDS))
 
@@ -189,6 +190,7 @@ class EasyBuild:
 
     def argv(self, program: str | Path, *arguments: str | Path) -> list[str | Path]:
         """Return the command that runs a module of EasyBuild, or a file of envmgr, with nothing else to import."""
+        # In order: no site-packages, none of the user's packages, no folder of the script among the places of modules.
         return [self.python, "-S", "-s", "-P", INSIDE / "start.py", self.places.packages, program, *arguments]
 
     def require(self, framework: str, easyblocks: str) -> None:

@@ -111,12 +111,14 @@ def make_lock_as(
     """
     request = LockRequest(entry=str(entry), wanted=wanted, site=site)
     env = clean_env(PYTHONDONTWRITEBYTECODE="1", **account.variables(), **passed(os.environ, *_PASSED))
+    # That user may not be able to write to root's folders.
     for of_root in ("TMPDIR", "UV_CACHE_DIR"):
         env.pop(of_root, None)
     with reporter.stage(f"{entry} resolve"):
         done = runner.run(
             python_module("envmgr.backends.easybuild.make_lock"),
             env=env,
+            # That user may not be able to enter root's working directory.
             cwd=Path("/"),
             check=False,
             stdin=request.model_dump_json(by_alias=True),

@@ -62,11 +62,15 @@ def _ask(
             f"--robot={':'.join(str(r) for r in roots)}",
             f"--prefix={folder}",
             f"--tmpdir={folder}",
+            # Packages of the system matter on the host that builds, which checks them itself.
             "--ignore-osdeps",
+            # envmgr's own scheme needs digests of installs, which follow from the finished lock.
             "--module-naming-scheme=EasyBuildMNS",
             "--disable-pre-create-installdir",
             "--local-var-naming-check=error",
+            # Nothing is built or installed here.
             "--allow-use-as-root-and-accept-consequences",
+            # An index in a folder of easyconfigs may be older than its files.
             "--ignore-index",
             *([f"--accept-eula-for={accept_eula_for(wanted.accept_eula)}"] if wanted.accept_eula else []),
             *([f"--filter-deps={','.join(wanted.filter_deps)}"] if wanted.filter_deps else []),

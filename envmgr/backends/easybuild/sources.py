@@ -110,6 +110,7 @@ def find_in_mirrors(files: Sequence[EasyBuildFile], bench: Workbench) -> Mapping
     for mirror in mirrors_of(bench.site):
         try:
             there = _look(files, IndexPlace(PUBLIC, mirror), bench.runner)
+        # It is an EnvmgrError, too, and says nothing about the mirror.
         except Interrupted:
             raise
         except EnvmgrError as error:

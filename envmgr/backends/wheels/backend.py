@@ -48,6 +48,7 @@ class LoadedWheelsLock(LoadedLock):
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
         needs = tuple(each.lock.items(site, target)[-1].install for each in self.below)
+        # The system's Python has no digest: its name and minor version stand for it.
         stands_on = [install.digest for install in needs] or [self.base.name, self.base.minor]
         identity: dict[str, object] = {"wheels": self.content.identity(), "base": stands_on, "python": self.base.minor}
         if self.content.sdists:
@@ -161,6 +162,7 @@ class WheelsBackend(Backend):
             entry=entry,
             sha256=sha256,
             packages=describe_wheels(found.packages),
+            # NVIDIA's wheels are libraries, which users do not look for.
             extensions=tuple(f"{w.name}/{w.version}" for w in found.packages if not w.name.startswith("nvidia-")),
             python=True,
             download=download,

@@ -208,6 +208,7 @@ class SourceBuild:
                     hint="a patch of its pyproject.toml (`patches` in the recipe) can say it as the index gives it; "
                     "or lock another version",
                 ) from None
+        # Without an answer that can be read, the log says most.
         except (OSError, ValueError, EnvmgrError):
             pass
         said = [f"its process {ending(done.returncode)}", *done.stderr.strip().splitlines()[-5:], *_excerpt(log)]
@@ -254,6 +255,7 @@ def _excerpt(log: Path) -> list[str]:
             text = os.pread(file, _TAIL, max(0, os.fstat(file).st_size - _TAIL)).decode(errors="replace")
     except (OSError, EnvmgrError):
         return []
+    # Lines with `$ ` are the commands themselves, which build_child.py writes.
     lines = [line for line in without_colour(text).splitlines() if line.strip() and not line.startswith("$ ")]
     found = meaningful("\n".join(lines))
     # Of an error of Python's the last lines say what is wrong, and those before them how it came there.

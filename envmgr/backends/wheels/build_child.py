@@ -60,6 +60,7 @@ class Workshop:
             promised([Path(wheel)], self.minor)  # raises for one that would leave its folder
             unpack(Path(wheel), Path("/"), env, self.minor)
         for path in sorted(env.glob("bin/*")):
+            # A wheel may not mark its scripts as programs.
             path.chmod(0o755)
         if self.request["base"] is None:
             make_environment(env, self.minor, Path(self.request["programs"]))
@@ -76,6 +77,7 @@ class Workshop:
                 opened.extractall(place)  # it leaves out `..` and the slash of absolute paths
         else:  # tar refuses `..`, and writes through no link that the archive made
             argv = ["tar", "--extract", "--file", str(archive), "--directory", str(place)]
+            # As root, tar would otherwise restore the owners and modes of the archive.
             if self.run([*argv, "--no-same-owner", "--no-same-permissions"]):
                 raise Refused("archive", f"{archive.name} cannot be unpacked")
         found = sorted(place.iterdir())
@@ -84,6 +86,7 @@ class Workshop:
         times = [s.st_mtime for s in (path.lstat() for path in place.rglob("*")) if stat.S_ISREG(s.st_mode)]
         epoch = _OF_ZIP if archive.suffix == ".zip" else max(_OLDEST, int(max(times, default=0)))
         for patch in self.request["patches"]:
+            # No questions, no patch that is applied in reverse, and no place that fits only roughly.
             argv = ["patch", "--strip=1", "--batch", "--forward", "--fuzz=0", "--no-backup-if-mismatch"]
             if self.run([*argv, f"--directory={found[0]}", f"--input={patch}"]):
                 raise Refused("patch", f"{Path(patch).name} does not fit {archive.name}")
@@ -95,6 +98,7 @@ class Workshop:
         env = {key: os.environ[key] for key in ("LANG", "LC_ALL", "TZ")}
         env |= {"PATH": f"{self.work / 'env' / 'bin'}:{os.environ['PATH']}"}
         env |= {"HOME": str(self.work / "home"), "TMPDIR": str(self.work / "tmp")}
+        # Otherwise a build may write what is in a set in another order each time.
         env |= {"USER": "envmgr", "LOGNAME": "envmgr", "SOURCE_DATE_EPOCH": str(epoch), "PYTHONHASHSEED": "0"}
         env |= {"PYTHONNOUSERSITE": "1", "PYTHONPYCACHEPREFIX": f"{self.work}/bytecode", "PIP_NO_INDEX": "1"}
         return env | {"MAX_JOBS": jobs, "MAKEFLAGS": f"-j{jobs}", "CMAKE_BUILD_PARALLEL_LEVEL": jobs}
@@ -110,8 +114,10 @@ class Workshop:
         """Return its exit status; its output is in the log."""
         with self.log.open("ab") as log:
             log.write(f"$ {shlex.join(map(str, argv))}\n".encode())
+            # The command writes to the same file, and its name must stand above its output.
             log.flush()
             try:
+                # A program that asks a question must fail, and not wait for an answer.
                 done = subprocess.run(
                     argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False
                 )
@@ -234,6 +240,7 @@ def _answer(request: Mapping[str, Any]) -> _Answer:
 
 
 if __name__ == "__main__":
+    # The modes of files get into the wheel, and must not depend on the caller's umask.
     os.umask(0o022)
     asked = json.loads(sys.stdin.read())
     write_new(Path(asked["answer"]), json.dumps(_answer(asked)).encode(), mode=0o644)

@@ -142,6 +142,7 @@ class WheelsQuestion(Question):
 
     def digest(self) -> str:
         """Return the digest of everything that is said: fields of sources count only where sources are built."""
+        # `hashed` decides nothing about the answer: `require_hashes` compares each lock with it.
         unused = {"hashed", *(name for name in ("build", "build_requires", "patches") if not getattr(self, name))}
         return recipe_digest("wheels", self.model_dump(mode="json", exclude=unused))
 

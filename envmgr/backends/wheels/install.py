@@ -263,6 +263,7 @@ def install_lock(
         )  # before a source is built with any of it
         with built_wheels(lock, wanted, base, recipe, item, site, runner, reporter, jobs=jobs) as made:
             built = dict(zip([sdist.name for sdist in lock.sdists], [each.path for each in made], strict=True))
+            # Once more, now with the METADATA of the wheels that were built.
             require_files_answer(wanted, lock.parts, files | built, base.version, install.entry)
             staged.folder.mkdir()
             wheels = [*files.values(), *built.values()]

@@ -105,6 +105,7 @@ def _fault_of_patches(sdist: LockedSdist, wanted: WheelsQuestion) -> LockFault |
 def wheels_lock_texts(lock: WheelsLock) -> dict[str, str]:
     """Map file names to texts, in the order of writing: the lock itself last, because the sidecar names its sha256."""
     text = _text(lock)
+    # Without URLs, because a lock names no host.
     content = lock.model_dump(mode="json", exclude_none=True, exclude={"wheels": {"__all__": {"url"}}})
     if not lock.sdists:
         del content["sdists"]

@@ -158,6 +158,7 @@ class _Locker:
             wheels = self._wheels(rows)
             paths = self._fetch(wheels, files, name)
             more = self._ask("requires", source, work, paths).requires
+            # Resolved again as a whole: a row of the hook may need other versions of what is already chosen.
             if more:
                 wheels = self._wheels([*rows, *more])
                 paths = self._fetch(wheels, files, name)
@@ -186,6 +187,7 @@ class _Locker:
     def _find(self, name: str) -> tuple[LockedSdist, str]:
         """Return the newest source that fits what the recipe says of it, and its URL."""
         rows = [row for row in self.wanted.requirements if canonicalize_name(Requirement(row).name) == name] or [name]
+        # `--only-binary :all:` is for all other packages, and `--no-binary` for this one.
         words = ["--no-deps", *ONLY_WHEELS, "--no-binary", name]
         text = self.resolution.compile([*words, *PYLOCK], rows)
         package = next(p for p in Pylock.from_dict(tomllib.loads(text)).packages if canonicalize_name(p.name) == name)

@@ -65,6 +65,7 @@ def make_interpreter(staging: Path, base: Path, minor: str) -> None:
         raise NoPython(f"{base} has no Python {minor}: neither bin/python{minor} nor lib/python{minor}/os.py")
     folder = _make_folders(staging, minor)
     own = staging / "bin" / f"python{minor}"
+    # Python follows a link to its program, and would take the base for its own prefix.
     shutil.copyfile(program, own)
     own.chmod(0o755)
     for path in sorted(library.iterdir()):

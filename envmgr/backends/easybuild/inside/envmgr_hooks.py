@@ -22,6 +22,7 @@ def _step(name):
 
 def start_hook(*_args, **_more):
     """Let nothing be downloaded, such as ConfigureMake's config.guess: every source is in the lock, and here."""
+    # Easyblocks imported the function by name: it must be replaced in each of their modules.
     for name, module in list(sys.modules.items()):
         if name.startswith("easybuild.") and hasattr(module, "download_file"):
             module.download_file = _download_nothing

@@ -60,6 +60,7 @@ class _Look:
 
     def __init__(self, config, names):
         self.config, self.names = config, names
+        # With its templates resolved, an easyconfig no longer shows which ones it has.
         with config.disable_templating():
             self.raw = config.asdict()
         self.kinds = easyblocks_of(config, self.raw)
@@ -243,6 +244,7 @@ def readings_in(kind):
 def names_of(tree, setting):
     """Return the variables of a module that hold the setting's value, or one that was made from it."""
     held, before = set(), None
+    # Until no name is added: a variable may be made from one that is found later.
     while before != len(held):
         before = len(held)
         for node in ast.walk(tree):

@@ -26,6 +26,7 @@ def main():
     request = json.loads(sys.stdin.readline())
     answer = sys.stdout
     logging.disable(logging.CRITICAL)  # every easyblock opens a log, and all of them would get every word
+    # EasyBuild and easyblocks print to stdout, which is for the answer only.
     with redirect_stdout(sys.stderr):
         try:
             result = resolve_closure(request)
@@ -156,6 +157,7 @@ def files_of(item):
     with noting() as (asked, local, eulas):
         block = get_easyblock_instance(item)
         block.update_config_template_run_step()  # as EasyBuild does before each step
+        # There are no files to check: `/nowhere/…` stands for each.
         block.fetch_step(skip_checksums=True)
         make_extensions(block)
     eulas |= eulas_of(block)
@@ -214,6 +216,7 @@ def noting():
     def note(self, filename, urls=None, download_filename=None, git_config=None, alt_location=None, **kwargs):
         remote = bool(re.match(r"(https?|ftp)://", filename))
         if not remote:
+            # A file that is not there is no error here: it may be one to download.
             look = {**kwargs, "no_download": True, "warning_only": True}
             found = obtain_file(self, filename, alt_location=alt_location, **look)
             if found and filename != "checksums.json":  # only EasyBuild reads it

@@ -1,0 +1,95 @@
+"""`envmgr shell-init`, in the form that its help and the documentation give for each shell."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.waiting import DEADLINE
+
+
+@pytest.fixture
+def box(sandbox: Sandbox) -> Sandbox:
+    sandbox.recipe("hello/1.0", ["hello-prefix"])
+    sandbox.ok("lock", "hello/1.0")
+    sandbox.ok("build", "hello/1.0")
+    return sandbox
+
+
+def typed(box: Sandbox, shell: str, script: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """A person types this into a shell, which finds `envmgr` on PATH."""
+    folder = box.root / "bin"
+    folder.mkdir(exist_ok=True)
+    program = folder / "envmgr"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m envmgr "$@"\n')
+    program.chmod(0o755)
+    (box.root / "script").write_text(script)
+    quiet = {"bash": ["--norc"], "zsh": ["-f"], "tcsh": ["-f"], "fish": ["--no-config"]}[shell]
+    return subprocess.run(
+        [shell, *quiet, str(box.root / "script")],
+        env={
+            "PATH": f"{folder}:/usr/bin:/bin",
+            "HOME": str(box.root),
+            "ENVMGR_SITE": str(box.root / "site.yaml"),
+            **env,
+        },
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+
+
+LINES = {
+    "bash": 'eval "$(envmgr shell-init bash)"',
+    "zsh": 'eval "$(envmgr shell-init zsh)"',
+    "fish": "envmgr shell-init fish | source",
+    "tcsh": "envmgr shell-init tcsh > $HOME/.envmgr.csh\nsource $HOME/.envmgr.csh",
+}
+
+
+@pytest.mark.parametrize("shell", LINES)
+def test_line_of_each_shell_gives_it_the_modules(box: Sandbox, shell: str) -> None:
+    done = typed(
+        box, shell, f"{LINES[shell]}\nmodule load hello/1.0\nhello-prefix\necho generation $ENVMGR_GENERATION\n"
+    )
+    assert "generation 1" in done.stdout, done.stderr
+    assert str(box.prefix) in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("shell", LINES)
+def test_line_that_is_read_twice_changes_nothing_more(box: Sandbox, shell: str) -> None:
+    names = ("MODULEPATH", "LMOD_PACKAGE_PATH", "LMOD_SITEPACKAGE_PREPEND", "LMOD_RC")
+    show = "".join(f'echo "{name}=${name}"\n' for name in names)
+    done = typed(box, shell, f"{LINES[shell]}\n{show}{LINES[shell]}\n{show}")
+    lines = done.stdout.splitlines()
+    assert lines[:4] == lines[4:]
+    assert f"MODULEPATH={box.prefix}/generations/0001/modules" in lines[0]
+
+
+def test_fish_leaves_an_older_generation_that_it_inherited(box: Sandbox) -> None:
+    old = box.prefix / "generations/0099/modules"
+    done = typed(
+        box,
+        "fish",
+        f'{LINES["fish"]}\necho "$MODULEPATH"\n',
+        MODULEPATH=f"/elsewhere:{old}",
+        ENVMGR_PIN=str(old.parent),
+    )
+    assert done.stdout.splitlines()[-1].split(":") == [f"{box.prefix}/generations/0001/modules", "/elsewhere"]
+
+
+@pytest.mark.parametrize("shell", ["csh", "tcsh"])
+def test_eval_of_csh_says_what_works(box: Sandbox, shell: str) -> None:
+    """It joined the lines to one, whose first word begins a comment: nothing happened, and nobody said so."""
+    done = typed(box, "tcsh", f'eval "`envmgr shell-init {shell}`"\n')
+    assert done.stderr == (
+        f"error[eval-of-csh]: {shell} joins the lines of a command to one, and cannot read them so\n\n"
+        f"hint: `envmgr shell-init {shell} > ~/.envmgr.csh`, and in ~/.{shell}rc: `source ~/.envmgr.csh`\n"
+    )

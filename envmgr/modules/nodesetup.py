@@ -42,6 +42,7 @@ _HOOK_FILES = {
     "SitePackage.lua": "puts the hook into Lmod; the site's own SitePackage.lua comes after it",
     "prepend.lua": "the same for Lmod 9.2.8 and later",
     "collections.lua": "the hook: saved collections restore after a publish",
+    "newer.lua": "the hook: says that a module came with a later generation",
     "restore.lua": "reads a collection as one of the shell's generation",
     "closure.lua": "finds the dependencies that its entries have there",
 }

@@ -3,6 +3,7 @@
 local path = debug.getinfo(1, "S").source:match("^@(.*)")
 local folder = path:match("^(.*/)")
 pcall(function() assert(loadfile(folder .. "collections.lua"))(folder) end)
+pcall(function() assert(loadfile(folder .. "newer.lua"))(folder) end)
 -- The variable hides the list that was built into Lmod (configure --with-sitePackagePrepend). Where it had no value but for us, that
 -- list is read as Lmod would.
 local function globals() for pattern in package.path:gmatch("[^;]+") do local file = io.open((pattern:gsub("%?", "myGlobals"))) if file then return file end end end

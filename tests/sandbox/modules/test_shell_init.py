@@ -93,3 +93,28 @@ def test_eval_of_csh_says_what_works(box: Sandbox, shell: str) -> None:
         f"error[eval-of-csh]: {shell} joins the lines of a command to one, and cannot read them so\n\n"
         f"hint: `envmgr shell-init {shell} > ~/.envmgr.csh`, and in ~/.{shell}rc: `source ~/.envmgr.csh`\n"
     )
+
+
+def test_module_that_came_with_a_later_generation_is_explained(box: Sandbox) -> None:
+    """Lmod proposed another spelling, and to leave its cache out."""
+    box.recipe("later/2.0", ["hello-prefix"])
+    box.ok("lock", "later/2.0")
+    box.ok("build", "later/2.0")
+    old = f"{box.prefix}/generations/0001"
+    said = "this shell uses generation 1; {} came with generation 2: log in again, or submit the job again"
+    for name in ("later/2.0", "later"):
+        done = typed(box, "bash", f"{LINES['bash']}\nmodule load {name}; echo status $?\n", ENVMGR_PIN=old)
+        assert done.stdout == "status 1\n"
+        assert said.format(name) in " ".join(done.stderr.split())
+        assert "ignore_cache" not in done.stderr
+
+
+@pytest.mark.parametrize("name", ["nowhere/1.0", "hello/9", "../generations/0001/modules/hello/1.0"])
+def test_module_that_is_nowhere_has_lmods_own_message(box: Sandbox, name: str) -> None:
+    box.recipe("later/2.0", ["hello-prefix"])
+    box.ok("lock", "later/2.0")
+    box.ok("build", "later/2.0")
+    for pin in (f"{box.prefix}/generations/0001", ""):
+        done = typed(box, "bash", f"{LINES['bash']}\nmodule load {name}\n", ENVMGR_PIN=pin)
+        assert "Lmod has detected the following error" in done.stderr
+        assert "generation 2" not in done.stderr

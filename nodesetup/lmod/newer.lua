@@ -1,0 +1,67 @@
+-- newer.lua: what `module load` says of a module that is not in this shell's generation, and came with a later one.
+-- Installed by `envmgr node-setup`. Lmod itself would propose another spelling, or to leave its cache out.
+
+if package.loaded["envmgr.newer"] then -- several variables and set-ups may name the hook
+  return
+end
+package.loaded["envmgr.newer"] = true
+local MOST = 1000 -- generations that are looked at
+
+-- The prefix, this shell's generation and the current one; nil where it has no pin, or is up to date.
+local function generations()
+  local prefix, number = (os.getenv("ENVMGR_PIN") or ""):match("^(/.*)/generations/(%d+)$")
+  if prefix then
+    local current = (require("posix").readlink(prefix .. "/current") or ""):match("^generations/(%d+)$")
+    if current and tonumber(current) > tonumber(number) then
+      return prefix, tonumber(number), tonumber(current)
+    end
+  end
+end
+
+local function has(prefix, number, name)
+  local path = ("%s/generations/%04d/modules/%s"):format(prefix, number, name)
+  local file = io.open(path .. ".lua") or io.open(path) -- a name without a version is a folder
+  if file then
+    file:close()
+  end
+  return file ~= nil
+end
+
+-- The generation after `own` with which a module came; nil if `current` does not have it.
+local function came_with(prefix, own, current, name)
+  if not name:find("^[%w][%w._+/-]*$") or name:find("..", 1, true) or not has(prefix, current, name) then
+    return
+  end
+  for number = math.max(own + 1, current - MOST), current do
+    if has(prefix, number, name) then
+      return number
+    end
+  end
+end
+
+local function explain(_, key, message, values)
+  if key ~= "e_Failed_Load" then
+    return
+  end
+  local prefix, own, current = generations()
+  if not prefix then
+    return
+  end
+  local said, all = {}, true
+  for name in values.module_list:gmatch("[^%s\"]+") do
+    local number = came_with(prefix, own, current, name)
+    all = all and number ~= nil
+    if number then
+      said[#said + 1] = ("this shell uses generation %d; %s came with generation %d: log in again, or submit the job again"):format(own, name, number)
+    end
+  end
+  if said[1] then
+    return (all and "" or message .. "\n") .. table.concat(said, "\n") .. "\n"
+  end
+end
+
+-- A hook that fails must not end `module`: Lmod's own message is there then.
+require("Hook").register("errWarnMsgHook", function(...)
+  local fine, text = pcall(explain, ...)
+  return fine and text or nil
+end)

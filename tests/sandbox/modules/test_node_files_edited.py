@@ -28,7 +28,7 @@ READ = [
     "/etc/profile.d/zz-envmgr.sh",
     "/etc/profile.d/zz-envmgr.csh",
 ]
-HOOK = [f"{HOME}/lmod/{name}.lua" for name in ("SitePackage", "prepend", "collections", "restore", "closure")]
+HOOK = [f"{HOME}/lmod/{name}.lua" for name in ("SitePackage", "prepend", "collections", "newer", "restore", "closure")]
 BLOCKS = ["/etc/bash.bashrc", "/etc/zsh/zshenv", "/etc/csh.cshrc"]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import find_lmod
-from envmgr.modules.render import GPU_GATE, GPU_RULES, MODULE, MODULERC, PIP_SHIM, SRUN_NOTE
+from envmgr.modules.render import TEMPLATE_FILES
 from envmgr.system.files import shipped
 from tests.helpers.golden_cases import GOLDEN, cases, render_case
 
@@ -30,14 +30,14 @@ def check() -> tuple[int, int]:
     lmod = find_lmod(None, os.environ)
     folder = shipped("modulefiles")
     templates = {path.name for path in folder.iterdir() if path.is_file()}
-    if unused := templates - {MODULE, MODULERC, GPU_RULES, GPU_GATE, SRUN_NOTE, PIP_SHIM}:
+    if unused := templates - {*TEMPLATE_FILES}:
         raise EnvmgrError("template-unused", f"no golden case renders {', '.join(sorted(unused))}", context=str(folder))
     rendered = {case: render_case(case) for case in cases()}
     names = {Path(path).name for tree in rendered.values() for path in tree}
     if ".modulerc.lua" not in names or len(names) < 2:
         raise EnvmgrError("template-unused", "the golden cases do not render every template", context=str(GOLDEN))
     with tempfile.TemporaryDirectory(prefix="envmgr-check-") as scratch:
-        files = [folder / GPU_RULES, folder / GPU_GATE, folder / SRUN_NOTE, *GOLDEN.glob("*/expected/**/*.lua")]
+        files = [*folder.glob("*.lua"), *GOLDEN.glob("*/expected/**/*.lua")]
         for case, tree in rendered.items():
             for path, text in tree.items():
                 files.append(Path(scratch, case, path))

@@ -19,8 +19,9 @@ from envmgr.system.files import canonical_json, sha256_bytes, sha256_file
 from envmgr.system.shelltext import assign
 
 MODULE, MODULERC = "module.lua.j2", "modulerc.lua.j2"
-GPU_RULES, GPU_GATE, SRUN_NOTE = "gpu_rules.lua", "gpu_gate.lua", "srun_note.lua"
+GPU_RULES, GPU_GATE, SRUN_NOTE, VENV_NOTE = "gpu_rules.lua", "gpu_gate.lua", "srun_note.lua", "venv_note.lua"
 PIP_SHIM = "pip_shim.sh"
+TEMPLATE_FILES = (MODULE, MODULERC, GPU_RULES, GPU_GATE, SRUN_NOTE, VENV_NOTE, PIP_SHIM)
 
 # Raised whenever the meaning of the hashed form changes.
 _FINGERPRINT_SCHEMA = 1
@@ -28,9 +29,7 @@ _FINGERPRINT_SCHEMA = 1
 
 def templates_digest(templates: Path) -> str:
     """Return the sha256 of the files that shape a modulefile. Raises OSError if one is missing."""
-    files = {
-        name: sha256_file(templates / name) for name in (MODULE, MODULERC, GPU_RULES, GPU_GATE, SRUN_NOTE, PIP_SHIM)
-    }
+    files = {name: sha256_file(templates / name) for name in TEMPLATE_FILES}
     return sha256_bytes(canonical_json({"schema": _FINGERPRINT_SCHEMA, "files": files}))
 
 
@@ -94,6 +93,7 @@ def render_tree(
             folder=f"{generation:04d}",
             gpu_gate=f"{templating.lua(GPU_RULES)}\n{templating.lua(GPU_GATE)}" if gated else "",
             srun_note=templating.lua(SRUN_NOTE),
+            venv_note=templating.lua(VENV_NOTE) if spec.python else "",
         )
     hidden: dict[str, list[str]] = {}
     for spec in ordered:

@@ -26,7 +26,10 @@ OURS = {
     "/etc/envmgr/node/gpus.sh",
     "/etc/systemd/system/envmgr-gpus.service",
     "/etc/systemd/system/multi-user.target.wants/envmgr-gpus.service",
-    *(f"/etc/envmgr/node/lmod/{part}.lua" for part in ("SitePackage", "prepend", "collections", "newer", "restore", "closure")),
+    *(
+        f"/etc/envmgr/node/lmod/{part}.lua"
+        for part in ("SitePackage", "prepend", "collections", "newer", "restore", "closure")
+    ),
 }
 LINE = "[ ! -r /etc/profile.d/zz-envmgr.sh ] || . /etc/profile.d/zz-envmgr.sh"
 BLOCK = f"# {BEGIN}\n{LINE}\n# {END}\n"

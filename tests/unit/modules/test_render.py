@@ -23,8 +23,7 @@ from envmgr.modules.render import (
     GPU_RULES,
     MODULE,
     MODULERC,
-    PIP_SHIM,
-    SRUN_NOTE,
+    TEMPLATE_FILES,
     fingerprint,
     render_tree,
     templates_digest,
@@ -331,7 +330,7 @@ def test_fingerprint_survives_the_way_through_json() -> None:
     assert fingerprint(back, WARN, "t") == fingerprint(full, WARN, "t")
 
 
-@pytest.mark.parametrize("name", [MODULE, MODULERC, GPU_RULES, GPU_GATE, SRUN_NOTE, PIP_SHIM])
+@pytest.mark.parametrize("name", TEMPLATE_FILES)
 def test_templates_digest_changes_with_each_file(tmp_path, name: str) -> None:
     folder = tmp_path / "modulefiles"
     shutil.copytree(TEMPLATES, folder)

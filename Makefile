@@ -114,9 +114,10 @@ check: venv lmod  ## format, lint, types, layers, words, templates, shell and Lu
 size: venv  ## how much code, text and structure there is, in envmgr/ and tests/
 	@$(BIN)/python -m tools.size
 
-golden: venv  ## rewrite the golden files; read the diff before you commit it
+golden: venv  ## rewrite the golden files and docs/json.md; read the diff before you commit it
 	@$(BIN)/python -m tests.helpers.golden_cases
-	@git --no-pager diff --stat -- tests/golden
+	@$(BIN)/python -m tools.json_page
+	@git --no-pager diff --stat -- tests/golden docs/json.md
 
 bench: venv lmod  ## every claim on speed, both sides in one run
 	@$(BIN)/python -m benchmarks

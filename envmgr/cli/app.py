@@ -110,18 +110,18 @@ add_verb("shell-init", "Start", "envmgr shell-init zsh", "node-setup.md")(users.
 
 add_verb("list", "Build", "envmgr list --format json", "recipe.md")(catalog.list_)
 add_verb("show", "Build", "envmgr show pytorch/2.7-cuda12.9", "gpu.md")(catalog.show)
-add_verb("copy", "Build", "envmgr copy python/3.11", "tour.md")(catalog.copy)
+add_verb("copy", "Build", "envmgr copy python/3.11", "verbs.md")(catalog.copy)
 add_verb("catalog check", "Build", "envmgr catalog check python/3.11", "recipe.md")(catalog.catalog_check)
 add_verb("lock", "Build", "envmgr lock pydata/1.0 --dry-run", "recipe.md")(build.lock)
 add_verb("fetch", "Build", "envmgr fetch python/3.11", "sources.md")(build.fetch_verb)
 add_verb("build", "Build", "envmgr build python/3.11 --jobs 4", "tour.md")(build.build)
 app.command("_build-item", hidden=True)(build.build_job)
 
-add_verb("publish", "Publish", "envmgr publish pydata/1.0", "prefix.md")(publish.publish_verb)
-add_verb("remove", "Publish", "envmgr remove pydata/1.0", "prefix.md")(publish.remove)
+add_verb("publish", "Publish", "envmgr publish pydata/1.0", "verbs.md")(publish.publish_verb)
+add_verb("remove", "Publish", "envmgr remove pydata/1.0", "verbs.md")(publish.remove)
 add_verb("rollback", "Publish", "envmgr rollback 12", "prefix.md")(publish.rollback_verb)
-add_verb("history", "Publish", "envmgr history", "tour.md")(publish.history)
-add_verb("diff", "Publish", "envmgr diff 11 12", "tour.md")(publish.diff)
+add_verb("history", "Publish", "envmgr history", "verbs.md")(publish.history)
+add_verb("diff", "Publish", "envmgr diff 11 12", "verbs.md")(publish.diff)
 add_verb("job", "Publish", "envmgr job pydata/1.0 -N 2 -- python solve.py", "jobs.md")(users.job)
 add_verb("export", "Publish", "envmgr export --to reframe --output cluster.yaml", "monitoring.md")(users.export)
 

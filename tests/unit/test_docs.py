@@ -27,9 +27,11 @@ from envmgr.catalog.site_file import (
     Sources,
     Transport,
 )
+from envmgr.cli import app
 from envmgr.wheels.settings import Index, WheelsSettings
 from tests.helpers.places import ROOT
 from tools import check_words
+from tools.json_page import PAGE, page
 
 DOCS = ROOT / "docs"
 EXIT_CODES = {"EnvmgrError": 3, "InputError": 2}
@@ -263,3 +265,18 @@ def test_pages_name_files_of_the_package_that_exist() -> None:
     }
     assert len(named) > 5
     assert [path for path in sorted(named) if not (ROOT / path).exists() and "NAME" not in path] == []
+
+
+def test_page_of_the_json_is_what_the_code_says() -> None:
+    """`make golden` writes it."""
+    assert PAGE.read_text("utf-8") == page()
+    assert len(re.findall(r"^## envmgr\.", page(), re.MULTILINE)) > 20
+
+
+def test_page_of_the_verbs_has_each_with_its_page() -> None:
+    infos = [*app.app.registered_commands, *app.site_app.registered_commands, *app.catalog_app.registered_commands]
+    pages = {info.callback: str(info.epilog).rpartition("docs/")[2].rstrip(".") for info in infos}
+    rows = [(name, each.text, pages[each.function]) for name, each in app._LISTED.items()]
+    text = (DOCS / "verbs.md").read_text("utf-8")
+    assert re.findall(r"^\| `([a-z -]+)` \| (.*) \| \[([a-z-]+\.md)\]", text, re.MULTILINE) == rows
+    assert all((DOCS / page).is_file() for _, _, page in rows)

@@ -60,8 +60,12 @@ local function explain(_, key, message, values)
   end
 end
 
+-- An Lmod that does not know this hook would warn of it at each start.
+local warn = LmodWarning
+LmodWarning = function() end
 -- A hook that fails must not end `module`: Lmod's own message is there then.
-require("Hook").register("errWarnMsgHook", function(...)
+pcall(require("Hook").register, "errWarnMsgHook", function(...)
   local fine, text = pcall(explain, ...)
   return fine and text or nil
 end)
+LmodWarning = warn

@@ -179,6 +179,8 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self.send_header("Content-Length", str(length))
         self.send_header("Content-Type", kind)
+        if self.server.parts:
+            self.send_header("Accept-Ranges", "bytes")
         if part:
             self.send_header("Content-Range", part)
         # A client that keeps answers must ask again: tests change files behind one URL.

@@ -280,7 +280,7 @@ def test_build_that_does_not_say_what_it_needs(scene: WheelBox) -> None:
 
 
 def test_build_gets_what_the_recipe_says_that_it_requires(scene: WheelBox) -> None:
-    """flash-attn, for one, imports torch in its setup.py and does not ask for it; its wheel was in the cache, and is read there."""
+    """flash-attn, for one, imports torch in its setup.py and does not ask for it. A wheel of the cache is not fetched again."""
     scene.house.sdist("here", "1.0", compiled("here", before="import framework\nassert framework.VERSION == '2.0'"))
     scene.house.wheel("framework", "1.0")
     scene.house.wheel("framework", "2.0", requires=["part"])
@@ -288,12 +288,26 @@ def test_build_gets_what_the_recipe_says_that_it_requires(scene: WheelBox) -> No
     scene.house.wheel("part")
     ask = {"build": ["here"], "build_requires": {"Here": ["framework==2.0"]}}
     scene.entry(ENTRY, "here", "framework==2.0", **ask)
-    assert scene.lock(ENTRY) == {"framework": "2.0", "here": "1.0", "part": "1.0"}
-    assert [each["name"] for each in sidecar(scene)["here"]["build"]] == ["framework", "part", "setuptools", "wheel"]
-    done = scene.box.ok("build", ENTRY)
-    assert f"{ENTRY}: the log of the build of here is " in done.stderr
-    assert manifest(scene)["provenance"]["made"][0]["name"] == "here"
-    scene.box.ok("lock", "--check", ENTRY)
+    with scene.served() as server:
+        assert scene.lock(ENTRY) == {"framework": "2.0", "here": "1.0", "part": "1.0"}
+        assert [each["name"] for each in sidecar(scene)["here"]["build"]] == [
+            "framework",
+            "part",
+            "setuptools",
+            "wheel",
+        ]
+        done = scene.box.ok("build", ENTRY)
+        assert f"{ENTRY}: the log of the build of here is " in done.stderr
+        assert manifest(scene)["provenance"]["made"][0]["name"] == "here"
+        scene.box.ok("lock", "--check", ENTRY)
+        server.requests.clear()
+        scene.lock(ENTRY)
+        whole = [
+            each.path
+            for each in server.requests
+            if (each.method, each.status) == ("GET", 200) and each.path.endswith(".whl")
+        ]
+    assert whole == []
 
 
 def test_build_with_another_version_than_the_entry_has_is_refused(scene: WheelBox) -> None:

@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 
 from envmgr.modules.nodesetup import CHECK_FLIP, FLIP_CRON, FLIP_LINK, SIGNERS, NodeFiles, node_files
-from envmgr.publish import flips
+from envmgr.publish import flipfile, flips
 from envmgr.report import SilentReporter
 from envmgr.system.files import sha256_file
 from tests.helpers.node_scene import Scene
@@ -336,7 +336,7 @@ def test_a_run_that_is_killed_as_it_settles_a_kill_makes_no_replay(strict: Node,
         forget(strict, how)
     strict.made.killed_flip(2)
     for step in ("withdraw", "clear_stopped"):  # killed when the link is stopped; when the flip is withdrawn, too
-        with mock.patch.object(flips, step, side_effect=KeyboardInterrupt), suppress(KeyboardInterrupt):
+        with mock.patch.object(flipfile, step, side_effect=KeyboardInterrupt), suppress(KeyboardInterrupt):
             flips.settle(strict.made.prefix, SilentReporter())
         assert strict.check() == ("signed 1 1", "1 1")
         assert strict.login() == ("0001", "")

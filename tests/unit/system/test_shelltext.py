@@ -15,7 +15,7 @@ from tests.helpers.places import ROOT
 from tools import check_scripts
 
 PACKAGE = ROOT / "envmgr"
-TEXTS = (".sh", ".lua", ".csh")
+TEXTS = (".sh", ".lua", ".csh", ".fish")
 
 
 def read_by_modules() -> set[Path]:

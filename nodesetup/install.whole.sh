@@ -47,7 +47,7 @@ marked() { # PATH: whether it bears envmgr's mark at its place, a whole line of 
     fi
     head -n 4 -- "$1" 2>/dev/null | grep -q -E -e '^# ((envmgr|pin|check-flip): .*[Ii]|I)nstalled by `envmgr node-setup`' \
         -e '^# Read by /etc/envmgr/node/pin[.] Written by `envmgr node-setup`' -e '^# gpus_look: what this node has of GPUs' \
-        -e '^# What root.s last check says of the generation' -e '^-- (SitePackage|prepend|collections)[.]lua: .*envmgr.s hook' \
+        -e '^# What root.s last check says of the generation' -e '^-- (SitePackage|prepend|collections|newer)[.]lua: .*envmgr.s hook' \
         -e '^-- (restore|closure)[.]lua: the (copy|modules) of a collection'
 }
 

@@ -1,4 +1,4 @@
--- newer.lua: what `module load` says of a module that is not in this shell's generation, and came with a later one.
+-- newer.lua: envmgr's hook in Lmod that says that a module is not in this shell's generation, and came with a later one.
 -- Installed by `envmgr node-setup`. Lmod itself would propose another spelling, or to leave its cache out.
 
 if package.loaded["envmgr.newer"] then -- several variables and set-ups may name the hook

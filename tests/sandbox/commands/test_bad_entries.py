@@ -30,7 +30,7 @@ def scene(sandbox: Sandbox) -> Sandbox:
         ({"requirements": [DEEP]}, "input.requirements: `a; ((("),
         ({"requirements": [LONG]}, "a requirement has 2000 characters at most"),
         ({"requirements": ["a"], "constraints": [DEEP]}, "input.constraints: `a; ((("),
-        ({"requirements": ["a"] * 6_000}, "6000 requirements: there are 5000 at most"),
+        ({"requirements": ["a"] * 6_000}, "more than 5000 requirements"),
         ({"requirements": ["a @ http://evil/a.whl"]}, "names a place"),
         ({"requirements": ["a; os_name ~= 'x'"]}, "a marker that says neither yes nor no: `~=` compares versions"),
         ({"requirements": ["a"], "constraints": ["a; 'x' in extras"]}, "there is no 'extras'"),

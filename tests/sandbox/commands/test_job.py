@@ -37,6 +37,8 @@ def test_script_is_printed_or_written_and_json_has_it_all(published: Sandbox) ->
         "output",
         "dry_run",
         "text",
+        "as_typed",
+        "venv",
     }
     assert (done["schema"], done["program"], done["mpi"]) == ("envmgr.job/1", "program", "none")
     assert done["options"][2:] == ["--nodes=2", "--ntasks-per-node=1", "--time=10"]

@@ -260,7 +260,7 @@ def test_prerelease_that_the_recipe_does_not_ask_for(scene: WheelBox) -> None:
     scene.house.wheel("alpha", "2.0rc1")
     other = others(scene, "alpha==2.0rc1")
     forge_wheels(folder, lambda lock: lock.model_copy(update={"wheels": other.wheels}))
-    refused_everywhere(scene.box, "alpha 2.0rc1 is a pre-release, and the recipe asks for none")
+    refused_everywhere(scene.box, "alpha 2.0rc1 is a pre-release, and nothing asks for one")
 
 
 def test_python_of_a_lock_decides_nothing(scene: WheelBox) -> None:

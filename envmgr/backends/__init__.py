@@ -336,7 +336,7 @@ def _input_faults(error: ValidationError) -> list[str]:
     from envmgr.system.yamlfile import reason_of
 
     return [
-        f"input.{'.'.join(str(part) for part in fault['loc'])}: {line}"
+        f"{'.'.join(map(str, ('input', *fault['loc'])))}: {line}"
         for fault in error.errors(include_url=False)
         for line in reason_of(fault).splitlines()
     ]

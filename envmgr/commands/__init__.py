@@ -79,9 +79,6 @@ class Context:
         return open_catalog(self.site)
 
 
-_LEFT = "; `current` names a complete generation, and the next run cleans up"
-
-
 @contextmanager
 def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
     """Yield the same context, which also writes to a log under `<prefix>/var/log`; an error that leaves names the
@@ -92,8 +89,7 @@ def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
     try:
         yield replace(ctx, reporter=reporter), path
     except EnvmgrError as error:
-        if isinstance(error, Interrupted) and error.message == Interrupted().message:
-            error.message += _LEFT
+        _add_what_is_left(error)
         _name_log(error, error, reporter)
         raise
     except OSError as error:
@@ -106,13 +102,19 @@ def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
     except KeyboardInterrupt:
         reporter.log("stopped by a signal")
         stopped = Interrupted(log=str(path) if path.exists() else "")
-        stopped.message += _LEFT
+        _add_what_is_left(stopped)
         raise stopped from None
     except BaseException as error:
         reporter.log("".join(traceback.format_exception(error)))
         raise
     finally:
         reporter.close()
+
+
+def _add_what_is_left(error: EnvmgrError) -> None:
+    """Say what an interruption leaves in the prefix, unless the error says more."""
+    if error.message == Interrupted().message:
+        error.message += "; what is published is whole, and the next run cleans up"
 
 
 def _name_log(explained: EnvmgrError, error: Exception, reporter: LoggedReporter) -> None:

@@ -1,4 +1,5 @@
-"""The faults of entries: of their locks, and of those that failed in a verb that goes on without them (`--keep-going`).
+"""The faults of entries: of their locks, and of those that failed in a verb that tries all of them, or goes on without
+them (`--keep-going`).
 
 Each verb asks here, so that all say the same.
 """

@@ -111,16 +111,10 @@ use_began=$(date +%s)
 : >"$0.uses"
 : >"$0.seen"
 # A process that has ended by the time that it is looked at may have left children, and one that becomes another program meanwhile cannot
-# be read: those that are new, and those, are looked at once and again. On a busy machine some are always new: the last rounds are only
-# for those that could not be read.
-for use_round in 1 2 3 4 5 6 7; do
-  if [ "$use_round" -le 5 ]; then
-    set -- /proc/[0-9]*
-    for use_pid in "$@"; do echo "${use_pid#/proc/}"; done | sort >"$0.pids"
-  else
-    sort "$0.seen" "$0.again" >"$0.pids"
-    sleep 1
-  fi
+# be read: those that are new, and those, are looked at once and again.
+for use_round in 1 2 3 4 5; do
+  set -- /proc/[0-9]*
+  for use_pid in "$@"; do echo "${use_pid#/proc/}"; done | sort >"$0.pids"
   # shellcheck disable=SC2046 # numbers
   use_alive $(comm -23 "$0.pids" "$0.seen") >"$0.alive"
   [ "$use_round" != 1 ] || put use.count "$(grep -c . "$0.alive")"
@@ -138,17 +132,15 @@ for use_round in 1 2 3 4 5 6 7; do
     use_some "$@" >>"$0.uses"
   done
   sed -n -E 's#^/proc/([0-9]+)/(since|closed):$#\1#p' "$0.uses" | sort -u >"$0.again"
-  if [ "$use_round" = 7 ] || [ "$(grep -c . "$0.again")" -gt 20 ]; then break; fi
-  if [ "$use_round" -ge 5 ] && ! [ -s "$0.again" ]; then break; fi
+  if [ "$use_round" = 5 ] || [ "$(grep -c . "$0.again")" -gt 20 ]; then break; fi
   comm -23 "$0.seen" "$0.again" >"$0.rest"
   mv "$0.rest" "$0.seen"
   grep -v -E '^/proc/[0-9]+/(since|closed):$' "$0.uses" >"$0.rest"
   mv "$0.rest" "$0.uses"
 done
 sed -n '\#^/proc/1/#d;s#^/proc/\([0-9]*\)/closed:$#\1#p' "$0.uses" | sort -un >"$0.pids"
-use_who closed <"$0.pids" >"$0.closed"
-put use.closed.count "$(grep -c . "$0.closed")"
-head -n 20 "$0.closed" | lines use.closed
+put use.closed.count "$(grep -c . "$0.pids")"
+head -n 20 "$0.pids" | use_who closed | lines use.closed
 sed -n 's#^/proc/\([0-9]*\)/since:$#\1#p' "$0.uses" | sort -un | use_who since | sort -rn >"$0.since"
 put use.since.count "$(grep -c . "$0.since")"
 head -n 20 "$0.since" | lines use.since

@@ -124,7 +124,11 @@ def _venv(ctx: Context, named: Path | None) -> Path | None:
     """Return the virtual environment that the job activates. Raise InputError `venv-missing`."""
     if (found := named or own_environment(ctx.environ.get("VIRTUAL_ENV"), sys.prefix)) is None:
         return None
-    if not (found / "bin" / "activate").is_file():
+    there = (found / "bin" / "activate").is_file()
+    if named is None and not there:
+        ctx.reporter.say(f"warning: VIRTUAL_ENV of this shell names {found}, which is gone: the job activates nothing")
+        return None
+    if not there:
         raise InputError(
             "venv-missing",
             f"{found} is no virtual environment",
@@ -264,11 +268,13 @@ def _lines(launch: Launch, shape: JobShape, typed: JobCommand, *, python: bool, 
     Python.
     """
     start = f"srun --mpi={launch.mpi} " if launch.mpi else "mpirun "
-    interpreter = words(typed.python) if typed.python else "python"
     if launch.program != "torchrun" or not typed.script:
-        runs = f"{interpreter} " if typed.script and (python or typed.python) else ""
-        return interpreter, [f"{start}{runs}{words(*typed.words)}"]
-    launcher = f"{interpreter} -m torch.distributed.run" if venv or typed.python else "torchrun"
+        # Without a Python of its own, an entry runs a script by the script's first line.
+        interpreter = typed.python or (("python",) if python or venv else ())
+        by = words(*interpreter) if typed.script else ""
+        return by, [f"{start}{by} {words(*typed.words)}" if by else f"{start}{words(*typed.words)}"]
+    own = words(typed.own_python) if typed.own_python else "python"
+    launcher = f"{own} -m torch.distributed.run" if venv or typed.own_python else "torchrun"
     return launcher, [
         f'{start}{launcher} --nnodes="$SLURM_JOB_NUM_NODES" --nproc-per-node={shape.processes} \\',
         '  --rdzv-backend=c10d --rdzv-id="$SLURM_JOB_ID" --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" \\',

@@ -39,7 +39,8 @@ def shell_lines(ctx: Context, shell: str) -> ShellInitResult:
         raise InputError(
             "eval-of-csh",
             f"{shell} joins the lines of a command to one, and cannot read them so",
-            hint=f"`envmgr shell-init {shell} > ~/.envmgr.csh`, and in ~/.{shell}rc: `source ~/.envmgr.csh`",
+            hint=f"`envmgr shell-init {shell} > ~/.envmgr.csh`; then, in ~/.cshrc, or in ~/.tcshrc if you have one: "
+            "`source ~/.envmgr.csh`",
         )
     lmod = ctx.find_lmod()
     prefix, hook = str(ctx.site.prefix), str(shipped("nodesetup") / "lmod")

@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
 from functools import cache
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
@@ -59,7 +60,7 @@ def open_url(
     if parts.scheme not in ("http", "https"):
         raise ValueError(f"only http(s) is asked: {url}")
     hidden = dict(secrets or {})
-    proxy = "" if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme, "")
+    proxy = "" if proxy_bypass(parts.netloc.rpartition("@")[2]) else getproxies().get(parts.scheme, "")
     try:
         answer = _connections(proxy).request(
             method,
@@ -76,7 +77,7 @@ def open_url(
         raise OSError(str(error)) from error
     if answer.status >= 300:
         with suppress(urllib3.exceptions.HTTPError), answer:
-            answer.read(_PIECE)  # a short one is read whole, and leaves its connection
+            answer.read1(_PIECE)  # what is there: a short page is read whole by that, and leaves its connection
         reason = f"a redirect to nowhere ({answer.reason})" if answer.status < 400 else answer.reason or ""
         raise HTTPError(url, answer.status, reason, Message(), None)
     return answer
@@ -133,6 +134,8 @@ def _read(url: str, most: int, headers: Headers, secrets: Headers, ends: float) 
 
     content = bytearray()
     with open_url(url, headers=headers, secrets=secrets) as answer:  # one that is read whole leaves its connection
+        if "Range" in (headers or {}) and answer.status != HTTPStatus.PARTIAL_CONTENT:
+            raise OSError(f"{url}: the server gives no parts of a file")  # before a body that may have gigabytes
         try:
             while piece := answer.read1(_PIECE):
                 content += piece
@@ -143,4 +146,4 @@ def _read(url: str, most: int, headers: Headers, secrets: Headers, ends: float) 
         except urllib3.exceptions.HTTPError as error:
             raise OSError(str(error)) from error
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        return Page(kind, bytes(content), answer.headers.get("Content-Range", "") if answer.status == 206 else "")
+        return Page(kind, bytes(content), answer.headers.get("Content-Range", ""))

@@ -48,7 +48,7 @@ def require_place(prefix: Prefix) -> None:
         raise EnvmgrError(
             "prefix-moved",
             f"the prefix {prefix.root} was made for {made}: what it holds works only there",
-            context=f"{prefix.place if prefix.place.exists() else 'its modules'} say so; installs, modules and "
+            context=f"{f'{prefix.place} says' if prefix.place.exists() else 'its modules say'} so; installs, modules and "
             "scripts have that path in them",
             hint=f"mount, link or move it to {made}, on every node, and set `prefix: {made}` in site.yaml; "
             "or name a new, empty folder there, and build into it: `envmgr build --all`",

@@ -301,18 +301,18 @@ def _why_closed(path: Path, user: str) -> str:
     """Return the first folder on the way to `path` that the effective user cannot enter, with the link that leads
     there; empty if it is `path` itself.
     """
-    place, left, links = Path("/"), [*path.absolute().parts[1:]], 0
-    by_link = ""
+    place, left, links, by_link = Path("/"), [*path.absolute().parts[1:]], 0, ""
     while left and os.access(place, os.X_OK, effective_ids=True):
         name = left.pop(0)
         place = place.parent if name == ".." else place / name
         if os.path.islink(place) and links < _MOST_LINKS:  # noqa: PTH114 - as above
             links += 1
             target = place.readlink()
-            place = Path("/") if target.is_absolute() else place.parent
-            left = [*target.parts[target.is_absolute() :], *left]
+            place, ahead = (Path("/"), target.parts[1:]) if target.is_absolute() else (place.parent, target.parts)
+            left = [*ahead, *left]
             by_link = f"it leads to {place.joinpath(*left)}, and "
-    return f": {by_link}{place} is closed to {user}" if left or by_link else ""
+    state = f"is closed to {user}" if os.path.lexists(place) else "does not exist"
+    return f": {by_link}{place} {state}" if left or by_link else ""
 
 
 def _readable(path: Path) -> bool:

@@ -34,7 +34,7 @@ from envmgr.wording import one_line
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
 _AT_ONCE = 8
 _LARGEST = 1 << 22  # bytes
-_MOST_OF_WHEEL = 1 << 25  # bytes that are read of a wheel on a server
+_MOST_OF_WHEEL = 1 << 23  # bytes that are read of a wheel on a server; its directory has 2 MB for 20,000 files
 _PIECE = 1 << 14
 
 

@@ -13,19 +13,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.tags import Tag
+from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.wheels.target import target_tags
 from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK, later_platforms
-from envmgr.wording import and_more
+from envmgr.wording import and_more, one_line
 
 if TYPE_CHECKING:
     from envmgr.wheels.requirements import Question
 
 _LACKS = re.compile(r"Wheels are required for `([^`]+)`|found wheels for `([^`]+)`|Wheels are available for `([^`]+)`")
 _OF_PYTHON = re.compile(r"Python ABI tag|requires Python|Requires-Python|current Python version")
+_LONGEST = 200  # characters of a file's name, which the index says
 _AT_MOST = 5  # packages that are looked at: each costs some seconds
 OWN_WHEEL = "put a wheel that you made into a folder that is an index of the site"
 
@@ -103,8 +105,7 @@ def explain_unsolvable(asks: Asks, error: EnvmgrError, fields: RecipeFields) -> 
 def why_not(asks: Asks, rows: Sequence[str], fields: RecipeFields, what: str) -> Reason:
     """Return why `rows`, which are there to get `what`, have no solution in wheels for the recipe's platform.
 
-    Raises:
-        EnvmgrError: as `compile`, but for `unsolvable`.
+    A question that fails in another way gives no reason, and hides no error that was there before. Raise Interrupted.
     """
     later = later_platforms(asks.wanted.platform)
     found: dict[str, str] = {}
@@ -112,9 +113,9 @@ def why_not(asks: Asks, rows: Sequence[str], fields: RecipeFields, what: str) ->
     def solves(platform: str) -> bool:
         try:
             found[platform] = asks.compile([*PYLOCK, *ONLY_WHEELS], rows, platform=platform)
-        except EnvmgrError as error:
-            if error.reference != "unsolvable":
-                raise
+        except Interrupted:
+            raise
+        except EnvmgrError:
             return False
         return True
 
@@ -127,7 +128,7 @@ def why_not(asks: Asks, rows: Sequence[str], fields: RecipeFields, what: str) ->
 def _platform_reason(asks: Asks, text: str, platform: str, fields: RecipeFields, what: str) -> Reason:
     """Return the reason for a `text` that uv gave for the later `platform`."""
     tags = frozenset(target_tags(asks.python, asks.wanted.platform))
-    files = [name for name in _files(text) if name.endswith(".whl") and tags.isdisjoint(parse_wheel_filename(name)[3])]
+    files = [name for name in _files(text) if name.endswith(".whl") and tags.isdisjoint(_tags_of(name))]
     glibc = ".".join(platform.rsplit("_", 2)[1:])
     field = fields.platform.format(platform=platform, glibc=glibc)
     return Reason(
@@ -136,13 +137,21 @@ def _platform_reason(asks: Asks, text: str, platform: str, fields: RecipeFields,
     )
 
 
+def _tags_of(wheel: str) -> frozenset[Tag]:
+    """Return the tags in a wheel's name; none in a name that was cut."""
+    try:
+        return parse_wheel_filename(wheel)[3]
+    except InvalidWheelFilename:
+        return frozenset()
+
+
 def _package_reason(asks: Asks, rows: Sequence[str], fields: RecipeFields) -> Reason:
     """Return the reason for rows that no later platform solves: sources, another Python, or a conflict."""
     try:
         asks.compile([*PYLOCK, *ONLY_WHEELS], rows)
+    except Interrupted:
+        raise
     except EnvmgrError as error:
-        if error.reference != "unsolvable":
-            raise
         words = [line for line in error.context if not line.startswith(("asked: ", "index "))]
     else:  # an index that changed meanwhile
         return Reason((), ())
@@ -174,6 +183,8 @@ def _newest_files(asks: Asks, name: str, rows: Sequence[str]) -> tuple[str, list
     asked = [row for row in rows if canonicalize_name(re.split(r"[^A-Za-z0-9._-]", row, maxsplit=1)[0]) == name]
     try:
         text = asks.compile([*PYLOCK, "--no-deps", "--universal"], asked or [name])
+    except Interrupted:
+        raise
     except EnvmgrError:
         return "", []
     version = next((str(each["version"]) for each in tomllib.loads(text).get("packages", ()) if "version" in each), "")
@@ -184,4 +195,4 @@ def _files(text: str) -> Iterator[str]:
     """Yield the names of all files in a pylock.toml; the source of a package comes before its wheels."""
     for package in tomllib.loads(text).get("packages", ()):
         for file in (*([package["sdist"]] if "sdist" in package else []), *package.get("wheels", ())):
-            yield str(file.get("name") or str(file.get("url") or file["path"]).rpartition("/")[2])
+            yield one_line(file.get("name") or str(file.get("url") or file["path"]).rpartition("/")[2], _LONGEST)

@@ -20,7 +20,7 @@ from tests.helpers.sandbox import Sandbox
 from tests.helpers.waiting import DEADLINE, wait_for
 
 STOPPED = "error[interrupted]: stopped by a signal"
-INTERRUPTED = f"{STOPPED}; `current` names a complete generation, and the next run cleans up"  # what changes the prefix
+INTERRUPTED = f"{STOPPED}; what is published is whole, and the next run cleans up"  # what changes the prefix
 
 
 _LOCKS: dict[tuple[str, ...], dict[str, bytes]] = {}

@@ -19,7 +19,9 @@ from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import CHECK_FLIP, SIGNERS
-from envmgr.probe.model import Fleet
+from envmgr.probe.model import Fleet, ProbePart
+from envmgr.probe.prefix import look_here
+from envmgr.probe.shell import looked_key
 from envmgr.publish.flip_checks import FlipFault, FlipLook, look_at_current_flip, mend_of, severity_of
 from envmgr.publish.signature import signers_text
 from envmgr.report import Severity
@@ -47,18 +49,22 @@ class Here:
     """The list of signers and the flips of this host.
 
     `signers` is the sha256 of the site's list, or `unread` says why the list cannot be read. `faults` are those of the
-    current flip. `flip` is the number in force, empty if a newer generation is current.
+    current flip. `flip` is the number in force, empty if a newer generation is current. `open_keys` are the lines of
+    `signature.open`, None if this host did not end its look.
     """
 
     signers: str = ""
     unread: str = ""
     faults: tuple[FlipFault, ...] = ()
     flip: str = ""
+    open_keys: str | None = ""
 
 
 def ask_controller(controller: Controller, evidence: Evidence) -> Here:
     signing, published = evidence.site.signing, evidence.published
-    here = Here()
+    # A look of its own: the node's part of other checks may hang, and with `--via slurm` it does not run here.
+    keys = look_here(evidence.plan, controller.runner, controller.left, [ProbePart("signature", probe(evidence.plan))])
+    here = Here(open_keys=keys.get("signature.open", "") if looked_key("signature", "node") in keys else None)
     if signing is None:
         return here
     try:
@@ -77,7 +83,9 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Here:
 
 def _open_keys(evidence: Evidence) -> Rows:
     told = evidence.looked("signature").by_line("signature.open")
-    for line in evidence.controller.get("signature.open", "").splitlines():
+    if (here := (evidence.answer(Here) or Here()).open_keys) is None:
+        yield evidence.say("keys_unseen")
+    for line in (here or "").splitlines():
         told.setdefault(line, ())
     for line, of in told.items():
         mode, _, path = line.partition(" ")

@@ -91,7 +91,8 @@ def test_eval_of_csh_says_what_works(box: Sandbox, shell: str) -> None:
     done = typed(box, "tcsh", f'eval "`envmgr shell-init {shell}`"\n')
     assert done.stderr == (
         f"error[eval-of-csh]: {shell} joins the lines of a command to one, and cannot read them so\n\n"
-        f"hint: `envmgr shell-init {shell} > ~/.envmgr.csh`, and in ~/.{shell}rc: `source ~/.envmgr.csh`\n"
+        f"hint: `envmgr shell-init {shell} > ~/.envmgr.csh`; then, in ~/.cshrc, or in ~/.tcshrc if you have one: "
+        "`source ~/.envmgr.csh`\n"
     )
 
 

@@ -85,10 +85,10 @@ def test_last_line_starts_what_the_entry_has(launch: Launch, command: tuple[str,
     ("typed", "found"),
     [
         ("train.py --epochs 3", JobCommand(("train.py", "--epochs", "3"), script=True)),
-        ("python train.py", JobCommand(("train.py",), script=True)),
-        ("python3.11 -u train.py", JobCommand(("train.py",), script=True)),
-        ("/v/bin/python train.py", JobCommand(("train.py",), script=True, python="/v/bin/python")),
-        ("python -m package.train x", JobCommand(("-m", "package.train", "x"), script=True)),
+        ("python train.py", JobCommand(("train.py",), script=True, python=("python",))),
+        ("python3.11 -u train.py", JobCommand(("train.py",), script=True, python=("python3.11", "-u"))),
+        ("/v/bin/python train.py", JobCommand(("train.py",), script=True, python=("/v/bin/python",))),
+        ("python -m package.train x", JobCommand(("-m", "package.train", "x"), script=True, python=("python",))),
         ("python -c pass", JobCommand(("python", "-c", "pass"), script=False)),
         ("python -O train.py", JobCommand(("python", "-O", "train.py"), script=False)),
         ("python", JobCommand(("python",), script=False)),
@@ -101,6 +101,13 @@ def test_last_line_starts_what_the_entry_has(launch: Launch, command: tuple[str,
 )
 def test_command_is_read_as_it_was_typed(typed: str, found: JobCommand | None) -> None:
     assert read_command(typed.split()) == (found or JobCommand(tuple(typed.split()), script=False))
+
+
+def test_line_break_in_a_command_stays_in_the_comment() -> None:
+    """Else the script would run what follows it."""
+    made = text("torch/2", Launch("torchrun", "none"), JobShape(1, 1, 0, None, ()), "a\ntouch /x", python=True)
+    (said,) = [line for line in made.splitlines() if "is a program" in line]
+    assert said == "# `a\\ntouch /x` is a program: it runs as it is, once for each task"
 
 
 TORCH = Launch("torchrun", "none")
@@ -153,3 +160,27 @@ def test_environment_of_envmgr_is_none_of_the_users() -> None:
     assert own_environment(None, "/opt/envmgr") is None
     assert own_environment("/opt/envmgr", "/opt/envmgr") is None
     assert own_environment("/home/a/venv", "/opt/envmgr") == Path("/home/a/venv")
+
+
+@pytest.mark.parametrize("launch", [Launch("mpi", "pmix"), Launch("program", "none"), Launch("mpi", "")])
+@pytest.mark.parametrize(
+    ("typed", "python", "venv", "last"),
+    [
+        ("x.py a", False, False, "x.py a"),
+        ("x.py a", True, False, "python x.py a"),
+        ("x.py a", False, True, "python x.py a"),
+        ("python x.py", False, False, "python x.py"),
+        ("python3 -u x.py", False, False, "python3 -u x.py"),
+        ("python -m mod a", False, False, "python -m mod a"),
+        ("/v/bin/python x.py", True, False, "/v/bin/python x.py"),
+        ("./run x.py", True, True, "./run x.py"),
+    ],
+)
+def test_interpreter_that_was_typed_stays(launch: Launch, typed: str, python: bool, venv: bool, last: str) -> None:
+    """An entry with an MPI and no Python, and an environment with mpi4py, for one."""
+    entry, folder = spec("app/1", python=python), Path("/home/a/venv") if venv else None
+    lines = job_text(entry, 7, "lab", ONE, launch, typed.split(), folder).splitlines()
+    start = f"srun --mpi={launch.mpi} " if launch.mpi else "mpirun "
+    assert lines[-1] == start + last
+    assert ("is a program" in lines[-2]) is not (" is a script: " in lines[-2])
+    assert (" is a script: " in lines[-2]) is ("python" in last)

@@ -144,8 +144,8 @@ def test_archive_on_a_server_is_read_in_parts(tmp_path: Path, parts: bool) -> No
     with serve(tmp_path) as server:
         server.parts = parts
         if not parts:
-            with pytest.raises((OSError, ValueError)):
-                RemoteFile(f"{server.url}/large.zip", most=1_000_000)
+            with pytest.raises(OSError, match="gives no parts"):
+                RemoteFile(f"{server.url}/large.zip", most=100_000_000)  # nothing of its body is read
             return
         with zipfile.ZipFile(io.BufferedReader(RemoteFile(f"{server.url}/large.zip", most=1_000_000))) as archive:
             assert [archive.read(name) for name in ("last", "first")] == [b"3", b"1"]

@@ -230,16 +230,14 @@ def _was_unpacked(part: Path, file: BinaryIO) -> bool:
 
 
 async def _read_plainly(place: str, writer: transfer.Writer, stall_timeout: float) -> None:
-    """Read with Python's own client, which does not change the bytes. `stall_timeout` is seconds without a byte."""
-    import http.client  # loads as slowly as a small download, and few servers need it
-
+    """Read with a client that does not change the bytes. `stall_timeout` is seconds without a byte."""
     from envmgr.downloads.web import open_url
 
     try:
         with await asyncio.to_thread(open_url, place, stall=stall_timeout) as answer:
             while chunk := await asyncio.to_thread(answer.read1, _CHUNK):  # what is there: a drip is seen as one
                 await asyncio.to_thread(writer.write, chunk)
-    except (OSError, http.client.HTTPException) as error:
+    except OSError as error:
         if writer.error is not None:
             raise writer.error from None
         raise transfer.AttemptFailed("cut", f"the transfer ended early: {error}", again=True) from None

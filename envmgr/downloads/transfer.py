@@ -68,14 +68,12 @@ async def require_download_space(
     silent: set[str] = set()  # hosts that did not answer: not asked again for every file
 
     def told(place: str) -> int:
-        import http.client  # loads as slowly as a small download, and few locks lack sizes
-
         host = urlsplit(place).netloc
         if host in silent:
             return 0
         try:
             return _told_size(place)
-        except (OSError, ValueError, http.client.HTTPException):
+        except (OSError, ValueError):
             silent.add(host)
             return 0
 

@@ -7,6 +7,7 @@ for each drops some.
 
 from __future__ import annotations
 
+import base64
 import threading
 import time
 from collections.abc import Mapping
@@ -16,9 +17,10 @@ from email.message import Message
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 from urllib.error import HTTPError
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from envmgr.errors import EnvmgrError
@@ -46,41 +48,80 @@ class Page:
     part: str = ""
 
 
+class Answer:
+    """An answer whose body is read in pieces. One that is read whole leaves its connection to the next."""
+
+    def __init__(self, answer: urllib3.BaseHTTPResponse, host: str) -> None:
+        self.status, self.reason, self.headers = answer.status, answer.reason or "", answer.headers
+        self.moved_to = answer.get_redirect_location() or ""
+        self._answer, self._host = answer, host
+
+    def read1(self, most: int) -> bytes:
+        """Return what is there, of at most `most` bytes; empty at the end. Raise OSError."""
+        import urllib3
+
+        try:
+            return self._answer.read1(most)
+        except urllib3.exceptions.HTTPError as error:
+            raise OSError(f"{self._host}: {_words(error)}") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._answer.close()
+
+
 def open_url(
     url: str, *, method: str = "GET", headers: Headers = None, secrets: Headers = None, stall: float = STALL
-) -> urllib3.BaseHTTPResponse:
+) -> Answer:
     """Open a URL, by a kept connection if there is one. `secrets` are headers that do not go on to another host.
 
     Raises:
-        OSError (HTTPError for a status of 300 and more); ValueError for another scheme.
+        OSError (HTTPError for a status of 300 and more); ValueError for another scheme, also after a redirect.
     """
+    at, all_headers = url, {**(headers or {}), **(secrets or {})}
+    for _ in range(1 + _REDIRECTS):
+        answer = _ask(method, at, all_headers, stall)
+        if answer.status < 300:
+            return answer
+        with suppress(OSError), answer:
+            answer.read1(_PIECE)  # what is there: a short page is read whole by that, and leaves its connection
+        if not answer.moved_to:
+            reason = f"a redirect to nowhere ({answer.reason})" if answer.status < 400 else answer.reason
+            raise HTTPError(url, answer.status, reason, Message(), None)
+        there = urljoin(at, answer.moved_to)
+        if (new := urlsplit(there)).netloc != (old := urlsplit(at)).netloc or new.scheme != old.scheme:
+            all_headers = dict(headers or {})
+        at = there
+    raise OSError(f"{url}: more than {_REDIRECTS} redirects")
+
+
+def _ask(method: str, url: str, headers: Mapping[str, str], stall: float) -> Answer:
+    """Return the answer of this URL itself, also if that is a redirect."""
     import urllib3
 
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https"):
         raise ValueError(f"only http(s) is asked: {url}")
-    hidden = dict(secrets or {})
-    proxy = "" if proxy_bypass(parts.netloc.rpartition("@")[2]) else getproxies().get(parts.scheme, "")
+    host = parts.netloc.rpartition("@")[2]
+    connections = _connections("" if proxy_bypass(host) else getproxies().get(parts.scheme, ""))
+    bare: dict[str, Any] = {"retries": False, "redirect": False, "preload_content": False, "decode_content": False}
     try:
-        answer = _connections(proxy).request(
-            method,
-            url,
-            headers={**(headers or {}), **hidden},
-            preload_content=False,
-            decode_content=False,
-            timeout=stall,
-            retries=urllib3.Retry(
-                connect=0, read=0, status=0, other=0, redirect=_REDIRECTS, remove_headers_on_redirect=hidden.keys()
-            ),
-        )
+        try:
+            answer = connections.request(method, url, headers=headers, timeout=stall, **bare)
+        except urllib3.exceptions.ProtocolError:  # a server ends a kept connection when it likes
+            answer = connections.request(method, url, headers=headers, timeout=stall, **bare)
     except urllib3.exceptions.HTTPError as error:
-        raise OSError(str(error)) from error
-    if answer.status >= 300:
-        with suppress(urllib3.exceptions.HTTPError), answer:
-            answer.read1(_PIECE)  # what is there: a short page is read whole by that, and leaves its connection
-        reason = f"a redirect to nowhere ({answer.reason})" if answer.status < 400 else answer.reason or ""
-        raise HTTPError(url, answer.status, reason, Message(), None)
-    return answer
+        raise OSError(f"{host}: {_words(error)}") from error
+    return Answer(answer, host)
+
+
+def _words(error: BaseException) -> str:
+    """Return the words of the first error, for which urllib3 has its own around it."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return str(getattr(error, "strerror", None) or error)
 
 
 @cache
@@ -91,8 +132,8 @@ def _connections(proxy: str) -> urllib3.PoolManager:
     if not proxy:
         return urllib3.PoolManager(maxsize=_KEPT)
     parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else None
-    head = urllib3.make_headers(proxy_basic_auth=login)
+    login = f"{unquote(parts.username)}:{unquote(parts.password or '')}" if parts.username else ""
+    head = {"Proxy-Authorization": f"Basic {base64.b64encode(login.encode()).decode()}"} if login else {}
     return urllib3.ProxyManager(parts.geturl(), maxsize=_KEPT, proxy_headers=head)
 
 
@@ -130,20 +171,15 @@ def read_page(
 
 
 def _read(url: str, most: int, headers: Headers, secrets: Headers, ends: float) -> Page:
-    import urllib3
-
     content = bytearray()
     with open_url(url, headers=headers, secrets=secrets) as answer:  # one that is read whole leaves its connection
         if "Range" in (headers or {}) and answer.status != HTTPStatus.PARTIAL_CONTENT:
             raise OSError(f"{url}: the server gives no parts of a file")  # before a body that may have gigabytes
-        try:
-            while piece := answer.read1(_PIECE):
-                content += piece
-                if len(content) > most:
-                    raise ValueError(f"{url} is larger than {most} bytes")
-                if time.monotonic() > ends:
-                    raise TimeoutError(f"{url} is not there in time")
-        except urllib3.exceptions.HTTPError as error:
-            raise OSError(str(error)) from error
+        while piece := answer.read1(_PIECE):
+            content += piece
+            if len(content) > most:
+                raise ValueError(f"{url} is larger than {most} bytes")
+            if time.monotonic() > ends:
+                raise TimeoutError(f"{url} is not there in time")
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
         return Page(kind, bytes(content), answer.headers.get("Content-Range", ""))

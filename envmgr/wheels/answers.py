@@ -8,7 +8,7 @@ import datetime
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
@@ -73,6 +73,7 @@ class _Closure:
     environment: Mapping[str, str]
     held: dict[str, dict[int, _Need]] = field(default_factory=dict)
     open: dict[str, dict[int, _Need]] = field(default_factory=dict)
+    read: dict[str, list[_Need]] = field(default_factory=dict)
     steps: int = 0
 
     def follow(self, node: _Node) -> list[_Node]:
@@ -96,12 +97,14 @@ class _Closure:
         return [need for need in _needs(rows) if self.counts(need)]
 
     def _rows(self, name: str) -> list[_Need]:
-        part = self.parts.get(name)
-        rows = () if part is None else part.requires or ()
-        if len(rows) > MOST_ROWS:
-            raise _TooMuch(name)
-        self._step(name, sum(10 + len(row) // 3 for row in rows))  # to read one takes far longer than to look at it
-        return [*_needs(rows)]
+        if name not in self.read:
+            part = self.parts.get(name)
+            rows = () if part is None else part.requires or ()
+            if len(rows) > MOST_ROWS:
+                raise _TooMuch(name)
+            self._step(name, sum(10 + len(row) // 3 for row in rows))  # to read one takes far longer than to look at it
+            self.read[name] = [*_needs(rows)]
+        return self.read[name]
 
     def _step(self, name: str, count: int) -> None:
         self.steps += count
@@ -190,15 +193,19 @@ def asks_for_all(
     python: str,
     kinds: Callable[[Mapping[str, str]], Collection[str]],
 ) -> str:
-    """Return the requirement that by itself brings every kind of packages that `parts` have; empty if none does.
+    """Return the requirement that by itself brings every kind of packages that `parts` have; empty if none does, or if
+    they take too long to follow.
 
     `kinds` gives the kinds of packages, by their versions.
     """
     everything = {*kinds({name: part.version for name, part in parts.items()})}
-    for row in wanted.requirements:
-        names = needed_of(wanted.model_copy(update={"requirements": (row,)}), parts, python)
-        if {*kinds({name: part.version for name, part in parts.items() if name in names})} == everything:
-            return row
+    one = _closure(wanted, parts, python, {}, elsewhere=False)
+    with suppress(_TooMuch):
+        for row in wanted.requirements:
+            one = replace(one, held={}, open={})  # what was read, and its steps, count for all
+            names = one.names(one.counting((row,)))
+            if {*kinds({name: part.version for name, part in parts.items() if name in names})} == everything:
+                return row
     return ""
 
 
@@ -263,8 +270,10 @@ def _wrong_time(each: LockedFile, date: str) -> str:
 
 def prerelease_faults(wanted: Question, packages: Iterable[LockedFile]) -> Iterator[LockFault]:
     """Yield a fault for each version that `prerelease_errors` speaks of."""
-    for name, version in _unasked_prereleases(packages, wanted):
-        yield LockFault(UNANSWERED, f"{name} {version} is a pre-release, and nothing asks for one")
+    each = [*packages]
+    known = "nothing" if all(one.requires is not None for one in each) else "nothing that is known"
+    for name, version in _unasked_prereleases(each, wanted):
+        yield LockFault(UNANSWERED, f"{name} {version} is a pre-release, and {known} asks for one")
 
 
 def prerelease_errors(wanted: Question, packages: Iterable[LockedFile]) -> list[EnvmgrError]:

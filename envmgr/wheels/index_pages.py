@@ -14,7 +14,6 @@ import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from http.client import HTTPException
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -55,7 +54,7 @@ def sha256_listed(
         try:
             found = _files(_read(listed, environ)).get(listed.file)
         # A page of another form than PEP 691's raises KeyError or TypeError.
-        except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             return str(error) or type(error).__name__
         return f"{listed.page} lists it no more" if found is None else found
 
@@ -68,7 +67,7 @@ def _read(listed: ListedFile, environ: Mapping[str, str]) -> Page:
     parts = urlsplit(listed.page)
     if parts.scheme == "file":
         return read_page(f"{listed.page}index.html", most=_LARGEST)
-    # Python's client accepts no login in a URL: it goes into a header.
+    # No client takes a login from the URL: it goes into a header.
     page = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     login = login_of(listed.index, listed.url, environ)
     secrets = {"Authorization": f"Basic {base64.b64encode(':'.join(login).encode()).decode()}"} if login else {}

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from email.parser import HeaderParser
-from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 from urllib.error import HTTPError
@@ -82,12 +83,16 @@ def metadata_in(wheel: Path) -> Metadata:
 
 
 def _from_wheel(file: Path | IO[bytes]) -> str:
-    with zipfile.ZipFile(file) as wheel:
-        name = next((n for n in wheel.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1), "")
-        if not name:
-            return ""
-        with wheel.open(name) as member:
-            text = member.read(_LARGEST + 1)
+    try:
+        with zipfile.ZipFile(file) as wheel:
+            name = next((n for n in wheel.namelist() if n.endswith(".dist-info/METADATA") and n.count("/") == 1), "")
+            if not name:
+                return ""
+            with wheel.open(name) as member:
+                text = member.read(_LARGEST + 1)
+    # What zipfile says of damaged bytes, of a password, of an unknown method, and of a size that no memory has.
+    except (zlib.error, EOFError, struct.error, RuntimeError, MemoryError) as error:
+        raise zipfile.BadZipFile(str(error) or type(error).__name__) from None
     if len(text) > _LARGEST:
         raise ValueError(f"{name} is larger than {_LARGEST} bytes")
     return text.decode(errors="replace")
@@ -96,7 +101,8 @@ def _from_wheel(file: Path | IO[bytes]) -> str:
 def requires_at(urls: Mapping[str, str], runner: Runner) -> dict[str, tuple[str, ...]]:
     """Map packages to the rows of Requires-Dist of their wheel at the URL, if its server gives them.
 
-    They are for the sidecar, and decide nothing. A file in a folder has its own METADATA.
+    They are for the sidecar, and a pre-release that one of them asks for is asked for. A file in a folder has its own
+    METADATA.
     """
 
     def one(item: tuple[str, str]) -> tuple[str, tuple[str, ...] | None]:
@@ -116,7 +122,7 @@ def _requires_at(url: str) -> tuple[str, ...] | None:
         else:
             return None
         return checked_all(HeaderParser().parsestr(text).get_all("Requires-Dist") or ())
-    except (OSError, HTTPException, ValueError, KeyError, zipfile.BadZipFile):
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
         return None
 
 

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote
 
 from packaging.tags import Tag
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
@@ -128,7 +129,7 @@ def why_not(asks: Asks, rows: Sequence[str], fields: RecipeFields, what: str) ->
 def _platform_reason(asks: Asks, text: str, platform: str, fields: RecipeFields, what: str) -> Reason:
     """Return the reason for a `text` that uv gave for the later `platform`."""
     tags = frozenset(target_tags(asks.python, asks.wanted.platform))
-    files = [name for name in _files(text) if name.endswith(".whl") and tags.isdisjoint(_tags_of(name))]
+    files = [name for name in _files(text) if name.endswith(".whl") and _is_other(name, tags)]
     glibc = ".".join(platform.rsplit("_", 2)[1:])
     field = fields.platform.format(platform=platform, glibc=glibc)
     return Reason(
@@ -137,12 +138,12 @@ def _platform_reason(asks: Asks, text: str, platform: str, fields: RecipeFields,
     )
 
 
-def _tags_of(wheel: str) -> frozenset[Tag]:
-    """Return the tags in a wheel's name; none in a name that was cut."""
+def _is_other(wheel: str, tags: frozenset[Tag]) -> bool:
+    """Return whether a wheel's name says that it has none of `tags`."""
     try:
-        return parse_wheel_filename(wheel)[3]
+        return tags.isdisjoint(parse_wheel_filename(wheel)[3])
     except InvalidWheelFilename:
-        return frozenset()
+        return False
 
 
 def _package_reason(asks: Asks, rows: Sequence[str], fields: RecipeFields) -> Reason:
@@ -195,4 +196,5 @@ def _files(text: str) -> Iterator[str]:
     """Yield the names of all files in a pylock.toml; the source of a package comes before its wheels."""
     for package in tomllib.loads(text).get("packages", ()):
         for file in (*([package["sdist"]] if "sdist" in package else []), *package.get("wheels", ())):
-            yield one_line(file.get("name") or str(file.get("url") or file["path"]).rpartition("/")[2], _LONGEST)
+            name = file.get("name") or unquote(str(file.get("url") or file["path"]).rpartition("/")[2])
+            yield one_line(name, _LONGEST)

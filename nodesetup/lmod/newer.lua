@@ -27,9 +27,9 @@ local function has(prefix, number, name)
   return file ~= nil
 end
 
--- The generation after `own` with which a module came; nil if `current` does not have it.
+-- The generation after `own` with which a module came; nil if `own` has it too, or `current` does not.
 local function came_with(prefix, own, current, name)
-  if not name:find("^[%w][%w._+/-]*$") or name:find("..", 1, true) or not has(prefix, current, name) then
+  if not name:find("^[%w][%w._+/-]*$") or name:find("..", 1, true) or has(prefix, own, name) or not has(prefix, current, name) then
     return
   end
   for number = math.max(own + 1, current - MOST), current do

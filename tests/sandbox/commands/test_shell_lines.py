@@ -119,3 +119,14 @@ def test_module_that_is_nowhere_has_lmods_own_message(box: Sandbox, name: str) -
         done = typed(box, "bash", f"{LINES['bash']}\nmodule load {name}\n", ENVMGR_PIN=pin)
         assert "Lmod has detected the following error" in done.stderr
         assert "generation 2" not in done.stderr
+
+
+def test_module_of_the_own_generation_did_not_come_later(box: Sandbox) -> None:
+    """A shell that took the folder out of its MODULEPATH."""
+    box.recipe("later/2.0", ["hello-prefix"])
+    box.ok("lock", "later/2.0")
+    box.ok("build", "later/2.0")
+    text = f'{LINES["bash"]}\nmodule unuse "$MODULEPATH"\nmodule load hello/1.0\n'
+    done = typed(box, "bash", text, ENVMGR_PIN=f"{box.prefix}/generations/0001")
+    assert "Lmod has detected the following error" in done.stderr
+    assert "generation" not in done.stderr

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
-from envmgr.wheels.answers import closure_faults
+from envmgr.wheels.answers import asks_for_all, closure_faults
 from envmgr.wheels.locked import Distribution
 from envmgr.wheels.requirements import MOST_ROWS, Question
 
@@ -144,3 +144,31 @@ def test_kernel_of_this_host_decides_nothing() -> None:
     """The same lock answers on every host: uv leaves the kernel open as well."""
     rows = ["beta; platform_release >= '1'", "beta; platform_version != ''"]
     assert faults(["alpha"], {"alpha": part("1", *rows)}) == []
+
+
+def kinds(versions: Mapping[str, str]) -> set[str]:
+    return {name[0] for name in versions}
+
+
+def test_requirement_that_brings_every_kind() -> None:
+    parts = {"alpha": part("1", "beta"), "beta": part("1"), "gamma": part("1", "alpha")}
+    wanted = Question(
+        requirements=("beta", "alpha", "gamma", "gamma; python_version < '3'"), indexes=("pypi",), platform=PLATFORM
+    )
+    assert asks_for_all(wanted, parts, "3.11.8", kinds) == "gamma"
+    assert asks_for_all(wanted, {**parts, "delta": part("1")}, "3.11.8", kinds) == ""
+
+
+def test_many_requirements_that_need_everything_have_one_bound() -> None:
+    """Each had its own: a lock kept every command waiting for minutes."""
+    names = [f"a{number}" for number in range(200)]
+    parts = {name: part("1", *names) for name in names} | {"b": part("1")}
+    wanted = Question(requirements=tuple(names) * 50, indexes=("pypi",), platform=PLATFORM)
+    looked: list[int] = []
+
+    def counted(versions: Mapping[str, str]) -> set[str]:
+        looked.append(len(versions))
+        return kinds(versions)
+
+    assert asks_for_all(wanted, parts, "3.11.8", counted) == ""
+    assert len(looked) < 50

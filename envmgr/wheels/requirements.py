@@ -27,7 +27,7 @@ _MEANS = (
     "the site's indexes give what is asked for; a folder of wheels can be one (`backends.wheels.indexes` of site.yaml)"
 )
 _OPTIONS = (
-    (re.compile(r"-e|--editable"), f"a package in a folder has no sha256: build a wheel of it; {_MEANS}"),
+    (re.compile(r"-e|--editable"), f"a checkout or a folder has no sha256: build a wheel of it; {_MEANS}"),
     (re.compile(r"-r|--requirement"), "a file names no other file: put the rows of that one here"),
     (re.compile(r"-c|--constraint"), "limits belong to the field `constraints`, which also takes a file"),
     (
@@ -35,7 +35,9 @@ _OPTIONS = (
         "indexes are named in site.yaml (`backends.wheels.indexes`), and chosen by the recipe's `indexes`",
     ),
 )
-_PLACE = re.compile(r"(git|hg|svn|bzr)\+|[A-Za-z][A-Za-z0-9+.-]*://|[./~]|[^;@]*/")
+_URL = r"(git|hg|svn|bzr)\+|[A-Za-z][A-Za-z0-9+.-]*://"
+_FOLDER = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\]\s*)?@\s*file:")
+_PLACE = re.compile(rf"([A-Za-z0-9._-]+\s*(\[[^\]]*\]\s*)?@\s*)?({_URL})|[./~]|[^;@]*/")
 # Of names, versions, extras and markers. `#`, `$` and `\` mean something to pip and uv, whatever stands around them.
 _STRANGE = re.compile(r"[^A-Za-z0-9 \t._,;:<>=!~*+()\[\]\"'@/%&?^|-]")
 
@@ -73,26 +75,28 @@ def read_requirement(row: str) -> Requirement:
     shown = one_line(row, 60)
     if len(row) > _LONGEST:
         raise ValueError(f"`{shown}`: a requirement has {_LONGEST} characters at most")
-    if strange := _STRANGE.search(row):
+    if strange := _STRANGE.search(row.replace("#", "")):  # in a URL it has a meaning: see below
         raise ValueError(f"`{shown}` is no requirement: it has U+{ord(strange[0]):04X}")
     if row.startswith("-"):
         means = next((text for option, text in _OPTIONS if option.match(row)), f"options do not belong here: {_MEANS}")
         raise ValueError(f"`{shown}`: {means}")
+    if folder := _FOLDER.match(row):
+        name = folder[1]
+        raise ValueError(
+            f"`{shown}` names a folder of another machine, as `pip freeze` does for conda's packages: write "
+            f"`{name}==VERSION`, or name {name} in `specs` of a conda recipe"
+        )
     names_place = ValueError(f"`{shown}` names a place, whose content no lock holds to a sha256: {_MEANS}")
     if _PLACE.match(row):
         raise names_place
+    if "#" in row:
+        raise ValueError(f"`{shown}` is no requirement: it has U+0023")
     if _depth(row) > _DEEPEST:
         raise ValueError(f"`{shown}` has more than {_DEEPEST} brackets in each other")
     try:
         requirement = Requirement(row.replace("\t", " ").strip())
     except InvalidRequirement as error:
         raise ValueError(f"`{shown}` is no requirement: {one_line(str(error).partition(chr(10))[0])}") from None
-    if requirement.url is not None and requirement.url.startswith("file:"):
-        name = requirement.name
-        raise ValueError(
-            f"`{shown}` names a folder of another machine, as `pip freeze` does for conda's packages: write "
-            f"`{name}==VERSION`, or name {name} in `specs` of a conda recipe"
-        )
     if requirement.url is not None:
         raise names_place
     if len(requirement.extras) > _MOST_EXTRAS:

@@ -154,13 +154,15 @@ class _Locker:
                 runner=self.resolution.runner,
                 account=self.account,
             )
-            rows = (*self._ask("system", source, work).requires, *self.wanted.build_requires.get(name, ()))
-            wheels = self._wheels(rows)
+            also = self.wanted.build_requires.get(name, ())
+            held = self._held(also)
+            rows = (*self._ask("system", source, work).requires, *also)
+            wheels = self._wheels([*rows, *held])
             paths = self._fetch(wheels, files, name)
             more = self._ask("requires", source, work, paths).requires
             # Resolved again as a whole: a row of the hook may need other versions of what is already chosen.
             if more:
-                wheels = self._wheels([*rows, *more])
+                wheels = self._wheels([*rows, *more, *held])
                 paths = self._fetch(wheels, files, name)
             metadata = self._ask("metadata", source, work, paths).metadata
             built_with = [
@@ -215,6 +217,26 @@ class _Locker:
             raise EnvmgrError("sdist-invalid", f"{sdist.filename} is no archive that is unpacked here") from None
         self.resolution.refuse_unhashed({name: (locked.file, locked.index)})
         return locked, str(sdist.url or Path(str(sdist.path)).absolute().as_uri())
+
+    def _held(self, also: Sequence[str]) -> list[str]:
+        """Return the version that the entry will have of each package of `also`, as far as its wheels decide it.
+
+        A build that compiles against another torch than the entry's is of no use, and such a wheel is a gigabyte.
+        """
+        names = {canonicalize_name(Requirement(row).name) for row in also}
+        rows = [
+            row for row in self.wanted.requirements if canonicalize_name(Requirement(row).name) not in self.wanted.build
+        ]
+        if not names:
+            return []
+        try:
+            text = self.resolution.compile([*ONLY_WHEELS, *PYLOCK], [*rows, *also])
+        except EnvmgrError as error:
+            if error.reference != "unsolvable":
+                raise
+            return []  # some package needs the source, or `also` is another version: that is decided when all is known
+        packages = Pylock.from_dict(tomllib.loads(text)).packages
+        return [f"{each.name}=={each.version}" for each in packages if canonicalize_name(each.name) in names]
 
     def _wheels(self, rows: Sequence[str]) -> list[FoundWheel]:
         """Return the wheels that build it, under the constraints of the recipe."""

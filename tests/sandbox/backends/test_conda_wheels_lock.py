@@ -107,7 +107,7 @@ def test_date_holds_for_wheels_and_not_for_what_conda_has(scene: WheelBox) -> No
     [
         ({"pip": ["git+https://example.org/x.git"]}, "input.pip: `git+https://example.org/x.git` names a place"),
         ({"pip": ["x @ https://example.org/x.whl"]}, "names a place, whose content no lock holds to a sha256"),
-        ({"pip": ["-e ."]}, "input.pip: `-e .`: a package in a folder has no sha256"),
+        ({"pip": ["-e ."]}, "input.pip: `-e .`: a checkout or a folder has no sha256"),
         ({"pip": ["one"], "platform": "linux-ppc64le"}, "input.pip: there are no wheels for linux-ppc64le"),
         ({"pip": ["one"], "virtual_packages": {"__glibc": "2.12"}}, "input.pip: wheels need `__glibc` 2.17 or newer"),
         ({"pip": [], "indexes": ["house"]}, "input.indexes: it is for the wheels that `pip` asks for"),

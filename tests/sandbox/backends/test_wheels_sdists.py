@@ -325,6 +325,19 @@ def test_build_with_another_version_than_the_entry_has_is_refused(scene: WheelBo
     scene.lock(ENTRY)
 
 
+@pytest.mark.parametrize("asked", [["framework==1.0"], ["needs-it"]])
+def test_build_gets_the_version_that_the_entry_has(scene: WheelBox, asked: list[str]) -> None:
+    """The hint of a build that misses a package names it without a version."""
+    scene.house.sdist("here", "1.0", compiled("here", before="import framework"))
+    scene.house.wheel("framework", "1.0")
+    scene.house.wheel("framework", "2.0")
+    scene.house.wheel("needs-it", requires=["framework<2"])
+    scene.entry(ENTRY, "here", *asked, build=["here"], build_requires={"here": ["framework"]})
+    assert scene.lock(ENTRY)["framework"] == "1.0"
+    assert {each["name"]: each["version"] for each in sidecar(scene)["here"]["build"]}["framework"] == "1.0"
+    scene.box.ok("build", ENTRY)
+
+
 def test_what_a_build_requires_is_part_of_the_question(scene: WheelBox) -> None:
     scene.house.sdist("here", "1.0", pure("here"))
     scene.house.wheel("framework")

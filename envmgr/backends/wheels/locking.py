@@ -13,6 +13,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from envmgr.catalog.site import Site, read_target
 from envmgr.downloads import Download
 from envmgr.downloads.client import bring
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.report import Reporter
+from envmgr.report import Reporter, Stage
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import change_tree
@@ -71,7 +72,7 @@ def resolve_recipe(
         ask_indexes(wanted, base.version, site, runner, reporter, places) as resolution,
         reporter.stage("resolve", unit="packages") as stage,
     ):
-        sdists = _lock_sources(wanted, base, recipe, resolution) if wanted.build else ()
+        sdists = _lock_sources(wanted, base, recipe, resolution, stage) if wanted.build else ()
         found = find_missing_wheels(resolution, stage, _FIELDS)
         if unasked := [name for name in wanted.build if name not in found.needed]:
             raise InputError(
@@ -99,7 +100,9 @@ def _other_versions(lock: WheelsLock, wanted: WheelsQuestion) -> Iterator[Envmgr
                 )
 
 
-def _lock_sources(wanted: WheelsQuestion, base: Base, recipe: Path, resolution: Resolution) -> tuple[LockedSdist, ...]:
+def _lock_sources(
+    wanted: WheelsQuestion, base: Base, recipe: Path, resolution: Resolution, stage: Stage
+) -> tuple[LockedSdist, ...]:
     """Return one source for each name of `wanted.build`: the newest that fits, with the wheels that build it.
 
     From here on `resolution` knows what they need: uv resolves the rest beside them, and builds nothing.
@@ -111,7 +114,7 @@ def _lock_sources(wanted: WheelsQuestion, base: Base, recipe: Path, resolution: 
     account = runs_for_root(site.build_user, site.prefix, mask=site.policies.mask)
     warn_of_root(reporter, wanted.build, account)
     isolation = isolate(site, resolution.runner, reporter, account)
-    locker = _Locker(wanted, recipe, resolution, account, isolation, *_python(base, wanted, site))
+    locker = _Locker(wanted, recipe, resolution, stage, account, isolation, *_python(base, wanted, site))
     locked = [locker.lock(name) for name in wanted.build]
     resolution.know([metadata for _, metadata in locked])
     return tuple(sdist for sdist, _ in locked)
@@ -127,6 +130,7 @@ class _Locker:
     wanted: WheelsQuestion
     recipe: Path
     resolution: Resolution
+    stage: Stage
     account: Account | None
     isolation: Isolation
     installed: Path | None
@@ -267,7 +271,9 @@ class _Locker:
         work.mkdir()
         if self.account is not None:
             _give(folder, self.account)
-        return source.ask(question, work, wheels)
+        return source.ask(
+            question, work, wheels, on_tick=partial(self.stage.update, 0, detail=f"asks the build of {source.name}")
+        )
 
 
 def _failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import re
+import shlex
 import string
 from collections import Counter
 from pathlib import Path
@@ -372,4 +373,12 @@ def _written(recipe: Path, name: str) -> str:
 
 
 def load_software(path: Path) -> Software:
-    return load_model(path, Software, kind=SOFTWARE, reference="recipe-invalid", tree=path.parent.parent)
+    """Return what all versions share. Raise InputError, as `load_model` does."""
+    try:
+        return load_model(path, Software, kind=SOFTWARE, reference="recipe-invalid", tree=path.parent.parent)
+    except InputError as error:
+        if error.reference == "file-missing":
+            error.hint = (
+                f"one line is enough, which `module whatis` shows: `echo 'description: …' >{shlex.quote(str(path))}`"
+            )
+        raise

@@ -196,7 +196,9 @@ def test_missing_software_file(shared: Sandbox) -> None:
     shared.recipe("nobody/2024a", HELLO)
     (shared.root / "recipes/nobody/software.yaml").unlink()
     assert refused(shared, 2, "build", "nobody/2024a") == (
-        "error[file-missing]: software file ROOT/recipes/nobody/software.yaml does not exist"
+        "error[file-missing]: software file ROOT/recipes/nobody/software.yaml does not exist\n\n"
+        "hint: one line is enough, which `module whatis` shows: "
+        "`echo 'description: …' >ROOT/recipes/nobody/software.yaml`"
     )
 
 

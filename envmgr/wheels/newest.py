@@ -53,6 +53,8 @@ class Asks(Protocol):
         self, options: Sequence[str], requirements: Sequence[str] | None = None, *, platform: str | None = None
     ) -> str: ...
 
+    def listed(self, name: str) -> Sequence[str]: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Reason:
@@ -140,10 +142,7 @@ def _platform_reason(asks: Asks, text: str, platform: str, fields: RecipeFields,
 
 def _is_other(wheel: str, tags: frozenset[Tag]) -> bool:
     """Return whether a wheel's name says that it has none of `tags`."""
-    try:
-        return tags.isdisjoint(parse_wheel_filename(wheel)[3])
-    except InvalidWheelFilename:
-        return False
+    return any(has and tags.isdisjoint(has) for has in _wheels([wheel]).values())
 
 
 def _package_reason(asks: Asks, rows: Sequence[str], fields: RecipeFields) -> Reason:
@@ -157,12 +156,19 @@ def _package_reason(asks: Asks, rows: Sequence[str], fields: RecipeFields) -> Re
     else:  # an index that changed meanwhile
         return Reason((), ())
     names = dict.fromkeys(canonicalize_name(next(filter(None, found))) for found in _LACKS.findall("\n".join(words)))
-    sources, facts = list[str](), list[str]()
+    sources, facts, pythons = list[str](), list[str](), False
+    platforms = {tag.platform for tag in target_tags(asks.python, asks.wanted.platform)}
     for name in [*names][:_AT_MOST]:
         version, files = _newest_files(asks, name, rows)
-        if wheels := [file for file in files if file.endswith(".whl")]:
-            where = f"Python {asks.python} on {asks.wanted.platform}"
-            facts.append(f"{name} {version} has no wheel for {where}; it has {and_more(sorted(wheels), 3)}")
+        if wheels := _wheels(files):
+            where = f"{name} {version} has no wheel for Python {asks.python} on {asks.wanted.platform}"
+            here = sorted(
+                {tag.interpreter for tags in wheels.values() for tag in tags if tag.platform in platforms}, key=_age
+            )
+            pythons = pythons or bool(here)
+            facts.append(
+                f"{where}; it has {'some for ' if here else ''}{and_more(here or sorted(wheels), 5 if here else 3)}"
+            )
         elif files:
             facts.append(f"{name} {version} has no wheels: there is only its source, {files[0]}")
         if files and any(not file.endswith(".whl") for file in files):
@@ -172,7 +178,7 @@ def _package_reason(asks: Asks, rows: Sequence[str], fields: RecipeFields) -> Re
         ways.append(f"{fields.build.format(names=', '.join(sources))} in the recipe builds it from its source")
     if sources:
         ways.append(OWN_WHEEL)
-    if _OF_PYTHON.search("\n".join(words)):
+    if pythons or _OF_PYTHON.search("\n".join(words)):
         ways.insert(0, "build on another Python (`python` in the recipe)")
     return Reason(tuple(facts), tuple(ways), tuple(words))
 
@@ -189,7 +195,35 @@ def _newest_files(asks: Asks, name: str, rows: Sequence[str]) -> tuple[str, list
     except EnvmgrError:
         return "", []
     version = next((str(each["version"]) for each in tomllib.loads(text).get("packages", ()) if "version" in each), "")
-    return version, [*_files(text)]
+    files = [*_files(text)]
+    if version and not any(file.endswith(".whl") for file in files):
+        files += [file for file in map(one_line, asks.listed(name)) if _is_of(file, name, version)]
+    return version, files
+
+
+def _is_of(wheel: str, name: str, version: str) -> bool:
+    try:
+        return parse_wheel_filename(wheel)[:2] == (name, Version(version))
+    except InvalidWheelFilename:
+        return False
+
+
+def _wheels(files: Sequence[str]) -> dict[str, frozenset[Tag]]:
+    """Return the wheels among `files`, with the tags in their names; none for a name that cannot be read."""
+    found = dict[str, frozenset[Tag]]()
+    for file in files:
+        if file.endswith(".whl"):
+            try:
+                found[file] = parse_wheel_filename(file)[3]
+            except InvalidWheelFilename:
+                found[file] = frozenset()
+    return found
+
+
+def _age(interpreter: str) -> tuple[str, int]:
+    """Return what sorts `cp39` before `cp310`."""
+    kind = interpreter.rstrip("0123456789")
+    return kind, int(interpreter[len(kind) :] or 0)
 
 
 def _files(text: str) -> Iterator[str]:

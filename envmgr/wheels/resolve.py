@@ -20,7 +20,7 @@ from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.users import Account, lesser_account
 from envmgr.wheels.answers import RequiredHashes, hash_differs, prerelease_errors
-from envmgr.wheels.index_pages import ListedFile, sha256_listed
+from envmgr.wheels.index_pages import ListedFile, names_listed, sha256_listed
 from envmgr.wheels.locked import LockedWheel, WheelSet
 from envmgr.wheels.metadata import Metadata, normal_name, requires_at
 from envmgr.wheels.newest import RecipeFields, explain_unsolvable, wheels_older
@@ -199,6 +199,21 @@ class Resolution:
                 elif (match := re.match(r"\s+# from (\S+)", line)) and match[1].rstrip("/") in by_url:
                     found[package] = by_url[match[1].rstrip("/")]
         return lambda name: found.get(name, first)
+
+    def listed(self, name: str) -> list[str]:
+        """Return the names of all files of a package in the first index that has it, for every Python and platform.
+
+        uv leaves out what no later Python can use.
+        """
+        for place in self._now().values():
+            folder = place.folder
+            if folder is None:
+                names = names_listed(ListedFile(place.index, place.url, name, ""))
+            else:
+                names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+            if names:
+                return names
+        return []
 
     def with_index(self, wheels: Sequence[FoundWheel], requirements: Sequence[str] | None = None) -> list[FoundWheel]:
         """Return the wheels with the index that each came from. Raise as `refuse_unhashed` does."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 
 import pytest
 
@@ -117,6 +118,20 @@ def test_wheels_for_other_systems_are_said(scene: WheelBox) -> None:
     told = scene.refused("lock", "some/1.0").stderr
     where = f"Python {sys.version_info[0]}.{sys.version_info[1]} on x86_64-manylinux_2_28"
     assert f"elsewhere 1.0 has no wheel for {where}; it has elsewhere-1.0-py3-none-win_amd64.whl" in told
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_wheels_for_older_pythons_are_said(scene: WheelBox, served: bool) -> None:
+    """numpy 1.19, for one: uv does not list wheels that no later Python can use, and they are there."""
+    for tag in ("cp39-cp39-manylinux2014_x86_64", "cp310-cp310-manylinux1_x86_64", "cp39-cp39-win32"):
+        scene.house.wheel("aged", tag=tag)
+    scene.house.sdist("aged", "1.0")
+    scene.entry("some/1.0", "aged")
+    with scene.served() if served else nullcontext():
+        told = scene.refused("lock", "some/1.0").stderr
+    where = f"Python {sys.version_info[0]}.{sys.version_info[1]} on x86_64-manylinux_2_28"
+    assert f"  aged 1.0 has no wheel for {where}; it has some for cp39, cp310\n" in told
+    assert "hint: build on another Python (`python` in the recipe); or `build: [aged]` in the recipe builds it" in told
 
 
 def test_prerelease_that_nobody_asked_for_is_refused(scene: WheelBox) -> None:

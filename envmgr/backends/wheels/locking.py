@@ -272,7 +272,7 @@ class _Locker:
         if self.account is not None:
             _give(folder, self.account)
         return source.ask(
-            question, work, wheels, on_tick=partial(self.stage.update, 0, detail=f"asks the build of {source.name}")
+            question, work, wheels, on_tick=partial(self.stage.update, 0, detail=f"{source.name}, its build is asked")
         )
 
 

@@ -7,16 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.audit_scene import Audited
 from tests.helpers.cluster import Cluster
-from tests.helpers.pages import PAGES, Typist, blocks
+from tests.helpers.pages import Typist, to_type
 from tests.helpers.places import CACHE
 from tests.helpers.sandbox import PYTHON
+from tests.helpers.standin.channel import cached_channel
 from tests.helpers.standin.wheels import fetch_wheels, pins
 from tests.helpers.wheelhouse import Wheelhouse
 
 INDEX = """\
   wheels: {indexes: {pypi: {url: "file:///srv/index/simple"}}}
 """
+SOLVE = "python -c 'import numpy; print(numpy.linalg.solve([[2, 1], [1, 3]], [3, 5]))'"
+TEXTFILES = "/var/lib/prometheus/node-exporter"
+TYPED = ("README.md", *(f"docs/{name}.md" for name in ("audit", "jobs", "monitoring", "node-setup", "recipe", "sources")))
 NUMPY = next(pin for pin in pins() if pin.name == "numpy")
 
 
@@ -41,9 +46,7 @@ def fresh(cluster: Cluster) -> Iterator[Cluster]:
 def test_quick_start_is_typed_from_nothing_to_a_job_and_back(fresh: Cluster) -> None:
     before = state(fresh)
     typist = Typist(fresh, spoken)
-    for block in blocks("docs/quickstart.md"):
-        if block.mark:
-            continue
+    for block in to_type("docs/quickstart.md"):
         typist.type(block)
         if any("envmgr init" in line for line in block.lines):  # the public index is not reachable from here
             fresh.sh("login", f"sed -i '/^backends:/a\\{INDEX.rstrip()}' /etc/envmgr/site.yaml", check=True)
@@ -59,3 +62,49 @@ def state(cluster: Cluster) -> dict[str, list[str]]:
         find run var/lib -name '*envmgr*'
     """
     return {node: cluster.sh(node, script).stdout.splitlines() for node in cluster.names}
+
+
+@pytest.fixture(scope="module")
+def lab(cluster: Cluster) -> Iterator[Audited]:
+    """A cluster as the pages have it: an entry of conda packages, one whose tests need two nodes, node-setup done."""
+    made = Audited(cluster)
+    cluster.put_envmgr_on_path()
+    cluster.empty_prefix("rsw")
+    cluster.write_site()
+    cluster.recipe("pydata/1.0", ["python", f"numpy {NUMPY.version}"], tests=[{"name": "solve", "run": SOLVE}])
+    two = {"name": "two-nodes", "needs": ["slurm"], "nodes": 2, "run": "srun hostname"}
+    cluster.recipe("mpich/4.3", ["python"], tests=[two])
+    made.envmgr("lock", "pydata/1.0", "mpich/4.3")
+    made.envmgr("build", "pydata/1.0", "mpich/4.3")
+    made.set_up("login,c[1-3]")
+    made.task_prolog()
+    cluster.sh("login", f"ln -sfn {cached_channel(CACHE).folder} /mnt/channel; mkdir -p {TEXTFILES}", check=True)
+    cluster.write("login", "/home/alice/solve.py", "import numpy\n")
+    yield made
+
+
+@pytest.fixture
+def as_before(lab: Audited) -> Iterator[Cluster]:
+    """A page may change site and nodes."""
+    files = "/etc/envmgr/site.yaml"
+    lab.cluster.sh("login", f"cp {files} /root/kept", check=True)
+    yield lab.cluster
+    lab.cluster.sh("login", f"cp /root/kept {files}", check=True)
+    lab.set_up("login,c[1-3]")
+    lab.cluster.wait_idle()
+
+
+@pytest.mark.parametrize(
+    ("page", "sections"), [(page, ()) for page in TYPED] + [("docs/tour.md", ("Before and after a publish",))]
+)
+def test_page_is_typed_as_it_stands_there(as_before: Cluster, page: str, sections: tuple[str, ...]) -> None:
+    found = to_type(page, *sections)
+    assert found
+    typist = Typist(as_before, spoken)
+    for block in found:
+        typist.type(block)
+
+
+def test_tour_of_one_machine_is_typed_as_it_stands_there(lab: Audited) -> None:
+    lab.cluster.sh("login", "mkdir -p /mnt/storage0", check=True)
+    Typist(lab.cluster, spoken, "/mnt/storage0").type(*to_type("docs/tour.md", "On one machine"))

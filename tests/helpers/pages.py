@@ -1,10 +1,11 @@
 """The command blocks of README and docs: what they are made of, whether one is marked, and what typing them gives.
 
 A block is indented by four spaces. It holds commands if it has a prompt (`[alice@login]$ `), or begins with a program. A mark
-in the page's source, an HTML comment, covers the next block, or the whole section where it follows a heading:
+in the page's source, an HTML comment, covers the next block, or the rest of its section:
 
     <!-- not typed: REASON -->
     <!-- typed by: tests/FILE.py -->
+    <!-- typed by, this section: tests/FILE.py -->
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from tests.helpers.places import ROOT
 from tests.helpers.transcript import SKIPPED, masked
 
 PAGES = tuple(str(path.relative_to(ROOT)) for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))))
-PROMPT = re.compile(r"\[(\w+)@(\w+)\]\$ ")
+PROMPT = re.compile(r"(?:\[(\w+)@(\w+)\])?\$ ")
 # What shells know without a file, and what a machine without Slurm or Lmod does not have.
 _PROGRAMS = {"envmgr", "module", "srun", "sbatch", "scontrol", "reframe", "eval", "dnf", "apt-get"}
-_MARK = re.compile(r"<!-- (not typed|typed by): (.+?) -->$")
+_MARK = re.compile(r"<!-- (not typed|typed by)(, this section)?: (.+?) -->$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Block:
     """`mark` is why it is not typed here, or the file of the tests that types it; `typed_by` tells which."""
 
     page: str
+    section: str
     line: int
     lines: tuple[str, ...]
     mark: str = ""
@@ -53,14 +55,14 @@ class Block:
 
     @property
     def commands(self) -> bool:
-        if any(PROMPT.match(line) or re.match(r"(\w*\$|#) [a-z]", line) for line in self.lines):
+        if any(PROMPT.match(line) or re.match(r"\w+\$ [a-z]", line) for line in self.lines):
             return True
         word = self.lines[0].split()[0]
         return word in _PROGRAMS or word.endswith("/envmgr") or shutil.which(word) is not None
 
     @property
     def steps(self) -> Iterator[Step]:
-        """Without a prompt each line is a command of root, and no output is shown."""
+        """A prompt without a user is root's. Without any prompt each line is a command, and no output is shown."""
         lines = list(self.lines)
         prompts = any(PROMPT.match(line) for line in lines)
         while lines:
@@ -68,7 +70,7 @@ class Block:
             if not line.strip():
                 continue
             found = PROMPT.match(line)
-            user, node = found.groups() if found else ("root", "login")
+            user, node = (found and found[1]) or "root", (found and found[2]) or "login"
             command = [PROMPT.sub("", line, count=1)]
             ends = re.findall(r"<<'(\w+)'", line)
             while lines and (command[-1].endswith("\\") or ends):
@@ -84,9 +86,9 @@ class Block:
 def blocks(page: str) -> list[Block]:
     """Those of a page, in its order, each with the mark that covers it."""
     made: list[Block] = []
-    section = mark = ("", False)
+    heading, section, mark = "", ("", False), ("", False)
     lines = (ROOT / page).read_text("utf-8").splitlines()
-    heading, at = False, 0
+    at = 0
     while at < len(lines):
         line = lines[at]
         if line.startswith("    ") and (at == 0 or not lines[at - 1].strip()) and not _in_list(lines, at):
@@ -95,18 +97,22 @@ def blocks(page: str) -> list[Block]:
                 at += 1
             text = tuple(each[4:].rstrip() for each in "\n".join(lines[start:at]).rstrip().split("\n"))
             reason, by = mark if mark[0] else section
-            made.append(Block(page, start + 1, text, reason, by))
+            made.append(Block(page, heading, start + 1, text, reason, by))
             mark = ("", False)
             continue
         if found := _MARK.match(line):
-            mark = (found[2], found[1] == "typed by")
-            if heading:
+            mark = (found[3], found[1] == "typed by")
+            if found[2]:
                 section, mark = mark, ("", False)
         elif line.startswith("#"):
-            section, mark = ("", False), ("", False)
-        heading = line.startswith("#") or (heading and not line.strip())
+            heading, section, mark = line.lstrip("# "), ("", False), ("", False)
         at += 1
     return made
+
+
+def to_type(page: str, *sections: str) -> list[Block]:
+    """The blocks with commands that have no mark, of these sections or of all."""
+    return [b for b in blocks(page) if b.commands and not b.mark and (not sections or b.section in sections)]
 
 
 def _in_list(lines: list[str], at: int) -> bool:
@@ -116,31 +122,35 @@ def _in_list(lines: list[str], at: int) -> bool:
 
 
 class Typist:
-    """Types blocks on a cluster, each in login shells of its own; `change` adapts what is typed and shown to the scene."""
+    """Types blocks on a cluster; `change` adapts what is typed and shown to the scene. Each block has login shells of its own."""
 
-    def __init__(self, cluster: Cluster, change: Callable[[str], str] = str) -> None:
+    def __init__(self, cluster: Cluster, change: Callable[[str], str] = str, folder: str = "") -> None:
+        """`folder` is where shells start, by default the home."""
         self._cluster = cluster
         self._change = change
+        self._folder = folder
 
-    def type(self, block: Block) -> str:
-        """Type each step, and compare what it says; returns all that was said.
+    def type(self, *several: Block) -> str:
+        """Type each step of the blocks, in the same shells, and compare what it says; returns all that was said.
 
         Raises:
             AssertionError: a status or an output is another one than the page shows. A step whose output begins an error
-                must fail, and every other one must not.
+                must fail, and every other one must not; an audit whose output the page does not show may have findings.
         """
         shells: dict[tuple[str, str], _Shell] = {}
         told = []
         try:
-            for step in block.steps:
+            for block, step in [(block, step) for block in several for step in block.steps]:
                 who = (step.user, step.node)
-                shell = shells.get(who) or shells.setdefault(who, _Shell(self._cluster, *who))
+                shell = shells.get(who) or shells.setdefault(who, _Shell(self._cluster, *who, self._folder))
                 status, said = shell.ask(self._change(step.command))
                 told.append(said)
                 shown = None if step.output is None else [self._change(line) for line in step.output]
                 seen = f"{block}: `{step.command}`: exit {status}\n{said}"
-                fails = any(line.startswith("error") for line in shown or ())
-                assert (status != 0) == fails, seen
+                if shown is None and " audit" in step.command:
+                    assert status in (0, 1), seen  # 1: findings
+                else:
+                    assert (status != 0) == any(line.startswith("error") for line in shown or ()), seen
                 assert shown is None or agrees(shown, said), f"{seen}\n--- the page shows\n" + "\n".join(shown)
         finally:
             for shell in shells.values():
@@ -159,8 +169,8 @@ def agrees(shown: list[str], said: str) -> bool:
 class _Shell:
     """A `bash -l` of a user on a node, open from one command of a block to the next."""
 
-    def __init__(self, cluster: Cluster, user: str, node: str) -> None:
-        self._process = cluster.start(node, ["sh", "-c", "exec bash -l 2>&1"], user=user)
+    def __init__(self, cluster: Cluster, user: str, node: str, folder: str) -> None:
+        self._process = cluster.start(node, ["sh", "-c", f"cd {folder}; exec bash -l 2>&1"], user=user)
 
     def ask(self, command: str) -> tuple[int, str]:
         """Type a command; returns its exit status, -1 where the shell ended, and what it said."""

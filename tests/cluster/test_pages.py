@@ -3,65 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.helpers.audit_scene import Audited
 from tests.helpers.cluster import Cluster
-from tests.helpers.pages import Typist, to_type
+from tests.helpers.pages import NUMPY, TYPED, Typist, spoken, to_type
 from tests.helpers.places import CACHE
-from tests.helpers.sandbox import PYTHON
 from tests.helpers.standin.channel import cached_channel
-from tests.helpers.standin.wheels import fetch_wheels, pins
-from tests.helpers.wheelhouse import Wheelhouse
 
-INDEX = """\
-  wheels: {indexes: {pypi: {url: "file:///srv/index/simple"}}}
-"""
 SOLVE = "python -c 'import numpy; print(numpy.linalg.solve([[2, 1], [1, 3]], [3, 5]))'"
 TEXTFILES = "/var/lib/prometheus/node-exporter"
-TYPED = ("README.md", *(f"docs/{name}.md" for name in ("audit", "jobs", "monitoring", "node-setup", "recipe", "sources")))
-NUMPY = next(pin for pin in pins() if pin.name == "numpy")
-
-
-def spoken(text: str) -> str:
-    """A page's text with the Python that tests have, and its numpy."""
-    minor = NUMPY.version.rpartition(".")[0]
-    text = text.replace("3.11", PYTHON).replace("cp311", f"cp{PYTHON.replace('.', '')}")
-    return text.replace("1.26.4", NUMPY.version).replace("numpy==1.26.*", f"numpy=={minor}.*")
-
-
-@pytest.fixture
-def fresh(cluster: Cluster) -> Iterator[Cluster]:
-    """A cluster on which nobody ever heard of envmgr, apart from the program. A local index stands in for the public one."""
-    cluster.put_envmgr_on_path()
-    house = Wheelhouse(Path(f"/proc/{cluster.pid('login')}/root/srv/index"))
-    fetch_wheels([NUMPY], CACHE / "wheels")
-    house.add(*(CACHE / "wheels").glob(f"numpy-{NUMPY.version}-*"))
-    yield cluster
-    cluster.sh("login", "rm -rf /srv/index", check=True)
-
-
-def test_quick_start_is_typed_from_nothing_to_a_job_and_back(fresh: Cluster) -> None:
-    before = state(fresh)
-    typist = Typist(fresh, spoken)
-    for block in to_type("docs/quickstart.md"):
-        typist.type(block)
-        if any("envmgr init" in line for line in block.lines):  # the public index is not reachable from here
-            fresh.sh("login", f"sed -i '/^backends:/a\\{INDEX.rstrip()}' /etc/envmgr/site.yaml", check=True)
-        if "TaskProlog=" in str(block.lines):
-            fresh.wait_idle()
-    assert state(fresh) == before
-
-
-def state(cluster: Cluster) -> dict[str, list[str]]:
-    """What lies in /etc of every node, by sha256, and what the prefix has. Backups of passwd and the like are useradd's own."""
-    script = r"""
-        cd / && find etc cluster/sw usr/local/bin ! -name '*-' \( -type f -exec sha256sum {} + -o -printf '%p %l\n' \) | sort
-        find run var/lib -name '*envmgr*'
-    """
-    return {node: cluster.sh(node, script).stdout.splitlines() for node in cluster.names}
+# Pages whose blocks need nothing but the scene. The tour's other sections need other scenes.
+PLAIN = [
+    (page, () if page != "docs/tour.md" else ("Before and after a publish",))
+    for page, file in TYPED.items()
+    if file == "tests/cluster/test_pages.py" and page != "docs/signing.md"
+]
 
 
 @pytest.fixture(scope="module")
@@ -91,12 +49,10 @@ def as_before(lab: Audited) -> Iterator[Cluster]:
     yield lab.cluster
     lab.cluster.sh("login", f"cp /root/kept {files}", check=True)
     lab.set_up("login,c[1-3]")
-    lab.cluster.wait_idle()
+    lab.task_prolog()
 
 
-@pytest.mark.parametrize(
-    ("page", "sections"), [(page, ()) for page in TYPED] + [("docs/tour.md", ("Before and after a publish",))]
-)
+@pytest.mark.parametrize(("page", "sections"), PLAIN)
 def test_page_is_typed_as_it_stands_there(as_before: Cluster, page: str, sections: tuple[str, ...]) -> None:
     found = to_type(page, *sections)
     assert found
@@ -108,3 +64,21 @@ def test_page_is_typed_as_it_stands_there(as_before: Cluster, page: str, section
 def test_tour_of_one_machine_is_typed_as_it_stands_there(lab: Audited) -> None:
     lab.cluster.sh("login", "mkdir -p /mnt/storage0", check=True)
     Typist(lab.cluster, spoken, "/mnt/storage0").type(*to_type("docs/tour.md", "On one machine"))
+
+
+def test_site_begins_to_sign_and_accepts_a_gap_as_the_page_types_it(lab: Audited, as_before: Cluster) -> None:
+    begin, sign, gap = to_type("docs/signing.md")
+    flips = len(list((as_before.host_prefix / "flips").glob("*.json")))
+
+    def here(text: str) -> str:
+        text = text.replace("generation 42: flip 118", f"generation {lab.generation}: flip {flips + 1}")
+        text = text.replace("flip 118,", f"flip {flips + 1},")
+        text = text.replace("generation 2: flip 4", f"generation {lab.generation}: flip {flips + 3}")
+        return text.replace("there is no flip 2", f"there is no flip {flips + 1}")
+
+    typist = Typist(as_before, here)
+    typist.type(begin)
+    typist.type(sign)
+    lab.envmgr("sign")
+    as_before.sh("fs1", f"rm /export/sw/flips/{flips + 1:06}.json*", check=True)
+    typist.type(gap)

@@ -20,10 +20,28 @@ from pathlib import Path
 from demo.session import watched
 from tests.helpers.cluster import Cluster
 from tests.helpers.places import ROOT
+from tests.helpers.sandbox import PYTHON
+from tests.helpers.standin.wheels import pins
 from tests.helpers.transcript import SKIPPED, masked
 
 PAGES = tuple(str(path.relative_to(ROOT)) for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))))
+_CLUSTER = "tests/cluster/test_pages.py"
+TYPED = {
+    "README.md": _CLUSTER,
+    "docs/any-cluster.md": "tests/cluster/audit/test_without_site.py",
+    "docs/audit.md": _CLUSTER,
+    "docs/jobs.md": _CLUSTER,
+    "docs/monitoring.md": _CLUSTER,
+    "docs/node-setup.md": _CLUSTER,
+    "docs/quickstart.md": "tests/cluster/test_quickstart.py",
+    "docs/recipe.md": _CLUSTER,
+    "docs/signing.md": _CLUSTER,
+    "docs/sources.md": _CLUSTER,
+    "docs/tour.md": _CLUSTER,
+}
+"""The pages with commands that have no mark, and the tests that type these."""
 PROMPT = re.compile(r"(?:\[(\w+)@(\w+)\])?\$ ")
+NUMPY = next(pin for pin in pins() if pin.name == "numpy")
 # What shells know without a file, and what a machine without Slurm or Lmod does not have.
 _PROGRAMS = {"envmgr", "module", "srun", "sbatch", "scontrol", "reframe", "eval", "dnf", "apt-get"}
 _MARK = re.compile(r"<!-- (not typed|typed by)(, this section)?: (.+?) -->$")
@@ -119,6 +137,13 @@ def _in_list(lines: list[str], at: int) -> bool:
     """Whether the line goes on with an item of a list."""
     before = next((line for line in reversed(lines[:at]) if line.strip()), "")
     return bool(re.match(r" {0,3}(- |\d+\. | {2}\S)", before))
+
+
+def spoken(text: str) -> str:
+    """A page's text with the Python that tests have, and its numpy."""
+    minor = NUMPY.version.rpartition(".")[0]
+    text = text.replace("3.11", PYTHON).replace("cp311", f"cp{PYTHON.replace('.', '')}")
+    return text.replace("1.26.4", NUMPY.version).replace("numpy==1.26.*", f"numpy=={minor}.*")
 
 
 class Typist:

@@ -13,7 +13,7 @@ SKIPPED = "…"
 # What `demo/` says beside the commands.
 _ASIDE = ("ok: ", "# ", "=== ")
 _MASKS = (
-    (r"\b\d+(\.\d+)? s\b", "N s"),
+    (r"\b(\d+(\.\d+)?-)?\d+(\.\d+)? s\b", "N s"),
     (r"\b\d+ files\b", "N files"),
     (r"-[0-9a-f]{8}\b", "-DIGEST"),
     (r"\btree [0-9a-f]{12}\b", "tree DIGEST"),

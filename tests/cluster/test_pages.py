@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
 
+from envmgr.system.yamlfile import dump_yaml
 from tests.helpers.audit_scene import Audited
 from tests.helpers.cluster import Cluster
+from tests.helpers.cluster.site import SITE
 from tests.helpers.pages import NUMPY, TYPED, Typist, spoken, to_type
 from tests.helpers.places import CACHE
 from tests.helpers.standin.channel import cached_channel
@@ -29,6 +32,7 @@ def lab(cluster: Cluster) -> Iterator[Audited]:
     cluster.put_envmgr_on_path()
     cluster.empty_prefix("rsw")
     cluster.write_site()
+    cluster.write("login", SITE, dump_yaml(json.loads(cluster.sh("login", f"cat {SITE}").stdout), width=120))
     cluster.recipe("pydata/1.0", ["python", f"numpy {NUMPY.version}"], tests=[{"name": "solve", "run": SOLVE}])
     two = {"name": "two-nodes", "needs": ["slurm"], "nodes": 2, "run": "srun hostname"}
     cluster.recipe("mpich/4.3", ["python"], tests=[two])
@@ -44,10 +48,9 @@ def lab(cluster: Cluster) -> Iterator[Audited]:
 @pytest.fixture
 def as_before(lab: Audited) -> Iterator[Cluster]:
     """A page may change site and nodes."""
-    files = "/etc/envmgr/site.yaml"
-    lab.cluster.sh("login", f"cp {files} /root/kept", check=True)
+    lab.cluster.sh("login", f"cp {SITE} /root/kept", check=True)
     yield lab.cluster
-    lab.cluster.sh("login", f"cp /root/kept {files}", check=True)
+    lab.cluster.sh("login", f"cp /root/kept {SITE}", check=True)
     lab.set_up("login,c[1-3]")
     lab.task_prolog()
 

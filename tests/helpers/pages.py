@@ -187,7 +187,7 @@ def agrees(shown: list[str], said: str) -> bool:
     """Whether the output is what a page shows: `…` is any number of lines, or any text within a line."""
     parts = []
     for line in masked(shown):
-        parts.append(r"(?:.*\n)*?" if line == SKIPPED else re.escape(line).replace("…", ".*") + r"\n")
+        parts.append(r"(?:.*\n)*?" if line.strip() == SKIPPED else re.escape(line).replace("…", ".*") + r"\n")
     return re.fullmatch("".join(parts), "".join(f"{line}\n" for line in masked(said.splitlines()))) is not None
 
 

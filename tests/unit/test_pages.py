@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+import yaml
 
+from envmgr.backends import get_backend
+from envmgr.catalog.recipe import Recipe
 from tests.helpers import pages
 from tests.helpers.pages import PAGES, TYPED, Block, agrees, blocks, to_type
 from tests.helpers.places import ROOT
+
+RECIPE = re.compile(r"schema: 1$|backend: ")
 
 
 def test_each_page_with_commands_is_typed_by_a_test() -> None:
@@ -22,6 +28,27 @@ def test_mark_names_a_file_of_tests_or_a_reason(page: str) -> None:
     assert [str(block) for block in marked if not block.commands] == []
     assert [str(block) for block in marked if block.typed_by and not (ROOT / block.mark).is_file()] == []
     assert [str(block) for block in marked if len(block.mark.split()) < (1 if block.typed_by else 4)] == []
+
+
+SENTENCES = ("docs/jobs.md", "docs/recipe.md", "docs/wheels.md")
+
+
+@pytest.mark.parametrize("page", SENTENCES)
+def test_each_section_names_the_tests_of_its_sentences_or_is_a_list_of_limits(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    sections = re.findall(r"^#+ (.+)\n\n(.*)\n", text, re.MULTILINE)
+    assert len(sections) == len(re.findall(r"^#+ ", text, re.MULTILINE))
+    named = {heading: re.fullmatch(r"<!-- tests: (.+) -->", first) for heading, first in sections}
+    assert [heading for heading, found in named.items() if not found] == ["Limits"] * (page != "docs/recipe.md")
+    files = [file for found in named.values() if found for file in found[1].split()]
+    assert [file for file in files if not (ROOT / "tests" / file).is_file()] == []
+
+
+@pytest.mark.parametrize("block", [b for page in PAGES for b in blocks(page) if RECIPE.match(b.lines[0])], ids=str)
+def test_recipe_of_a_page_is_one(block: Block) -> None:
+    text = "\n".join(block.lines).replace("…", "0" * 64)
+    recipe = Recipe.model_validate({"schema": 1, **yaml.safe_load(text)})
+    assert get_backend(recipe.backend).input.model_validate(recipe.input)
 
 
 PAGE = """\

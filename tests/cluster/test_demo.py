@@ -86,7 +86,12 @@ def test_demo_holds_and_the_pages_show_what_it_says(scene: Path, start: Start) -
 def test_demo_of_one_node_holds_as_readme_types_it(scene: Path) -> None:
     assert "    make demo  " in (ROOT / "README.md").read_text()
     environ = {key: value for key, value in os.environ.items() if key != "MAKEFLAGS"}
-    argv = ["make", f"--old-file={sys.prefix}/.installed", "demo", f"VENV={sys.prefix}"]  # what runs is not installed again
+    argv = [  # what runs is not installed again
+        "make",
+        f"--old-file={sys.prefix}/.installed",
+        "demo",
+        f"VENV={sys.prefix}",
+    ]
     done = subprocess.run(
         argv, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=5 * DEADLINE, check=False
     )

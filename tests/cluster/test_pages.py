@@ -26,7 +26,7 @@ PLAIN = [
 
 
 @pytest.fixture(scope="module")
-def lab(cluster: Cluster) -> Iterator[Audited]:
+def lab(cluster: Cluster) -> Audited:
     """A cluster as the pages have it: an entry of conda packages, one whose tests need two nodes, node-setup done."""
     made = Audited(cluster)
     cluster.put_envmgr_on_path()
@@ -42,7 +42,7 @@ def lab(cluster: Cluster) -> Iterator[Audited]:
     made.task_prolog()
     cluster.sh("login", f"ln -sfn {cached_channel(CACHE).folder} /mnt/channel; mkdir -p {TEXTFILES}", check=True)
     cluster.write("login", "/home/alice/solve.py", "import numpy\n")
-    yield made
+    return made
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from demo.session import watched
 from tests.helpers.cluster import Cluster
@@ -155,21 +154,19 @@ class Typist:
         self._change = change
         self._folder = folder
 
-    def type(self, *several: Block) -> str:
-        """Type each step of the blocks, in the same shells, and compare what it says; returns all that was said.
+    def type(self, *typed: Block) -> None:
+        """Type each step of the blocks, in the same shells, and compare what it says with the page.
 
         Raises:
             AssertionError: a status or an output is another one than the page shows. A step whose output begins an error
                 must fail, and every other one must not; an audit whose output the page does not show may have findings.
         """
         shells: dict[tuple[str, str], _Shell] = {}
-        told = []
         try:
-            for block, step in [(block, step) for block in several for step in block.steps]:
+            for block, step in ((each, step) for each in typed for step in each.steps):
                 who = (step.user, step.node)
                 shell = shells.get(who) or shells.setdefault(who, _Shell(self._cluster, *who, self._folder))
                 status, said = shell.ask(self._change(step.command))
-                told.append(said)
                 shown = None if step.output is None else [self._change(line) for line in step.output]
                 seen = f"{block}: `{step.command}`: exit {status}\n{said}"
                 if shown is None and " audit" in step.command:
@@ -180,15 +177,15 @@ class Typist:
         finally:
             for shell in shells.values():
                 shell.close()
-        return "\n".join(told)
 
 
 def agrees(shown: list[str], said: str) -> bool:
     """Whether the output is what a page shows: `…` is any number of lines, or any text within a line."""
-    parts = []
-    for line in masked(shown):
-        parts.append(r"(?:.*\n)*?" if line.strip() == SKIPPED else re.escape(line).replace("…", ".*") + r"\n")
-    return re.fullmatch("".join(parts), "".join(f"{line}\n" for line in masked(said.splitlines()))) is not None
+    wanted = "".join(
+        r"(?:.*\n)*?" if line.strip() == SKIPPED else re.escape(line).replace("…", ".*") + r"\n"
+        for line in masked(shown)
+    )
+    return re.fullmatch(wanted, "".join(f"{line}\n" for line in masked(said.splitlines()))) is not None
 
 
 class _Shell:

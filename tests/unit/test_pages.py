@@ -104,10 +104,7 @@ def test_blocks_have_their_section_mark_and_steps(page: list[Block]) -> None:
             ("alice", "c1", "cat >x <<'END'\n[root@login]$ no prompt\nEND", None),
             ("alice", "c1", "true", ("told", "", "schema: 1")),
         ],
-        [
-            ("root", "login", "ls    # a comment", None),
-            ("root", "login", "envmgr --help \\\n    --site x", None),
-        ],
+        [("root", "login", "ls    # a comment", None), ("root", "login", "envmgr --help \\\n    --site x", None)],
     ]
 
 
@@ -127,5 +124,7 @@ def test_blocks_have_their_section_mark_and_steps(page: list[Block]) -> None:
         (["/cluster/sw, …"], "/cluster/sw, 7 GB free", True),
     ],
 )
-def test_output_agrees_where_only_times_digests_and_what_is_left_out_differ(shown: list[str], said: str, same: bool) -> None:
+def test_output_agrees_where_only_times_digests_and_what_is_left_out_differ(
+    shown: list[str], said: str, same: bool
+) -> None:
     assert agrees(shown, said) is same

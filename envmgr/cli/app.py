@@ -102,7 +102,7 @@ def root(
     """Reproducible software environments for clusters: lock, build, publish as Lmod modules."""
 
 
-add_verb("init", "Start", "envmgr init site --prefix /shared/envmgr", "tour.md")(catalog.init)
+add_verb("init", "Start", "envmgr init site --prefix /shared/envmgr", "quickstart.md")(catalog.init)
 add_verb("adopt", "Start", "envmgr adopt --nodes 'c[1-3]' --output site.yaml", "any-cluster.md")(nodes.adopt)
 add_verb("site check", "Start", "envmgr site check --site site.yaml", "site.md")(catalog.site_check)
 add_verb("node-setup", "Start", "envmgr node-setup --nodes 'c[1-3]' --apply", "node-setup.md")(nodes.node_setup)

@@ -83,6 +83,23 @@ def test_demo_holds_and_the_pages_show_what_it_says(scene: Path, start: Start) -
         assert missing_lines(page, said) == [], page
 
 
+def test_demo_of_one_node_holds_as_readme_types_it(scene: Path) -> None:
+    assert "    make demo  " in (ROOT / "README.md").read_text()
+    environ = {key: value for key, value in os.environ.items() if key != "MAKEFLAGS"}
+    argv = [  # what runs is not installed again
+        "make",
+        f"--old-file={sys.prefix}/.installed",
+        "demo",
+        f"VENV={sys.prefix}",
+    ]
+    done = subprocess.run(
+        argv, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=5 * DEADLINE, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.fullmatch(r"demo: all \d+ expectations held, \d+ s", done.stdout.splitlines()[-1])
+    nothing_left(scene)
+
+
 BAD_SITE = "demo.SITE = demo.SITE.replace('schema: 1', 'schema: 0')"
 FAILED = "\ndemo failed: `envmgr lock pydata/1.0`: exit status 2, expected 0\n"
 

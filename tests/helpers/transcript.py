@@ -13,11 +13,12 @@ SKIPPED = "…"
 # What `demo/` says beside the commands.
 _ASIDE = ("ok: ", "# ", "=== ")
 _MASKS = (
-    (r"\b\d+(\.\d+)? s\b", "N s"),
+    (r"\b(\d+(\.\d+)?-)?\d+(\.\d+)? s\b", "N s"),
     (r"\b\d+ files\b", "N files"),
     (r"-[0-9a-f]{8}\b", "-DIGEST"),
     (r"\btree [0-9a-f]{12}\b", "tree DIGEST"),
     (r"\bdigest [0-9a-f]{8}\b", "digest DIGEST"),
+    (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME"),
     (r"\b\d{8}T\d{6}-(\w+)-\d+\.log", r"TIME-\1-PID.log"),
     (r"\bpy3\d+_", "pyN_"),
     (r"\b(numpy|python) \d+\.\d+(\.\d+|\.\*)?", r"\1 V"),
@@ -31,11 +32,11 @@ def missing_lines(page: Path, transcript: str) -> list[str]:
 
     Empty when all is there, in the page's order. For each block that differs, it is the run of lines that was looked for.
     """
-    said, at = _masked([line for line in transcript.splitlines() if not line.startswith(_ASIDE)]), 0
+    said, at = masked([line for line in transcript.splitlines() if not line.startswith(_ASIDE)]), 0
     missing = []
     for block in blocks(page):
         for run in _runs(block):
-            wanted = _masked(run)
+            wanted = masked(run)
             places = range(at, len(said) - len(wanted) + 1)
             found = next((i for i in places if said[i : i + len(wanted)] == wanted), None)
             if found is None:
@@ -63,7 +64,7 @@ def _runs(block: list[str]) -> Iterator[list[str]]:
         run = []
 
 
-def _masked(lines: list[str]) -> list[str]:
+def masked(lines: list[str]) -> list[str]:
     """Without blank lines: the demo's asides stand between them."""
     made = []
     for line in filter(None, (line.rstrip() for line in lines)):

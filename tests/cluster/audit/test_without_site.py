@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.cluster.faults import unmounted
 from tests.helpers.environment_modules import instead_of_lmod, lmod_again
 from tests.helpers.foreign_scene import LOCAL, NO_SITE, NODES, SHARED, Foreign, make
 from tests.helpers.marks import in_ci
 from tests.helpers.own_wheel import build_wheel, copy_source, pip
+from tests.helpers.pages import Typist, to_type
 from tests.helpers.waiting import DEADLINE
 
 
@@ -267,3 +270,13 @@ def test_environment_modules_are_compared_as_lmod_is(foreign: Foreign) -> None:
         foreign.cluster.sh("c2", f"rm -f {setting}")
         foreign.cluster.sh("c3", f"[ ! -e /root/blast ] || mv /root/blast {LOCAL}/modulefiles/")
         lmod_again(foreign.cluster, NODES)
+
+
+def test_page_is_typed_as_it_stands_there(foreign: Foreign) -> None:
+    cluster = foreign.cluster
+    cluster.put_envmgr_on_path()
+    typist = Typist(cluster)
+    for block in to_type("docs/any-cluster.md"):
+        broken = block.section == "Any cluster" and any("c2: /cluster/sw" in line for line in block.lines)
+        with unmounted(cluster, "c2") if broken else nullcontext():
+            typist.type(block)

@@ -48,6 +48,16 @@ def test_script_runs_as_it_is_printed_on_two_nodes(lab: Audited, how: str) -> No
     assert sorted(tasks) == [f"task {rank} 2 {host} {rest}" for rank, host in enumerate(hosts)]
 
 
+def test_tasks_get_the_jobs_cores(lab: Audited) -> None:
+    step = "scontrol show step $SLURM_JOB_ID.$SLURM_STEP_ID | grep -o 'CPUs=[0-9]*'; echo cores $OMP_NUM_THREADS"
+    script = lab.cluster.envmgr(["job", ENTRY, "--cpus", "2", "--", "sh", "-c", step], user="alice").stdout
+    lab.cluster.write("login", HOME / "cores.sh", script)
+    done = lab.cluster.exec("login", ["bash", "-lc", f"cd {HOME} && sbatch --wait -o cores.out cores.sh"], user="alice")
+    said = lab.cluster.sh("login", f"cat {HOME}/cores.out").stdout
+    assert done.returncode == 0, done.stderr + said
+    assert said.splitlines()[1:] == ["CPUs=2", "cores 2"]
+
+
 def test_module_that_does_not_load_ends_the_job(lab: Audited) -> None:
     script = lab.cluster.envmgr(["job", ENTRY, "--", "echo", "came here"], user="alice").stdout
     lab.cluster.write("login", HOME / "job.sh", script.replace(f"module load {ENTRY}", "module load gone/1.0"))

@@ -74,7 +74,7 @@ class Server(ThreadingHTTPServer):
         self.folder = folder.resolve()
         self.faults = dict(faults)
         self.requests: list[Request] = []
-        self.login: str | None = None  # the Authorization that pages ask for
+        self.login: str | None = None  # the Authorization that pages and files ask for
         self.parts = True  # whether it answers a question for a part of a file
         self.stalled = threading.Event()
         self._released = threading.Event()
@@ -149,7 +149,7 @@ class _Handler(BaseHTTPRequestHandler):
         file = self.server.folder / path
         if file.is_dir():  # an index: rich where it is
             file = next((f for f in (file / "index.json", file / "index.html") if f.is_file()), file)
-        if path.startswith("simple/") and self.server.login not in (None, self.headers["Authorization"]):
+        if path.startswith(("simple/", "files/")) and self.server.login not in (None, self.headers["Authorization"]):
             self._start(row, 401, 0)
         elif fault and fault.kind == "503-then-ok":
             self._start(row, 503, 0)

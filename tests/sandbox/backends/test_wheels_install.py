@@ -400,3 +400,20 @@ def test_code_for_gpus_is_measured_in_the_install_and_wins_over_the_recipe(scene
     assert told in done.stderr
     shown = scene.box.ok("show", "some/1.0", "--format", "json").data
     assert shown["gpu"]["codes"] == ["8.0", "9.0+PTX"]
+
+
+def test_what_the_python_lacks_is_said_before_a_wheel_is_downloaded(scene: WheelBox) -> None:
+    scene.house.wheel("one")
+    with scene.served() as server:
+        scene.entry(ENTRY, "one", python=scene.base())
+        scene.box.ok("lock", ENTRY)
+        mirror, scene.box.mirror = scene.box.mirror, ""
+        scene.box.write_site()
+        server.requests.clear()
+        said = scene.refused("build", ENTRY).stderr
+        assert "/linux-64/python-" in said
+        assert [request.path for request in server.requests if "files/" in request.path] == []
+        scene.box.mirror = mirror
+        scene.box.write_site()
+        scene.box.ok("build", ENTRY)
+        assert [request.path for request in server.requests if "files/" in request.path] != []

@@ -380,6 +380,19 @@ def test_credentials_of_an_index_are_for_its_hashes_too(scene: WheelBox) -> None
         )
 
 
+def test_login_of_a_download_is_the_one_in_rattlers_file(scene: WheelBox, tmp_path: Path) -> None:
+    scene.house.wheel("top")
+    scene.entry("some/1.0", "top")
+    logins = tmp_path / "logins.json"
+    logins.write_text(json.dumps({"127.0.0.1": {"BasicHTTP": {"username": "me", "password": "it's"}}}))
+    with scene.served() as server:
+        server.login = "Basic " + base64.b64encode(b"me:it's").decode()
+        own = {"UV_INDEX_HOUSE_USERNAME": "me", "UV_INDEX_HOUSE_PASSWORD": "it's"}
+        scene.box.ok("lock", "some/1.0", **own)
+        scene.refused("fetch", "some/1.0", **own)
+        scene.box.ok("fetch", "some/1.0", RATTLER_AUTH_FILE=str(logins), **own)
+
+
 def test_index_that_sends_a_page_without_end_is_given_up(scene: WheelBox) -> None:
     """uv took 4 GB of memory in 20 s, and went on."""
     scene.house.wheel("top")

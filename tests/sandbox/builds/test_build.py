@@ -247,6 +247,13 @@ def test_deprecated_entry_says_so_at_load_and_in_lists(box: Sandbox) -> None:
     assert notes == ["deprecated, goes on 2099-12-31"]
 
 
+def test_deprecated_entry_whose_date_has_passed_is_a_warning_of_catalog_check(box: Sandbox) -> None:
+    box.recipe("hello/1.0", HELLO, deprecated={"message": "use hello/2.0", "date": "2020-01-31"})
+    said = box.run("catalog", "check").stdout
+    assert "warning" in said
+    assert "deprecated.date 2020-01-31 has passed" in said
+
+
 def test_default_and_hidden(box: Sandbox) -> None:
     box.recipe("hello/2.0", HELLO, hidden=True)
     box.recipe("hello/1.0", HELLO, default=True)

@@ -45,6 +45,18 @@ def test_script_is_printed_or_written_and_json_has_it_all(published: Sandbox) ->
     assert done["digest"][:8] in printed
 
 
+def test_no_node_is_asked(published: Sandbox) -> None:
+    """Of Slurm it asks what this host's srun can do, and nothing else."""
+    folder = published.root / "programs"
+    folder.mkdir()
+    for name in ("srun", "sbatch", "sinfo", "scontrol", "squeue", "ssh"):
+        (folder / name).write_text(f'#!/bin/sh\necho {name} "$@" >>{folder}/asked\n')
+        (folder / name).chmod(0o755)
+    published.ok("job", "hello/1.0", "-N", "2", PATH=f"{folder}:/usr/bin:/bin")
+    asked = folder / "asked"
+    assert set(asked.read_text().splitlines() if asked.exists() else ()) <= {"srun --mpi=list"}
+
+
 def test_where_a_job_goes_is_the_sites_unless_it_is_said(published: Sandbox) -> None:
     published.settings["transport"] = {"slurm_options": ["--partition=gpu", "--account=admin", "--constraint=ib"]}
     published.write_site()

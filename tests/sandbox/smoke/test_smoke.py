@@ -16,9 +16,10 @@ from tests.helpers.sandbox import Sandbox
 HELLO = ["hello-prefix"]
 
 
-def test_test_that_needs_mpi_is_skipped_without_a_launcher_and_runs_with_one(sandbox: Sandbox) -> None:
+def test_test_is_skipped_without_what_it_needs_and_runs_with_it(sandbox: Sandbox) -> None:
     tests = [{"name": "ranks", "run": "echo ran", "needs": ["mpi"]}]
-    sandbox.recipe("plain/1.0", HELLO, tests=tests)
+    compiled = {"name": "compiled", "run": "echo ran", "needs": ["compiler"]}
+    sandbox.recipe("plain/1.0", HELLO, tests=[*tests, compiled])
     launcher = sandbox.root / "bin"
     launcher.mkdir()
     (launcher / "mpiexec").write_text("#!/bin/sh\n")
@@ -32,7 +33,7 @@ def test_test_that_needs_mpi_is_skipped_without_a_launcher_and_runs_with_one(san
     )
     sandbox.ok("lock", "--all")
     # Slurm's srun is a launcher, too: here there is none.
-    hide = 'for name in srun mpiexec mpirun; do file=$(command -v $name) && mount --bind /dev/null "$file"; done; exec "$@"'
+    hide = 'for name in srun mpiexec mpirun g++; do file=$(command -v $name) && mount --bind /dev/null "$file"; done; exec "$@"'
     user = [] if os.geteuid() == 0 else ["--map-root-user"]
     argv = sandbox.command("build", "plain/1.0", "mpi/1.0", "--format", "json")
     built = subprocess.run(
@@ -44,9 +45,10 @@ def test_test_that_needs_mpi_is_skipped_without_a_launcher_and_runs_with_one(san
         check=True,
     )
     done = json.loads(built.stdout)["tests"]
-    assert {t["entry"]: (t["status"], t["detail"]) for t in done} == {
-        "plain/1.0": ("skipped", "no MPI launcher on this node"),
-        "mpi/1.0": ("passed", ""),
+    assert {(t["entry"], t["test"]): (t["status"], t["detail"]) for t in done} == {
+        ("plain/1.0", "ranks"): ("skipped", "no MPI launcher on this node"),
+        ("plain/1.0", "compiled"): ("skipped", "no C++ compiler (g++) on this node"),
+        ("mpi/1.0", "ranks"): ("passed", ""),
     }
 
 

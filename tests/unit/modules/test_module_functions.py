@@ -137,6 +137,20 @@ def test_function_in_csh_is_an_alias_that_goes_with_the_module(tmp_path: Path) -
     assert (done.stdout.splitlines(), done.stderr) == (["a?b* x y  z"], "greet: Command not found.\n")
 
 
+def test_word_with_a_pattern_outside_of_quotes_may_end_in_no_match_in_csh(tmp_path: Path) -> None:
+    """csh reads what Lmod prints through backquotes. The page of recipes says so."""
+    function = ShellFunction(name="greet", bash=":", csh="echo a?b*")
+    tree = make_tree(tmp_path, spec("app/1", functions=(function,)))
+    done = run(tree, "tcsh", "module load app; greet")
+    assert "No match" in done.stderr
+
+
+def test_users_own_function_of_that_name_is_gone_after_an_unload(tmp_path: Path) -> None:
+    tree = make_tree(tmp_path, spec("app/1", functions=(GREET,)))
+    script = "greet() { echo mine; }; greet; module load app; greet x; module unload app; greet 2>/dev/null; echo $?"
+    assert run(tree, "bash", script).stdout.splitlines() == ["mine", "1|x|", "127"]
+
+
 def test_function_without_csh_text_leaves_the_command_alone_in_csh(tmp_path: Path) -> None:
     tree = make_tree(tmp_path, spec("app/1", functions=(ShellFunction(name="echo", bash=":"),)))
     done = run(tree, "tcsh", "module load app; echo still; alias echo; module unload app; echo there")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from envmgr.backends import LoadedEntry, LoadedLock, get_backend
+from envmgr.backends import LoadedEntry, LoadedLock, get_backend, items_of_all
 from envmgr.catalog.entries import Catalog, CatalogEntry
 from envmgr.catalog.fitness import NodeNeeds, gpu_needs
 from envmgr.catalog.lock_rules import Judged, LockFault
@@ -22,7 +22,7 @@ from envmgr.modules.statements import ModulePolicies
 from envmgr.publish import records
 from envmgr.publish.compose import compose_module, judge_install, judge_recipe, require_accepted
 from envmgr.publish.plan import BuildPlan, Candidate, NewModule, make_plan
-from envmgr.store.manifest import InstallFacts, read_manifest
+from envmgr.store.manifest import InstallFacts, read_facts, read_manifest
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.system.files import shipped
 from envmgr.system.shelltext import quote
@@ -269,7 +269,8 @@ def _load(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = T
         backend = get_backend(recipe.backend)
         lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
         entries = (*lock.below, LoadedEntry(recipe, found.folder, lock))
-        parts = tuple(LockInstalls(each, each.lock.items(ctx.site, target)) for each in entries)
+        items = items_of_all([each.lock for each in entries], ctx.site, target)
+        parts = tuple(LockInstalls(each, made) for each, made in zip(entries, items, strict=True))
     return ResolvedEntry(found, recipe, software, lock, parts)
 
 
@@ -297,7 +298,7 @@ def _facts_of_unpublished(item: ResolvedEntry) -> InstallFacts:
     Raises EnvmgrError `manifest-damaged`, with what makes such an install again: `verify --repair` does not know of it.
     """
     try:
-        return read_manifest(item.install.manifest).facts
+        return read_facts(item.install)
     except EnvmgrError as error:
         if error.reference == "manifest-damaged":
             error.hint = f"`rm {quote(str(item.install.manifest))}`; then `envmgr build {item.entry}` builds it again"

@@ -93,6 +93,11 @@ class ResolvedEntry:
         return tuple(item for item in self.items if there.get(item.install.relative) is False)
 
     @property
+    def of_upstream(self) -> tuple[Install, ...]:
+        """Return the installs of the site's upstream that are used for it, in build order."""
+        return tuple(item.install for item in self.items if item.install.prefix.foreign)
+
+    @property
     def of_older_layout(self) -> bool:
         """Return whether an install that it runs with has an older layout; it stays so until the lock changes."""
         runs = {self.install}
@@ -155,6 +160,7 @@ class ResolvedEntry:
             packages=self.lock.packages,
             download=self.lock.download,
             installed=self.lock.installed,
+            upstream=tuple(each.relative for each in self.of_upstream),
         )
 
     def needs(self, measured: Sequence[str] | None) -> NodeNeeds:

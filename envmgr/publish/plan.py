@@ -148,7 +148,8 @@ class Candidate:
     """One wanted entry. `path` is relative to the prefix, as are `missing`, the installs to make for it, its own or
     those that it stands on.
 
-    `download` and `installed` are bytes, None if unknown. `fingerprint` is of the module as it would be rendered now;
+    `upstream` are the installs of the site's upstream that are used for it. `download` and `installed` are bytes, None
+    if unknown. `fingerprint` is of the module as it would be rendered now;
     None while the install's facts are unknown.
     """
 
@@ -160,6 +161,7 @@ class Candidate:
     packages: Mapping[str, str]
     download: int | None
     installed: int | None
+    upstream: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

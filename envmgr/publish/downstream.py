@@ -67,25 +67,32 @@ def read_downstreams(prefix: Path, patterns: Sequence[str]) -> DownstreamUses:
         re.escape(f"{prefix}/".encode()) + rb"(store/[A-Za-z0-9._+-]+/[A-Za-z0-9._+-]+-[0-9a-f]{8})(?![0-9a-f])"
     )
     for pattern in patterns:
-        for folder in _prefixes(pattern, found.unknown):
+        folders, unknown = downstream_prefixes(pattern)
+        found.unknown += unknown
+        for folder in folders:
             for path in _uses(folder, mark, found.unknown):
                 found.named.setdefault(path, []).append(f"the downstream {folder}")
     return found
 
 
-def _prefixes(pattern: str, unknown: list[str]) -> list[Path]:
-    """Return the folders that fit. What is missing before the first `*` is away, which is not the same as none; behind
-    it, it is one that has no prefix.
+def downstream_prefixes(pattern: str) -> tuple[list[Path], list[str]]:
+    """Return the prefixes that fit, and why others cannot be known.
+
+    What is missing before the first `*` is away, which is not the same as none; behind it, it is one without a prefix.
     """
+    unknown: list[str] = []
     found, fixed = [Path("/")], True
     for part in Path(pattern).parts[1:]:
-        fixed = fixed and "*" not in part
+        before, fixed = fixed, fixed and "*" not in part
         fitting: list[Path] = []
         name = re.compile(re.escape(part).replace(r"\*", ".*"), re.DOTALL)
         for folder in found:
             try:
                 if "*" in part:
-                    fitting += sorted(each for each in folder.iterdir() if name.fullmatch(each.name) and each.is_dir())
+                    each = sorted(folder.iterdir())
+                    fitting += [path for path in each if name.fullmatch(path.name) and path.is_dir()]
+                    if before and not each:
+                        unknown.append(f"downstream: {folder} is empty: is it mounted? {_GONE}")
                 else:
                     (folder / part).stat()
                     fitting.append(folder / part)
@@ -95,9 +102,20 @@ def _prefixes(pattern: str, unknown: list[str]) -> list[Path]:
             except OSError as error:
                 unknown.append(f"downstream: {folder / part}: {error.strerror}")
         found = fitting
-    if len(found) > _MOST_PREFIXES:
-        unknown.append(f"downstream: {pattern} fits {len(found)} folders, more than are read")
-    return found[:_MOST_PREFIXES]
+    prefixes = []
+    for folder in found:
+        try:
+            (folder / "store").stat()
+            prefixes.append(folder)
+        except OSError as error:
+            if fixed:  # an unmounted folder has none
+                unknown.append(f"downstream: {folder} has no store: is it mounted? {_GONE}")
+            elif not isinstance(error, (FileNotFoundError, NotADirectoryError)):
+                unknown.append(f"downstream: {folder}: {error.strerror}")
+    if len(prefixes) > _MOST_PREFIXES:
+        unknown.append(f"downstream: {pattern} fits {len(prefixes)} prefixes, more than are read")
+        prefixes = []
+    return prefixes, unknown
 
 
 def _uses(folder: Path, mark: re.Pattern[bytes], unknown: list[str]) -> set[str]:

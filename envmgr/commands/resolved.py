@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from envmgr.backends import LoadedEntry, LoadedLock, get_backend, items_of_all
 from envmgr.catalog.entries import Catalog, CatalogEntry
@@ -24,6 +25,7 @@ from envmgr.publish.compose import compose_module, judge_install, judge_recipe, 
 from envmgr.publish.plan import BuildPlan, Candidate, NewModule, make_plan
 from envmgr.store.manifest import InstallFacts, read_facts, read_manifest
 from envmgr.store.prefix import Install, Item, Prefix
+from envmgr.store.upstream import is_of_upstream
 from envmgr.system.files import shipped
 from envmgr.system.shelltext import quote
 
@@ -54,7 +56,8 @@ class LockInstalls:
 class ResolvedEntry:
     """One entry with everything that was read for it. `lock` does the work.
 
-    `parts` are the entries below it, which are built first and not published for that, and itself, the last.
+    `parts` are the entries below it, which are built first and not published for that, and itself, the last. `prefix`
+    is the site's own.
     """
 
     found: CatalogEntry
@@ -62,6 +65,7 @@ class ResolvedEntry:
     software: Software
     lock: LoadedLock
     parts: tuple[LockInstalls, ...]
+    prefix: Path
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -146,6 +150,8 @@ class ResolvedEntry:
             pip=records.find_pip(self.install, facts),
             cuda=self.lock.cuda(),
             compat=self.lock.cuda_compat(),
+            upstream=tuple(filter(is_of_upstream, (self.install.relative, *facts.needs))),
+            prefix=str(self.prefix) if self.install.prefix.foreign else "",
         )
         return NewModule(spec, facts, self.lock.sha256)
 
@@ -277,7 +283,7 @@ def _load(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = T
         entries = (*lock.below, LoadedEntry(recipe, found.folder, lock))
         items = items_of_all([each.lock for each in entries], ctx.site, target)
         parts = tuple(LockInstalls(each, made) for each, made in zip(entries, items, strict=True))
-    return ResolvedEntry(found, recipe, software, lock, parts)
+    return ResolvedEntry(found, recipe, software, lock, parts, ctx.site.prefix)
 
 
 def _unacknowledged(ctx: Context, item: ResolvedEntry) -> list[str]:

@@ -19,7 +19,7 @@ def own(workshop: Workshop) -> Iterator[Workshop]:
     """A second site; `workshop` has built `base/1.0`, and is its upstream. `toy/1.0` needs both at build and at run time."""
     workshop.toy("low")
     workshop.toy("base", dependencies=[("low", "1.0")])
-    workshop.toy(dependencies=[("base", "1.0")], prebuildopts="toy >/dev/null && test -n \"$EBROOTBASE\" && ")
+    workshop.toy(dependencies=[("base", "1.0")], prebuildopts='toy >/dev/null && test -n "$EBROOTBASE" && ')
     workshop.locked("base/1.0", "base-1.0.eb")
     workshop.locked("toy/1.0", "toy-1.0.eb")
     workshop.ok("build", "base/1.0")

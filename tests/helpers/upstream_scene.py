@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from envmgr.system.files import remove_tree
+from tests.helpers.done import Done
 from tests.helpers.open_folders import for_everybody
 from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.wheel_scene import BASE, WheelBox, make_wheel_box
@@ -40,6 +41,15 @@ class Two:
     central: UserBox
     own: UserBox
     wheels: WheelBox
+    root: UserBox
+
+    def gc(self, *argv: str, downstream: list[str]) -> Done:
+        """`gc --now` of the central prefix by root, for all that is not in the current generation."""
+        build_user = {"build_user": self.central.root.name} if self.central.wrap else {}
+        self.root.policies |= {"keep_generations": 1}
+        self.root.settings |= {"prefix": str(self.central.prefix), "downstream": downstream, **build_user}
+        self.root.write_site()
+        return self.root.run("gc", "--now", "--format", "json", *argv)
 
     def give(self) -> None:
         """Let each user own what the test wrote into the user's folder."""
@@ -87,7 +97,8 @@ def two_prefixes(mirror: str) -> Iterator[Two]:
         boxes = [_box(root, kind, mirror, undo) for kind in ("c", "u")]
         central, own = boxes
         wheels = make_wheel_box(own)
-        two = Two(central, own, wheels)
+        (root / "root").mkdir()
+        two = Two(central, own, wheels, UserBox(root / "root", mirror, wrap=for_everybody(root)))
         for box in boxes:
             undo.callback(box.clear)
         central.write_site()

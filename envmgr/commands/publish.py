@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, ClassVar
 from envmgr.builds.prepare import can_write
 from envmgr.catalog.site import read_target
 from envmgr.commands import Context, logged
-from envmgr.commands.resolved import ResolvedEntry, current_entries, plan_for, resolve_entry, resolve_named
+from envmgr.commands.resolved import (
+    ResolvedEntry,
+    current_entries,
+    plan_for,
+    resolve_entry,
+    resolve_named,
+    warn_of_gone,
+)
 from envmgr.errors import EnvmgrError, failed_ones
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
@@ -51,6 +58,7 @@ def publish_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False
     """
     wanted = resolve_named(ctx, names) if names else _built(ctx)
     plan, _ = plan_for(ctx, wanted)
+    warn_of_gone(ctx)
     missing = [str(s.candidate.entry) for s in plan.to_build]
     if missing:
         raise EnvmgrError(

@@ -246,6 +246,17 @@ def current_entries(prefix: Prefix) -> PublishedEntries:
     return {}
 
 
+def warn_of_gone(ctx: Context) -> None:
+    """Say which published entries stand on installs that the upstream has no more."""
+    for name, entry in current_entries(ctx.prefix).items():
+        gone = [path for path in entry.paths if is_of_upstream(path) and not ctx.prefix.install_at(path).exists()]
+        if gone:
+            ctx.reporter.say(
+                f"warning: {name} does not load: {gone[0]} of the upstream is gone; `envmgr build {name}` stands it on "
+                "an install of this prefix"
+            )
+
+
 def _loadable(catalog: Catalog, entries: Sequence[Entry], losses: Losses) -> Iterator[CatalogEntry]:
     """Yield entries and their dependencies, dependencies first, without those that are lost.
 

@@ -84,7 +84,8 @@ def test_families_hold_across_both_and_the_own_module_needs_no_other_modulepath(
 
 
 def test_module_that_depends_on_another_loads_with_one_modulepath_and_with_two(two: Two) -> None:
-    two.wheels.entry(APP, "one", python=BASE, depends=[OTHER], families=[])
+    wanted = {"python": BASE, "requirements": ["one"], "indexes": ["house"]}
+    two.own.recipe(APP, [], backend="wheels", input=wanted, depends=[OTHER], families=[])
     two.give()
     two.own.ok("lock", APP)
     two.own.ok("build", APP)
@@ -204,8 +205,13 @@ def test_install_that_the_upstream_removed_is_reported_and_the_hint_mends_it(two
     assert loaded.stdout == ""
     notes = {e["entry"]: e["notes"] for e in two.own.ok("list", "--format", "json").data["entries"]}[APP]
     assert any(re.search("^broken: .* is gone; build it again$", note) for note in notes)
+    warning = (
+        f"warning: {APP} does not load: {two.own.prefix.parent.parent}/{two.central.root.name}/prefix/store/python/"
+    )
+    assert warning in two.own.ok("publish").stderr
     two.own.ok("build", APP)
     assert stored(two.own) == ["app", "app", "python"]
+    assert "warning" not in two.own.ok("publish").stderr
     assert two.own.ok("verify").code == 0
     assert two.shell(f"module load {APP} && echo loaded", central=False).stdout == "loaded\n"
 

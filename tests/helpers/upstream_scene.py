@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,14 +66,16 @@ class Two:
         """The central install of the Python."""
         return install_in(self.central, BASE)
 
-    def shell(self, script: str, *, central: bool = True) -> subprocess.CompletedProcess[str]:
+    def shell(
+        self, script: str, *, central: bool = True, shell: str = "bash", env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """A shell of the user that has read the lines of the central site, and then those of the own one."""
-        lines = self.central.ok("shell-init", "bash").stdout if central else ""
-        lines += self.own.ok("shell-init", "bash").stdout
+        lines = self.central.ok("shell-init", shell).stdout if central else ""
+        lines += self.own.ok("shell-init", shell).stdout
         return subprocess.run(
-            [*self.own.wrap, "bash", "--noprofile", "--norc"],
+            [*self.own.wrap, shell, *(["--noprofile", "--norc"] if shell == "bash" else [])],
             input=lines + script,
-            env={"PATH": "/usr/bin:/bin", "HOME": str(self.own.root)},
+            env={"PATH": "/usr/bin:/bin", "HOME": str(self.own.root), **(env or {})},
             cwd=self.own.root,
             capture_output=True,
             text=True,

@@ -57,12 +57,12 @@ def own(cluster: Cluster) -> Iterator[Own]:
     site: dict[str, Any] = {
         **settings(cluster.compute),
         "name": "alice",
+        "build_user": "alice",  # else the audit reports that alice can write the prefix
         "prefix": str(HOME / "sw"),
         "upstream": str(cluster.prefix),
         "catalogs": ["recipes", str(SITE.parent / "recipes")],
         "backends": {"wheels": {"indexes": {"house": {"url": f"file://{HOME}/house/simple"}}}},
     }
-    site.pop("build_user")
     folder = home / "site/recipes" / APP
     folder.mkdir(parents=True)
     (home / "site/site.yaml").write_text(json.dumps(with_backends(site)))
@@ -84,7 +84,9 @@ def own(cluster: Cluster) -> Iterator[Own]:
 def test_user_s_site_on_the_cluster_s_prefix_is_audited_on_every_node(own: Own) -> None:
     cluster = own.cluster
     assert [p.parent.name for p in (cluster.folder / "home/alice/sw").glob("store/*/*.manifest.json")] == ["app"]
-    assert own.findings("upstream", "software", "generation") == []
+    # Her shells do not have her modules by themselves, which `contexts` reports; notes say what was not tried so.
+    found = own.findings("upstream", "software", "generation", "mount")
+    assert [each for each in found if each[0] != "note"] == []
     assert own.ok("verify", "--nodes", "c[1-3]").stdout
     lines = own.ok("shell-init", "bash").stdout
     cluster.write("login", HOME / "own.sh", lines)
@@ -101,7 +103,8 @@ def test_user_s_site_on_the_cluster_s_prefix_is_audited_on_every_node(own: Own) 
         hint = f"on the node: `findmnt -T {there}`: other nodes have it; is {cluster.prefix} mounted there?"
         assert found == [("error", "upstream", "c2", hint)]
         refused = cluster.exec("c2", ["bash", "-c", loads], user="alice")
-        assert f"{APP} stands on {there} of another prefix, which is not on this machine" in refused.stderr
+        said = " ".join(refused.stderr.split())
+        assert f"{APP} stands on {there} of another prefix, which is not on this machine" in said
         nodes = own.envmgr("verify", "--nodes", "c[1-3]")
         assert nodes.code == 1
         assert "c2" in nodes.stdout
@@ -109,10 +112,9 @@ def test_user_s_site_on_the_cluster_s_prefix_is_audited_on_every_node(own: Own) 
         cluster.sh("c2", f"umount {cluster.prefix}", check=True)
     # Another manifest, as of an install that was built again.
     manifest = python.with_name(f"{python.name}.manifest.json")
-    before = manifest.read_bytes()
-    manifest.chmod(0o644)
+    kept = manifest.rename(manifest.with_name("kept"))
     try:
-        manifest.write_bytes(before + b"\n")
+        manifest.write_bytes(kept.read_bytes() + b"\n")
         assert [(s, n) for s, _, n, _ in own.findings("upstream")] == [("error", "c[1-3]")]
         manifest.unlink()
         assert [(s, n) for s, _, n, _ in own.findings("upstream")] == [("error", "c[1-3]")]
@@ -125,7 +127,6 @@ def test_user_s_site_on_the_cluster_s_prefix_is_audited_on_every_node(own: Own) 
     finally:
         if python.with_name("away").exists():
             python.with_name("away").rename(python)
-        manifest.write_bytes(before)
-        manifest.chmod(0o444)
+        kept.rename(manifest)
     assert own.findings("upstream") == []
     assert own.envmgr("verify").code == 0

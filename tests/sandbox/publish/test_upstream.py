@@ -83,6 +83,20 @@ def test_families_hold_across_both_and_the_own_module_needs_no_other_modulepath(
     assert caches == [f"{box.prefix}/generations/0001/lmodrc.lua" for box in (two.own, two.central)]
 
 
+@pytest.mark.parametrize("shell", ["bash", "tcsh", "fish"])
+def test_shell_below_another_keeps_the_generations_of_both_prefixes(two: Two, shell: str) -> None:
+    two.own.ok("build", APP)
+    shown = "echo $MODULEPATH; echo $LMOD_RC\n"
+    first = two.shell(f"{shown}printenv\n", shell=shell)
+    lists = first.stdout.splitlines()[:2]
+    assert [line.count("/generations/0001/") for line in lists] == [2, 2], first.stderr
+    inherited = dict(line.split("=", 1) for line in first.stdout.splitlines()[2:] if re.match("[A-Z_]+=/", line))
+    two.central.ok("remove", OTHER)
+    below = two.shell(shown, shell=shell, env=inherited)
+    assert below.stdout.splitlines() == lists, below.stderr
+    assert two.shell(shown, shell=shell).stdout.count("/generations/0002/") == 2
+
+
 def test_module_that_depends_on_another_loads_with_one_modulepath_and_with_two(two: Two) -> None:
     wanted = {"python": BASE, "requirements": ["one"], "indexes": ["house"]}
     two.own.recipe(APP, [], backend="wheels", input=wanted, depends=[OTHER], families=[])
@@ -201,7 +215,7 @@ def test_install_that_the_upstream_removed_is_reported_and_the_hint_mends_it(two
     assert finding["hint"].endswith(f"or `envmgr build {APP}` stands it on one of this prefix")
     assert two.own.run("verify", "--repair").code == 1
     loaded = two.shell(f"module load {APP} && echo loaded", central=False)
-    assert f"{APP} stands on" in loaded.stderr
+    assert f"{APP} stands on {two.central.prefix}/store" in " ".join(loaded.stderr.split())
     assert loaded.stdout == ""
     notes = {e["entry"]: e["notes"] for e in two.own.ok("list", "--format", "json").data["entries"]}[APP]
     assert any(re.search("^broken: .* is gone; build it again$", note) for note in notes)
@@ -253,7 +267,8 @@ def test_upstream_that_is_away_is_an_error_and_never_a_reason_to_build(two: Two)
             two.own.run(*argv)
         assert stored(two.own) == ["app"]
         said = two.shell(f"module load {APP} || echo refused", central=False)
-        assert "is not mounted here, or it was removed" in said.stderr
+        assert "it is not mounted here, or it was removed" in " ".join(said.stderr.split())
+        assert said.stdout == "refused\n"
     finally:
         away.rename(two.central.prefix)
     assert two.own.ok("build", APP).stdout.startswith("nothing to do")

@@ -69,7 +69,8 @@ def read_downstreams(prefix: Path, patterns: Sequence[str]) -> DownstreamUses:
     for pattern in patterns:
         folders, unknown = downstream_prefixes(pattern)
         found.unknown += unknown
-        for folder in folders:
+        # A pattern may fit the prefix itself, which names all of its own installs.
+        for folder in (each for each in folders if not (prefix.exists() and each.samefile(prefix))):
             for path in _uses(folder, mark, found.unknown):
                 found.named.setdefault(path, []).append(f"the downstream {folder}")
     return found

@@ -86,6 +86,12 @@ def test_what_is_no_file_or_no_folder_is_not_opened_and_said(tmp_path: Path) -> 
         assert (found.named, found.unknown) == ({}, [f"downstream: {tmp_path}/{name}/{where}"])
 
 
+def test_pattern_that_fits_the_prefix_itself(tmp_path: Path) -> None:
+    """All of its manifests have its own path in them."""
+    own = prefix(tmp_path / "sw", f"{tmp_path}/sw/{PYTHON}", "store/a/1.0-89abcdef.manifest.json")
+    assert read_downstreams(own, [f"{tmp_path}/*"]).named == {}
+
+
 def test_prefixes_by_pattern(tmp_path: Path) -> None:
     for name in ("al", "bo"):
         prefix(tmp_path / "home" / name / "sw")

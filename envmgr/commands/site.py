@@ -29,7 +29,7 @@ from envmgr.system.locks import LOCKS_HINT, local_locks, mount_of
 from envmgr.system.modes import give_place
 from envmgr.system.scratch import temporary_files
 from envmgr.system.users import access_faults, find_account
-from envmgr.wording import counted, size_text
+from envmgr.wording import and_more, counted, size_text
 
 SHEBANG_LIMIT = 127  # longer #! lines are not run by the kernel; conda packages then start through /bin/sh
 
@@ -125,10 +125,15 @@ def _upstream(ctx: Context) -> Iterator[SiteFact]:
         return
     text = f"{path}, {counted(len(here), 'installs')}, used where they are"
     yield SiteFact("upstream", "ok", f"{text}; on {_file_system(path)}")
-    if (others := _of_other_targets(ctx, prefix)) and not others[1]:
-        lines = f"{', '.join(others[0][:3])}: the same lock is another install there"
+    locked, made, same = _compared(ctx, prefix)
+    if made and not same:
         hint = "cpu_level, the operating system and its C library must be those of the upstream; nothing of it is used"
-        yield SiteFact("upstream", "warning", lines, hint)
+        yield SiteFact("upstream", "warning", f"{and_more(made, 3)}: the same lock is another install there", hint)
+    if locked:
+        text = f"{and_more(locked, 3)}: the upstream has published another lock, so this site builds its own"
+        yield SiteFact(
+            "upstream", "warning", text, "name the upstream's catalog first in `catalogs`, if it shall be used"
+        )
 
 
 _CLOSED = "this user must be able to enter and read it"
@@ -142,22 +147,20 @@ def _on_this_prefix(ctx: Context, upstream: Prefix) -> list[str]:
     return []
 
 
-def _of_other_targets(ctx: Context, prefix: Prefix) -> tuple[list[str], list[str]]:
-    """Return the entries that the upstream has published by a lock of this site, as another install than this site
-    would use there; and those that are the same.
+def _compared(ctx: Context, upstream: Prefix) -> tuple[list[str], list[str], list[str]]:
+    """Return the entries that the upstream has published by another lock than this site's; those by the same lock, but
+    as another install than this site would use there; and those that are the same.
     """
-    try:
-        current = read_current(prefix)
-    except EnvmgrError:
-        return [], []
-    there = ctx.site.model_copy(update={"prefix": prefix.root, "upstream": None})
-    other: list[str] = []
-    same: list[str] = []
-    for item in _published(replace(ctx, site=there), current) if current is not None else ():
-        published = current.entries[str(item.entry)] if current is not None else None
-        if published is not None and published.lock == item.lock.sha256:
-            (same if published.digest == item.install.digest else other).append(str(item.entry))
-    return other, same
+    found: tuple[list[str], list[str], list[str]] = ([], [], [])
+    with suppress(EnvmgrError):  # its own administrators hear of a damage
+        current = read_current(upstream)
+        there = ctx.site.model_copy(update={"prefix": upstream.root, "upstream": None})
+        for item in _published(replace(ctx, site=there), current) if current is not None else ():
+            published = current.entries[str(item.entry)] if current is not None else None
+            if published is not None:
+                kind = 0 if published.lock != item.lock.sha256 else 1 if published.digest != item.install.digest else 2
+                found[kind].append(str(item.entry))
+    return found
 
 
 def _downstream(site: Site) -> Iterator[SiteFact]:

@@ -44,6 +44,8 @@ def test_python_of_the_upstream_is_used_by_every_verb_and_nothing_is_written_the
     assert two.own.ok("build", APP, "--dry-run", "--format", "json").data["steps"][0]["candidate"]["upstream"] == [
         str(two.python)
     ]
+    two.own.ok("fetch", APP)
+    assert not (two.own.prefix / "cache/conda").exists()
     assert f"\n  upstream  {two.python}\n" in two.own.ok("build", APP).stdout
     assert stored(two.own) == ["app"]
     assert two.own.ok("build", APP).stdout == f"nothing to do: {APP} is published in generation 1\n"
@@ -123,6 +125,10 @@ def test_bare_publish_publishes_nothing_of_the_upstream_that_nobody_named(two: T
     assert stored(two.own) == ["app"]
     loaded = two.shell(f"module load {BASE}; command -v python; echo $PYTHON_ROOT", central=False)
     assert loaded.stdout.splitlines() == [f"{two.python}/bin/python", str(two.python)]
+    # Where the path is not written down, modules tell it, also those of the upstream's installs.
+    two.own.ok("remove", APP)
+    (two.own.prefix / "prefix.json").unlink()
+    two.own.ok("publish", BASE)
 
 
 def test_own_install_comes_first_and_what_stands_on_one_of_two_pythons_stays_there(two: Two) -> None:
@@ -228,6 +234,9 @@ def test_install_that_the_upstream_removed_is_reported_and_the_hint_mends_it(two
     assert "warning" not in two.own.ok("publish").stderr
     assert two.own.ok("verify").code == 0
     assert two.shell(f"module load {APP} && echo loaded", central=False).stdout == "loaded\n"
+    back = two.own.run("rollback", "1")
+    assert back.code == 3
+    assert f"hint: the upstream has them no more: `envmgr build {APP}` makes others in this prefix" in back.stderr
 
 
 def test_changed_file_of_the_upstream_is_reported_stops_builds_and_is_never_repaired(two: Two) -> None:
@@ -286,6 +295,11 @@ def test_site_check_has_a_row_for_the_upstream(two: Two) -> None:
     assert row(cpu_level="x86-64-v3") == ("warning", f"{OTHER}, {BASE}: the same lock is another install there")
     two.own.settings.pop("cpu_level")
     assert row(upstream=f"{central}x")[1].endswith("No such file or directory")
+    two.own.recipe(OTHER, ["python", "numpy"])
+    two.give()
+    two.own.ok("lock", OTHER)
+    assert row() == ("warning", f"{OTHER}: the upstream has published another lock, so this site builds its own")
+    shutil.rmtree(here / "recipes/other")
     (here / "empty").mkdir()
     assert row(upstream=str(here / "empty"))[1].endswith("it is no prefix of envmgr: it has no store")
     (here / "link").symlink_to(central)

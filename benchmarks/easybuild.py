@@ -196,7 +196,7 @@ def _make_trees(width: int, folder: Path, seen: Path, lmod: Lmod) -> tuple[str, 
     top = names[-1]
     shown = {}
     for name in names:
-        text = lmod.show_modules(private, [name]).partition(":\n")[2].partition("\n")[2]
+        text = lmod.show_modules([private], [name]).partition(":\n")[2].partition("\n")[2]
         shown[name] = read_shown((name, text))
     _, ops = flatten(top, shown)
     spec = ModuleSpec(

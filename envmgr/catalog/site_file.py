@@ -206,6 +206,12 @@ class SiteFile(_Model):
     schema_version: Literal[1] = Field(default=1, alias="schema")
     name: str = "site"
     prefix: Path
+    upstream: Path | None = Field(
+        default=None, description="another site's prefix: its installs are used where they are, and never built again"
+    )
+    downstream: tuple[str, ...] = Field(
+        default=(), description="prefixes that use installs of this one, which `gc` keeps for them; `*` in a name"
+    )
     catalogs: tuple[Path, ...] = ()
     build_dir: Path | None = Field(
         default=None, description="where software is compiled; else the system's folder for temporary files"
@@ -224,9 +230,11 @@ class SiteFile(_Model):
     signing: Signing | None = None
     policies: Policies = Policies()
 
-    @field_validator("prefix")
+    @field_validator("prefix", "upstream")
     @classmethod
-    def _prefix(cls, value: Path) -> Path:
+    def _prefix(cls, value: Path | None) -> Path | None:
+        if value is None:
+            return None
         text = str(value)
         if not value.is_absolute():
             raise ValueError("must be an absolute path: the same on every node")
@@ -241,3 +249,23 @@ class SiteFile(_Model):
         if text.startswith("//"):
             raise ValueError("must begin with one /")
         return value
+
+    @field_validator("downstream")
+    @classmethod
+    def _downstream(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        for value in values:
+            plain = value.replace("*", "x")
+            if not plain.startswith("/") or plain.strip("/") == "" or not is_plain_path(Path(plain)):
+                raise ValueError(f"`{value}` is no absolute path of a prefix; `*` may stand for a part of a name")
+            if ".." in Path(plain).parts:
+                raise ValueError(f"`{value}` must not contain `..`")
+        return values
+
+    @model_validator(mode="after")
+    def _two_prefixes(self) -> SiteFile:
+        above = self.upstream
+        if above is not None and above == self.prefix:
+            raise ValueError("upstream: is the site's own prefix; it must be another site's")
+        if above is not None and (above.is_relative_to(self.prefix) or self.prefix.is_relative_to(above)):
+            raise ValueError("upstream: one of the two prefixes lies in the other; they must lie beside each other")
+        return self

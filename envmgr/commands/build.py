@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from envmgr.builds import BuildJob
 from envmgr.commands import Context
 from envmgr.commands.entry_faults import Losses
-from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_all, resolve_named
+from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_all, resolve_named, warn_of_gone
 from envmgr.errors import InputError, Written
 from envmgr.publish.plan import BuildPlan, PlanStep
 from envmgr.report import Result
@@ -81,6 +81,7 @@ def build_entries(
     for item in wanted:
         item.install.check_length()
     plan, _ = plan_for(ctx, wanted)
+    warn_of_gone(ctx)
     said = _pass_gate(ctx, wanted, plan, gate)
     result = BuildResult(plan.steps, plan.rerender, dry_run, parent=plan.current, gate=said, left_out=left_out)
     idle = plan.nothing_to_do or (not publish and not plan.to_build)

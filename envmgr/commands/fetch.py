@@ -80,10 +80,12 @@ def fetch_entries(
 
 
 def _fetch(ctx: Context, item: ResolvedEntry, given: Given, *, carry: bool, dry_run: bool = False) -> Fetched:
-    """Fetch the files of the entry and of those below it. All are tried; then the first error is raised."""
+    """Fetch the files of the entry and of those below it, without those that the upstream has, unless they are to be
+    carried. All are tried; then the first error is raised.
+    """
     files: dict[str, FetchedFile] = {}
     losses = Losses(allowed=True)
-    locks = [part.made_by.lock for part in item.parts]
+    locks = [part.made_by.lock for part in item.parts if carry or not part.items[-1].install.prefix.foreign]
     for bring in [*(lock.fetch for lock in locks), *(lock.fetch_tools for lock in locks if carry)]:
         with losses.of(item.entry):
             done = bring(ctx.site, ctx.runner, ctx.reporter, given=given, dry_run=dry_run)

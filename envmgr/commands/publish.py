@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, ClassVar
 from envmgr.builds.prepare import can_write
 from envmgr.catalog.site import read_target
 from envmgr.commands import Context, logged
-from envmgr.commands.resolved import ResolvedEntry, current_entries, plan_for, resolve_entry, resolve_named
+from envmgr.commands.resolved import (
+    ResolvedEntry,
+    current_entries,
+    plan_for,
+    resolve_entry,
+    resolve_named,
+    warn_of_gone,
+)
 from envmgr.errors import EnvmgrError, failed_ones
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
@@ -21,7 +28,7 @@ from envmgr.publish.records import BUILD
 from envmgr.report import Result
 from envmgr.smoke import SmokeOutcome
 from envmgr.smoke.here import raise_for_failures, run_smoke_tests
-from envmgr.store.manifest import InstallFacts, read_manifest
+from envmgr.store.manifest import InstallFacts, read_facts
 from envmgr.store.verify import require_unchanged
 from envmgr.system.files import shipped
 
@@ -51,6 +58,7 @@ def publish_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False
     """
     wanted = resolve_named(ctx, names) if names else _built(ctx)
     plan, _ = plan_for(ctx, wanted)
+    warn_of_gone(ctx)
     missing = [str(s.candidate.entry) for s in plan.to_build]
     if missing:
         raise EnvmgrError(
@@ -67,7 +75,7 @@ def publish_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False
         return PublishResult(plan.steps, plan.rerender, dry_run, None, plan.current, (), None)
     can_write(ctx.site)
     with logged(ctx, "publish") as (inner, log):
-        facts = {str(w.entry): read_manifest(w.install.manifest).facts for w in wanted}
+        facts = {str(w.entry): read_facts(w.install) for w in wanted}
         for item in wanted:
             item.require_accepted(facts[str(item.entry)])
         published, tests = publish_wanted(
@@ -143,6 +151,7 @@ def _built(ctx: Context) -> list[ResolvedEntry]:
                 ctx.reporter.say(f"left out: {error.message}: `envmgr catalog check {entry.entry}` tells")
             ctx.reporter.log(f"{entry.entry}: {error.message}")
             continue
-        if item.install.exists():
+        # Of the upstream's, only what is published here: the others are not built here, and nobody named them.
+        if item.install.exists() and (not item.install.prefix.foreign or str(item.entry) in published):
             found.append(item)
     return found

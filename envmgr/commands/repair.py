@@ -22,8 +22,9 @@ from envmgr.publish.plan import Change
 from envmgr.publish.records import PublishedEntry, complete_numbers, read_records, way_back
 from envmgr.publish.verify import newest_whole, verify_generation
 from envmgr.store.jobtable import holding
-from envmgr.store.manifest import Manifest, read_manifest
+from envmgr.store.manifest import Manifest, read_facts, read_manifest
 from envmgr.store.prefix import Item
+from envmgr.store.upstream import is_of_upstream
 from envmgr.store.verify import Verified as Intact
 
 _REASON = "verify --repair"
@@ -85,7 +86,8 @@ def repair_entries(ctx: Context, what: VerifyWhat, *, dry_run: bool) -> VerifyRe
 
 def _plan(ctx: Context, seen: PrefixLook) -> _Plan:
     plan = _Plan()
-    wrong = [path for path, lines in seen.installs.items() if lines and path in seen.users]  # others are for `gc`
+    # Others are for `gc`, or for the upstream's own administrators.
+    wrong = [p for p, lines in seen.installs.items() if lines and p in seen.users and not is_of_upstream(p)]
     lost = []
     loaded: dict[str, ResolvedEntry | EnvmgrError] = {}
     for path in wrong:
@@ -259,6 +261,6 @@ def _repair(ctx: Context, plan: _Plan) -> int | None:
         plan.old[old] = publish_change(ctx, again, lmod, []).number
     if plan.generation is None and (not new or plan.beside is not None):
         return None
-    add = {str(each.entry): each.module(read_manifest(each.install.manifest).facts) for each in plan.modules or ()}
+    add = {str(each.entry): each.module(read_facts(each.install)) for each in plan.modules or ()}
     change = Change(add, (), _REASON, frozenset(new), anew=True, whole=plan.modules is not None)
     return publish_change(ctx, change, lmod, []).number

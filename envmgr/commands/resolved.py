@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
-from envmgr.backends import LoadedEntry, LoadedLock, get_backend
+from envmgr.backends import LoadedEntry, LoadedLock, get_backend, items_of_all
 from envmgr.catalog.entries import Catalog, CatalogEntry
 from envmgr.catalog.fitness import NodeNeeds, gpu_needs
 from envmgr.catalog.lock_rules import Judged, LockFault
@@ -22,8 +23,9 @@ from envmgr.modules.statements import ModulePolicies
 from envmgr.publish import records
 from envmgr.publish.compose import compose_module, judge_install, judge_recipe, require_accepted
 from envmgr.publish.plan import BuildPlan, Candidate, NewModule, make_plan
-from envmgr.store.manifest import InstallFacts, read_manifest
+from envmgr.store.manifest import InstallFacts, read_facts, read_manifest
 from envmgr.store.prefix import Install, Item, Prefix
+from envmgr.store.upstream import is_of_upstream
 from envmgr.system.files import shipped
 from envmgr.system.shelltext import quote
 
@@ -54,7 +56,8 @@ class LockInstalls:
 class ResolvedEntry:
     """One entry with everything that was read for it. `lock` does the work.
 
-    `parts` are the entries below it, which are built first and not published for that, and itself, the last.
+    `parts` are the entries below it, which are built first and not published for that, and itself, the last. `prefix`
+    is the site's own.
     """
 
     found: CatalogEntry
@@ -62,6 +65,7 @@ class ResolvedEntry:
     software: Software
     lock: LoadedLock
     parts: tuple[LockInstalls, ...]
+    prefix: Path
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -91,6 +95,11 @@ class ResolvedEntry:
                 below = item.needs if there[item.install.relative] else (*item.needs, *item.build_needs)
                 waiting += [each.relative for each in below]
         return tuple(item for item in self.items if there.get(item.install.relative) is False)
+
+    @property
+    def of_upstream(self) -> tuple[Install, ...]:
+        """Return the installs of the site's upstream that are used for it, in build order."""
+        return tuple(item.install for item in self.items if item.install.prefix.foreign)
 
     @property
     def of_older_layout(self) -> bool:
@@ -141,6 +150,8 @@ class ResolvedEntry:
             pip=records.find_pip(self.install, facts),
             cuda=self.lock.cuda(),
             compat=self.lock.cuda_compat(),
+            upstream=tuple(filter(is_of_upstream, (self.install.relative, *facts.needs))),
+            prefix=str(self.prefix) if self.install.prefix.foreign else "",
         )
         return NewModule(spec, facts, self.lock.sha256)
 
@@ -155,6 +166,7 @@ class ResolvedEntry:
             packages=self.lock.packages,
             download=self.lock.download,
             installed=self.lock.installed,
+            upstream=tuple(each.relative for each in self.of_upstream),
         )
 
     def needs(self, measured: Sequence[str] | None) -> NodeNeeds:
@@ -234,6 +246,17 @@ def current_entries(prefix: Prefix) -> PublishedEntries:
     return {}
 
 
+def warn_of_gone(ctx: Context) -> None:
+    """Say which published entries stand on installs that the upstream has no more."""
+    for name, entry in current_entries(ctx.prefix).items():
+        gone = [path for path in entry.paths if is_of_upstream(path) and not ctx.prefix.install_at(path).exists()]
+        if gone:
+            ctx.reporter.say(
+                f"warning: {name} does not load: {gone[0]} of the upstream is gone; `envmgr build {name}` stands it on "
+                "an install of this prefix"
+            )
+
+
 def _loadable(catalog: Catalog, entries: Sequence[Entry], losses: Losses) -> Iterator[CatalogEntry]:
     """Yield entries and their dependencies, dependencies first, without those that are lost.
 
@@ -269,8 +292,9 @@ def _load(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = T
         backend = get_backend(recipe.backend)
         lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
         entries = (*lock.below, LoadedEntry(recipe, found.folder, lock))
-        parts = tuple(LockInstalls(each, each.lock.items(ctx.site, target)) for each in entries)
-    return ResolvedEntry(found, recipe, software, lock, parts)
+        items = items_of_all([each.lock for each in entries], ctx.site, target)
+        parts = tuple(LockInstalls(each, made) for each, made in zip(entries, items, strict=True))
+    return ResolvedEntry(found, recipe, software, lock, parts, ctx.site.prefix)
 
 
 def _unacknowledged(ctx: Context, item: ResolvedEntry) -> list[str]:
@@ -297,7 +321,7 @@ def _facts_of_unpublished(item: ResolvedEntry) -> InstallFacts:
     Raises EnvmgrError `manifest-damaged`, with what makes such an install again: `verify --repair` does not know of it.
     """
     try:
-        return read_manifest(item.install.manifest).facts
+        return read_facts(item.install)
     except EnvmgrError as error:
         if error.reference == "manifest-damaged":
             error.hint = f"`rm {quote(str(item.install.manifest))}`; then `envmgr build {item.entry}` builds it again"

@@ -1,11 +1,20 @@
 # The lines for csh and tcsh, as those of shell_init.sh; no linter reads this language. csh takes no empty lines here.
 
 if ( ! $?ENVMGR_PIN ) setenv ENVMGR_PIN ""
+if ( ! $?MODULEPATH ) setenv MODULEPATH ""
+# Of another prefix, whose lines came later: what this one has is in MODULEPATH.
+if ( "$ENVMGR_PIN" != "" && "$ENVMGR_PIN" !~ $envmgr_prefix/* ) then
+  foreach envmgr_path ( `echo "$MODULEPATH" | tr : " "` )
+    if ( "$envmgr_path" =~ $envmgr_prefix/generations/*/modules ) setenv ENVMGR_PIN "$envmgr_path:h"
+  end
+endif
 if ( "$ENVMGR_PIN" !~ $envmgr_prefix/generations/* || ! -d "$ENVMGR_PIN/modules" ) then
   setenv ENVMGR_PIN $envmgr_prefix/`readlink $envmgr_prefix/current`
 endif
 if ( -d "$ENVMGR_PIN/modules" ) then
-  setenv LMOD_RC "$ENVMGR_PIN/lmodrc.lua"
+  if ( ! $?LMOD_RC ) setenv LMOD_RC ""
+  set envmgr_path = "`echo ${LMOD_RC:q} | tr : '\n' | grep . | grep -v -F ${envmgr_prefix:q}/generations/ | sed 's/^/:/' | tr -d '\n'`"
+  setenv LMOD_RC "$ENVMGR_PIN/lmodrc.lua$envmgr_path"
   setenv LMOD_CACHED_LOADS yes
   if ( ! $?LMOD_AVAIL_EXTENSIONS ) setenv LMOD_AVAIL_EXTENSIONS no
   if ( ! $?LMOD_PACKAGE_PATH ) setenv LMOD_PACKAGE_PATH ""

@@ -1,13 +1,24 @@
 # The lines for fish, as those of shell_init.sh; no linter reads this language. fish keeps variables that end in PATH as lists.
 
+if test -n "$ENVMGR_PIN"; and not string match -q -- "$envmgr_prefix/*" "$ENVMGR_PIN"
+    # of another prefix, whose lines came later: what this one has is in MODULEPATH
+    for each in (string split -n : -- "$MODULEPATH")
+        string match -q -- "$envmgr_prefix/generations/*/modules" "$each"; and set -gx ENVMGR_PIN (string replace -r -- '/modules$' '' $each)
+    end
+end
 if not string match -q -- "$envmgr_prefix/generations/*" "$ENVMGR_PIN"; or not test -d "$ENVMGR_PIN/modules"
     set -gx ENVMGR_PIN $envmgr_prefix/(readlink $envmgr_prefix/current; or echo)
 end
 if test -d "$ENVMGR_PIN/modules"
-    set -gx LMOD_RC $ENVMGR_PIN/lmodrc.lua
+    # other prefixes and the site have files in this list, too: each names caches
+    set -l envmgr_kept
+    for each in (string split -n : -- "$LMOD_RC")
+        string match -q -- "$envmgr_prefix/*" "$each"; or set -a envmgr_kept $each
+    end
+    set -gx LMOD_RC (string join : -- $ENVMGR_PIN/lmodrc.lua $envmgr_kept)
     set -gx LMOD_CACHED_LOADS yes
     set -q LMOD_AVAIL_EXTENSIONS; or set -gx LMOD_AVAIL_EXTENSIONS no
-    set -l envmgr_kept
+    set envmgr_kept
     for each in (string split -n : -- "$LMOD_PACKAGE_PATH")
         test "$each" = "$envmgr_hook"; or set -a envmgr_kept $each
     end

@@ -4,6 +4,14 @@
 
 : "${envmgr_prefix?}" "${envmgr_init?}" "${envmgr_init_bash?}" "${envmgr_init_zsh?}" "${envmgr_hook?}"
 case "${ENVMGR_PIN:-}" in
+  "" | "$envmgr_prefix"/*) ;;
+  *) # of another prefix, whose lines came later: what this one has is in MODULEPATH
+    envmgr_path=:${MODULEPATH:-}:
+    envmgr_path=${envmgr_path#*":$envmgr_prefix/generations/"}
+    ENVMGR_PIN=$envmgr_prefix/generations/${envmgr_path%%/modules:*}
+    ;;
+esac
+case "${ENVMGR_PIN:-}" in
   "$envmgr_prefix"/generations/*) [ -d "$ENVMGR_PIN/modules" ] || ENVMGR_PIN= ;;
   *) ENVMGR_PIN= ;;
 esac
@@ -22,7 +30,17 @@ if [ -d "$ENVMGR_PIN/modules" ]; then
   done
   envmgr_path=${envmgr_path#:}
   export LMOD_SITEPACKAGE_PREPEND="$envmgr_path$envmgr_hook/prepend.lua"
-  export ENVMGR_PIN LMOD_RC="$ENVMGR_PIN/lmodrc.lua" LMOD_CACHED_LOADS=yes
+  # Other prefixes and the site have files in this list, too: each names caches.
+  envmgr_path=
+  envmgr_left=${LMOD_RC:-}:
+  while [ -n "$envmgr_left" ]; do
+    case ${envmgr_left%%:*} in
+      "" | "$envmgr_prefix"/*) ;;
+      *) envmgr_path=$envmgr_path:${envmgr_left%%:*} ;;
+    esac
+    envmgr_left=${envmgr_left#*:}
+  done
+  export ENVMGR_PIN LMOD_RC="$ENVMGR_PIN/lmodrc.lua$envmgr_path" LMOD_CACHED_LOADS=yes
   export LMOD_AVAIL_EXTENSIONS="${LMOD_AVAIL_EXTENSIONS-no}" # else `module avail` lists each package of each entry
   case $(command -v module 2>/dev/null) in
     module | alias*) ;; # not a program of that name, which is printed with its path
@@ -46,4 +64,4 @@ if [ -d "$ENVMGR_PIN/modules" ]; then
 else
   unset ENVMGR_PIN
 fi
-unset envmgr_prefix envmgr_init envmgr_init_bash envmgr_init_zsh envmgr_hook
+unset envmgr_left envmgr_prefix envmgr_init envmgr_init_bash envmgr_init_zsh envmgr_hook

@@ -106,13 +106,13 @@ class Lmod:
             what = "a modulefile is" if len(faults) == 1 else f"{len(faults)} modulefiles are"
             raise EnvmgrError("module-syntax", f"{what} not valid Lua", context=faults)
 
-    def show_modules(self, modules: Path, names: Sequence[str]) -> str:
-        """Return the output of `module show` for the modules `names` below the folder `modules`. Raise EnvmgrError
+    def show_modules(self, folders: Sequence[Path], names: Sequence[str]) -> str:
+        """Return the output of `module show` for the modules `names` below the folders. Raise EnvmgrError
         `module-load-failed`.
 
         `SHOWN_HOME` and `SHOWN_USER` stand where a module asks for the home or the name of its user.
         """
-        with _scratch_environment(MODULEPATH=str(modules), USER=SHOWN_USER, LOGNAME=SHOWN_USER) as env:
+        with _scratch_environment(MODULEPATH=":".join(map(str, folders)), USER=SHOWN_USER, LOGNAME=SHOWN_USER) as env:
             done = self.runner.run(
                 [self.commands / "lmod", "bash", "show", *names], env=env, timeout=_TIMEOUT, check=False
             )

@@ -60,6 +60,8 @@ def fingerprint(
         "tests": [
             [t.name, t.run, list(t.needs), float(t.timeout), *([t.nodes] if t.nodes > 1 else [])] for t in spec.tests
         ],
+        # A module without an upstream keeps the form that it had before there was one.
+        **({"upstream": [spec.prefix, *spec.upstream]} if spec.upstream or spec.prefix else {}),
         "statements": [[s.kind, s.name, list(s.arguments)] for s in operations(spec, policies, families)],
     }
     return sha256_bytes(canonical_json(form))

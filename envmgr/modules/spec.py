@@ -66,7 +66,8 @@ class ModuleSpec(FrozenModel):
 
     `environment` is in load order. `python`: the module puts a Python into PATH; `own_python`: that Python is the
     install's own. `pip` is None without a Python. `families` are those that the recipe names; None if it names none:
-    then all entries of a generation decide them (families.py).
+    then all entries of a generation decide them (families.py). `upstream` are the installs of the site's upstream that
+    it does not work without. `prefix` is the site's own, where `root` is one of these.
     """
 
     name: str
@@ -95,10 +96,17 @@ class ModuleSpec(FrozenModel):
     default: bool = False
     hidden: bool = False
     deprecated: Deprecated | None = None
+    upstream: tuple[str, ...] = ()
+    prefix: str = ""
 
     @property
     def entry(self) -> str:
         return f"{self.name}/{self.version}"
+
+    @property
+    def made_for(self) -> str:
+        """The prefix whose generations have the module."""
+        return self.prefix or self.root.rsplit("/", 3)[0]
 
     @property
     def needs(self) -> NodeNeeds:

@@ -9,7 +9,6 @@ import re
 import string
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 from envmgr.catalog.gpus import CONSUMER, DATA_CENTRE, FLOORS, GpuNeeds, toolkit_driver
@@ -188,8 +187,9 @@ def _keep_pip_off(spec: ModuleSpec, pip: Pip) -> Iterator[Statement]:
     where the mark does not. That setting also reaches the pips of other Pythons outside virtual environments: so only
     such installs set it, and a user's own value counts.
     """
-    generations = Path(spec.root).parents[2] / "generations"
-    yield Statement("in-generation", "prepend_path", ("PATH", f"{generations}/", f"/{SHIMS}/{spec.entry}"))
+    yield Statement(
+        "in-generation", "prepend_path", ("PATH", f"{spec.made_for}/generations/", f"/{SHIMS}/{spec.entry}")
+    )
     if pip.writes:
         yield _set_default("PIP_REQUIRE_VIRTUALENV", "1", spec.entry)
 

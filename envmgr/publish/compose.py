@@ -35,9 +35,11 @@ def compose_module(
     pip: Pip | None = None,
     cuda: str | None = None,
     compat: str = "",
+    upstream: tuple[str, ...] = (),
+    prefix: str = "",
 ) -> ModuleSpec:
     """Return the module of an entry. `root` is the install's final path; `own_python`: it has a `bin/python`; `cuda`
-    and `compat` are the lock's.
+    and `compat` are the lock's; `upstream` and `prefix` are as in the module.
 
     The recipe's own variables come last, so that they win over captured ones.
     """
@@ -70,6 +72,8 @@ def compose_module(
         default=recipe.default,
         hidden=recipe.hidden,
         deprecated=recipe.deprecated,
+        upstream=upstream,
+        prefix=prefix,
     )
 
 

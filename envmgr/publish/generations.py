@@ -4,7 +4,7 @@ run without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +26,7 @@ from envmgr.publish.staging import Staged, StagingWork, abandon, staging
 from envmgr.report import Reporter
 from envmgr.store.jobtable import is_staged, remove_dead_holds
 from envmgr.store.prefix import Prefix
+from envmgr.store.upstream import is_of_upstream
 from envmgr.system.files import explain_os_error
 from envmgr.system.locks import file_lock
 from envmgr.system.pulse import renew_listing
@@ -170,7 +171,7 @@ def rollback(
                 "install-missing",
                 f"generation {number} names installs that are gone",
                 context=gone,
-                hint=records.make_again(number),
+                hint=_way_on(number, [(name, path) for name, path in named if f"{name}: {path}" in gone]),
             )
         replay = None if signer is None else find_replay(prefix, signer)
         if replay is not None and replay.right not in (None, number):
@@ -183,6 +184,14 @@ def rollback(
         return before, number
 
     return _until_first(go, prefix, runner, reporter)
+
+
+def _way_on(number: int, gone: Sequence[tuple[str, str]]) -> str:
+    """Return what helps where a generation lacks these installs of entries."""
+    lost = [name for name, path in gone if is_of_upstream(path)]
+    if not lost:
+        return records.make_again(number)
+    return f"the upstream has them no more: `envmgr build {' '.join(dict.fromkeys(lost))}` makes others in this prefix"
 
 
 def sign(

@@ -15,6 +15,7 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish.records import GenerationRecord, PublishedEntry, PublishedSpec, published_spec
 from envmgr.store.manifest import InstallFacts
+from envmgr.store.prefix import Prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,7 @@ def published_entries(
     change: Change,
     policies: ModulePolicies,
     templates: Path,
+    prefix: Prefix,
 ) -> dict[str, PublishedEntry]:
     """Return the record's rows for `merged`; unchanged entries keep the lock with which they were published."""
     digest = templates_digest(templates)
@@ -80,7 +82,7 @@ def published_entries(
         previous = record.entries.get(name) if record and name in old else None
         entries[name] = PublishedEntry(
             digest=spec.digest,
-            path="/".join(Path(spec.root).parts[-3:]),
+            path=prefix.named(spec.root),
             lock=change.add[name].lock if name in change.add else (previous.lock if previous else ""),
             fingerprint=fingerprint(spec, policies, digest, families[name]),
             needs=item.facts.needs,
@@ -146,7 +148,8 @@ class Candidate:
     """One wanted entry. `path` is relative to the prefix, as are `missing`, the installs to make for it, its own or
     those that it stands on.
 
-    `download` and `installed` are bytes, None if unknown. `fingerprint` is of the module as it would be rendered now;
+    `upstream` are the installs of the site's upstream that are used for it. `download` and `installed` are bytes, None
+    if unknown. `fingerprint` is of the module as it would be rendered now;
     None while the install's facts are unknown.
     """
 
@@ -158,6 +161,7 @@ class Candidate:
     packages: Mapping[str, str]
     download: int | None
     installed: int | None
+    upstream: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

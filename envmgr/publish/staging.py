@@ -197,8 +197,7 @@ def check_installs(prefix: Prefix, change: plan.Change) -> None:
     made.
     """
     for module in change.add.values():
-        own = "/".join(Path(module.spec.root).parts[-3:])
-        for path in (own, *module.facts.needs):
+        for path in (prefix.named(module.spec.root), *module.facts.needs):
             install = prefix.install_at(path)
             if not install.exists():
                 raise EnvmgrError(
@@ -241,7 +240,7 @@ def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | None]]:
     parent, record, old = _read_parent(work)
     change = work.change.onto(old)
     merged = plan.apply_change(old, change)
-    entries = plan.published_entries(merged, old, record, change, work.policies, work.templates)
+    entries = plan.published_entries(merged, old, record, change, work.policies, work.templates, prefix)
     with explain_os_error(prefix.generations):
         prefix.generations.mkdir(parents=True, exist_ok=True)
     with ExitStack() as row:

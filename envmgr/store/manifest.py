@@ -111,6 +111,17 @@ def read_manifest(path: Path) -> Manifest:
         raise _damaged(path, error) from None
 
 
+def read_facts(install: Install) -> InstallFacts:
+    """Return the facts of an install, whose `needs` are as records of the site have them. Raise as `read_manifest`."""
+    facts = read_manifest(install.manifest).facts
+    return facts.model_copy(update={"needs": needs_of(install, facts)})
+
+
+def needs_of(install: Install, facts: InstallFacts) -> tuple[str, ...]:
+    """Return the installs that it needs: an upstream's records are relative to the upstream."""
+    return tuple(install.prefix.install_at(each).relative for each in facts.needs)
+
+
 def parse_manifest(path: Path, content: bytes) -> Manifest:
     """Parse `content`, read from `path`. Raises EnvmgrError `manifest-damaged`, `format-unknown`."""
     try:

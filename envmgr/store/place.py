@@ -95,5 +95,9 @@ def _said(prefix: Prefix) -> Iterator[Path]:
     specs = sorted(prefix.generations.glob("*/modules.json"), reverse=True)
     for path in (*specs, *sorted(prefix.store.glob("*/*.manifest.json"))):
         with suppress(InputError, FileNotFoundError), open_untrusted(path, MANIFEST, tree=None) as descriptor:
-            if found := _ROOT.search(os.read(descriptor, _HEAD)):
+            text = os.read(descriptor, _HEAD)
+            # Modules may name installs of an upstream, too.
+            if re.search(b'"' + re.escape(os.fsencode(prefix.root)) + rb'("|/store/|/generations/)', text):
+                yield prefix.root
+            elif found := _ROOT.search(text):
                 yield Path(os.fsdecode(found[1]))

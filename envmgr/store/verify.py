@@ -12,9 +12,10 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
-from envmgr.store.manifest import Manifest, parse_manifest
+from envmgr.store.manifest import Manifest, needs_of, parse_manifest
 from envmgr.store.prefix import SHORT, Install, Item
 from envmgr.store.tree import TreePath, look_at_tree, tree_digest
+from envmgr.store.upstream import ask_upstream
 from envmgr.system.files import read_regular, sha256_bytes
 from envmgr.system.run import Runner
 from envmgr.system.usernames import user_name
@@ -59,7 +60,7 @@ def verify_install(
         *found,
         *_extra_faults(install, manifest),
     )
-    return Looked(wrong, manifest.facts.needs, manifest.made_at)
+    return Looked(wrong, needs_of(install, manifest.facts), manifest.made_at)
 
 
 def require_unchanged(install: Install, entry: object, reporter: Reporter) -> None:
@@ -140,7 +141,9 @@ def _raise_for(install: Install, entry: object, wrong: Sequence[str]) -> None:
             "install-differs",
             f"{install.path} is not what its manifest says",
             context=shortened(wrong, 10),
-            hint=f"files of it changed after the build: remove {install.manifest.name}, then build {entry} again",
+            hint=ask_upstream(install.prefix)
+            if install.prefix.foreign
+            else f"files of it changed after the build: remove {install.manifest.name}, then build {entry} again",
         )
 
 

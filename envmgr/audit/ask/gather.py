@@ -233,7 +233,8 @@ class _Gathering:
             deep = samples if plan.deep else ()
             prefix = Prefix(self.asker.site.prefix)
             installs = expected_installs(prefix, published, deep, self.asker.runner, self.asker.left)
-        return replace(plan, number=published.record.number, samples=samples, roots=roots, installs=installs)
+        number, upstream = published.record.number, published.upstream
+        return replace(plan, number=number, samples=samples, roots=roots, installs=installs, upstream=upstream)
 
     def _with_answers(self, evidence: Evidence) -> Evidence:
         """Ask this host the questions of the checks."""

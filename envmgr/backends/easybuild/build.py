@@ -94,6 +94,11 @@ class Order:
         return {str(item.install.entry): module_name(item.install) for item in self.items}
 
     @property
+    def below(self) -> list[Install]:
+        """The installs on which it may be built: all others of the lock."""
+        return [item.install for item in self.items if item.install != self.install]
+
+    @property
     def closure(self) -> list[Install]:
         """The installs that it runs with, in build order."""
         return runs_with(self.items, self.install)
@@ -223,7 +228,10 @@ def build_easyconfig(
 def _run(order: Order, folder: Path, argv: Sequence[str | Path], runner: Runner, reporter: Reporter) -> None:
     install = order.install
     events = Events(folder / "events" / "steps.jsonl")
+    folders = dict.fromkeys(modules_folder(each.prefix) for each in order.below if each.prefix.foreign)
     env = order.tool.environment(
+        # EasyBuild puts the folder of its own modules in front.
+        **({"MODULEPATH": ":".join(map(str, folders))} if folders else {}),
         EASYBUILD_CONFIGFILES=str(folder / "easybuild.cfg"),
         ENVMGR_EASYBUILD_ITEMS=str(folder / "items.json"),
         ENVMGR_EASYBUILD_EVENTS=str(events.path),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from envmgr.backends import items_of_all
 from envmgr.builds.schedule import Work
 from envmgr.catalog.entries import RECIPE_NAME
 from envmgr.catalog.names import catalog_of
@@ -126,7 +127,7 @@ class JobFolder:
             site=packed,
             target=target,
             envmgr=envmgr,
-            uses=tuple(i.install.relative for i in work.lock.items(site, target)),
+            uses=tuple(i.install.relative for i in items_of_all([work.lock], site, target)[0]),
             made=tuple(sorted(made)),
         )
         atomic_write(self.request, pretty_json(request.model_dump(mode="json", by_alias=True)))

@@ -30,7 +30,9 @@ def show_build(result: build.BuildResult) -> None:
     for step in result.steps:
         entry = str(step.candidate.entry)
         done = "built" if entry in result.built else "reused"
+        done = "upstream" if step.candidate.path in step.candidate.upstream else done
         out(f"{entry}: {done}  {step.candidate.path}  tree {result.trees[entry][:12]}")
+        table(_of_upstream(step))
     _jobs(result.jobs)
     show_outcomes(result.tests)
     _published(result.generation, result.parent, result.steps)
@@ -91,20 +93,26 @@ def _plan(steps: Sequence[PlanStep], *, rerender: bool) -> None:
         if step.build == "build" and c.path not in c.missing:
             stands = "an install that it stands on is" if len(c.missing) == 1 else "installs that it stands on are"
             out(f"{c.entry}: reuse {c.path} ({stands} missing); module {_MODULE_WORDS[step.publish]}")
-            table(["  build", path] for path in c.missing)
+            table([*(["  build", path] for path in c.missing), *_of_upstream(step)])
             continue
         if step.build == "build":
             download = "download size unknown" if c.download is None else f"{size_text(c.download)} to download"
             known = f"{counted(len(c.packages), 'packages')}, {download}"
         else:
-            known = "installed"
+            known = "the upstream's" if c.path in c.upstream else "installed"
         out(f"{c.entry}: {step.build} {c.path} ({known}); module {_MODULE_WORDS[step.publish]}")
         if step.build == "build":
             table([f"  {name}", *spec.split(" ", 1)] for name, spec in c.packages.items())
+        table(_of_upstream(step))
     if rerender:
         out("templates or policies changed: every module is rendered again")
     if not rerender and all(s.build == "reuse" and s.publish == "unchanged" for s in steps):
         out("nothing to do")
+
+
+def _of_upstream(step: PlanStep) -> list[list[str]]:
+    """Return a row for each install below it that is the upstream's."""
+    return [["  upstream", path] for path in step.candidate.upstream if path != step.candidate.path]
 
 
 def _jobs(jobs: Iterable[BuildJob]) -> None:

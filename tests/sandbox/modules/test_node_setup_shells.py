@@ -84,6 +84,26 @@ def test_inherited_generation_is_kept_and_a_new_login_has_the_new_one(scene: Sce
 
 
 @pytest.mark.parametrize("shell", DIALECTS)
+def test_generation_is_kept_where_another_prefix_has_the_pin(scene: Scene, shell: str) -> None:
+    """A user's own prefix, whose lines come after: MODULEPATH says what this one has."""
+    first, second = (f"{scene.prefix}/generations/{number:04d}" for number in (1, 2))
+    scene.generation(2)
+    shown = 'echo "$ENVMGR_PIN"; echo "$MODULEPATH"'
+    env = {"ENVMGR_PIN": "/home/al/sw/generations/0007"}
+    mine = f"/home/al/sw/generations/0007/modules:{first}/modules:/x"
+    pin, path = scene.said(*SHELLS[shell], shown, env={**env, "MODULEPATH": mine})
+    assert pin == first
+    assert path.split(":")[:2] == mine.split(":")[:2]
+    for other in (
+        "/home/al/sw/generations/0007/modules",
+        f"{scene.prefix}/generations/0009/modules",
+        f"{first}x/modules",
+    ):
+        pin, _ = scene.said(*SHELLS[shell], shown, env={**env, "MODULEPATH": other})
+        assert pin == second
+
+
+@pytest.mark.parametrize("shell", DIALECTS)
 def test_inherited_generation_that_is_gone_makes_place_for_the_current_one(scene: Scene, shell: str) -> None:
     old, new = f"{scene.prefix}/generations/0001", str(scene.generation(2))
     scene.remove(1)

@@ -5,6 +5,7 @@ read-only. No link that leads out of a folder is followed.
 from __future__ import annotations
 
 import os
+import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -240,8 +241,7 @@ class Catalog:
 def closed_catalog(root: Path) -> EnvmgrError | None:
     """Return the error `user-cannot-read` if this process cannot enter the folder of a catalog, or one above it."""
     try:
-        root.stat()
-        closed = not os.access(root, os.R_OK | os.X_OK)
+        closed = stat.S_ISDIR(root.stat().st_mode) and not os.access(root, os.R_OK | os.X_OK)
     except OSError as error:
         closed = isinstance(error, PermissionError)
     if not closed:

@@ -54,17 +54,21 @@ class Transport(_Model):
     `become` comes before the shell on the node (`sudo -n`); every srun and sbatch gets `slurm_options`.
     """
 
-    via: Literal["ssh", "slurm", "both"] = "ssh"
+    via: Literal["ssh", "slurm", "both"] = Field(default="ssh", description="how envmgr reaches nodes")
     # The name becomes a word of ssh's command line, where a `-` at its beginning would make it an option.
-    user: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.@-]*$")
-    become: str | None = None
-    fanout: int = Field(default=64, ge=1)
-    connect_timeout: Seconds = Field(default=10, gt=0)
+    user: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.@-]*$",
+        description="user to log in as, whom only nodes know; else your own",
+    )
+    become: str | None = Field(default=None, description="command before the shell on nodes, which only they know")
+    fanout: int = Field(default=64, ge=1, description="connections at once")
+    connect_timeout: Seconds = Field(default=10, gt=0, description="seconds until a silent node is given up")
     queue_timeout: Seconds = Field(default=30, gt=0, description="seconds that a job or step may wait for a busy node")
-    node_timeout: Seconds = Field(default=60, gt=0)
-    deadline: Seconds = Field(default=600, gt=0)
+    node_timeout: Seconds = Field(default=60, gt=0, description="seconds that one node may take in all")
+    deadline: Seconds = Field(default=600, gt=0, description="seconds that a command may take over all nodes")
     persist: Seconds = Field(default=60, description="seconds that an ssh connection is kept for the next command")
-    slurm_options: tuple[str, ...] = ()
+    slurm_options: tuple[str, ...] = Field(default=(), description="given to every srun and sbatch of envmgr")
     inventory: Path | None = Field(default=None, description="Ansible inventory, for groups by `ansible`")
 
     @field_validator("become")
@@ -93,7 +97,9 @@ class Mount(_Model):
 
     source: str | None = None
     writable: str | None = None
-    locks: Literal["local"] | None = None
+    locks: Literal["local"] | None = Field(
+        default=None, description="`local` if it is known that each client keeps file locks to itself"
+    )
     attribute_cache: Seconds | None = Field(
         default=None, description="seconds after which every node sees a change; else by the mount's options"
     )
@@ -117,9 +123,11 @@ class Audit(_Model):
     """
 
     user: str | None = Field(default=None, pattern=r"^[a-z_][a-z0-9_.-]*$")
-    shells: tuple[Literal["zsh"], ...] = ()
-    ldd: Literal["sample", "full", "none"] = "sample"
-    gpu_jobs: bool = True
+    shells: tuple[Literal["zsh"], ...] = Field(default=(), description="looked at on every node that has them")
+    ldd: Literal["sample", "full", "none"] = Field(
+        default="sample", description="the programs whose shared libraries are looked up on nodes"
+    )
+    gpu_jobs: bool = Field(default=True, description="whether a node that hides its GPUs gets a job that asks for one")
     max_skew: Seconds = Field(default=5, gt=0, description="seconds that a node's clock may be off")
     min_inodes: Count = Field(default=100_000, description="inodes that the prefix's file system must have free")
 
@@ -150,11 +158,13 @@ class Policies(_Model):
 
     keep_generations: int = Field(default=10, ge=1, description="generations kept whatever their age")
     keep_days: Days = Field(default=60, description="days a generation is kept: longer than the longest job or session")
-    licences: tuple[str, ...] = ()
+    licences: tuple[str, ...] = Field(default=(), description="licences that the site accepts")
     umask: str = Field(default="022", pattern=r"^0?[0-7]{3}$")
     group: str | None = None
     user_site: bool = Field(default=False, description="let Python see the user's ~/.local")
-    driver_gate: Literal["warn", "refuse"] = "warn"
+    driver_gate: Literal["warn", "refuse"] = Field(
+        default="warn", description="what a module does where its GPU programs would fail"
+    )
     gate: Literal["off", "warn", "refuse"] = Field(
         default="off", description="whether a build asks the last audit's facts if the nodes can run the entry"
     )
@@ -166,7 +176,7 @@ class Policies(_Model):
     )
     min_free: Count = Field(default=1 << 30, description="bytes that a build must leave free")
     stall_timeout: Seconds = Field(default=60, gt=0, description="seconds without a byte before a download is given up")
-    download_retries: int = Field(default=2, ge=0, le=100)
+    download_retries: int = Field(default=2, ge=0, le=100, description="further tries after a fault that may pass")
 
     @property
     def mask(self) -> int:
@@ -181,7 +191,7 @@ class Signing(_Model):
 
     key: Path | None = None
     allowed_signers: Path
-    expires_days: Days | None = Field(default=None, gt=0)
+    expires_days: Days | None = Field(default=None, gt=0, description="days after which a signature is old")
 
     @property
     def key_files(self) -> tuple[Path, ...]:
@@ -203,8 +213,8 @@ class LmodSettings(_Model):
 class SiteFile(_Model):
     """`site.yaml` as written. Relative paths are relative to the file. Each backend checks its part of `backends`."""
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
-    name: str = "site"
+    schema_version: Literal[1] = Field(default=1, alias="schema", description="version of this format")
+    name: str = Field(default="site", description="the cluster's name, which manifests contain")
     prefix: Path
     catalogs: tuple[Path, ...] = ()
     build_dir: Path | None = Field(

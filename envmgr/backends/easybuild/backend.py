@@ -211,6 +211,11 @@ class EasyBuildBackend(Backend):
             return {}
 
     def explain(self, site: Site) -> Iterable[SiteFact]:
+        if site.build_user is None and os.geteuid() == 0:
+            from envmgr.backends.easybuild.failures import root_refused
+
+            refused = root_refused()
+            yield SiteFact("build_user", "warning", refused.message, refused.hint)
         yield from explain_easyconfigs(site)
         yield from explain_gpus(site)
 

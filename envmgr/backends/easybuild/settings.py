@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, field_va
 
 from envmgr.catalog.gpus import parse_code
 from envmgr.catalog.locks import recipe_digest
-from envmgr.catalog.settings import SiteFact, backend_settings
+from envmgr.catalog.settings import SiteFact, backend_settings, folder_fault
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import CpuLevel
 from envmgr.system.files import shipped
@@ -151,11 +151,12 @@ def explain_easyconfigs(site: Site) -> Iterator[SiteFact]:
     """Yield a row for each of the site's own folders, for `site check`."""
     field = "backends.easybuild.easyconfigs"
     for folder in own_easyconfigs(site):
-        if folder.is_dir():
-            count = sum(1 for _ in folder.glob("[a-z0-9]/*/*.eb"))
-            yield SiteFact(field, "ok", f"{folder}, {count} files")
+        if fault := folder_fault(folder):
+            yield SiteFact(field, "error", f"{folder}{fault}", "make it, or take it out")
         else:
-            yield SiteFact(field, "error", f"{folder} does not exist", "make it, or take it out")
+            count = sum(1 for _ in folder.glob("[a-z0-9]/*/*.eb"))
+            hint = "" if count else "the layout is `<letter>/<Name>/<file>.eb`"
+            yield SiteFact(field, "ok" if count else "warning", f"{folder}, {count} files", hint)
 
 
 def said_by(*each: BaseModel) -> dict[Setting, tuple[str, ...]]:

@@ -1,0 +1,44 @@
+"""`site check` where Slurm and ssh are real: partitions, options of jobs, and names of nodes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.helpers.cluster import Cluster
+
+
+def row(cluster: Cluster, field: str, **settings: Any) -> tuple[str, str]:
+    cluster.write_site(**settings)
+    done = cluster.envmgr(["site", "check", "--format", "json"])
+    fact = next(f for f in json.loads(done.stdout)["facts"] if f["field"] == field)
+    return fact["status"], fact["text"]
+
+
+def test_site_check_asks_slurm_and_the_name_service(cluster: Cluster) -> None:
+    every = f"c[1-{len(cluster.compute)}]"
+    count = f"{len(cluster.compute)} nodes"
+    try:
+        assert row(cluster, "groups.compute") == ("ok", f"{every} (nodes), {count}")
+        partition = cluster.exec("login", ["sinfo", "-h", "-o", "%R"], check=True).stdout.split()[0]
+        groups = {"compute": {"slurm": partition}}
+        assert row(cluster, "groups.compute", groups=groups) == ("ok", f"{partition} (slurm), {count}: {every}")
+        wrong = row(cluster, "groups.compute", groups={"compute": {"slurm": "nosuch"}})
+        assert wrong == ("error", "nosuch (slurm): there is no Slurm partition `nosuch`")
+
+        for via in "slurm", "both":
+            good = {"transport": {"via": via, "slurm_options": [f"--partition={partition}"]}}
+            assert row(cluster, "transport.via", **good)[0] == "ok"
+            assert row(cluster, "transport.slurm_options", **good) == (
+                "ok",
+                f"--partition={partition}: Slurm accepts a job with these (sbatch --test-only)",
+            )
+            status, text = row(cluster, "login_nodes", login_nodes="c9", transport={"via": via})
+            assert (status, text.endswith("Slurm does not know c9")) == ("warning", via == "slurm"), text
+        bad = {"transport": {"via": "slurm", "slurm_options": ["--partition=nosuch"]}}
+        status, text = row(cluster, "transport.slurm_options", **bad)
+        assert (status, "invalid partition specified: nosuch" in text) == ("error", True), text
+        assert row(cluster, "audit.user")[0] == "ok"
+        assert cluster.exec("login", ["squeue", "-h"], check=True).stdout == ""
+    finally:
+        cluster.write_site()

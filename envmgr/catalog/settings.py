@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from envmgr.catalog.site import Site
 from envmgr.errors import InputError
-from envmgr.system.models import FrozenModel
+from envmgr.system.models import FrozenModel, each_fault
 from envmgr.system.untrusted_files import ANYWHERE, SITE, read_file_text
 from envmgr.system.yamlfile import Fault, faults_with_lines, reason_of
 
@@ -117,7 +117,7 @@ def _invalid(site: Site, rows: Sequence[Fault]) -> InputError:
     """Return the error for all faults, with file and line if the file can be read here: a build job may run where it
     cannot.
     """
-    lines = [f"{'.'.join(map(str, location))}: {reason}" for location, reason in rows]
+    lines = [f"{'.'.join(map(str, location))}: {each}" for location, reason in rows for each in each_fault(reason)]
     if site.source is not None:
         with suppress(InputError):
             lines = faults_with_lines(rows, read_file_text(site.source, SITE, tree=ANYWHERE), site.source)

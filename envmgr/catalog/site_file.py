@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from envmgr.system.models import refuse
+
 CpuLevel = Literal["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"]
 
 # A node of a level runs what was built for that level or a lower one. Source: x86-64 psABI, "Micro-Architecture
@@ -82,9 +84,8 @@ class Transport(_Model):
     @field_validator("slurm_options")
     @classmethod
     def _options(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        for value in values:
-            if not re.fullmatch(r"--[a-z][a-z-]*(=\S+)?", value):
-                raise ValueError(f"`{value}` is not an option such as --partition=gpu")
+        wrong = (value for value in values if not re.fullmatch(r"--[a-z][a-z-]*(=\S+)?", value))
+        refuse(f"`{value}` is not an option such as --partition=gpu" for value in wrong)
         return values
 
 
@@ -133,9 +134,9 @@ class Audit(_Model):
 
 
 def _mirrors(values: tuple[str, ...]) -> tuple[str, ...]:
-    for value in values:
-        if not re.fullmatch(r"(https?|file)://[^\s]+", value) and ("://" in value or not value.strip("/")):
-            raise ValueError(f"`{value}` is neither an http(s):// or file:// URL nor a folder")
+    wrong = [v for v in values if "://" in v or not v.strip("/")]
+    wrong = [v for v in wrong if not re.fullmatch(r"(https?|file)://[^\s]+", v)]
+    refuse(f"`{value}` is neither an http(s):// or file:// URL nor a folder" for value in wrong)
     return tuple(v.rstrip("/") for v in values)
 
 

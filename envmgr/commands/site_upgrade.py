@@ -1,4 +1,4 @@
-"""What this envmgr would do differently with what is published: rows of `site check`."""
+"""Rows of `site check` on an upgrade: the things that this envmgr would do differently with what is published."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from envmgr.catalog.settings import SiteFact, backend_settings, folder_fault
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import CpuLevel
 from envmgr.system.files import shipped
-from envmgr.system.models import FrozenModel
+from envmgr.system.models import FrozenModel, refuse
 
 EASYBUILD = "5.4.1"
 """The version that locks a recipe that names none. Source: the release that all of this was tried with."""
@@ -54,9 +54,8 @@ def _amd(values: tuple[str, ...]) -> tuple[str, ...]:
 
     Source: EasyBuild 5.4.1, `--amdgcn-capabilities`; LLVM, "User Guide for AMDGPU Backend", processors.
     """
-    for each in values:
-        if not re.fullmatch(r"gfx[0-9]+([a-z]?|(-[0-9])?-generic)", each):
-            raise ValueError(f"`{each}` is not an architecture of AMD's GPUs such as gfx90a, gfx1100 or gfx11-generic")
+    wrong = (each for each in values if not re.fullmatch(r"gfx[0-9]+([a-z]?|(-[0-9])?-generic)", each))
+    refuse(f"`{each}` is not an architecture of AMD's GPUs such as gfx90a, gfx1100 or gfx11-generic" for each in wrong)
     return tuple(sorted(set(values)))
 
 
@@ -99,16 +98,13 @@ class EasyBuildInput(FrozenModel):
     @field_validator("accept_eula", "filter_deps")
     @classmethod
     def _names(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        for value in values:
-            if not re.fullmatch(_SOFTWARE, value):
-                raise ValueError(f"`{value}` is not the name of a software")
+        refuse(f"`{value}` is not the name of a software" for value in values if not re.fullmatch(_SOFTWARE, value))
         return tuple(sorted(values))
 
     @field_validator("unhashed")
     @classmethod
     def _reasons(cls, values: dict[str, str]) -> dict[str, str]:
-        if empty := [name for name, why in values.items() if not why.strip()]:
-            raise ValueError(f"`{empty[0]}` needs a reason")
+        refuse(f"`{name}` needs a reason" for name, why in values.items() if not why.strip())
         return values
 
     def digest(self) -> str:

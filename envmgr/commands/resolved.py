@@ -172,7 +172,7 @@ class ResolvedEntry:
 
     def member(self) -> Member:
         """Return what decides its families, as far as that is known before its install is there."""
-        return Member(self.recipe.families, bool(self.lock.python), self.recipe.depends)
+        return Member(self.recipe.families, bool(self.lock.python), self.recipe.depends, self.recipe.conflicts)
 
 
 def resolve_named(ctx: Context, names: Sequence[str], losses: Losses | None = None) -> list[ResolvedEntry]:

@@ -340,7 +340,7 @@ def _not_writable(error: OSError, where: str) -> EnvmgrError:
 
 
 def shipped(name: str) -> Path:
-    """Return the folder `modulefiles`, `recipes`, `easyconfigs` or `nodesetup` as installed."""
+    """Return the folder `modulefiles`, `recipes`, `easyconfigs`, `nodesetup` or `docs` as installed."""
     package = Path(__file__).resolve().parents[1]
     in_wheel = package / "data" / name
     with suppress(PermissionError):  # reading it will say so

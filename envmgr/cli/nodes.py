@@ -184,6 +184,7 @@ def audit(
             callback=options.plain_file,
         ),
     ] = None,
+    dry_run: options.AuditDryRun = False,
 ) -> VerbAnswer:
     """Prove that every node resolves the same modules.
 
@@ -213,7 +214,10 @@ def audit(
         save_baseline=save_baseline,
         node_timeout=node_timeout,
         deadline=deadline,
+        dry_run=dry_run,
     )
+    if dry_run and report is not None:
+        ctx.reporter.say(f"would write {report}")
     return answer_with(audit_nodes(ctx, request), show_audit)
 
 
@@ -224,6 +228,7 @@ def adopt(
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Look at the modules of this ordinary user.")] = None,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of the cluster.")] = "cluster",
     output: options.OutputOption = None,
+    dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
@@ -237,7 +242,7 @@ def adopt(
 
     refuse_missing_folder(output)
     ctx = open_context(site, fmt, told=False, anywhere=True)
-    result = adopt_cluster(ctx, nodes=nodes, via=via, user=user, name=name, output=output)
+    result = adopt_cluster(ctx, nodes=nodes, via=via, user=user, name=name, output=output, dry_run=dry_run)
     return answer_with(result, show_adopt)
 
 

@@ -63,11 +63,13 @@ def show_adopt(result: adopt.AdoptResult) -> None:
     else:
         out("no modules were found there")
     out()
-    if result.output is not None:
+    if result.output is not None and not result.dry_run:
         out(f"wrote {result.output}; `envmgr site check --site {result.output}` explains it")
     else:
         sys.stdout.write(result.text)
         out()
+        if result.output is not None:
+            out(f"would write that to {result.output}")
         out("`--output FILE` writes that")
     more = "; there are more: the look was cut off after its time" if result.cut else ""
     silent = f"; no answer from {result.silent}" if result.silent else ""

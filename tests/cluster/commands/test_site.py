@@ -15,6 +15,22 @@ def row(cluster: Cluster, field: str, **settings: Any) -> tuple[str, str]:
     return fact["status"], fact["text"]
 
 
+def test_dry_runs_of_adopt_and_audit_look_and_write_nothing(cluster: Cluster) -> None:
+    cluster.write_site()
+    files = "/root/proposed.yaml /root/baseline /root/report.json"
+    listing = f"ls {files} 2>/dev/null; find {cluster.prefix}/var/audit -printf '%p %T@\\n' 2>/dev/null"
+    proposed, baseline, report = files.split()
+    before = cluster.sh("login", listing).stdout
+    shown = cluster.envmgr(["adopt", "--nodes", "c1", "--output", proposed, "--dry-run"])
+    assert (shown.code, f"would write that to {proposed}" in shown.stdout.splitlines()) == (0, True)
+    assert "prefix:" in shown.stdout
+    asked = ["audit", "--nodes", "c1", "--check", "nodes", "--check", "fitness", "--save-baseline", baseline]
+    done = cluster.envmgr([*asked, "--output", report, "--format", "json", "-n"])
+    assert {f"would write {baseline}", f"would write {report}"} <= set(done.stderr.splitlines()), done.stderr
+    assert json.loads(done.stdout)["schema"].startswith("envmgr.audit/")
+    assert cluster.sh("login", listing).stdout == before
+
+
 def test_site_check_asks_slurm_and_the_name_service(cluster: Cluster) -> None:
     every = f"c[1-{len(cluster.compute)}]"
     count = f"{len(cluster.compute)} nodes"

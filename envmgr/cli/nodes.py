@@ -253,7 +253,9 @@ def node_setup(
     ] = None,
     here: Annotated[bool, typer.Option("--here", help="Set up this machine.")] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Make the changes; by default they are only shown.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Remove all files and lines again.")] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Show what would be removed again; with --apply, remove it.")
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(help="Write plain files to this folder, for Ansible and similar tools.", metavar="DIR"),
@@ -265,7 +267,8 @@ def node_setup(
 ) -> VerbAnswer:
     """Set up nodes so that every shell and job finds the modules.
 
-    It shows the files. With --apply it installs them on nodes, as root.
+    It shows the files, and with --nodes what would change there. With --apply it makes these changes, as root; with
+    --undo --apply it takes them back.
     """
     from envmgr.cli.text.nodes import show_node_setup
     from envmgr.commands.node_setup import set_up_nodes

@@ -26,6 +26,8 @@ def show_node_setup(result: node_setup.NodeSetupResult) -> None:
     table([o.status, o.path, o.nodes, o.reason] for o in result.outcomes)
     for failure in result.failures:
         out(f"{failure.status}: {failure.nodes}: {failure.reason}")
+    if result.command:
+        out(f"nothing was changed; `{result.command}` does it")
     for line in result.to_do:
         out(line)
 

@@ -25,9 +25,9 @@ def test_dry_runs_of_adopt_and_audit_look_and_write_nothing(cluster: Cluster) ->
     assert (shown.code, f"would write that to {proposed}" in shown.stdout.splitlines()) == (0, True)
     assert "prefix:" in shown.stdout
     asked = ["audit", "--nodes", "c1", "--check", "nodes", "--check", "fitness", "--save-baseline", baseline]
-    done = cluster.envmgr([*asked, "--output", report, "--format", "json", "-n"])
+    done = cluster.envmgr([*asked, "--output", report, "-n"])
     assert {f"would write {baseline}", f"would write {report}"} <= set(done.stderr.splitlines()), done.stderr
-    assert json.loads(done.stdout)["schema"].startswith("envmgr.audit/")
+    assert "c1 by ssh" in done.stdout, done.stdout
     assert cluster.sh("login", listing).stdout == before
 
 

@@ -44,6 +44,8 @@ audit --nodes c1 --baseline site.yaml --reference c1
 adopt --nodes 'c[1-99999999]'
 node-setup --nodes c1 --here
 node-setup --apply
+node-setup --undo
+node-setup --undo --apply
 export
 export --to nosuch
 sign

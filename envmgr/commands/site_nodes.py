@@ -173,7 +173,8 @@ def _audit_user(ctx: Context) -> Iterator[SiteFact]:
     if wrong:
         yield SiteFact(field, "warning", f"{name}{of}: {', and '.join(wrong)}", hint)
     else:
-        yield SiteFact(field, "ok", f"{name}{of}, with the home {account.home} and the shell {account.shell}")
+        text = f"{name}{of}, with the home {account.home} and the shell {account.shell}; nodes must have it too"
+        yield SiteFact(field, "ok", text)
 
 
 NODE_LOOKS: Mapping[str, Look] = {

@@ -62,7 +62,7 @@ def _build_user(ctx: Context) -> Iterator[SiteFact]:
         return
     account = find_account(site.build_user)
     if account is None:
-        hint = f"useradd --system {site.build_user}"
+        hint = f"useradd --system --create-home {site.build_user}"
         yield SiteFact("build_user", "error", f"{site.build_user} does not exist here", hint)
         return
     foreign = site.prefix.exists() and site.prefix.stat().st_uid != account.uid

@@ -219,7 +219,9 @@ def _build_account(user: str) -> Account:
     found = find_account(user)
     if found is None:
         raise InputError(
-            "unknown-user", f"the build user `{user}` does not exist here", hint=f"useradd --system {user}"
+            "unknown-user",
+            f"the build user `{user}` does not exist here",
+            hint=f"useradd --system --create-home {user}",
         )
     return found
 

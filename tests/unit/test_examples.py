@@ -37,7 +37,7 @@ def test_small_cluster_says_where_things_lie(site: Site) -> None:
     assert site.name == "small-cluster"
     assert site.prefix == Path("/mnt/storage0/envmgr")
     assert site.catalogs == (Path("/mnt/storage0/envmgr-recipes"), site.shipped_catalog)
-    assert site.build_user == "envmgr"
+    assert (site.build_user, site.audit.user) == ("envmgr", "alice")
 
 
 def test_small_cluster_names_its_nodes(site: Site) -> None:

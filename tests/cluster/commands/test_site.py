@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
+import yaml
+
 from tests.helpers.cluster import Cluster
+from tests.helpers.places import ROOT
 
 
 def row(cluster: Cluster, field: str, **settings: Any) -> tuple[str, str]:
@@ -13,6 +17,29 @@ def row(cluster: Cluster, field: str, **settings: Any) -> tuple[str, str]:
     done = cluster.envmgr(["site", "check", "--format", "json"])
     fact = next(f for f in json.loads(done.stdout)["facts"] if f["field"] == field)
     return fact["status"], fact["text"]
+
+
+def test_accounts_of_the_small_cluster_make_no_finding(cluster: Cluster) -> None:
+    """The build user as the example's comment makes it, on the login node only, and the example's user of the audit."""
+    example = ROOT / "docs/examples/small-cluster/site.yaml"
+    site = yaml.safe_load(example.read_text())
+    command = re.search(rf"useradd [^&]*\b{site['build_user']}\b", example.read_text())
+    assert command is not None
+    cluster.sh("login", command[0], check=True)
+    try:
+        owner = ":".join(cluster.sh("login", f"id -u {site['build_user']}; id -g {site['build_user']}").stdout.split())
+        cluster.empty_prefix()
+        cluster.sh("fs1", f"chown {owner} /export/sw", check=True)
+        cluster.write_site(build_user=site["build_user"], audit=site["audit"])
+        done = cluster.envmgr(["audit", "--via", "both", "--format", "json"])
+        wrong = [finding for finding in json.loads(done.stdout)["findings"] if finding["severity"] != "note"]
+        assert (done.code, wrong) == (0, [])
+        rows = json.loads(cluster.envmgr(["site", "check", "--format", "json"]).stdout)["facts"]
+        assert [row for row in rows if row["field"] in {"build_user", "audit.user"} and row["status"] != "ok"] == []
+    finally:
+        cluster.sh("login", f"userdel -r {site['build_user']}")
+        cluster.empty_prefix("rsw")
+        cluster.write_site()
 
 
 def test_dry_runs_of_adopt_and_audit_look_and_write_nothing(cluster: Cluster) -> None:

@@ -32,7 +32,7 @@ def test_unknown_build_user(box: Sandbox) -> None:
     assert error_of(done, box) == (
         "error[unknown-user]: the build user `nobody-of-that-name` does not exist here\n"
         "\n"
-        "hint: useradd --system nobody-of-that-name"
+        "hint: useradd --system --create-home nobody-of-that-name"
     )
     assert not box.prefix.exists()
 

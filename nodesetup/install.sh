@@ -209,13 +209,14 @@ service() { # UNIT LINK PROGRAM, the unit's text on stdin: what runs PROGRAM at 
     fi
 }
 
-cron() { # PATH MODE PROGRAM, its text on stdin: what runs PROGRAM where there is no systemd
-    if [ -d /etc/systemd/system ]; then
+cron() { # PATH MODE PROGRAM, its text on stdin: what runs PROGRAM where systemd does not run. It may be installed all the same: in a
+    # container it never runs, and in an image it runs later. Its line does nothing where systemd runs, so one that is there stays.
+    if [ -d /run/systemd/system ] && [ ! -e "$1" ]; then
         say skipped "$1" "systemd runs $3"
     elif [ -d /etc/cron.d ]; then
         file "$1" "$2"
     else
-        say skipped "$1" "neither systemd nor cron here: let root run $3 every five minutes"
+        say skipped "$1" "neither does systemd run here, nor is there cron: let root run $3 every five minutes"
     fi
 }
 

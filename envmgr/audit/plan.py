@@ -25,7 +25,7 @@ class AuditRequest:
     `contexts` means all of `via`, empty `modules` a sample, and empty `checks` all checks. With `deep`, the nodes hash
     the files of installs. `baseline` is a file that an earlier audit wrote to `save_baseline`; nodes are right if they
     have what they had then. With one of these two, or without `drawn`, samples are the same each day. Times are
-    wall-clock seconds; None means the site's.
+    wall-clock seconds; None means the site's. With `dry_run` no file is written.
     """
 
     nodes: str | None = None
@@ -41,6 +41,7 @@ class AuditRequest:
     node_timeout: float | None = None
     deadline: float | None = None
     drawn: bool = True
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -253,6 +253,12 @@ class Backend(ABC):
             return _input_faults(error)
         return []
 
+    def missing(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> Iterable[EnvmgrError]:  # noqa: ARG002 - most inputs name nothing
+        """Yield what is wrong with the files and entries that a faultless `input` names, whether there is a lock or
+        not. No network.
+        """
+        return ()
+
     def remarks(self, recipe: Recipe, site: Site) -> list[str]:  # noqa: ARG002 - most backends have none
         """Return what a reviewer of a faultless `input` should look at, each as `field: remark`. No network."""
         return []
@@ -357,12 +363,14 @@ def read_input(entry: Entry, recipe: Recipe, model: type[Model]) -> Model:
 
 
 def _input_faults(error: ValidationError) -> list[str]:
+    from envmgr.system.models import each_fault
     from envmgr.system.yamlfile import reason_of
 
     return [
         f"{'.'.join(map(str, ('input', *fault['loc'])))}: {line}"
         for fault in error.errors(include_url=False)
-        for line in reason_of(fault).splitlines()
+        for each in each_fault(reason_of(fault))
+        for line in each.splitlines()
     ]
 
 

@@ -23,7 +23,7 @@ from envmgr.store.place import write_place
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import explain_os_error, free_bytes, group_id
 from envmgr.system.locks import try_file_lock
-from envmgr.system.modes import ask_owner, give_place
+from envmgr.system.modes import ask_owner
 from envmgr.system.processes import host_mark
 from envmgr.system.safe_paths import change, remove_below
 from envmgr.system.usernames import own_name, user_name
@@ -180,12 +180,6 @@ def write_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:
         except EnvmgrError as closed:  # a folder above one of them is closed to this user
             faults = (closed,)
         yield from faults
-    folder = site.build_dir
-    if folder is None or not os.access(folder, os.F_OK):
-        return
-    if not os.access(folder, os.W_OK | os.X_OK, effective_ids=True):
-        hint = give_place(account.name, folder)
-        yield EnvmgrError("not-writable", f"{account.name} cannot write {folder}", hint=hint)
 
 
 def group_faults(site: Site, account: Account) -> Iterator[EnvmgrError]:

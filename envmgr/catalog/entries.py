@@ -5,6 +5,7 @@ read-only. No link that leads out of a folder is followed.
 from __future__ import annotations
 
 import os
+import stat
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.catalog.names import Entry, catalog_of, fault_in_part, nearest, parse_entry, sort_key
-from envmgr.catalog.recipe import Recipe, Software, load_recipe, load_software
+from envmgr.catalog.recipe import Recipe, Software, load_recipe, load_software, load_sound_recipe
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.untrusted_files import stays_in
@@ -112,6 +113,10 @@ class CatalogEntry:
     def recipe(self, *, shells: bool = True) -> Recipe:
         """Load the recipe; `shells` as in `load_recipe`. Raises InputError with each fault's place."""
         return load_recipe(self.recipe_path, shells=shells)
+
+    def sound_recipe(self) -> tuple[Recipe | None, list[str], frozenset[str]]:
+        """Return what `load_sound_recipe` does."""
+        return load_sound_recipe(self.recipe_path)
 
     def software(self) -> Software:
         return load_software(self.software_path)
@@ -240,8 +245,7 @@ class Catalog:
 def closed_catalog(root: Path) -> EnvmgrError | None:
     """Return the error `user-cannot-read` if this process cannot enter the folder of a catalog, or one above it."""
     try:
-        root.stat()
-        closed = not os.access(root, os.R_OK | os.X_OK)
+        closed = stat.S_ISDIR(root.stat().st_mode) and not os.access(root, os.R_OK | os.X_OK)
     except OSError as error:
         closed = isinstance(error, PermissionError)
     if not closed:

@@ -8,6 +8,7 @@ import re
 import shlex
 import string
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,11 +26,11 @@ from envmgr.catalog.shell_rules import (
     fault_in_variable,
 )
 from envmgr.catalog.site_file import CpuLevel
-from envmgr.errors import InputError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.invisible import TABS, require_visible
-from envmgr.system.models import FrozenModel
+from envmgr.system.models import FrozenModel, refuse
 from envmgr.system.untrusted_files import RECIPE, SOFTWARE, TEST_FILE, read_bytes
-from envmgr.system.yamlfile import load_model
+from envmgr.system.yamlfile import load_model, load_sound_part
 from envmgr.wording import LINES, first_unseen, one_line
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -88,19 +89,22 @@ class ShellText(FrozenModel):
 
     @model_validator(mode="after")
     def _check(self, info: ValidationInfo) -> ShellText:
-        if not self.bash:
-            raise ValueError("`bash` is empty")
-        if "\n" in self.csh:
-            raise ValueError("`csh` must be one line")
-        # Lmod prints it for each shell: what is no whole command there would end the text that it stands in.
-        if info.context != UNPARSED and (fault := fault_in_posix(self.bash.replace("${root}", "/"))):
-            raise ValueError(f"`bash` {fault}")
-        csh = self.csh.replace("${root}", "/")
-        if fault := fault_in_csh(csh):
-            raise ValueError(f"`csh`: {fault}")
-        if self.csh and info.context != UNPARSED and (fault := fault_in_tcsh(csh)):
-            raise ValueError(f"`csh` {fault}")
+        refuse(self._faults(ask_shells=info.context != UNPARSED))
         return self
+
+    def _faults(self, *, ask_shells: bool) -> Iterator[str]:
+        # Lmod prints it for each shell: what is no whole command there would end the text that it stands in.
+        if not self.bash:
+            yield "`bash` is empty"
+        elif ask_shells and (fault := fault_in_posix(self.bash.replace("${root}", "/"))):
+            yield f"`bash` {fault}"
+        csh = self.csh.replace("${root}", "/")
+        if "\n" in self.csh:
+            yield "`csh` must be one line"
+        elif fault := fault_in_csh(csh):
+            yield f"`csh`: {fault}"
+        elif self.csh and ask_shells and (fault := fault_in_tcsh(csh)):
+            yield f"`csh` {fault}"
 
 
 def _few_functions(value: Any) -> Any:
@@ -137,38 +141,50 @@ class Environment(FrozenModel):
     @field_validator("functions")
     @classmethod
     def _functions(cls, functions: dict[str, ShellText]) -> dict[str, ShellText]:
+        refuse(cls._function_faults(functions))
+        return functions
+
+    @staticmethod
+    def _function_faults(functions: dict[str, ShellText]) -> Iterator[str]:
         for name, text in functions.items():
             if not _VARIABLE.fullmatch(name) or name in SHELL_WORDS:
-                raise ValueError(f"`{name}` cannot be the name of a function")
+                yield f"`{name}` cannot be the name of a function"
             if "'" in text.csh:
-                raise ValueError(f"`csh` of {name} cannot hold `'`: Lmod makes an alias of it, between such quotes")
-        return functions
+                yield f"`csh` of {name} cannot hold `'`: Lmod makes an alias of it, between such quotes"
 
     @model_validator(mode="after")
     def _check(self) -> Environment:
-        variables = (*self.set, *self.set_default, *self.prepend, *self.append)
-        if both := {*variables} & {*self.functions}:
-            raise ValueError(f"{min(both)} cannot be a variable and a function: Lmod keeps one thing of a name")
-        for variable in variables:
-            if not _VARIABLE.fullmatch(variable):
-                raise ValueError(f"`{variable}` is not a variable name")
-            as_list = variable not in self.set and variable not in self.set_default
-            if fault := fault_in_variable(variable, as_list=as_list):
-                raise ValueError(f"{variable} must not be set by a module: {fault}")
-        elements = [each for values in (*self.prepend.values(), *self.append.values()) for each in values]
-        for value in (*self.set.values(), *self.set_default.values(), *elements):
-            if any(c in value for c in "\n\r\0"):
-                raise ValueError("a variable's value cannot hold a line break: Lmod hands it to the shell as it is")
-            template = string.Template(value)
-            if not template.is_valid() or (unknown := {*template.get_identifiers()} - BUILD_NAMES - LOAD_NAMES):
-                known = "`${root}`, `${name}`, `${version}`, `${HOME}`, `${USER}` can be used, `$$` is a dollar"
-                raise ValueError(
-                    f"`{value}`: {'bad `$`' if not template.is_valid() else f'unknown {sorted(unknown)}'}; {known}"
-                )
-            plain = template.substitute(dict.fromkeys(BUILD_NAMES | LOAD_NAMES, "/x"))
-            if fault := fault_in_value(plain, as_list=value in elements):
-                raise ValueError(f"a variable's value cannot be `{value}`: {fault}")
+        refuse(self._variable_faults())
         return self
+
+    def _variable_faults(self) -> Iterator[str]:
+        both = {*self.set, *self.set_default, *self.prepend, *self.append} & {*self.functions}
+        yield from (f"{each} cannot be a variable and a function: Lmod keeps one thing of a name" for each in both)
+        for values in (self.set, self.set_default):
+            for name, value in values.items():
+                yield from _variable_faults(name, (value,), as_list=False)
+        for lists in (self.prepend, self.append):
+            for name, elements in lists.items():
+                yield from _variable_faults(name, elements, as_list=True)
+
+
+def _variable_faults(variable: str, values: tuple[str, ...], *, as_list: bool) -> Iterator[str]:
+    if not _VARIABLE.fullmatch(variable):
+        yield f"`{variable}` is not a variable name"
+    elif fault := fault_in_variable(variable, as_list=as_list):
+        yield f"{variable} must not be set by a module: {fault}"
+    for value in values:
+        if any(c in value for c in "\n\r\0"):
+            yield "a variable's value cannot hold a line break: Lmod hands it to the shell as it is"
+            continue
+        template = string.Template(value)
+        if not template.is_valid() or (unknown := {*template.get_identifiers()} - BUILD_NAMES - LOAD_NAMES):
+            known = "`${root}`, `${name}`, `${version}`, `${HOME}`, `${USER}` can be used, `$$` is a dollar"
+            yield f"`{value}`: {'bad `$`' if not template.is_valid() else f'unknown {sorted(unknown)}'}; {known}"
+            continue
+        plain = template.substitute(dict.fromkeys(BUILD_NAMES | LOAD_NAMES, "/x"))
+        if fault := fault_in_value(plain, as_list=as_list):
+            yield f"a variable's value cannot be `{value}`: {fault}"
 
 
 class Requires(FrozenModel):
@@ -189,8 +205,7 @@ class Requires(FrozenModel):
     @field_validator("compute_capability")
     @classmethod
     def _capabilities(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        for value in values:
-            parse_code(value)
+        refuse(fault for value in values if (fault := _reason(parse_code, value)))
         return values
 
 
@@ -214,9 +229,8 @@ class SmokeTest(FrozenModel):
     @field_validator("files")
     @classmethod
     def _file_names(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        for value in values:
-            if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", value):
-                raise ValueError(f"`{value}` is not the name of a file beside the recipe")
+        wrong = (value for value in values if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", value))
+        refuse(f"`{value}` is not the name of a file beside the recipe" for value in wrong)
         return values
 
     @model_validator(mode="after")
@@ -259,58 +273,50 @@ class Recipe(FrozenModel):
     @field_validator("accept")
     @classmethod
     def _reasons(cls, values: dict[str, str]) -> dict[str, str]:
-        for rule, why in values.items():
-            if fault := fault_in_key(rule):
-                raise ValueError(fault)
-            if not why.strip():
-                raise ValueError(f"`{rule}` needs a reason")
-            _one_line(why)
+        faults = ((rule, why, fault_in_key(rule)) for rule, why in values.items())
+        refuse(
+            fault or (f"`{rule}` needs a reason" if not why.strip() else "must be one line, without control characters")
+            for rule, why, fault in faults
+            if fault or not why.strip() or first_unseen(why)
+        )
         return values
 
     @field_validator("depends")
     @classmethod
     def _entries(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        for value in values:
-            try:
-                parse_entry(value)
-            # pydantic reports only a ValueError together with its field.
-            except Exception as error:
-                raise ValueError(f"`{value}` is not an entry (name/version)") from error
+        refuse(f"`{value}` is not an entry (name/version)" for value in values if _reason(parse_entry, value))
         return values
 
     @field_validator("conflicts")
     @classmethod
     def _conflicts(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        for value in values:
-            if any(fault_in_part(part) for part in value.split("/", 1)):
-                raise ValueError(f"`{value}` is neither a name nor an entry")
+        wrong = (value for value in values if any(fault_in_part(part) for part in value.split("/", 1)))
+        refuse(f"`{value}` is neither a name nor an entry" for value in wrong)
         return values
 
     @field_validator("families")
     @classmethod
     def _families(cls, values: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        seen: set[str] = set()
-        for name in values or ():
-            if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
-                raise ValueError("a family is one word of letters, digits and _ (Lmod makes variable names of it)")
-            if name.upper() in seen:  # Lmod keeps the member of a family in a variable, in capitals
-                raise ValueError(f"{name} is there twice")
-            seen.add(name.upper())
+        seen = Counter(name.upper() for name in values or ())  # Lmod keeps a family in a variable, in capitals
+        wrong = (name for name in values or () if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name))
+        word = "a family is one word of letters, digits and _ (Lmod makes variable names of it)"
+        twice = (name for name in dict.fromkeys(values or ()) if seen[name.upper()] > 1)
+        refuse([*dict.fromkeys(word for _ in wrong), *(f"{name} is there twice" for name in [*twice][-1:])])
         return values
 
     @field_validator("tests")
     @classmethod
     def _names_differ(cls, values: tuple[SmokeTest, ...]) -> tuple[SmokeTest, ...]:
         times = Counter(t.name for t in values)
-        if twice := [name for name, count in times.items() if count > 1]:
-            raise ValueError(f"two tests are called {min(twice)}")
+        refuse(f"two tests are called {name}" for name in sorted(name for name, count in times.items() if count > 1))
         return values
 
-    @model_validator(mode="after")
-    def _hidden_default(self) -> Recipe:
-        if self.hidden and self.default:
+    @field_validator("hidden")
+    @classmethod
+    def _hidden_default(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("default"):
             raise ValueError("an entry cannot be hidden and the default at once")
-        return self
+        return value
 
 
 def load_recipe(path: Path, *, shells: bool = True) -> Recipe:
@@ -320,24 +326,52 @@ def load_recipe(path: Path, *, shells: bool = True) -> Recipe:
         InputError: `recipe-invalid` or `yaml-syntax`, each fault with its line; `file-irregular`, `file-too-large`.
     """
     tree, context = catalog_of(path.parent), None if shells else UNPARSED
-    recipe = load_model(path, Recipe, kind=RECIPE, reference="recipe-invalid", tree=tree, context=context)
-    if not any(test.files for test in recipe.tests):
-        return recipe
+    return _with_files(
+        load_model(path, Recipe, kind=RECIPE, reference="recipe-invalid", tree=tree, context=context), path
+    )
+
+
+def load_sound_recipe(path: Path) -> tuple[Recipe | None, list[str], frozenset[str]]:
+    """Return as `load_sound_part`, with the files of its tests. Raises InputError for a file that is not YAML."""
+    recipe, faults, faulty = load_sound_part(path, Recipe, kind=RECIPE, tree=catalog_of(path.parent))
+    if recipe is None:
+        return None, faults, faulty
+    try:
+        return _with_files(recipe, path), faults, faulty
+    except InputError as error:
+        lines = [f"{path}: tests: {line}" for line in error.context or (error.message,)]
+        return recipe.model_copy(update={"tests": ()}), [*faults, *lines], faulty | {"tests"}
+
+
+def _with_files(recipe: Recipe, path: Path) -> Recipe:
+    """Return the recipe with its tests' files in their texts. Raises InputError that names each file at fault."""
     texts: dict[str, str] = {}
-    size = 0
-    for name in (name for test in recipe.tests for name in test.files):
-        if name not in texts:
+    failed = list[InputError]()
+    for name in dict.fromkeys(name for test in recipe.tests for name in test.files):
+        try:
             texts[name] = _written(path, name)
+        except InputError as error:
+            failed.append(error)
         # Counted for each test: every test keeps its own copy of the text.
-        size += len(texts[name])
-        if size > _MOST_TEXT:
-            raise InputError(
-                "file-too-large", f"the files of the tests of {path} are more than {_MOST_TEXT} characters"
-            )
+        if sum(len(texts.get(each, "")) for test in recipe.tests for each in test.files) > _MOST_TEXT:
+            reason = f"the files of the tests of {path} are more than {_MOST_TEXT} characters"
+            raise InputError("file-too-large", reason)
+    if failed:
+        failed[0].context = tuple(line for error in failed for line in error.context or (error.message,))
+        raise failed[0]
     tests = tuple(
         test.model_copy(update={"run": "".join(texts[name] for name in test.files) + test.run}) for test in recipe.tests
     )
     return recipe.model_copy(update={"tests": tests})
+
+
+def _reason(parse: Callable[[str], object], value: str) -> str:
+    """Return why `parse` refuses the value; empty if it does not."""
+    try:
+        parse(value)
+    except (EnvmgrError, ValueError) as error:
+        return str(error)
+    return ""
 
 
 def shared_files(recipe: Recipe, folder: Path) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from envmgr.catalog.site import Site
 from envmgr.errors import InputError
-from envmgr.system.models import FrozenModel
+from envmgr.system.models import FrozenModel, each_fault
 from envmgr.system.untrusted_files import ANYWHERE, SITE, read_file_text
 from envmgr.system.yamlfile import Fault, faults_with_lines, reason_of
 
@@ -81,17 +82,31 @@ def require_no_faults(site: Site, models: Mapping[str, type[BaseModel] | None], 
 
 
 def mirrors_fact(field: str, parts: Sequence[str], mirrors: Sequence[str]) -> SiteFact:
-    """Return `parts` and the mirrors as a fact; an error if a mirror is a folder that does not exist."""
-    texts, missing = [*parts], False
-    for mirror in mirrors:
-        folder = Path(unquote(urlsplit(mirror).path))
-        if mirror.startswith("file://") and not folder.is_dir():
-            missing = True
-            texts.append(f"mirror {folder} does not exist")
+    """Return `parts` (texts and URLs) and the mirrors as a fact; an error if a folder among them cannot be read.
+
+    Nothing on a network is asked.
+    """
+    texts, wrong, remote = list[str](), False, False
+    for part, begin in (*((each, "") for each in parts), *((each, "mirror ") for each in mirrors)):
+        folder, fault = Path(unquote(urlsplit(part).path)), ""
+        if part.startswith("file://"):
+            fault = folder_fault(folder)
+            wrong |= bool(fault)
+            texts.append(f"{begin}{folder}{fault}")
         else:
-            texts.append(f"mirror {folder if mirror.startswith('file://') else mirror}")
-    hint = "mount it, or take it out" if missing else ""
-    return SiteFact(field, "error" if missing else "ok", ", ".join(texts), hint)
+            remote |= "://" in part
+            texts.append(f"{begin}{part}")
+    said = f"{', '.join(texts)}{'; URLs are not asked here' if remote else ''}"
+    return SiteFact(field, "error" if wrong else "ok", said, "mount it, or take it out" if wrong else "")
+
+
+def folder_fault(folder: Path) -> str:
+    """Return what is wrong with a folder to read, as words after its name; empty if nothing is."""
+    if not os.path.lexists(folder):
+        return " does not exist"
+    if not folder.is_dir():
+        return " is no folder"
+    return "" if os.access(folder, os.R_OK | os.X_OK) else " cannot be read by you"
 
 
 def _faults(backend: str, error: ValidationError) -> list[Fault]:
@@ -102,7 +117,7 @@ def _invalid(site: Site, rows: Sequence[Fault]) -> InputError:
     """Return the error for all faults, with file and line if the file can be read here: a build job may run where it
     cannot.
     """
-    lines = [f"{'.'.join(map(str, location))}: {reason}" for location, reason in rows]
+    lines = [f"{'.'.join(map(str, location))}: {each}" for location, reason in rows for each in each_fault(reason)]
     if site.source is not None:
         with suppress(InputError):
             lines = faults_with_lines(rows, read_file_text(site.source, SITE, tree=ANYWHERE), site.source)

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from envmgr.system.models import refuse
+
 CpuLevel = Literal["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"]
 
 # A node of a level runs what was built for that level or a lower one. Source: x86-64 psABI, "Micro-Architecture
@@ -54,17 +56,21 @@ class Transport(_Model):
     `become` comes before the shell on the node (`sudo -n`); every srun and sbatch gets `slurm_options`.
     """
 
-    via: Literal["ssh", "slurm", "both"] = "ssh"
+    via: Literal["ssh", "slurm", "both"] = Field(default="ssh", description="how envmgr reaches nodes")
     # The name becomes a word of ssh's command line, where a `-` at its beginning would make it an option.
-    user: str | None = Field(default=None, pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.@-]*$")
-    become: str | None = None
-    fanout: int = Field(default=64, ge=1)
-    connect_timeout: Seconds = Field(default=10, gt=0)
+    user: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9_.][A-Za-z0-9_.@-]*$",
+        description="user to log in as, whom only nodes know; else your own",
+    )
+    become: str | None = Field(default=None, description="command before the shell on nodes, which only they know")
+    fanout: int = Field(default=64, ge=1, description="connections at once")
+    connect_timeout: Seconds = Field(default=10, gt=0, description="seconds until a silent node is given up")
     queue_timeout: Seconds = Field(default=30, gt=0, description="seconds that a job or step may wait for a busy node")
-    node_timeout: Seconds = Field(default=60, gt=0)
-    deadline: Seconds = Field(default=600, gt=0)
+    node_timeout: Seconds = Field(default=60, gt=0, description="seconds that one node may take in all")
+    deadline: Seconds = Field(default=600, gt=0, description="seconds that a command may take over all nodes")
     persist: Seconds = Field(default=60, description="seconds that an ssh connection is kept for the next command")
-    slurm_options: tuple[str, ...] = ()
+    slurm_options: tuple[str, ...] = Field(default=(), description="given to every srun and sbatch of envmgr")
     inventory: Path | None = Field(default=None, description="Ansible inventory, for groups by `ansible`")
 
     @field_validator("become")
@@ -78,9 +84,8 @@ class Transport(_Model):
     @field_validator("slurm_options")
     @classmethod
     def _options(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        for value in values:
-            if not re.fullmatch(r"--[a-z][a-z-]*(=\S+)?", value):
-                raise ValueError(f"`{value}` is not an option such as --partition=gpu")
+        wrong = (value for value in values if not re.fullmatch(r"--[a-z][a-z-]*(=\S+)?", value))
+        refuse(f"`{value}` is not an option such as --partition=gpu" for value in wrong)
         return values
 
 
@@ -93,7 +98,9 @@ class Mount(_Model):
 
     source: str | None = None
     writable: str | None = None
-    locks: Literal["local"] | None = None
+    locks: Literal["local"] | None = Field(
+        default=None, description="`local` if it is known that each client keeps file locks to itself"
+    )
     attribute_cache: Seconds | None = Field(
         default=None, description="seconds after which every node sees a change; else by the mount's options"
     )
@@ -117,17 +124,19 @@ class Audit(_Model):
     """
 
     user: str | None = Field(default=None, pattern=r"^[a-z_][a-z0-9_.-]*$")
-    shells: tuple[Literal["zsh"], ...] = ()
-    ldd: Literal["sample", "full", "none"] = "sample"
-    gpu_jobs: bool = True
+    shells: tuple[Literal["zsh"], ...] = Field(default=(), description="looked at on every node that has them")
+    ldd: Literal["sample", "full", "none"] = Field(
+        default="sample", description="the programs whose shared libraries are looked up on nodes"
+    )
+    gpu_jobs: bool = Field(default=True, description="whether a node that hides its GPUs gets a job that asks for one")
     max_skew: Seconds = Field(default=5, gt=0, description="seconds that a node's clock may be off")
     min_inodes: Count = Field(default=100_000, description="inodes that the prefix's file system must have free")
 
 
 def _mirrors(values: tuple[str, ...]) -> tuple[str, ...]:
-    for value in values:
-        if not re.fullmatch(r"(https?|file)://[^\s]+", value) and ("://" in value or not value.strip("/")):
-            raise ValueError(f"`{value}` is neither an http(s):// or file:// URL nor a folder")
+    wrong = [v for v in values if "://" in v or not v.strip("/")]
+    wrong = [v for v in wrong if not re.fullmatch(r"(https?|file)://[^\s]+", v)]
+    refuse(f"`{value}` is neither an http(s):// or file:// URL nor a folder" for value in wrong)
     return tuple(v.rstrip("/") for v in values)
 
 
@@ -150,11 +159,13 @@ class Policies(_Model):
 
     keep_generations: int = Field(default=10, ge=1, description="generations kept whatever their age")
     keep_days: Days = Field(default=60, description="days a generation is kept: longer than the longest job or session")
-    licences: tuple[str, ...] = ()
+    licences: tuple[str, ...] = Field(default=(), description="licences that the site accepts")
     umask: str = Field(default="022", pattern=r"^0?[0-7]{3}$")
     group: str | None = None
     user_site: bool = Field(default=False, description="let Python see the user's ~/.local")
-    driver_gate: Literal["warn", "refuse"] = "warn"
+    driver_gate: Literal["warn", "refuse"] = Field(
+        default="warn", description="what a module does where its GPU programs would fail"
+    )
     gate: Literal["off", "warn", "refuse"] = Field(
         default="off", description="whether a build asks the last audit's facts if the nodes can run the entry"
     )
@@ -166,7 +177,7 @@ class Policies(_Model):
     )
     min_free: Count = Field(default=1 << 30, description="bytes that a build must leave free")
     stall_timeout: Seconds = Field(default=60, gt=0, description="seconds without a byte before a download is given up")
-    download_retries: int = Field(default=2, ge=0, le=100)
+    download_retries: int = Field(default=2, ge=0, le=100, description="further tries after a fault that may pass")
 
     @property
     def mask(self) -> int:
@@ -181,7 +192,7 @@ class Signing(_Model):
 
     key: Path | None = None
     allowed_signers: Path
-    expires_days: Days | None = Field(default=None, gt=0)
+    expires_days: Days | None = Field(default=None, gt=0, description="days after which a signature is old")
 
     @property
     def key_files(self) -> tuple[Path, ...]:
@@ -203,8 +214,8 @@ class LmodSettings(_Model):
 class SiteFile(_Model):
     """`site.yaml` as written. Relative paths are relative to the file. Each backend checks its part of `backends`."""
 
-    schema_version: Literal[1] = Field(default=1, alias="schema")
-    name: str = "site"
+    schema_version: Literal[1] = Field(default=1, alias="schema", description="version of this format")
+    name: str = Field(default="site", description="the cluster's name, which manifests contain")
     prefix: Path
     upstream: Path | None = Field(
         default=None, description="another site's prefix: its installs are used where they are, and never built again"

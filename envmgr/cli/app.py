@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from envmgr import __version__
 from envmgr.cli import build, catalog, nodes, publish, users
+from envmgr.system.files import shipped
 
 # Objects between two runs of Python's collector. A start makes some 50,000 that stay; collecting takes a twelfth of it.
 _COLLECTED = 100_000
@@ -65,8 +66,11 @@ def _typer(text: str, cls: type[TyperGroup] | None = None, epilog: str | None = 
     )
 
 
+_PAGES = shipped("docs")
+
+
 def _epilog(example: str, page: str) -> str:
-    return f"Example: {example}\n\nRead more in docs/{page}."
+    return f"Example: {example}\n\nRead more in {_PAGES / page}."
 
 
 app = _typer("Reproducible software environments for clusters: lock, build, publish as Lmod modules.", _Overview)
@@ -77,7 +81,7 @@ app.add_typer(catalog_app, name="catalog")
 
 
 def add_verb(name: str, group: str, example: str, page: str) -> Callable[[Callable[..., None]], None]:
-    """Add a verb under `name`. Its help ends with `example`, one command that works, and `page`, a file of docs/."""
+    """Add a verb under `name`. Its help ends with `example`, one command that works, and `page`, a file of docs/, which is installed too."""
     into = {"site": site_app, "catalog": catalog_app}.get(name.partition(" ")[0], app)
 
     def add(function: Callable[..., None]) -> None:

@@ -184,6 +184,7 @@ def audit(
             callback=options.plain_file,
         ),
     ] = None,
+    dry_run: options.AuditDryRun = False,
 ) -> VerbAnswer:
     """Prove that every node resolves the same modules.
 
@@ -213,7 +214,10 @@ def audit(
         save_baseline=save_baseline,
         node_timeout=node_timeout,
         deadline=deadline,
+        dry_run=dry_run,
     )
+    if dry_run and report is not None:
+        ctx.reporter.say(f"would write {report}")
     return answer_with(audit_nodes(ctx, request), show_audit)
 
 
@@ -224,6 +228,7 @@ def adopt(
     user: Annotated[str | None, typer.Option(metavar="NAME", help="Look at the modules of this ordinary user.")] = None,
     name: Annotated[str, typer.Option(metavar="NAME", help="Name of the cluster.")] = "cluster",
     output: options.OutputOption = None,
+    dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
@@ -237,7 +242,7 @@ def adopt(
 
     refuse_missing_folder(output)
     ctx = open_context(site, fmt, told=False, anywhere=True)
-    result = adopt_cluster(ctx, nodes=nodes, via=via, user=user, name=name, output=output)
+    result = adopt_cluster(ctx, nodes=nodes, via=via, user=user, name=name, output=output, dry_run=dry_run)
     return answer_with(result, show_adopt)
 
 
@@ -248,7 +253,9 @@ def node_setup(
     ] = None,
     here: Annotated[bool, typer.Option("--here", help="Set up this machine.")] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Make the changes; by default they are only shown.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Remove all files and lines again.")] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Show what would be removed again; with --apply, remove it.")
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(help="Write plain files to this folder, for Ansible and similar tools.", metavar="DIR"),
@@ -260,7 +267,8 @@ def node_setup(
 ) -> VerbAnswer:
     """Set up nodes so that every shell and job finds the modules.
 
-    It shows the files. With --apply it installs them on nodes, as root.
+    It shows the files, and with --nodes what would change there. With --apply it makes these changes, as root; with
+    --undo --apply it takes them back.
     """
     from envmgr.cli.text.nodes import show_node_setup
     from envmgr.commands.node_setup import set_up_nodes

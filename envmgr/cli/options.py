@@ -37,6 +37,9 @@ SiteOption = Annotated[
     Path | None, typer.Option("--site", help="The site.yaml to use, or the folder that holds it.", metavar="FILE")
 ]
 FormatOption = Annotated[Format, typer.Option("--format", help="Text for people, or JSON with a versioned schema.")]
+AuditDryRun = Annotated[
+    bool, typer.Option("--dry-run", "-n", help="Look, and write no file: not those of options, nor what `--gate` asks.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would be done; change nothing.")]
 Entries = Annotated[list[str], typer.Argument(metavar="ENTRY", help="Entries, as name/version.")]
 SomeEntries = Annotated[list[str] | None, typer.Argument(metavar="ENTRY", help="Entries, as name/version.")]

@@ -35,8 +35,8 @@ _P = ParamSpec("_P")
 def verb(function: Callable[_P, VerbAnswer]) -> Callable[_P, None]:
     """Return a verb's function as typer calls it: show its answer or its error, and exit with the code of that.
 
-    Of the verb's options, `fmt` says how the answer is written, and `report` into which file; without them it is text
-    on stdout.
+    Of the verb's options, `fmt` says how the answer is written, and `report` into which file; without them, and with
+    `dry_run`, it goes to stdout.
     """
 
     @functools.wraps(function)
@@ -44,6 +44,7 @@ def verb(function: Callable[_P, VerbAnswer]) -> Callable[_P, None]:
         fmt, report = kwargs.get("fmt", Format.table), kwargs.get("report")
         assert isinstance(fmt, str)
         assert report is None or isinstance(report, Path)
+        report = None if kwargs.get("dry_run") else report
         _finish(lambda: function(*args, **kwargs), str(fmt), report)
 
     return run

@@ -61,6 +61,7 @@ class AdoptResult(Result):
     output: Path | None
     modules: tuple[Module, ...]
     cut: bool
+    dry_run: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -68,9 +69,16 @@ class AdoptResult(Result):
 
 
 def adopt_cluster(
-    ctx: Context, *, nodes: str | None, via: Via | None, user: str | None, name: str, output: Path | None
+    ctx: Context,
+    *,
+    nodes: str | None,
+    via: Via | None,
+    user: str | None,
+    name: str,
+    output: Path | None,
+    dry_run: bool = False,
 ) -> AdoptResult:
-    """Look at `nodes`, and write the site file to `output`, which must not be there.
+    """Look at `nodes`, and write the site file to `output`, which must not be there; `dry_run` writes nothing.
 
     Raises InputError `site-exists`, and as `audit`; EnvmgrError.
     """
@@ -88,7 +96,7 @@ def adopt_cluster(
     found = tuple(_modules(evidence, _entries(ctx)))
     answered = evidence.fleet.nodes
     text = site_text(propose(ctx, evidence, name), f"the answers of {fold(answered)}") if answered else ""
-    if output is not None and answered:
+    if output is not None and answered and not dry_run:
         atomic_write(output, text)
     return AdoptResult(
         nodes=fold(answered),
@@ -97,6 +105,7 @@ def adopt_cluster(
         output=output if answered else None,
         modules=found,
         cut=any("inventory.cut" in group.facts for group in evidence.fleet.groups),
+        dry_run=dry_run,
     )
 
 

@@ -101,9 +101,11 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
     if evidence.plan.alone:
         chosen = standing_alone(chosen)  # the others were not asked
     judged = judge(evidence, chosen, gathered.trace)
-    if BY in chosen:
+    if BY in chosen and not request.dry_run:
         _keep_facts(ctx, evidence, max(2.0, site.transport.deadline - (time.monotonic() - began)))
-    if request.save_baseline is not None:
+    if request.save_baseline is not None and request.dry_run:
+        ctx.reporter.say(f"would write {request.save_baseline}")
+    elif request.save_baseline is not None:
         _save(ctx, request.save_baseline, evidence, judged, chosen)
     published = evidence.published
     return AuditResult(

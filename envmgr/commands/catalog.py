@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from envmgr.backends import LoadedLock, get_backend
+from envmgr.backends import Backend, LoadedLock, get_backend
 from envmgr.catalog.accept import RULES, key_for
 from envmgr.catalog.entries import MOST_BELOW, Catalog, CatalogEntry, find_circles, too_many_below
 from envmgr.catalog.names import parse_entry, variable_name
@@ -131,35 +131,73 @@ def _check_entry(
     accepted: list[Accepted],
 ) -> list[Finding]:
     """Return the findings for an entry. `recipes`, `locks` and `accepted` get what could be read."""
+    findings: list[Finding] = []
+    recipe, faulty = None, frozenset[str]()
     try:
-        recipe = found.recipe()
-        found.software()
-        backend = get_backend(recipe.backend)
+        recipe, faults, faulty = found.sound_recipe()
+        findings += [Finding("recipe", "error", str(found.entry), one_line(line)) for line in shortened(faults)]
     except EnvmgrError as error:
-        # Where the message names no place, the faults are its context, each with its line.
-        has_place = error.message.startswith(f"{found.recipe_path}:")
-        lines = (error.message,) if has_place else error.context or (error.message,)
-        name = str(found.entry)
-        return [Finding("recipe", "error", name, one_line(line), hint=error.hint) for line in shortened(lines)]
+        findings += _unreadable(found, error)
+    try:
+        found.software()
+    except EnvmgrError as error:
+        findings += _unreadable(found, error)
+    if recipe is None:  # nothing is known of its fields
+        return findings
     recipes[str(found.entry)] = recipe
-    if faults := backend.faults(recipe, ctx.site):
-        return [_finding("recipe", "error", found, one_line(fault)) for fault in shortened(faults)]
-    hint = "name it in site.yaml, or look at what it has"
-    findings = [
-        _finding("recipe", "warning", found, one_line(remark), hint)
-        for remark in shortened(backend.remarks(recipe, ctx.site))
-    ]
     findings += _missing(finder, found, recipe)
-    findings += _check_module(found, recipe, accepted)
+    if "accept" not in faulty:
+        findings += _check_module(found, recipe, accepted)
     if recipe.deprecated and recipe.deprecated.date < datetime.datetime.now(datetime.UTC).date():
         text = f"deprecated.date {recipe.deprecated.date} has passed"
         findings.append(_finding("deprecated", "warning", found, text, f"`envmgr remove {found.entry}`"))
     beyond = _beyond_target(recipe.requires, read_target(ctx.site.cpu_level))
     findings += [_finding("requires", "warning", found, f"requires.{fault}") for fault in beyond]
-    if not recipe.tests:
+    if not recipe.tests and "tests" not in faulty:
         findings.append(_finding("tests", "warning", found, "no smoke test: only loading is checked"))
     try:
+        backend = get_backend(recipe.backend)
+    except EnvmgrError as error:
+        return [*findings, *_unreadable(found, error)]
+    wrong = backend.faults(recipe, ctx.site)
+    findings += [_finding("recipe", "error", found, one_line(fault)) for fault in shortened(wrong)]
+    without = [] if wrong else [*backend.missing(found.entry, recipe, found.folder, ctx.site)]
+    findings += [Finding("recipe", "error", str(found.entry), why_failed(each), hint=each.hint) for each in without]
+    if not wrong:
+        hint = "name it in site.yaml, or look at what it has"
+        remarks = shortened(backend.remarks(recipe, ctx.site))
+        findings += [_finding("recipe", "warning", found, one_line(remark), hint) for remark in remarks]
+    return [
+        *findings,
+        *_check_lock(ctx, found, recipe, backend, locks, accepted, known={*wrong, *faulty, *map(why_failed, without)}),
+    ]
+
+
+def _unreadable(found: CatalogEntry, error: EnvmgrError) -> list[Finding]:
+    """Return a finding for each fault. Where the message names no place, the faults are its context, with their
+    lines.
+    """
+    has_place = error.message.startswith(f"{found.recipe_path}:")
+    lines = (error.message,) if has_place else error.context or (error.message,)
+    return [Finding("recipe", "error", str(found.entry), one_line(line), hint=error.hint) for line in shortened(lines)]
+
+
+def _check_lock(
+    ctx: Context,
+    found: CatalogEntry,
+    recipe: Recipe,
+    backend: Backend,
+    locks: dict[str, LoadedLock],
+    accepted: list[Accepted],
+    *,
+    known: Collection[str],
+) -> list[Finding]:
+    """Return the findings on the lock. With faults of the recipe that are `known`, nobody can say what it accepts."""
+    findings: list[Finding] = []
+    try:
         lock = locks[str(found.entry)] = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
+        if known:
+            return []
         judged = judge_all(found.entry, recipe, lock.facts(), lock.below)
         findings += [
             _finding("lock", "error", found, f"{fault.rule}: {fault.text}", fault.mend)
@@ -172,8 +210,10 @@ def _check_entry(
         ]
         accepted += [_accepted(found, fault.rule, fault.text, why) for fault, why in own.accepted]
     except EnvmgrError as error:
+        if why_failed(error) in known or (known and error.reference == "recipe-invalid"):
+            return []  # it is reported
         severity: Severity = "warning" if error.reference == "lock-missing" else "error"
-        findings.append(Finding("lock", severity, str(found.entry), error.message, hint=error.hint))
+        findings.append(Finding("lock", severity, str(found.entry), why_failed(error), hint=error.hint))
     return findings
 
 

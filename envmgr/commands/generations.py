@@ -17,6 +17,7 @@ from envmgr.publish.generations import rollback, sign
 from envmgr.publish.plan import Change, check_dependencies
 from envmgr.publish.records import complete_numbers, published_spec, read_record, read_records, read_specs
 from envmgr.report import Result
+from envmgr.system.files import shipped
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ def sign_current(ctx: Context, *, accept_gap: bool = False, dry_run: bool = Fals
             "signs-nothing",
             "this site does not sign what it publishes",
             context=f"no `signing` in {ctx.site.source or 'the embedded site'}",
-            hint="docs/signing.md tells how a site begins",
+            hint=f"{shipped('docs') / 'signing.md'} tells how a site begins",
         )
     number = published_record(ctx).number
     faults: tuple[FlipFault, ...] = ()

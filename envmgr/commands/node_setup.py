@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, get_args
 
@@ -70,6 +71,8 @@ class SlurmState:
 
 @dataclass(frozen=True, slots=True)
 class NodeSetupResult(Result):
+    """The result of `node-setup`. `command` makes the changes that were only shown; empty where none are left to make."""
+
     schema: ClassVar[str] = "envmgr.node-setup/1"
     action: Literal["show", "output", "apply", "undo"]
     dry_run: bool
@@ -80,6 +83,7 @@ class NodeSetupResult(Result):
     failures: tuple[NodeFailure, ...] = ()
     slurm: tuple[SlurmState, ...] = ()
     to_do: tuple[str, ...] = ()
+    command: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -124,10 +128,10 @@ def set_up_nodes(
             _write(output, plain_files(files, ctx.site))
         return NodeSetupResult("output", dry_run, plan, output=output, to_do=(_slurm_line(),))
     if nodes is None and not here:
-        if apply:
+        if apply or undo:
             raise InputError(
                 "node-setup-where",
-                "--apply does not say on which nodes",
+                f"{'--undo' if undo else '--apply'} does not say on which nodes",
                 hint="`--nodes SET` (such as `c[1-3]`, or a group of the site), or `--here` for this machine",
             )
         return NodeSetupResult("show", True, plan, to_do=(_slurm_line(),))
@@ -135,7 +139,12 @@ def set_up_nodes(
     action: Action = ("undo-check" if dry else "undo") if undo else ("check" if dry else "apply")
     script = install_script(files, action)
     answers, failures = _ask_here(ctx, script) if here else _ask(ctx, script, nodes, via)
-    return _judge(files, plan, answers, failures, undo=undo, dry_run=dry)
+    result = _judge(files, plan, answers, failures, undo=undo, dry_run=dry)
+    if not any(outcome.status in {"would-write", "would-remove"} for outcome in result.outcomes):
+        return result
+    place = ["--here"] if here else ["--nodes", nodes or "", *(["--via", via] if via else [])]
+    command = shlex.join(["envmgr", "node-setup", *place, *(["--undo"] if undo else []), "--apply"])
+    return replace(result, command=command)
 
 
 def _ask_here(ctx: Context, script: str) -> tuple[dict[str, str], list[NodeFailure]]:

@@ -16,7 +16,7 @@ from envmgr.catalog.recipe import Recipe, Software
 from envmgr.catalog.site import Target, read_target
 from envmgr.commands import Context, require_current_if_ever
 from envmgr.commands.entry_faults import Losses, entry_faults, judge_all, reading_entry, require_sound
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.families import Member, find_families, member_of
 from envmgr.modules.render import fingerprint, render_digest, templates_digest
 from envmgr.modules.statements import ModulePolicies
@@ -184,7 +184,7 @@ class ResolvedEntry:
 
     def member(self) -> Member:
         """Return what decides its families, as far as that is known before its install is there."""
-        return Member(self.recipe.families, bool(self.lock.python), self.recipe.depends)
+        return Member(self.recipe.families, bool(self.lock.python), self.recipe.depends, self.recipe.conflicts)
 
 
 def resolve_named(ctx: Context, names: Sequence[str], losses: Losses | None = None) -> list[ResolvedEntry]:
@@ -307,7 +307,7 @@ def _require_one_default(wanted: Sequence[ResolvedEntry]) -> None:
     defaults: dict[str, Entry] = {}
     for item in wanted:
         if item.recipe.default and (other := defaults.setdefault(item.entry.name, item.entry)) != item.entry:
-            raise EnvmgrError(
+            raise InputError(
                 "two-defaults",
                 f"{item.entry.name} has two default versions",
                 context=f"{other} and {item.entry} both say `default: true`",

@@ -1,9 +1,11 @@
 """Families: Lmod keeps one module of each loaded, and the next one replaces it. Decides which modules belong to which
-family. Pure.
+family, and which refuse which. Pure.
 
 Lmod 8.6.19 cannot load a module together with a dependency of the same family: depending on the order of the lines it
 keeps both, or loads them in turn until its stack overflows. It also fails at a module that depends on two modules of
 one family. So a load brings at most one member of each family, however the recipes are put together.
+
+Lmod asks only the module that is loaded last what it conflicts with: the other one must name the conflict, too.
 """
 
 from __future__ import annotations
@@ -20,22 +22,24 @@ PYTHON = "python"  # what an entry with a `bin/python` is of by default
 @dataclass(frozen=True, slots=True)
 class Member:
     """The facts that decide an entry's families: those that its recipe names (None if it names none), whether its
-    install has a Python, and its dependencies.
+    install has a Python, and its dependencies; and the names and entries that it conflicts with.
     """
 
     named: tuple[str, ...] | None
     python: bool
     depends: tuple[str, ...]
+    conflicts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Families:
     """The families of a module. `own` are those that the module names; `replaces` also has those of everything that it
-    loads.
+    loads. `conflicts` are the entries whose recipes say that they conflict with it.
     """
 
     own: tuple[str, ...] = ()
     replaces: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()
 
 
 NO_FAMILIES = Families()
@@ -56,7 +60,7 @@ class Clash:
 
 
 def member_of(spec: ModuleSpec) -> Member:
-    return Member(spec.families, spec.own_python, spec.depends)
+    return Member(spec.families, spec.own_python, spec.depends, spec.conflicts)
 
 
 def find_families(members: Mapping[str, Member]) -> dict[str, Families]:
@@ -71,8 +75,16 @@ def find_families(members: Mapping[str, Member]) -> dict[str, Families]:
         holders = [e for e in _loaded(entry, below) if PYTHON in own[e]]
         if len(holders) > 1:
             own |= {e: () for e in holders if members[e].named is None}
+    foes: dict[str, list[str]] = defaultdict(list)  # name or entry -> those that conflict with it
+    for entry in sorted(members):
+        for foe in members[entry].conflicts:
+            foes[foe].append(entry)
     return {
-        entry: Families(own[entry], tuple(sorted({f for e in _loaded(entry, below) for f in own[e]})))
+        entry: Families(
+            own[entry],
+            tuple(sorted({f for e in _loaded(entry, below) for f in own[e]})),
+            tuple(foe for foe in dict.fromkeys((*foes[entry.partition("/")[0]], *foes[entry])) if foe != entry),
+        )
         for entry in members
     }
 

@@ -86,7 +86,7 @@ class NodeService:
 
 @dataclass(frozen=True, slots=True)
 class NodeTimer:
-    """A timer that runs `program` every few minutes: a systemd unit that another one starts; on a node without systemd,
+    """A timer that runs `program` every few minutes: a systemd unit that another one starts; where systemd does not run,
     a file for cron.
     """
 
@@ -193,7 +193,7 @@ def _flip_timer() -> NodeTimer:
         NodeService(
             NodeFile(FLIP_TIMER, "644", _text("envmgr-flip.timer"), "does so every five minutes"), FLIP_LINK, CHECK_FLIP
         ),
-        NodeFile(FLIP_CRON, "644", _text("cron"), "the same where there is no systemd"),
+        NodeFile(FLIP_CRON, "644", _text("cron"), "the same where systemd does not run"),
     )
 
 

@@ -33,9 +33,13 @@ def _ansible(files: NodeFiles) -> str:
     for file in files.files:
         tasks += _copied(file)
     tasks += ["- {name: is there systemd, ansible.builtin.stat: {path: /etc/systemd/system}, register: envmgr_systemd}"]
+    tasks += [
+        "- {name: does systemd run, ansible.builtin.stat: {path: /run/systemd/system}, register: envmgr_systemd_runs}",
+        "- {name: is there cron, ansible.builtin.stat: {path: /etc/cron.d}, register: envmgr_cron}",
+    ]
     for timer in files.timers:
         tasks += _copied(timer.service, "envmgr_systemd.stat.exists")
-        tasks += _copied(timer.cron, "not envmgr_systemd.stat.exists")
+        tasks += _copied(timer.cron, "not envmgr_systemd_runs.stat.exists and envmgr_cron.stat.exists")
     for service in files.linked:
         path = service.unit.path
         tasks += [

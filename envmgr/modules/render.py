@@ -10,7 +10,7 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.families import NO_FAMILIES, Families, find_families, member_of
 from envmgr.modules.lmod import lua_quote
 from envmgr.modules.spec import SHIMS, ModuleSpec
@@ -115,7 +115,7 @@ def _defaults(specs: Iterable[ModuleSpec]) -> dict[str, str]:
         if not spec.default:
             continue
         if (other := defaults.setdefault(spec.name, spec.entry)) != spec.entry:
-            raise EnvmgrError(
+            raise InputError(
                 "two-defaults",
                 f"{spec.name} has two default versions",
                 context=f"{other} and {spec.entry} both say `default: true`",

@@ -154,8 +154,8 @@ def _gates(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Statement]:
 
 def _relations(spec: ModuleSpec, families: Families) -> Iterator[Statement]:
     yield from (_call("family", family) for family in families.own)
-    if spec.conflicts:
-        yield _call("conflict", *spec.conflicts)
+    if conflicts := (*spec.conflicts, *(each for each in families.conflicts if each not in spec.conflicts)):
+        yield _call("conflict", *conflicts)
     # A line for each: in one call, Lmod 8 looks first which are loaded, and fails where loading one of them unloads
     # another.
     yield from (_call("depends_on", name) for name in spec.depends)

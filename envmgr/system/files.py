@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.safe_paths import open_doors
 
 _PIECE = 256 << 10  # bytes
@@ -250,7 +250,7 @@ def group_id(name: str | None) -> int | None:
     try:
         return grp.getgrnam(name).gr_gid
     except KeyError:
-        raise EnvmgrError(
+        raise InputError(
             "unknown-group", f"the group `{name}` does not exist here", context="policies.group in site.yaml"
         ) from None
 
@@ -340,7 +340,7 @@ def _not_writable(error: OSError, where: str) -> EnvmgrError:
 
 
 def shipped(name: str) -> Path:
-    """Return the folder `modulefiles`, `recipes`, `easyconfigs` or `nodesetup` as installed."""
+    """Return the folder `modulefiles`, `recipes`, `easyconfigs`, `nodesetup` or `docs` as installed."""
     package = Path(__file__).resolve().parents[1]
     in_wheel = package / "data" / name
     with suppress(PermissionError):  # reading it will say so

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,20 @@ class FrozenModel(BaseModel):
     """Cannot be changed once made, and refuses fields that it does not have."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def refuse(faults: Iterable[str]) -> None:
+    """Raise ValueError with all of the `faults` of one field, for `each_fault`; nothing if there are none."""
+    if lines := [one_line(fault) for fault in faults]:
+        raise ValueError(_BETWEEN.join(lines))
+
+
+def each_fault(reason: str) -> list[str]:
+    """Return the faults that `refuse` put into one reason."""
+    return reason.split(_BETWEEN)
+
+
+_BETWEEN = "\x1e"  # it stands in no text that `one_line` has seen
 
 
 def require_format(data: Any, known: int | str, path: Path, key: str = "schema") -> dict[str, Any]:

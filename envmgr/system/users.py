@@ -25,12 +25,13 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """A user of this machine. `gid` is the primary group."""
+    """A user of this machine. `gid` is the primary group, `shell` the one of logins."""
 
     name: str
     uid: int
     gid: int
     home: str
+    shell: str = ""
 
     def groups(self) -> tuple[int, ...]:
         """Return all groups, as the machine knows them now."""
@@ -211,14 +212,16 @@ def command_as(account: Account) -> tuple[str, ...]:
 
 
 def _account(entry: pwd.struct_passwd) -> Account:
-    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir, entry.pw_shell)
 
 
 def _build_account(user: str) -> Account:
     found = find_account(user)
     if found is None:
         raise InputError(
-            "unknown-user", f"the build user `{user}` does not exist here", hint=f"useradd --system {user}"
+            "unknown-user",
+            f"the build user `{user}` does not exist here",
+            hint=f"useradd --system --create-home {user}",
         )
     return found
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from envmgr.errors import InputError
 from envmgr.system.invisible import hidden_values
+from envmgr.system.models import each_fault
 from envmgr.system.untrusted_files import Kind, read_file_text
 from envmgr.wording import one_line
 
@@ -197,14 +198,53 @@ def load_model(
     return validate(parse_yaml(text, path), model, text=text, path=path, reference=reference, context=context)
 
 
+def load_sound_part(
+    path: Path, model: type[Model], *, kind: Kind, tree: Path | None = None, context: object = None
+) -> tuple[Model | None, list[str], frozenset[str]]:
+    """Return the model without its faulty fields (None if it cannot be without them), the faults as `load_model` has
+    them, and the names of these fields. Raises InputError for a file that is not YAML.
+    """
+    text = read_file_text(path, kind, tree=tree)
+    data = parse_yaml(text, path)
+    found, faults = _model_or_faults(data, model, context)
+    faulty = frozenset(str(location[0]) for location, _ in faults if location)
+    if found is None and isinstance(data, dict):
+        with suppress(ValidationError):
+            found = model.model_validate({k: v for k, v in data.items() if str(k) not in faulty}, context=context)
+    return found, faults_with_lines(faults, text, path) if faults else [], faulty
+
+
 def validate(data: Any, model: type[Model], *, text: str, path: Path, reference: str, context: object = None) -> Model:
     """Return `data`, which comes from `text`, as `model`. Errors as `load_model`."""
+    found, faults = _model_or_faults(data, model, context)
+    if found is not None:
+        return found
+    rows = sum(len(each_fault(reason)) for _, reason in faults)
+    count = f"{rows} fault{'s' if rows > 1 else ''}"
+    raise InputError(reference, f"{one_line(path)} has {count}", context=faults_with_lines(faults, text, path))
+
+
+def _model_or_faults(data: Any, model: type[Model], context: object) -> tuple[Model | None, list[Fault]]:
+    """Return the model, or None and all faults.
+
+    A mapping that has a faulty field is looked at again without that field: checks of the whole are made only then.
+    """
     try:
-        return model.model_validate({} if data is None else data, context=context)
+        return model.model_validate({} if data is None else data, context=context), []
     except ValidationError as error:
-        rows = [(fault["loc"], reason_of(fault)) for fault in error.errors(include_url=False)]
-    count = f"{len(rows)} fault{'s' if len(rows) > 1 else ''}"
-    raise InputError(reference, f"{one_line(path)} has {count}", context=faults_with_lines(rows, text, path))
+        faults = [(fault["loc"], reason_of(fault)) for fault in error.errors(include_url=False)]
+    inner = {location[:2] for location, _ in faults if len(location) > 1}
+    if isinstance(data, dict) and inner:
+        rest = {
+            key: {k: v for k, v in value.items() if (key, k) not in inner} if isinstance(value, dict) else value
+            for key, value in data.items()
+        }
+        try:
+            model.model_validate(rest, context=context)
+        except ValidationError as error:
+            again = [fault for fault in error.errors(include_url=False) if fault["type"] != "missing"]
+            faults += [row for fault in again if (row := (fault["loc"], reason_of(fault))) not in faults]
+    return None, faults
 
 
 def faults_with_lines(faults: Iterable[Fault], text: str, path: Path) -> list[str]:
@@ -216,7 +256,7 @@ def faults_with_lines(faults: Iterable[Fault], text: str, path: Path) -> list[st
     rows = []
     for location, reason in faults:
         field = ".".join(one_line(part, 60) for part in islice(location, 20)) or "(document)"
-        rows.append((lines.of(location), f"{field}: {one_line(reason)}"))
+        rows += [(lines.of(location), f"{field}: {one_line(each)}") for each in each_fault(reason)]
     shown = [f"{one_line(path)}:{line}: {told}" for line, told in sorted(rows)[:_MOST_FAULTS]]
     return [*shown, f"and {len(rows) - _MOST_FAULTS} more"] if len(rows) > _MOST_FAULTS else shown
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.helpers.places import ROOT
 from tests.helpers.waiting import DEADLINE
 
-DATA = ("modulefiles", "recipes", "easyconfigs", "nodesetup")
+DATA = ("modulefiles", "recipes", "easyconfigs", "nodesetup", "docs")
 
 
 def pip(*argv: str | Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -65,6 +66,54 @@ def test_wheel_has_the_entry_point_and_the_licence(wheel: Path) -> None:
         metadata = archive.read(f"{info}/METADATA").decode()
     assert re.search(r"^Requires-Python: >=3\.11$", metadata, re.MULTILINE)
     assert re.search(r"^License-Expression: Apache-2\.0$", metadata, re.MULTILINE)
+
+
+def test_pages_that_the_help_and_messages_name_are_installed(installed: Path, tmp_path: Path) -> None:
+    def said(*argv: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-P", installed / "bin" / "envmgr", *argv],
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(installed)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=DEADLINE,
+        )
+        return done.stdout + done.stderr
+
+    for argv in ("build", "--help"), ("site", "--help"), ("site", "check", "--help"), ("sign",):
+        pages = re.findall(r"/\S+\.md", said(*argv))
+        assert pages, argv
+        for page in pages:
+            assert Path(page).is_relative_to(installed), page
+            assert Path(page).is_file(), page
+
+
+def texts(path: Path) -> list[str]:
+    """The texts of a module, without its docstrings."""
+    nodes = [*ast.walk(ast.parse(path.read_text()))]
+    documented = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    constants = [node for node in nodes if isinstance(node, ast.Constant) and id(node) not in documented]
+    return [node.value for node in constants if isinstance(node.value, str)]
+
+
+def test_no_text_of_the_program_names_a_file_of_the_checkout() -> None:
+    """Messages, help, hints, yaml tables, and what nodes get: they are read where only the wheel is."""
+    of_checkout = re.compile(
+        r"\b(docs|contrib|tests|tools|demo|benchmarks)/\w|\b(README|CONTRIBUTING|CHANGELOG|SECURITY)\.md"
+    )
+    found = [
+        (str(path), text)
+        for path in sorted((ROOT / "envmgr").rglob("*.py"))
+        for text in texts(path)
+        if of_checkout.search(text)
+    ]
+    for folder in ("envmgr", "nodesetup", "modulefiles"):
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in {".yaml", ".sh", ".lua", ".j2", ".in", ".csh", ".fish", ""} and path.is_file():
+                lines = [line for line in path.read_text().splitlines() if not line.lstrip().startswith(("#", "--"))]
+                found += [(str(path), line) for line in lines if of_checkout.search(line)]
+    assert found == []
 
 
 def test_installed_wheel_lists_the_shipped_entries_from_anywhere(installed: Path, source: Path, tmp_path: Path) -> None:

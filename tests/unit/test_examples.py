@@ -37,7 +37,7 @@ def test_small_cluster_says_where_things_lie(site: Site) -> None:
     assert site.name == "small-cluster"
     assert site.prefix == Path("/mnt/storage0/envmgr")
     assert site.catalogs == (Path("/mnt/storage0/envmgr-recipes"), site.shipped_catalog)
-    assert site.build_user == "envmgr"
+    assert (site.build_user, site.audit.user) == ("envmgr", "alice")
 
 
 def test_small_cluster_names_its_nodes(site: Site) -> None:
@@ -70,5 +70,15 @@ def test_site_check_of_the_small_cluster_finds_only_what_this_machine_lacks(copy
     result = json.loads(done.stdout)
     assert result["source"] == str(copy)
     wrong = {fact["field"] for fact in result["facts"] if fact["status"] != "ok"}
-    assert wrong <= {"prefix", "build_user", "catalogs", "backends.conda.channels.conda-forge"}
-    assert {fact["field"]: fact["text"] for fact in result["facts"]}["groups.gpu"] == "c[1-3] (nodes)"
+    own = {
+        "prefix",
+        "build_user",
+        "audit.user",
+        "build_dir",
+        "policies.min_free",
+        "cpu_level",
+        "login_nodes",
+        "groups.gpu",
+    }
+    assert wrong <= {*own, "catalogs", "backends.conda.channels.conda-forge"}
+    assert {fact["field"]: fact["text"] for fact in result["facts"]}["groups.gpu"].startswith("c[1-3] (nodes), 3 nodes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,15 @@ from envmgr.backends.conda.cuda import cuda_of
 from envmgr.backends.conda.judging import facts_of, faults_of, notes_of
 from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock, require_own_channels
-from envmgr.backends.conda.models import SOLVERS, CondaInput, CondaSettings, channels_of, package_cache, places_of
+from envmgr.backends.conda.models import (
+    SOLVERS,
+    CondaInput,
+    CondaSettings,
+    channels_of,
+    package_cache,
+    places_of,
+    program_of,
+)
 from envmgr.catalog.accept import FILE_NEEDS, named_in
 from envmgr.catalog.gpus import short_cuda
 from envmgr.catalog.lock_rules import LockFacts
@@ -188,6 +197,12 @@ class CondaBackend(Backend):
     def explain(self, site: Site) -> Iterable[SiteFact]:
         for name, channel in sorted(channels_of(site).items()):
             yield mirrors_fact(f"backends.conda.channels.{name}", [channel.url], channel.mirrors)
+        if (program := program_of(site)) is not None:
+            field = "backends.conda.program"
+            if program.is_file() and os.access(program, os.X_OK):
+                yield SiteFact(field, "ok", str(program))
+            else:
+                yield SiteFact(field, "error", f"{program} is no program", "name conda, mamba or micromamba")
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
         return (OwnFolder(package_cache(prefix)),)

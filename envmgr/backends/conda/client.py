@@ -16,7 +16,7 @@ from envmgr.catalog.names import parse_entry
 from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
 from envmgr.downloads.client import disk_failure, download_failure
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.child import Failure
 from envmgr.system.files import free_bytes
 from envmgr.wheels.fetch import wheel_failure
@@ -154,7 +154,7 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
         )
     if event["kind"] in _UNREADABLE:
         hint = "specs are written like `numpy 1.26.*`"
-        return EnvmgrError("spec-invalid", "a spec of the recipe cannot be read", context=lines, hint=hint)
+        return InputError("spec-invalid", "a spec of the recipe cannot be read", context=lines, hint=hint)
     if disk := disk_failure(event, request) or _full_now(event, request):
         return disk
     if re.search(r"404|os error 2\)|Not Found|could not find subdir", message):

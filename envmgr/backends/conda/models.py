@@ -17,7 +17,7 @@ from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import Mirrors
 from envmgr.store.prefix import Prefix
-from envmgr.system.models import FrozenModel
+from envmgr.system.models import FrozenModel, refuse
 from envmgr.wheels.settings import PUBLIC
 from envmgr.wording import masked, one_line
 
@@ -56,11 +56,8 @@ class CondaInput(FrozenModel):
     @field_validator("channels")
     @classmethod
     def _no_secrets(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        for value in values:
-            if masked(value) != value:
-                raise ValueError(
-                    f"`{masked(value)}`: a recipe holds no name, password or token: the site's mirrors may"
-                )
+        secret = (masked(value) for value in values if masked(value) != value)
+        refuse(f"`{each}`: a recipe holds no name, password or token: the site's mirrors may" for each in secret)
         return values
 
     @field_validator("specs", mode="before")
@@ -76,21 +73,25 @@ class CondaInput(FrozenModel):
     @field_validator("specs")
     @classmethod
     def _no_extras(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        for value in values:
-            if len(value) > _LONGEST or not _SPEC.fullmatch(value.strip()) or value.strip().endswith(_FILES):
-                raise ValueError(
-                    f"`{one_line(value, 60)}`: write `name [version [build]]`; channels have their own field"
-                )
+        refuse(
+            f"`{one_line(value, 60)}`: write `name [version [build]]`; channels have their own field"
+            for value in values
+            if len(value) > _LONGEST or not _SPEC.fullmatch(value.strip()) or value.strip().endswith(_FILES)
+        )
         return values
 
     @field_validator("virtual_packages")
     @classmethod
     def _double_underscore(cls, values: dict[str, str]) -> dict[str, str]:
-        for name, value in values.items():
-            if not name.startswith("__"):
-                raise ValueError(f"`{one_line(name, 60)}`: virtual packages begin with __")
-            if len(name) + len(value) > _LONGEST:
-                raise ValueError(f"`{one_line(name, 60)}`: it and its version have {_LONGEST} characters at most")
+        bare = (name for name in values if not name.startswith("__"))
+        long = (name for name, value in values.items() if len(name) + len(value) > _LONGEST)
+        most = f"it and its version have {_LONGEST} characters at most"
+        refuse(
+            [
+                *(f"`{one_line(name, 60)}`: virtual packages begin with __" for name in bare),
+                *(f"`{one_line(name, 60)}`: {most}" for name in long),
+            ]
+        )
         return values
 
     @field_validator("pip")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from envmgr.backends import Backend, Built, GpuCodes, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.easybuild import Workbench
 from envmgr.backends.easybuild.build_place import clean_modules
-from envmgr.backends.easybuild.easyconfigs import changed_since, shipped_files
+from envmgr.backends.easybuild.easyconfigs import changed_since, installed_easyconfigs, shipped_files
 from envmgr.backends.easybuild.gpus import compiled_for, explain_gpus
 from envmgr.backends.easybuild.items import (
     MARKED,
@@ -171,6 +171,15 @@ class EasyBuildBackend(Backend):
         wanted = EasyBuildInput.model_validate(recipe.input)
         return [f"input.unhashed.{name}: is a path, not a file name" for name in wanted.unhashed if "/" in name]
 
+    def missing(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> Iterable[EnvmgrError]:  # noqa: ARG002 - easyconfigs lie elsewhere
+        wanted = EasyBuildInput.model_validate(recipe.input)
+        own = installed_easyconfigs(wanted.easybuild)
+        roots = () if own is None else (*easyconfig_folders(site), own)
+        if roots and not any(True for root in roots for _ in root.glob(f"[a-z0-9]/*/{wanted.easyconfig}")):
+            from envmgr.backends.easybuild.resolve import unknown_easyconfig
+
+            yield unknown_easyconfig(wanted.easyconfig, roots)
+
     def lock(
         self,
         entry: Entry,
@@ -185,7 +194,7 @@ class EasyBuildBackend(Backend):
         wanted = read_input(entry, recipe, EasyBuildInput)
         made, notes = make_lock(entry, wanted, _workbench(entry, site, runner, reporter))
         for item in made.items:
-            changed_since(item, site)  # raises for an easyconfig that nobody can review
+            changed_since(item, site, made.framework)  # raises for an easyconfig that nobody can review
         return LockResult({LOCK_NAME: render_lock(made)}, locked_versions(made), notes, lock_facts(made))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedEasyBuildLock:
@@ -212,6 +221,11 @@ class EasyBuildBackend(Backend):
             return {}
 
     def explain(self, site: Site) -> Iterable[SiteFact]:
+        if site.build_user is None and os.geteuid() == 0:
+            from envmgr.backends.easybuild.failures import root_refused
+
+            refused = root_refused()
+            yield SiteFact("build_user", "warning", refused.message, refused.hint)
         yield from explain_easyconfigs(site)
         yield from explain_gpus(site)
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from envmgr.backends.easybuild.lock import LockedFile, LockedItem
-from envmgr.backends.easybuild.settings import easyconfig_folders, own_easyconfigs
+from envmgr.backends.easybuild.settings import EASYBUILD, easyconfig_folders, own_easyconfigs
 from envmgr.catalog.site import Site
 from envmgr.system.files import shipped
 from envmgr.system.invisible import TABS
@@ -52,8 +53,16 @@ def sum_of(path: Path, site: Site) -> str:
     return ""
 
 
-def changed_since(item: LockedItem, site: Site) -> str:
-    """Return how an easyconfig, or a file that goes with it, differs from what was locked; empty if it does not.
+def installed_easyconfigs(version: str) -> Path | None:
+    """Return the easyconfigs that were installed with envmgr; None if there are none, or EasyBuild's `version` is
+    another.
+    """
+    folder = Path(sys.prefix) / "easybuild" / "easyconfigs"
+    return folder if version == EASYBUILD and folder.is_dir() else None
+
+
+def changed_since(item: LockedItem, site: Site, framework: str) -> list[str]:
+    """Return how an easyconfig, and the files that go with it, differ from what was locked.
 
     Files that come with EasyBuild are compared with the lock when they are built: they do not change by themselves.
     Raises InputError `text-invisible` for an easyconfig of the site that nobody can have reviewed.
@@ -63,18 +72,21 @@ def changed_since(item: LockedItem, site: Site) -> str:
         # Only for its checks: the text itself is not used.
         read_file_text(path, _TEXT, tree=root_of(path, site))
     if item.origin == "easybuild":
-        return f"{path} now comes before EasyBuild's own" if path is not None else ""
+        return [f"{path} now comes before EasyBuild's own"] if path is not None else []
     if path is None:
-        return f"{item.easyconfig} is gone"
-    if sum_of(path, site) != item.sha256:
-        return f"{path} has changed"
+        return [f"{item.easyconfig} is gone"]
+    changed = [f"{path} has changed"] if sum_of(path, site) != item.sha256 else []
     for file in item.beside:
         found = local_file(item, file, path, easyconfig_folders(site))
-        if found is not None and sum_of(found, site) != file.sha256:
-            return f"{found} has changed"
-        if found is not None and found.suffix in (".patch", ".diff"):
+        if found is None:
+            own = installed_easyconfigs(framework)
+            if own is not None and not (own / (file.folder or item.folder) / file.name).is_file():
+                changed.append(f"{file.name} is gone: it is no longer beside {path}")
+        elif sum_of(found, site) != file.sha256:
+            changed.append(f"{found} has changed")
+        elif found.suffix in (".patch", ".diff"):
             require_visible_patch(read_bytes(found, BESIDE, tree=root_of(found, site)), found)
-    return ""
+    return changed
 
 
 def copy_easyconfigs(items: Sequence[LockedItem], site: Site, folder: Path) -> None:

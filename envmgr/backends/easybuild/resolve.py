@@ -92,20 +92,25 @@ def _ask(
     return dict(answer)
 
 
+def unknown_easyconfig(easyconfig: str, roots: Sequence[Path]) -> InputError:
+    """Return the error for an easyconfig that is in none of the folders."""
+    names = {p.name for root in roots for p in root.glob("[a-z0-9]/*/*.eb")}
+    close = nearest(easyconfig, names) or sorted(n for n in names if n.startswith(easyconfig[:4]))[:3]
+    return InputError(
+        "unknown-easyconfig",
+        f"there is no easyconfig {easyconfig}",
+        context=[f"looked in {root}" for root in roots],
+        hint=did_you_mean(close, "easyconfigs lie in <letter>/<Name>/ of those folders"),
+    )
+
+
 def _why_not_resolved(
     wanted: EasyBuildInput, answer: Mapping[str, Any], stderr: str, roots: Sequence[Path]
 ) -> EnvmgrError:
     text, code, easyconfig = str(answer["error"]).strip(), answer["code"], wanted.easyconfig
     context = [f"easyconfig {easyconfig}"]
     if "One or more files not found" in text or code == 4:
-        names = {p.name for root in roots for p in root.glob("[a-z0-9]/*/*.eb")}
-        close = nearest(easyconfig, names) or sorted(n for n in names if n.startswith(easyconfig[:4]))[:3]
-        return InputError(
-            "unknown-easyconfig",
-            f"there is no easyconfig {easyconfig}",
-            context=[f"looked in {root}" for root in roots],
-            hint=did_you_mean(close, "easyconfigs lie in <letter>/<Name>/ of those folders"),
-        )
+        return unknown_easyconfig(easyconfig, roots)
     if found := EULA_NEEDED.search(text):
         return eula_not_accepted(easyconfig, found[1], context=[*context, *re.findall(r"https?://[^\s)]+", text)[:1]])
     if found := re.search(r"No file found for (?:extension )?patch (\S+)", text):

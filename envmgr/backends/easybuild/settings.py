@@ -11,11 +11,11 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, field_va
 
 from envmgr.catalog.gpus import parse_code
 from envmgr.catalog.locks import recipe_digest
-from envmgr.catalog.settings import SiteFact, backend_settings
+from envmgr.catalog.settings import SiteFact, backend_settings, folder_fault
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import CpuLevel
 from envmgr.system.files import shipped
-from envmgr.system.models import FrozenModel
+from envmgr.system.models import FrozenModel, refuse
 
 EASYBUILD = "5.4.1"
 """The version that locks a recipe that names none. Source: the release that all of this was tried with."""
@@ -54,9 +54,8 @@ def _amd(values: tuple[str, ...]) -> tuple[str, ...]:
 
     Source: EasyBuild 5.4.1, `--amdgcn-capabilities`; LLVM, "User Guide for AMDGPU Backend", processors.
     """
-    for each in values:
-        if not re.fullmatch(r"gfx[0-9]+([a-z]?|(-[0-9])?-generic)", each):
-            raise ValueError(f"`{each}` is not an architecture of AMD's GPUs such as gfx90a, gfx1100 or gfx11-generic")
+    wrong = (each for each in values if not re.fullmatch(r"gfx[0-9]+([a-z]?|(-[0-9])?-generic)", each))
+    refuse(f"`{each}` is not an architecture of AMD's GPUs such as gfx90a, gfx1100 or gfx11-generic" for each in wrong)
     return tuple(sorted(set(values)))
 
 
@@ -99,16 +98,13 @@ class EasyBuildInput(FrozenModel):
     @field_validator("accept_eula", "filter_deps")
     @classmethod
     def _names(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        for value in values:
-            if not re.fullmatch(_SOFTWARE, value):
-                raise ValueError(f"`{value}` is not the name of a software")
+        refuse(f"`{value}` is not the name of a software" for value in values if not re.fullmatch(_SOFTWARE, value))
         return tuple(sorted(values))
 
     @field_validator("unhashed")
     @classmethod
     def _reasons(cls, values: dict[str, str]) -> dict[str, str]:
-        if empty := [name for name, why in values.items() if not why.strip()]:
-            raise ValueError(f"`{empty[0]}` needs a reason")
+        refuse(f"`{name}` needs a reason" for name, why in values.items() if not why.strip())
         return values
 
     def digest(self) -> str:
@@ -151,11 +147,12 @@ def explain_easyconfigs(site: Site) -> Iterator[SiteFact]:
     """Yield a row for each of the site's own folders, for `site check`."""
     field = "backends.easybuild.easyconfigs"
     for folder in own_easyconfigs(site):
-        if folder.is_dir():
-            count = sum(1 for _ in folder.glob("[a-z0-9]/*/*.eb"))
-            yield SiteFact(field, "ok", f"{folder}, {count} files")
+        if fault := folder_fault(folder):
+            yield SiteFact(field, "error", f"{folder}{fault}", "make it, or take it out")
         else:
-            yield SiteFact(field, "error", f"{folder} does not exist", "make it, or take it out")
+            count = sum(1 for _ in folder.glob("[a-z0-9]/*/*.eb"))
+            hint = "" if count else "the layout is `<letter>/<Name>/<file>.eb`"
+            yield SiteFact(field, "ok" if count else "warning", f"{folder}, {count} files", hint)
 
 
 def said_by(*each: BaseModel) -> dict[Setting, tuple[str, ...]]:

@@ -9,7 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
-from envmgr.backends.wheels.input import LOST, Base, WheelsInput, WheelsQuestion, load_base, read_question
+from envmgr.backends.wheels.input import (
+    LOST,
+    Base,
+    WheelsInput,
+    WheelsQuestion,
+    load_base,
+    question_faults,
+    read_question,
+)
 from envmgr.backends.wheels.lock import LOCK_NAME, WheelsLock, read_wheels_lock, recipe_faults, wheels_lock_texts
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.lock_rules import LockFacts, LockFault
@@ -120,6 +128,14 @@ class WheelsBackend(Backend):
             return wrong
         known, named = indexes_of(site), WheelsInput.model_validate(recipe.input).indexes
         return [f"input.indexes: the site has no index `{name}`" for name in named if name not in known]
+
+    def missing(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> Iterable[EnvmgrError]:
+        wanted = WheelsInput.model_validate(recipe.input)
+        yield from question_faults(wanted, folder)
+        try:
+            load_base(wanted.python, entry, site)
+        except EnvmgrError as error:
+            yield error
 
     def lock(
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions

@@ -20,7 +20,7 @@ from envmgr.catalog.names import Entry, catalog_of, parse_entry
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import sha256_bytes
-from envmgr.system.models import FrozenModel
+from envmgr.system.models import FrozenModel, refuse
 from envmgr.system.untrusted_files import BESIDE, REQUIREMENTS, read_bytes, read_file_text, require_visible_patch
 from envmgr.wheels.requirements import MOST_FAULTS, MOST_ROWS, HashedRow, Question, checked, checked_all
 from envmgr.wording import one_line, shortened
@@ -103,9 +103,8 @@ class WheelsInput(FrozenModel):
     @field_validator("build")
     @classmethod
     def _names(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        for name in value:
-            if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", name):
-                raise ValueError(f"`{name}` is not the name of a package; its version belongs to `requirements`")
+        wrong = (name for name in value if not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", name))
+        refuse(f"`{name}` is not the name of a package; its version belongs to `requirements`" for name in wrong)
         return tuple(sorted({canonicalize_name(name) for name in value}))
 
     @field_validator("build_requires")
@@ -115,14 +114,16 @@ class WheelsInput(FrozenModel):
 
     @model_validator(mode="after")
     def _built(self) -> Self:
-        for name in self.build_requires:
-            if name not in self.build:
-                raise ValueError(f"build_requires: {name} is not built from its source: name it in `build`")
-        for patch in self.patches:
-            if patch.package is None and len(self.build) != 1:
-                raise ValueError(f"patches: whose is {patch.file}? Say `package`, a name of `build`")
-            if patch.package is not None and canonicalize_name(patch.package) not in self.build:
-                raise ValueError(f"patches: {patch.package} is not built from its source: name it in `build`")
+        unbuilt = [f"build_requires: {name}" for name in self.build_requires if name not in self.build]
+        named = [patch.package for patch in self.patches if patch.package is not None]
+        unbuilt += [f"patches: {name}" for name in named if canonicalize_name(name) not in self.build]
+        whose = [patch.file for patch in self.patches if patch.package is None and len(self.build) != 1]
+        refuse(
+            [
+                *(f"{what} is not built from its source: name it in `build`" for what in unbuilt),
+                *(f"patches: whose is {file}? Say `package`, a name of `build`" for file in whose),
+            ]
+        )
         return self
 
     @property
@@ -161,7 +162,7 @@ def read_question(given: WheelsInput, folder: Path) -> WheelsQuestion:
 
     requirements, constraints = rows(given.requirements), rows(given.constraints)
     if not requirements:
-        raise InputError("requirements-missing", f"{folder / str(given.requirements)} asks for nothing")
+        raise _asks_for_nothing(folder / str(given.requirements))
     date = given.exclude_newer
     return WheelsQuestion(
         python=given.python,
@@ -175,6 +176,28 @@ def read_question(given: WheelsInput, folder: Path) -> WheelsQuestion:
         build_requires=given.build_requires,
         patches=tuple(_checked_patch(patch, folder, given.build) for patch in given.patches),
     )
+
+
+def question_faults(given: WheelsInput, folder: Path) -> Iterator[EnvmgrError]:
+    """Yield the first fault of each file that the input names."""
+    for value in (given.requirements, given.constraints):
+        if isinstance(value, str):
+            try:
+                rows = [*_read_rows(folder / value)]
+            except EnvmgrError as error:
+                yield error
+            else:
+                if not rows and value == given.requirements:
+                    yield _asks_for_nothing(folder / value)
+    for patch in given.patches:
+        try:
+            _checked_patch(patch, folder, given.build)
+        except EnvmgrError as error:
+            yield error
+
+
+def _asks_for_nothing(path: Path) -> InputError:
+    return InputError("requirements-missing", f"{path} asks for nothing")
 
 
 def _checked_patch(patch: Patch, folder: Path, build: Sequence[str]) -> Patch:

@@ -26,6 +26,8 @@ def show_node_setup(result: node_setup.NodeSetupResult) -> None:
     table([o.status, o.path, o.nodes, o.reason] for o in result.outcomes)
     for failure in result.failures:
         out(f"{failure.status}: {failure.nodes}: {failure.reason}")
+    if result.command:
+        out(f"nothing was changed; `{result.command}` does it")
     for line in result.to_do:
         out(line)
 
@@ -63,11 +65,13 @@ def show_adopt(result: adopt.AdoptResult) -> None:
     else:
         out("no modules were found there")
     out()
-    if result.output is not None:
+    if result.output is not None and not result.dry_run:
         out(f"wrote {result.output}; `envmgr site check --site {result.output}` explains it")
     else:
         sys.stdout.write(result.text)
         out()
+        if result.output is not None:
+            out(f"would write that to {result.output}")
         out("`--output FILE` writes that")
     more = "; there are more: the look was cut off after its time" if result.cut else ""
     silent = f"; no answer from {result.silent}" if result.silent else ""

@@ -202,3 +202,24 @@ def test_unmounted_prefix_costs_nothing(cluster: Cluster) -> None:
             done = cluster.sh("login", "ssh c1 'echo on $ENVMGR_AWAY'", "alice")
             assert (done.stdout.split()[::3], done.stderr) == (["on", "gone"], "")
         assert cluster.sh("login", f"ssh c1 '{LOAD}'", "alice").stdout.strip() == wanted
+
+
+def test_the_line_that_nothing_was_changed_is_the_command_that_changes_it(cluster: Cluster) -> None:
+    cluster.empty_prefix()
+    cluster.write_site()
+    before = cluster.sh("c1", SNAPSHOT).stdout
+
+    def typed(shown: str) -> list[str]:
+        found = re.search(r"^nothing was changed; `envmgr (.*)` does it$", shown, re.MULTILINE)
+        assert found, shown
+        return shlex.split(found[1])
+
+    for options in ([], ["--undo"]):
+        asked = ["node-setup", "--nodes", "c[1]", *options]
+        state = cluster.sh("c1", SNAPSHOT).stdout
+        shown = cluster.envmgr(asked)
+        assert (shown.code, cluster.sh("c1", SNAPSHOT).stdout == state) == (0, True)
+        done = cluster.envmgr(typed(shown.stdout))
+        assert done.code == 0, done.stdout + done.stderr
+        assert "nothing was changed" not in done.stdout + cluster.envmgr(asked).stdout
+    assert cluster.sh("c1", SNAPSHOT).stdout == before

@@ -32,7 +32,7 @@ def test_unknown_build_user(box: Sandbox) -> None:
     assert error_of(done, box) == (
         "error[unknown-user]: the build user `nobody-of-that-name` does not exist here\n"
         "\n"
-        "hint: useradd --system nobody-of-that-name"
+        "hint: useradd --system --create-home nobody-of-that-name"
     )
     assert not box.prefix.exists()
 
@@ -243,7 +243,7 @@ def test_unknown_group_is_told(box: Sandbox) -> None:
     box.policies["group"] = "no-such-group"
     box.write_site()
     done = box.run("build", "hello/1.0")
-    assert done.code == 3
+    assert done.code == 2
     assert error_of(done, box) == (
         "error[unknown-group]: the group `no-such-group` does not exist here\n  policies.group in site.yaml"
     )

@@ -366,6 +366,19 @@ def cron_command() -> str:
     return command
 
 
+def test_unit_and_cron_start_the_program_that_the_readme_installs() -> None:
+    """README's lines make a link where the unit looks, to the program that contrib's README names for a drop-in."""
+    installation = (ROOT / "README.md").read_text().partition("## Installation")[2]
+    program, link = re.findall(
+        r"^\s+(?:sudo )?ln -s(?:f|n)* (\S+/bin/envmgr) (\S+/envmgr)$", installation, re.MULTILINE
+    )[0]
+    assert unit("envmgr-audit.service")["Service"]["ExecStart"].split()[0] == link
+    path = re.findall(r"^PATH=(.*)$", (CONTRIB / "cron/envmgr-audit").read_text(), re.MULTILINE)[0]
+    assert str(Path(link).parent) in path.split(":")
+    for named in re.findall(r"ExecStart=(/\S+)", (CONTRIB / "README.md").read_text()):
+        assert named in {program, link}
+
+
 def test_the_unit_and_the_cron_line_run_the_same_audit(sandbox: Sandbox) -> None:
     """And its options are ones that envmgr has: the file is written, with the reason that there are no groups."""
     service = unit("envmgr-audit.service")["Service"]

@@ -645,12 +645,12 @@ def test_site_check_tells_of_mirrors_of_sources(sandbox: Sandbox) -> None:
     sandbox.settings["sources"] = {"mirrors": ["http://mirror.invalid/", "not-there"], "upstream": False}
     sandbox.write_site()
     facts = sandbox.run("site", "check", "--format", "json").data["facts"]
-    assert [f for f in facts if f["field"] == "sources"] == [
+    assert [f for f in facts if f["field"] == "sources.mirrors"] == [
         {
-            "field": "sources",
+            "field": "sources.mirrors",
             "status": "error",
-            "text": "never from upstream, mirror http://mirror.invalid, "
-            f"mirror {sandbox.root}/not-there does not exist",
+            "text": "mirror http://mirror.invalid, "
+            f"mirror {sandbox.root}/not-there does not exist; URLs are not asked here",
             "hint": "mount it, or take it out",
         }
     ]

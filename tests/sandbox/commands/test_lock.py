@@ -233,7 +233,7 @@ def test_spec_that_cannot_be_read_is_named(sandbox: Sandbox) -> None:
 
     done = sandbox.run("lock", "demo/1")
 
-    assert done.code == 3
+    assert done.code == 2
     assert done.stderr == (
         "error[spec-invalid]: a spec of the recipe cannot be read\n"
         "  entry demo/1\n"

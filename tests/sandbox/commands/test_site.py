@@ -128,7 +128,8 @@ def test_build_user_that_is_no_member_of_the_group_is_an_error(folder: Path) -> 
 def test_build_dir_that_the_build_user_cannot_write_is_an_error(folder: Path) -> None:
     (folder / "tmp").mkdir()
     assert facts(folder, build_dir="tmp") == {
-        "build_user": ("error", "not-writable: nobody cannot write FOLDER/tmp", "chown -h nobody FOLDER/tmp")
+        "build_user": KNOWN,
+        "build_dir": ("error", "nobody cannot write FOLDER/tmp", "chown -h nobody FOLDER/tmp"),
     }
 
 

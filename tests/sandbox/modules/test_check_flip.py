@@ -541,5 +541,41 @@ def test_everything_goes_again(node: Node) -> None:
     settle_down(node)
     found = node.do("undo")
     assert found[SIGNERS] == found[CHECK_FLIP] == "removed"
-    assert {found[FLIP_LINK], found[FLIP_CRON]} == {"removed", "skipped"}
+    assert {found[FLIP_LINK], found[FLIP_CRON]} <= {"removed", "skipped"}
     assert not (node.folder / "lib/envmgr").exists()
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_cron_runs_the_check_wherever_systemd_does_not_run(node: Node, installed: bool) -> None:
+    """systemd may be installed where it never runs, as in a container, or where it runs later, as in an image."""
+    settle_down(node)
+    node.do("undo")
+    (node.etc / "cron.d").mkdir(exist_ok=True)
+    shutil.rmtree(node.etc / "systemd", ignore_errors=True)
+    if installed:
+        for name in ("multi-user", "timers"):
+            (node.etc / f"systemd/system/{name}.target.wants").mkdir(parents=True)
+    cron, link = node.etc / FLIP_CRON.removeprefix("/etc/"), node.etc / FLIP_LINK.removeprefix("/etc/")
+    assert node.do("check")[FLIP_CRON] == "would-write"
+    assert node.do("apply")[FLIP_CRON] == "written"
+    settle_down(node)
+    assert link.is_symlink() == installed
+    assert node.do("check")[FLIP_CRON] == "same"
+
+    # The line itself, as cron's shell runs it: it does nothing where systemd runs.
+    line = next(line for line in cron.read_text().splitlines() if line.startswith("*/5 "))
+    command = line.split(None, 6)[6]
+    stamp = node.folder / "lib/envmgr/flip"
+    stamp.unlink()
+    done = node.run("sh", "-c", command)
+    assert (done.returncode, done.stderr, stamp.exists()) == (0, "", True)
+    stamp.unlink()
+    (node.folder / "run/systemd/system").mkdir(parents=True)
+    assert node.run("sh", "-c", command).returncode == 0
+    assert not stamp.exists()
+
+    # systemd runs from now on: what is there stays as it should be, and goes with the rest.
+    assert node.do("check")[FLIP_CRON] == "same"
+    assert node.do("undo")[FLIP_CRON] == "removed"
+    assert not cron.exists()
+    assert node.do("check")[FLIP_CRON] == "skipped"

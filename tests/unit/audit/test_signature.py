@@ -17,7 +17,10 @@ SIGNS = {"signing": {"allowed_signers": "allowed_signers"}}
 HERE = signature.Here(flip="7", signers="a" * 64)
 STAMP = "/var/lib/envmgr/flip"
 SET_UP = "`envmgr node-setup --apply --nodes c2` puts it there, and runs it"
-TIMER = "does its timer run? `systemctl status envmgr-flip.timer` on the node, or cron; by hand, as root: `/etc/envmgr/node/check-flip`"
+TIMER = (
+    "`envmgr node-setup --apply --nodes {}` checks now, and starts its timer or writes its line for cron; does that run on "
+    "the node? `systemctl status envmgr-flip.timer`, or cron"
+)
 
 
 def node(**facts: str) -> dict[str, str]:
@@ -76,7 +79,7 @@ def test_nodes_without_a_check_and_with_an_old_one_are_told() -> None:
     bare = {"signature.looked.node": "yes", "signature.signers": "a" * 64}
     assert findings(node(), bare, node(late="yes")) == [
         f"warning c2: {STAMP}: nothing there has checked what is published | a check every five minutes | {SET_UP}",
-        f"warning c3: {STAMP}: its check is more than 20 minutes old, or of before its last start | a check every five minutes | {TIMER}",
+        f"warning c3: {STAMP}: its check is more than 20 minutes old, or of before its last start | a check every five minutes | {TIMER.format('c3')}",
     ]
     (line,) = findings(bare, settings={**SIGNS, "policies": {"unsigned": "refuse"}})
     assert line.startswith(f"error c1: {STAMP}: nothing there has checked")

@@ -170,7 +170,7 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "test-name": ({"tests": [{"name": "a\nb", "run": "x"}]}, [f"tests.0.name: {CONTROL}"]),
     "hidden-default": (
         {"hidden": True, "default": True},
-        ["(document): an entry cannot be hidden and the default at once"],
+        ["hidden: an entry cannot be hidden and the default at once"],
     ),
     "driver": (
         {"requires": {"nvidia_driver": "525.x"}},

@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from envmgr.catalog.recipe import Deprecated
-from tests.helpers.lmod_shell import DIGEST, make_tree, op, spec
+from tests.helpers.lmod_shell import DIGEST, LMOD, make_tree, op, spec
 
 # The user's own values are ASCII and not empty: Lmod 8.6.19 damages others when it brings them back (its base64 loses bits
 # of bytes from 0xC0 on, and an empty value becomes none).
@@ -156,6 +156,60 @@ def test_conflict_refuses_the_second_entry(tmp_path, conflict: str) -> None:
     done = tree.shell("module load mpich; module load openmpi; echo $? $LOADEDMODULES")
     assert done.stdout == "1 mpich/4\n"
     assert 'Cannot load module "openmpi/4" because these module(s) are loaded:\n   ' + conflict in done.stderr
+
+
+@pytest.mark.parametrize("conflict", ["mpich", "mpich/4"])
+def test_conflict_of_one_recipe_holds_in_both_orders(tmp_path, conflict: str) -> None:
+    """By name, by entry, across versions, through a dependency, by swap, and in a collection."""
+    foe = spec("openmpi/4", conflicts=(conflict,))
+    tree = make_tree(tmp_path, foe, spec("mpich/4"), spec("mpich/3"), spec("app/1", depends=("mpich/4",)), spec("x/1"))
+    other = "1 openmpi/4" if conflict == "mpich" else "0 openmpi/4:mpich/3"
+    for script, said in {
+        "module load openmpi; module load mpich/4": "1 openmpi/4",
+        "module load mpich/4; module load openmpi": "1 mpich/4",
+        "module load openmpi; module load mpich/3": other,
+        "module load openmpi; module load app": "1 openmpi/4",
+        "module load openmpi x; module swap x mpich/4": "1 openmpi/4",
+        "module load openmpi; module swap openmpi mpich/4": "0 mpich/4",
+        "module load openmpi; module unload openmpi; module load mpich/4": "0 mpich/4",
+        "module load x; module load openmpi; module purge; module load app": "0 mpich/4:app/1",
+    }.items():
+        done = tree.shell(f"{script}; echo $? $LOADEDMODULES")
+        assert done.stdout.strip().split(":x/1")[0].removeprefix("x/1:") == said, (script, done.stdout, done.stderr)
+        assert ("because these module(s) are loaded" in done.stderr) == said.startswith("1"), script
+
+
+def test_conflict_holds_in_a_collection_that_was_saved_before_it(tmp_path) -> None:
+    home = {"HOME": str(tmp_path)}
+    before = make_tree(tmp_path, spec("openmpi/4"), spec("mpich/4"))
+    assert before.shell("module load openmpi mpich && module save both && echo saved", **home).stdout.endswith(
+        "saved\n"
+    )
+    tree = make_tree(tmp_path, spec("openmpi/4", conflicts=("mpich",)), spec("mpich/4"))
+    done = tree.shell("module restore both; echo $? $LOADEDMODULES", **home)
+    assert "because these module(s) are loaded" in done.stderr
+    assert "openmpi/4:mpich/4" not in done.stdout
+
+
+@pytest.mark.parametrize("shell", ["sh", "zsh", "tcsh", "fish"])
+def test_conflict_holds_in_every_shell(tmp_path, shell: str) -> None:
+    tree = make_tree(tmp_path, spec("openmpi/4", conflicts=("mpich",)), spec("mpich/4"))
+    init = LMOD.init_script({"tcsh": "csh"}.get(shell, shell))
+    source = ". " if shell in {"sh", "zsh"} else "source "
+    fast = {"zsh": "-f", "tcsh": "-f", "fish": "--no-config"}.get(shell, "")
+    text = tmp_path / "script"
+    text.write_text(f"{source}{init}\nmodule load openmpi\nmodule load mpich\necho LOADED=$LOADEDMODULES\n")
+    done = tree.shell(f"{shell} {fast} {text}")
+    assert done.stdout.splitlines()[-1] == "LOADED=openmpi/4", done.stderr
+    assert "because these module(s) are loaded" in done.stderr
+
+
+def test_conflict_is_named_once_where_both_recipes_say_it(tmp_path) -> None:
+    tree = make_tree(tmp_path, spec("a/1", conflicts=("b",)), spec("b/1", conflicts=("a/1",)), spec("b/2"))
+    texts = {name: (tree.modules / f"{name}.lua").read_text() for name in ("a/1", "b/1", "b/2")}
+    assert 'conflict("b", "b/1")' in texts["a/1"]
+    assert 'conflict("a/1")' in texts["b/1"]
+    assert 'conflict("a/1")' in texts["b/2"]
 
 
 def test_depends_on_loads_the_dependency_and_unloads_it_again(tmp_path) -> None:

@@ -248,6 +248,7 @@ OTHERWISE = {
     "system/shelltext.py": "a script that ships with envmgr",
     "wheels/metadata.py": "a member of a wheel that is open, up to a size",
     "wheels/unpack.py": "a wheel of the cache",
+    "commands/site_policies.py": "the kernel's flags, and the public part of the key that site.yaml names",
 }
 OPENS = {
     "open",

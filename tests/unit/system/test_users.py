@@ -212,7 +212,7 @@ def test_drop_to_tells_a_user_that_does_not_exist(tmp_path: Path) -> None:
         drop_to("no-such-user", tmp_path / "p")
     assert caught.value.exit_code == 2
     assert caught.value.render() == (
-        "error[unknown-user]: the build user `no-such-user` does not exist here\n\nhint: useradd --system no-such-user"
+        "error[unknown-user]: the build user `no-such-user` does not exist here\n\nhint: useradd --system --create-home no-such-user"
     )
     assert not (tmp_path / "p").exists()
 

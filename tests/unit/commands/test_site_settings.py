@@ -1,0 +1,182 @@
+"""`site check` looks at every setting: each field of the model has a row, and no bad value is `ok`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import UnionType
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from envmgr.backends import all_backends
+from envmgr.catalog.settings import SiteFact
+from envmgr.catalog.site import load_site
+from envmgr.catalog.site_file import SiteFile
+from envmgr.commands import Context
+from envmgr.commands.site import check_site
+from envmgr.report import SilentReporter
+from envmgr.system.run import Runner
+
+
+def rows(folder: Path, **settings: Any) -> list[SiteFact]:
+    path = folder / "site.yaml"
+    path.write_text(json.dumps({"schema": 1, "prefix": str(folder / "sw"), **settings}))
+    site = load_site(path, {})
+    return list(check_site(Context(site, Runner(), SilentReporter(), os.environ)).facts)
+
+
+def leaves(model: type[BaseModel], above: str = "") -> Iterator[str]:
+    """The settings, as docs/site.md and the rows name them."""
+    for key, info in model.model_fields.items():
+        field = f"{above}{info.alias or key}"
+        kinds = get_args(info.annotation) if isinstance(info.annotation, UnionType) else (info.annotation,)
+        below = next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+        if below is None and field != "backends":
+            yield field
+        elif below is not None and field != "lmod":
+            yield from leaves(below, f"{field}.")
+    if not above:
+        yield "lmod"
+
+
+SIGNING = {"key": "key", "allowed_signers": "signers"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With a key, and a list that has it."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
+    public = (tmp_path / "key.pub").read_text()
+    (tmp_path / "signers").write_text(f'admin namespaces="envmgr-flip" {public}')
+    (tmp_path / "words").write_text("no key\n")
+    (tmp_path / "words").chmod(0o600)
+    return tmp_path
+
+
+def test_every_setting_has_a_row(folder: Path) -> None:
+    found = {fact.field for fact in rows(folder, signing=SIGNING, groups={"gpu": {"nodes": "localhost"}})}
+    assert set(leaves(SiteFile)) - found == set()
+    for backend in all_backends():
+        for key in backend.settings.model_fields if backend.settings else ():
+            field = f"backends.{backend.name}.{key}"
+            assert any(each == field or each.startswith(f"{field}.") for each in found), field
+    assert "groups.gpu" in found
+
+
+def test_every_row_of_a_good_site_says_something_and_is_ok(folder: Path) -> None:
+    settings = {"signing": SIGNING, "groups": {"gpu": {"nodes": "localhost"}}, "audit": {"user": "nobody"}}
+    for fact in rows(folder, **settings):
+        assert fact.text, fact
+        if fact.field not in {"audit.user", "build_user", "cpu_level", "policies.min_free"}:  # the machine's, not ours
+            assert (fact.status, fact.hint) == ("ok", ""), fact
+
+
+BAD = {
+    "groups-malformed": ("groups.g", {"groups": {"g": {"nodes": "c[1-3"}}}, "`c[1-3` is not a node set"),
+    "groups-empty": ("groups.g", {"groups": {"g": {"nodes": "c1!c1"}}}, "names no nodes"),
+    "groups-blank": ("groups.g", {"groups": {"g": {"nodes": ""}}}, "names no nodes"),
+    "groups-of-no-group": ("groups.g", {"groups": {"g": {"nodes": "@nosuch"}}}, "no group in site.yaml `nosuch`"),
+    "groups-round": ("groups.g", {"groups": {"g": {"nodes": "@g"}}}, "a group contains itself"),
+    "groups-huge": ("groups.g", {"groups": {"g": {"nodes": "c[1-99999999]"}}}, "99,999,999 nodes"),
+    "groups-ansible": ("groups.g", {"groups": {"g": {"ansible": "nosuch"}}}, "ansible-inventory"),
+    "groups-unresolved": ("groups.g", {"groups": {"g": {"nodes": "nosuch[1-2].invalid"}}}, "have no address here"),
+    "login-malformed": ("login_nodes", {"login_nodes": "login[1"}, "is not a node set"),
+    "login-unresolved": ("login_nodes", {"login_nodes": "nosuch.invalid"}, "nosuch.invalid has no address here"),
+    "writable-malformed": ("mount.writable", {"mount": {"writable": "c1]"}}, "is not a node set"),
+    "inventory-missing": ("transport.inventory", {"transport": {"inventory": "hosts"}}, "hosts does not exist"),
+    "mount-source": ("mount.source", {"mount": {"source": "nosuch:/export"}}, "nosuch:/export"),
+    "audit-user": ("audit.user", {"audit": {"user": "nosuch"}}, "nosuch: does not exist here"),
+    "audit-root": ("audit.user", {"audit": {"user": "root"}}, "is root"),
+    "build-user": ("build_user", {"build_user": "nosuch"}, "nosuch does not exist here"),
+    "catalog-missing": ("catalogs", {"catalogs": ["nosuch"]}, "nosuch does not exist"),
+    "catalog-file": ("catalogs", {"catalogs": ["key"]}, "key is no folder"),
+    "build-dir-missing": ("build_dir", {"build_dir": "nosuch/below"}, "does not exist"),
+    "build-dir-file": ("build_dir", {"build_dir": "key"}, "key is no folder"),
+    "build-dir-spaces": ("build_dir", {"build_dir": "a b"}, "do not survive makefiles"),
+    "key-missing": ("signing.key", {"signing": {**SIGNING, "key": "nosuch"}}, "nosuch does not exist"),
+    "key-folder": ("signing.key", {"signing": {**SIGNING, "key": "."}}, "is no file"),
+    "key-none": ("signing.key", {"signing": {"allowed_signers": "signers"}}, "not set"),
+    "key-of-nobody": ("signing.key", {"signing": {**SIGNING, "key": "words"}}, "no key of ssh-keygen"),
+    "signers-missing": ("signing.allowed_signers", {"signing": {**SIGNING, "allowed_signers": "nosuch"}}, "nosuch"),
+    "signers-empty": ("signing.allowed_signers", {"signing": {**SIGNING, "allowed_signers": "/dev/null"}}, "/dev/null"),
+    "mirror-missing": ("sources.mirrors", {"sources": {"mirrors": ["nosuch"]}}, "nosuch does not exist"),
+    "mirror-file": ("sources.mirrors", {"sources": {"mirrors": ["key"]}}, "key is no folder"),
+    "no-source": ("sources.mirrors", {"sources": {"upstream": False}}, "only the cache has sources"),
+    "channel-missing": (
+        "backends.conda.channels.own",
+        {"backends": {"conda": {"channels": {"own": {"url": "file:///nosuch"}}}}},
+        "/nosuch does not exist",
+    ),
+    "channel-mirror": (
+        "backends.conda.channels.own",
+        {"backends": {"conda": {"channels": {"own": {"url": "https://h.invalid/x", "mirrors": ["nosuch"]}}}}},
+        "nosuch does not exist",
+    ),
+    "index-missing": (
+        "backends.wheels.indexes.own",
+        {"backends": {"wheels": {"indexes": {"own": {"url": "file:///nosuch"}}}}},
+        "/nosuch does not exist",
+    ),
+    "conda-missing": ("backends.conda.program", {"backends": {"conda": {"program": "nosuch"}}}, "is no program"),
+    "conda-folder": ("backends.conda.program", {"backends": {"conda": {"program": "/usr"}}}, "is no program"),
+    "easyconfigs-missing": (
+        "backends.easybuild.easyconfigs",
+        {"backends": {"easybuild": {"easyconfigs": ["nosuch"]}}},
+        "nosuch does not exist",
+    ),
+    "cpu-level": ("cpu_level", {"cpu_level": "aarch64"}, "this machine is x86-64"),
+    "lmod": ("lmod", {"lmod": {"dir": "/nosuch"}}, "there is no Lmod in /nosuch"),
+    "umask-of-the-user": ("policies.umask", {"policies": {"umask": "777"}}, "nothing can be built"),
+    "umask-of-users": ("policies.umask", {"policies": {"umask": "077"}}, "users cannot read"),
+    "umask-without-group": ("policies.umask", {"policies": {"umask": "027"}}, "users cannot read"),
+    "group": ("policies.group", {"policies": {"group": "nosuch"}}, "nosuch"),
+    "unsigned": ("policies.unsigned", {"policies": {"unsigned": "refuse"}}, "it has no effect"),
+    "min-free": ("policies.min_free", {"policies": {"min_free": 1 << 60}}, "builds stop"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_value_is_not_ok(folder: Path, case: str) -> None:
+    field, settings, words = BAD[case]
+    wrong = [fact for fact in rows(folder, **settings) if fact.field == field and fact.status != "ok"]
+    assert [fact for fact in wrong if words in fact.text], wrong
+    assert all(fact.hint for fact in wrong), wrong
+
+
+def key_row(folder: Path, **signing: str) -> tuple[str, str]:
+    row = next(fact for fact in rows(folder, signing={**SIGNING, **signing}) if fact.field == "signing.key")
+    return row.status, row.text.replace(str(folder), "FOLDER")
+
+
+def test_signing_key_is_compared_with_those_that_may_sign(folder: Path) -> None:
+    assert key_row(folder) == ("ok", "FOLDER/key, which signing.allowed_signers has")
+    assert key_row(folder, key="key.pub") == ("ok", "FOLDER/key.pub, which signing.allowed_signers has")
+    (folder / "key").chmod(0o640)
+    opened = "FOLDER/key is a private key that other users can reach: ssh-keygen refuses it"
+    assert key_row(folder) == ("error", opened)
+    (folder / "key").chmod(0o600)
+    text = (folder / "signers").read_text()
+    (folder / "signers").write_text(text.replace("envmgr-flip", "git"))
+    lacks = "FOLDER/key: FOLDER/signers does not have this key for envmgr-flip: no node would accept it"
+    assert key_row(folder) == ("error", lacks)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "other"], check=True)
+    (folder / "signers").write_text(f"admin {(folder / 'other.pub').read_text()}")
+    assert key_row(folder) == ("error", "FOLDER/key: FOLDER/signers does not have this key: no node would accept it")
+    assert key_row(folder, key="other") == ("ok", "FOLDER/other, which signing.allowed_signers has")
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", folder / "closed"], check=True)
+    assert key_row(folder, key="closed")[0] == "error"  # by its public part beside it
+    (folder / "closed.pub").unlink()
+    locked = "FOLDER/closed: has a passphrase; not compared with signing.allowed_signers"
+    assert key_row(folder, key="closed") == ("ok", locked)
+
+
+def test_build_user_that_nobody_named_is_a_warning_for_root_only(folder: Path) -> None:
+    own = [(fact.status, fact.text) for fact in rows(folder) if fact.field == "build_user"]
+    root = [("warning", "EasyBuild does not build as root, and the site names no build user")]
+    assert own[0] == ("ok", "none: installs belong to the user that runs envmgr")
+    assert own[1:] == (root if os.geteuid() == 0 else [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,7 +67,9 @@ def test_fish_too(scene: Collections, before: str) -> None:
     scene.shell("shell-init", "bash", SAVE)
     scene.publish(2, {name: [] for name in FIRST if name != "app/1.0"})
     for restore in RESTORES:
-        script = f"{scene._lines('fish')}\n{before}\n{restore}\necho $status $LOADEDMODULES\n{restore}; or exit\necho on"
+        script = (
+            f"{scene._lines('fish')}\n{before}\n{restore}\necho $status $LOADEDMODULES\n{restore}; or exit\necho on"
+        )
         done = scene.run("fish", "--no-config", "-c", script)
         assert done.stdout.splitlines() == ["1 tool/1.0:more/1.0"], (restore, done.stderr)
 
@@ -144,5 +145,3 @@ def test_lmod_8_7_and_later_has_another_flag(scene: Collections, restore: str) -
     for before in ("true", f'eval "$({lmod} bash load other)"'):
         said = scene.shell("node-setup", "bash", f'{before}; eval "$({lmod} bash {words})"; status; show')
         assert said.out[:2] == ["1", "tool/1.0"], said
-
-

@@ -111,7 +111,7 @@ def test_each_shell_below_another_says_it_again_and_finds_a_prefix_that_is_back(
     current = scene.prefix / "current"
     current.rename(scene.prefix / "away")
     inner = f"mv {scene.prefix}/away {current}; zsh -ic 'module load hello; echo $HELLO ${{ENVMGR_AWAY-none}}'"
-    done = scene.run("bash", "-ic", f"bash -ic {shlex.quote(f'zsh -ic true; {inner}')}")
+    done = scene.run("bash", "-ic", f"bash -ic {shlex.quote(f'zsh -ic true; {inner}')}; true")
     assert len(told(done.stderr)) == 3, done.stderr
     assert done.stdout.splitlines() == ["1 none"]
 
@@ -179,7 +179,7 @@ def test_module_of_another_tool_still_loads(scene: Scene) -> None:
 
 def test_shell_that_sees_the_prefix_has_lmods_own_message(scene: Scene) -> None:
     said = " ".join(scene.run("bash", "-lc", "module load nothing").stderr.split())
-    assert "The following module(s) are unknown: \"nothing\"" in said
+    assert 'The following module(s) are unknown: "nothing"' in said
     assert "When it started" not in said
 
 
@@ -244,12 +244,26 @@ def test_shell_with_an_inherited_generation_is_told_that_it_waits(hanging: Scene
     ]
 
 
-def test_module_names_the_hung_prefix(hanging: Scene) -> None:
-    done = hanging.run("bash", "-lc", "module load hello")
+@pytest.mark.parametrize("argv", [("bash", "-lc"), ("dash", "-c"), ("zsh", "-c"), ("tcsh", "-c")])
+def test_module_names_the_hung_prefix(hanging: Scene, argv: tuple[str, ...]) -> None:
+    """Lmod lies below /usr: its function is there in each of them."""
+    done = hanging.run(*argv, f"{f'. {PROFILE}; ' if argv[0] == 'dash' else ''}module load hello")
     said = " ".join(done.stderr.split())
-    assert f"does not know hello. When it started, {hanging.prefix} does not answer on {HOST}: a new shell looks" in said
-    done = hanging.run("dash", "-c", f". {PROFILE}; module load hello")
-    assert f"when it started:  {hanging.prefix} does not answer on {HOST}" in done.stderr
+    assert f"does not know hello. When it started, {hanging.prefix} does not answer on {HOST}: a new shell" in said
+
+
+def test_program_names_the_hung_prefix_and_looks_for_no_lmod_there(hanging: Scene) -> None:
+    """A shell that read no start-up file finds the program; Lmod's folder may hang, too."""
+    env = {
+        "LMOD_PKG": f"{hanging.prefix}/lmod",
+        "ENVMGR_AWAY": f"{HOST} 1 hung - -,- {hanging.prefix} does not answer on {HOST}",
+    }
+    env["PATH"] = "/usr/bin:/bin:/etc/envmgr/node/lmod/bin"
+    done = hanging.run("dash", "-c", "module load hello", env=env)
+    assert done.stderr.splitlines()[:2] == [
+        "module: this shell (dash) is not bash, and has no function `module`. Nothing was done.",
+        f"  when it started:  {hanging.prefix} does not answer on {HOST}",
+    ]
 
 
 def test_prefix_that_answers_after_a_while_is_used(hanging: Scene) -> None:

@@ -62,9 +62,11 @@ end
 
 if type(restore) == "function" then
   MT.getMTfromFile = function(self, tt, ...)
+    local hook
     local ok, text, refused = pcall(function()
       if not unknown() then
-        return parts().prepare(self, tt)
+        hook = parts()
+        return hook.prepare(self, tt)
       end
     end)
     if ok and refused then -- a login without its default collection: Lmod goes on with the system's
@@ -85,6 +87,7 @@ if type(restore) == "function" then
     end
     local done = restore(self, tt, ...)
     io.open = open
+    pcall(hook.check, tt.name, done)
     return done
   end
 end

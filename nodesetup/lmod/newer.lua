@@ -1,5 +1,5 @@
--- newer.lua: envmgr's hook in Lmod that says that a module is not in this shell's generation, and came with a later one.
--- Installed by `envmgr node-setup`. Lmod itself would propose another spelling, or to leave its cache out.
+-- newer.lua: envmgr's hook in Lmod that says why a module is not in this shell: it came with a later generation, or the shell found no
+-- generation when it started. Installed by `envmgr node-setup`. Lmod itself would propose another spelling, or to leave its cache out.
 
 if package.loaded["envmgr.newer"] then -- several variables and set-ups may name the hook
   return
@@ -39,7 +39,23 @@ local function came_with(prefix, own, current, name)
   end
 end
 
+-- What pin saw when this shell started, such as `/sw does not answer on c1`; nil where it found a generation.
+local function away()
+  return (os.getenv("ENVMGR_AWAY") or ""):match("^%S+ %d+ %S+ %S+ %S+ (.+)$")
+end
+
+-- Lmod's messages on names that it does not find, by `load`, and by `show`, `help` and `whatis`: until 9.0, and later.
+local UNKNOWN = { e_Failed_Load = true, w_Failed_2_Find = true, e_Failed_2_Find_w_Access = true }
+
 local function explain(_, key, message, values)
+  if not UNKNOWN[key] then
+    return
+  end
+  local seen = away()
+  if seen then
+    local names = values.module_list:gsub('"', ""):gsub("%s+", ", ")
+    return ("this shell does not know %s. When it started, %s: a new shell looks again\n"):format(names, seen)
+  end
   if key ~= "e_Failed_Load" then
     return
   end

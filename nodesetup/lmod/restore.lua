@@ -76,7 +76,7 @@ end
 local function split(text)
   local found = {}
   for part in (text or ""):gmatch("[^:]+") do
-    found[#found + 1] = part
+    found[#found + 1] = part:find("%S") and part or nil -- csh writes a blank for an empty path
   end
   return found
 end
@@ -120,9 +120,27 @@ local function read(path)
   end
 end
 
+-- The loaded modules in their order, each with its `sn` and `fullName`.
+local function loaded()
+  return require("FrameStk"):singleton():mt():list("fullName", "active")
+end
+
+-- Lets `module` return 1 when all is done. Lmod's own flag would not: until 8.6 a purge clears it, and `-q` hides it.
+local function fail(at_end)
+  require("HookArray").register(function()
+    pcall(at_end)
+    local set = rawget(_G, "setStatusFlag") or rawget(_G, "setWarningFlag") -- from Lmod 8.7; before
+    rawset(_G, "quiet", function()
+      return false
+    end)
+    set()
+  end)
+end
+
 -- Ends the `module` command before anything was purged; at a login Lmod goes on with the system's default modules.
 local function refuse(collection)
   if option("initial") and collection == "default" then
+    fail()
     return nil, true
   end
   LmodErrorExit()
@@ -175,6 +193,29 @@ local function tell(here, collection, result)
   end
 end
 
+local expected -- by `prepare`: the modules (short names) that Lmod is to load, and whether the collection had more
+
+-- Says what is loaded, and lets `module` return 1, unless all of the collection is restored. `done` is what Lmod returned.
+function M.check(collection, done)
+  local there = {}
+  for _, each in ipairs(loaded()) do
+    there[each.sn] = true
+  end
+  local is_whole = done and not expected.is_less
+  for _, name in ipairs(expected) do
+    is_whole = is_whole and there[name]
+  end
+  if not is_whole then
+    fail(function()
+      local now = {}
+      for _, each in ipairs(loaded()) do
+        now[#now + 1] = each.fullName
+      end
+      say("not all of `", collection, "` is restored. Loaded now: ", now[1] and table.concat(now, ", ") or "no module")
+    end)
+  end
+end
+
 -- The text that Lmod restores instead of the file `tt.fn`; nil where that file is right as it is, or none of ours; nil and true
 -- where Lmod is to say that it restored nothing.
 function M.prepare(self, tt)
@@ -207,8 +248,9 @@ function M.prepare(self, tt)
     say("nothing of `", tt.name, "` can be loaded: what was loaded stays as it is")
     return refuse(tt.name)
   end
-  if #result.gone + #result.in_family > 0 then
-    setWarningFlag() -- `module` returns 1, as with Lmod's own warnings
+  expected = { is_less = #result.gone + #result.in_family > 0 }
+  for name, entry in pairs(saved.mT) do
+    expected[#expected + 1] = entry.status == "active" and name or nil
   end
   self.systemBaseMPATH = saved.systemBaseMPATH -- Lmod compares them
   return "_ModuleTable_ = " .. written(saved) .. "\n"

@@ -189,9 +189,9 @@ def test_hung_prefix_hangs_no_login_and_drains_no_node(sshfs_cluster: Cluster) -
     with set_up(cluster) as wanted:
         with hung(cluster, "c1"):
             done = cluster.exec("login", ["ssh", "c1", "bash -lc 'echo on $ENVMGR_AWAY'"], user="alice")
-            assert (done.stdout.split()[::3], done.stderr) == (["on", "hung"], "")
+            assert (done.stdout.split()[:4:3], done.stderr) == (["on", "hung"], "")
             done = cluster.sh("login", "srun -w c1 /bin/bash -c 'echo on $ENVMGR_AWAY'", "alice")
-            assert done.stdout.split()[::3] == ["on", "hung"]
+            assert done.stdout.split()[:4:3] == ["on", "hung"]
         cluster.wait_idle()
         assert cluster.sh("login", f"ssh c1 '{LOAD}'", "alice").stdout.strip() == wanted
 
@@ -200,7 +200,7 @@ def test_unmounted_prefix_costs_nothing(cluster: Cluster) -> None:
     with set_up(cluster) as wanted:
         with unmounted(cluster, "c1"):
             done = cluster.sh("login", "ssh c1 'echo on $ENVMGR_AWAY'", "alice")
-            assert (done.stdout.split()[::3], done.stderr) == (["on", "gone"], "")
+            assert (done.stdout.split()[:4:3], done.stderr) == (["on", "gone"], "")
         assert cluster.sh("login", f"ssh c1 '{LOAD}'", "alice").stdout.strip() == wanted
 
 

@@ -150,6 +150,7 @@ def test_removed_entry_costs_itself_and_what_came_with_it(scene: Collections, se
     assert said.err == [
         "envmgr: app/2.0 of `exact` was removed; there is app/1.1, app/10.0",
         "Restoring modules from user's exact",
+        "envmgr: not all of `exact` is restored. Loaded now: tool/1.0",
     ]
     scene.publish(4, {"tool/1.0": []})
     said = scene.shell(setup, "bash", "module restore work; status; show")
@@ -169,6 +170,7 @@ def test_entries_that_became_one_family_lose_the_earlier_one_alone(scene: Collec
     assert said.err == [
         "envmgr: app/1.0 of `work` is left out: tool/1.0 is of the family python, too",
         "Restoring modules from user's work",
+        "envmgr: not all of `work` is restored. Loaded now: tool/1.0",
     ]
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -255,106 +252,9 @@ def test_task_prolog_gives_a_sh_job_what_it_needs(scene: Scene) -> None:
     assert scene.said("bash", "-c", "module load hello; echo $HELLO", env=env) == ["1"]
 
 
-@pytest.mark.parametrize(
-    "state", ["not mounted", "no folder", "link to nowhere", "empty link", "no settings", "no pin"]
-)
-def test_prefix_without_a_generation_costs_nothing_and_is_told_at_a_prompt_only(scene: Scene, state: str) -> None:
-    match state:
-        case "not mounted" | "no folder":
-            remove_tree(scene.prefix)
-            if state == "not mounted":
-                scene.prefix.mkdir()
-        case "link to nowhere":
-            scene.flip(7)
-        case "empty link":
-            (scene.prefix / "current").unlink()
-            (scene.prefix / "current").symlink_to(".")
-        case "no settings":
-            (scene.etc / "envmgr/node/settings").unlink()
-        case "no pin":
-            (scene.etc / "envmgr/node/pin").unlink()
-    silent = state in ("no settings", "no pin")
-    for shell, argv in SHELLS.items():
-        assert scene.said(*argv, "printenv ENVMGR_PIN; echo on") == ["on"], shell
-    done = scene.run("bash", "-lic", "true")  # Debian reads two files of ours here
-    told = [line for line in done.stderr.splitlines() if line.startswith("envmgr")]
-    assert told == (
-        []
-        if silent
-        else [f"envmgr: {scene.prefix} has no modules on this machine: not mounted, or nothing is published."]
-    )
-
-
 def test_what_a_shell_inherited_goes_when_the_prefix_is_not_there(scene: Scene) -> None:
     pin = f"{scene.prefix}/generations/0001"
     remove_tree(scene.prefix)
     env = {"ENVMGR_PIN": pin, "MODULEPATH": f"{pin}/modules:/own", "LMOD_RC": f"{pin}/lmodrc.lua"}
     text = f'. {PROFILE}; echo "${{ENVMGR_PIN-none}} $MODULEPATH ${{LMOD_RC-none}}"'
     assert scene.said("dash", "-c", text, env=env) == ["none /own none"]
-
-
-# -- a prefix that hangs: sshfs on a server that is stopped -------------------------------------------------------------
-
-
-@pytest.fixture
-def hanging(scene: Scene) -> Iterator[Scene]:
-    """Every `run` finds the prefix on a file system whose server stands still from the start (until `wake` exists)."""
-    if os.geteuid() or not shutil.which("sshfs") or not Path("/dev/fuse").exists():
-        pytest.skip("needs root, sshfs and /dev/fuse")
-    real, server = scene.folder / "real", scene.folder / "server"
-    scene.prefix.rename(real)
-    scene.prefix.mkdir()
-    server.write_text(f"#!/bin/sh\necho $$ >{scene.folder}/pid\nexec /usr/lib/openssh/sftp-server\n")
-    server.chmod(0o755)
-    scene.before = [
-        f"sshfs -o ssh_command={server},dir_cache=no,allow_other,attr_timeout=0,entry_timeout=0 x:{real} {scene.prefix}",
-        f"kill -STOP $(cat {scene.folder}/pid)",
-        f"{{ until [ -e {scene.folder}/wake ]; do sleep 0.05; done; kill -CONT $(cat {scene.folder}/pid); }} >/dev/null 2>&1 &",
-    ]
-    yield scene
-    (scene.folder / "wake").touch()
-    pid = int((scene.folder / "pid").read_text())
-    os.kill(pid, signal.SIGCONT)
-    os.kill(pid, signal.SIGKILL)  # the connection is lost, and so is who waited for it
-
-
-def test_hung_prefix_delays_a_login_once_and_leaves_nothing_that_holds_it(hanging: Scene) -> None:
-    text = "echo ${ENVMGR_PIN-none} ${ENVMGR_AWAY##* }; module -q --version >/dev/null 2>&1 && echo module; bash -lc 'echo child'"
-    done = hanging.run("bash", "-lic", text)
-    assert done.stdout.split("\n") == ["none hung", "module", "child", ""]
-    told = [line for line in done.stderr.splitlines() if line.startswith("envmgr")]
-    assert told == [
-        f"envmgr: {hanging.prefix} does not answer: its modules are not in this shell. A new login asks again."
-    ]
-
-
-def test_hung_prefix_leaves_an_inherited_environment_alone(hanging: Scene) -> None:
-    pin = f"{hanging.prefix}/generations/0001"
-    env = {"ENVMGR_PIN": pin, "MODULEPATH": f"{pin}/modules:/own", "LMOD_RC": f"{pin}/lmodrc.lua"}
-    said = hanging.said("tcsh", "-c", "echo $ENVMGR_PIN $MODULEPATH $LMOD_RC", env=env)
-    assert said == [f"{pin} {pin}/modules:/own {pin}/lmodrc.lua"]
-
-
-def test_prefix_that_answers_after_a_while_is_used(hanging: Scene) -> None:
-    """As soon as the shell waits for it."""
-    waits = "grep -qsz '/pin$' /proc/[0-9]*/cmdline"
-    hanging.before.append(f"(until {waits}; do sleep 0.02; done; touch {hanging.folder}/wake) &")
-    assert hanging.said("zsh", "-lc", "echo $ENVMGR_PIN") == [f"{hanging.prefix}/generations/0001"]
-
-
-def test_hang_of_another_node_or_of_an_hour_ago_is_not_believed(scene: Scene) -> None:
-    host, uptime = os.uname().nodename, int(float(Path("/proc/uptime").read_text().split()[0]))
-    pin = f"{scene.prefix}/generations/0001"
-    for away, found in {
-        f"{host} {uptime} hung": "none",
-        f"{host} {uptime - 100} hung": pin,
-        f"{host} {uptime + 9000} hung": pin,
-        f"other {uptime} hung": pin,
-        f"{host} {uptime} gone": pin,
-        f"{host} $(id) hung": pin,
-        "hung": pin,
-        " hung": pin,
-    }.items():
-        text = f". {PROFILE}; echo ${{ENVMGR_PIN-none}} ${{ENVMGR_AWAY-none}}"
-        said = scene.said("bash", "--norc", "-c", text, env={"ENVMGR_AWAY": away})
-        assert said == [f"{found} {away if found == 'none' else 'none'}"], away

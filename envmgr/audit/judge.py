@@ -24,6 +24,14 @@ Judged = Found | Noted
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """Why this host has no published generation: a sentence, and `prefix-away` or `no-published-generation`."""
+
+    reference: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class AuditJudged:
     """The result of judging. `notebook` has everything that was compared, for a baseline.
 
@@ -146,12 +154,38 @@ def _without_consequences(
 
 def _not_here(evidence: Evidence) -> Iterable[Finding]:
     """Yield why nothing can be compared with a published generation."""
-    gate = evidence.controller.get("gate", "hung")
-    row = "no_link" if gate.startswith("no link") else "unread"
-    if evidence.alone:
-        row = "nothing_yet" if evidence.site.source is not None else ""  # else it names no prefix
-    if row and evidence.published is None:
-        yield _of_engine(row, "generation", evidence, gate="does not answer" if gate in ("hung", "ok") else gate)
+    if evidence.alone and evidence.published is None:
+        if evidence.site.source is not None:  # else it names no prefix
+            yield _of_engine("nothing_yet", "generation", evidence)
+    elif (unread := why_unread(evidence)) is not None:
+        row = "unread" if unread.reference == "prefix-away" else "no_link"
+        yield _of_engine(row, "generation", evidence, why=unread.text)
+
+
+def why_unread(evidence: Evidence) -> Unread | None:
+    """Return why this host has no published generation to compare with; None if it has one, or nothing is published."""
+    if evidence.published is not None or evidence.alone:
+        return None
+    prefix, gate = str(evidence.site.prefix), evidence.controller.get("gate", "hung")
+    named = evidence.mounts.sound.by_value("current")
+    seen = "; ".join(
+        f"{fold(nodes)} {'sees' if len(nodes) == 1 else 'see'} {target}" for target, nodes in named.items()
+    )
+    if gate in ("hung", "ok"):
+        text, reference = f"{prefix} does not answer on this host", "prefix-away"
+    elif gate == "No such file or directory":
+        text, reference = f"there is no {prefix} on this host", "prefix-away"
+    elif not gate.startswith("no link"):
+        text, reference = f"{prefix} cannot be read on this host ({gate})", "prefix-away"
+    elif seen:
+        empty = "empty" if "empty" in evidence.controller else "another folder"
+        text, reference = f"{prefix} is {empty} on this host: it is not mounted here", "prefix-away"
+    elif "empty" in evidence.controller:
+        text = f"{prefix} is empty on this host: it is not mounted here, or nothing was published"
+        reference = "prefix-away"
+    else:
+        text, reference = f"nothing is published in {prefix}, as this host sees it", "no-published-generation"
+    return Unread(reference, f"{text}; {seen}" if seen else text)
 
 
 def _of_engine(row: str, check: str, evidence: Evidence, nodes: Iterable[str] = (), **values: object) -> Finding:

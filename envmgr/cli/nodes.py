@@ -200,7 +200,7 @@ def audit(
         refuse_missing_folder(file, option)  # before an audit of minutes, and not after it
     if explain is not None:
         return answer_with(explain_check(explain), show_explain)
-    ctx = open_context(site, fmt, told=False, anywhere=True)
+    ctx = open_context(site, fmt, told=False, anywhere=True, away=True)
     request = AuditRequest(
         nodes=nodes,
         via=via,
@@ -241,7 +241,7 @@ def adopt(
     from envmgr.commands.adopt import adopt_cluster
 
     refuse_missing_folder(output)
-    ctx = open_context(site, fmt, told=False, anywhere=True)
+    ctx = open_context(site, fmt, told=False, anywhere=True, away=True)
     result = adopt_cluster(ctx, nodes=nodes, via=via, user=user, name=name, output=output, dry_run=dry_run)
     return answer_with(result, show_adopt)
 
@@ -273,6 +273,6 @@ def node_setup(
     from envmgr.cli.text.nodes import show_node_setup
     from envmgr.commands.node_setup import set_up_nodes
 
-    ctx = open_context(site, fmt)
+    ctx = open_context(site, fmt, away=True)
     result = set_up_nodes(ctx, apply=apply, undo=undo, dry_run=dry_run, nodes=nodes, here=here, output=output, via=via)
     return answer_with(result, show_node_setup)

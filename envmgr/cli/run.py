@@ -51,15 +51,22 @@ def verb(function: Callable[_P, VerbAnswer]) -> Callable[_P, None]:
 
 
 def open_context(
-    site: Path | None, fmt: str, *, writes_prefix: bool = False, told: bool = True, anywhere: bool = False
+    site: Path | None,
+    fmt: str,
+    *,
+    writes_prefix: bool = False,
+    told: bool = True,
+    anywhere: bool = False,
+    away: bool = False,
 ) -> Context:
     """Find the site and become the build user if the prefix is written.
 
     Signals stop the processes of the command, then the command. `site` is the value of --site. With `told`, stderr says
     if there is no site file, for text output. `anywhere` is for a command that neither changes nor proves what the
-    prefix holds: it also works in a prefix that was moved.
+    prefix holds: it also works in a prefix that was moved, or is not mounted here. One that is `away` also works if
+    the prefix does not answer.
 
-    Raises EnvmgrError, see `load_site`, `drop_to`, `require_place`.
+    Raises EnvmgrError, see `load_site`, `drop_to`, `require_place`, `require_answer`, `require_mounted`.
     """
     from envmgr.catalog.site import find_site, load_site
     from envmgr.cli.progress import make_reporter
@@ -75,7 +82,10 @@ def open_context(
         from envmgr.backends import require_settings
 
         require_settings(found)
-    if not anywhere:
+    looks = not anywhere and _is_seen(found, away=away, mounted=True)
+    if anywhere and not away:
+        _is_seen(found, away=False, mounted=False)
+    if looks:
         from envmgr.store.place import require_kinds
         from envmgr.store.prefix import Prefix
 
@@ -95,11 +105,26 @@ def open_context(
             # Another process of the build user could else use the signer through this process.
             refuse_tracing()
     _stop_by_signals(runner)
-    if not anywhere:
+    if looks:
         from envmgr.store.place import require_place
 
         require_place(Prefix(found.prefix))
     return Context(found, runner, make_reporter(quiet=fmt == "json"), dict(os.environ), signer)
+
+
+def _is_seen(site: Site, *, away: bool, mounted: bool) -> bool:
+    """Return whether this host sees the prefix; with `away` False raise instead. `mounted` asks for the mount, too."""
+    from envmgr.store.away import require_answer, require_mounted
+
+    try:
+        require_answer(site.prefix)
+        if mounted:
+            require_mounted(site)
+    except EnvmgrError:
+        if not away:
+            raise
+        return False
+    return True
 
 
 def become_build_user(site: Site) -> None:

@@ -21,6 +21,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.publish.records import GenerationRecord, current_number, new_beginning, read_current, way_back
 from envmgr.report import LoggedReporter, Reporter
+from envmgr.store.away import nothing_published
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import disk_error
 from envmgr.system.run import Runner
@@ -141,16 +142,11 @@ def require_current_if_ever(ctx: Context) -> None:
 
 
 def published_record(ctx: Context) -> GenerationRecord:
-    """Return the current generation. Raises EnvmgrError `nothing-published` before the first publish."""
+    """Return the current generation. Raises EnvmgrError `nothing-published` before the first publish, `prefix-away`."""
     current = read_current(ctx.prefix)
     require_current_if_ever(ctx)
     if current is None:
-        raise EnvmgrError(
-            "nothing-published",
-            "nothing was published yet",
-            context=str(ctx.prefix.root),
-            hint=new_beginning(ctx.prefix, "`envmgr build ENTRY`"),
-        )
+        raise nothing_published(ctx.site, ctx.environ, new_beginning(ctx.prefix, "`envmgr build ENTRY`"))
     return current
 
 

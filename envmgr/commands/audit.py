@@ -13,7 +13,7 @@ from envmgr.audit.ask.gather import gather
 from envmgr.audit.baseline import baseline_text, read_baseline
 from envmgr.audit.checks import all_checks, get_check
 from envmgr.audit.fit.matrix import BY, MatrixRow, matrix, observed
-from envmgr.audit.judge import AuditJudged, how_asked, judge
+from envmgr.audit.judge import AuditJudged, Unread, how_asked, judge, why_unread
 from envmgr.audit.model import Check, Evidence, standing_alone
 from envmgr.audit.plan import AuditRequest
 from envmgr.catalog.site import Site
@@ -47,8 +47,8 @@ class WayAnswers:
 class AuditResult(Result):
     """The result of an audit.
 
-    `generation` is None if this host could not read it. `alone` means that nothing is published, and that modules from
-    other tools were looked at. `seconds` is wall-clock, `finished` seconds since the epoch.
+    `generation` is None if this host could not read it; `unread` then says why. `alone` means that nothing is published,
+    and that modules from other tools were looked at. `away` are the nodes that cannot use the prefix. `seconds` is wall-clock, `finished` seconds since the epoch.
     """
 
     schema: ClassVar[str] = "envmgr.audit/1"
@@ -65,6 +65,8 @@ class AuditResult(Result):
     finished: float
     seconds: float
     alone: bool = False
+    unread: Unread | None = None
+    away: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -122,6 +124,8 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
         matrix=matrix(evidence) if BY in chosen else (),
         finished=time.time(),
         seconds=time.monotonic() - began,
+        unread=why_unread(evidence),
+        away=fold(evidence.mounts.only(lambda facts: "probe" not in facts and facts.get("gate", "hung") != "ok").nodes),
     )
 
 

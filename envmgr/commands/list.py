@@ -19,6 +19,7 @@ from envmgr.nodes.sets import fold
 from envmgr.publish.plan import state_of
 from envmgr.publish.records import GenerationRecord, read_current
 from envmgr.report import Result
+from envmgr.store.away import why_not_mounted
 from envmgr.store.manifest import read_manifest
 from envmgr.wording import shortened
 
@@ -70,7 +71,7 @@ class ShowResult(Result):
 
 def list_entries(ctx: Context) -> ListResult:
     """Return every entry of every catalog, and the published entries that no catalog has."""
-    current = read_current(ctx.prefix)
+    current = _current(ctx)
     states = _states(ctx, ctx.catalog.entries(), current)
     orphans = sorted(set(current.entries if current else {}) - {s.entry for s in states})
     note = "no catalog has its recipe any more"
@@ -81,7 +82,7 @@ def list_entries(ctx: Context) -> ListResult:
 def show_entry(ctx: Context, name: str) -> ShowResult:
     found = ctx.catalog.find(ctx.catalog.parse(name))
     recipe = found.recipe(shells=False)
-    current = read_current(ctx.prefix)
+    current = _current(ctx)
     state = _states(ctx, [found], current)[0]
     digest = install = module = gpu = None
     notes = state.notes
@@ -109,6 +110,14 @@ def show_entry(ctx: Context, name: str) -> ShowResult:
         module=module,
         gpu=gpu,
     )
+
+
+def _current(ctx: Context) -> GenerationRecord | None:
+    """Return the current generation; say so if the prefix is not mounted here, since then nothing of it is seen."""
+    current = read_current(ctx.prefix)
+    if current is None and (why := why_not_mounted(ctx.site)):
+        ctx.reporter.say(f"warning: {why}: what is built and published cannot be seen")
+    return current
 
 
 def _made_at(wanted: ResolvedEntry) -> Iterator[str]:

@@ -18,6 +18,7 @@ elif target=$(readlink "$prefix/current"); then
   put current "$target"
 else
   if [ -r "$prefix" ] && [ -x "$prefix" ] && [ ! -e "$prefix/generations" ]; then never; fi
+  [ ! -r "$prefix" ] || [ -n "$(ls -A "$prefix")" ] || put empty yes
   gate="no link $prefix/current"
 fi
 if [ -n "$alone" ]; then gate=ok; fi

@@ -84,7 +84,9 @@ def error_text(error: EnvmgrError, *, now: float) -> str | None:
 
 
 def _why_not(result: AuditResult) -> str:
-    return "no-published-generation" if result.generation is None and not result.alone else "no-node-answered"
+    if result.generation is None and not result.alone:
+        return result.unread.reference if result.unread else "no-published-generation"
+    return "no-node-answered"
 
 
 def _nodes(result: AuditResult) -> Samples:

@@ -80,10 +80,12 @@ def show_adopt(result: adopt.AdoptResult) -> None:
 
 def show_audit(result: audit.AuditResult) -> None:
     """Print findings as blocks, worst first; then one line that sums up."""
-    generation = f"generation {result.generation}" if result.generation is not None else "no generation"
-    what = "modules of this cluster" if result.alone else f"{generation}, {counted(len(result.entries), 'entries')}"
+    what = f"generation {result.generation}, {counted(len(result.entries), 'entries')}"
+    if result.generation is None:
+        what = "modules of this cluster" if result.alone else why_no_comparison(result)
+    away = f"; the prefix cannot be used on {result.away}" if result.away else ""
     ways = " and ".join(sorted({"Slurm" if a.way.startswith("slurm") else a.way for a in result.asked}, reverse=True))
-    out(f"{what}; {result.nodes} by {ways} in {result.seconds:.1f} s")
+    out(f"{what}; {result.nodes} by {ways} in {result.seconds:.1f} s{away}")
     if result.contexts:
         out(f"contexts: {', '.join(result.contexts)} ({', '.join(result.accounts)})")
     for finding in result.findings:
@@ -114,7 +116,7 @@ def place(finding: Finding) -> str:
 def why_no_comparison(result: audit.AuditResult) -> str:
     """Return what an audit lacked that could compare nothing (exit code 3)."""
     if result.generation is None and not result.alone:
-        return "this host cannot read the published generation"
+        return result.unread.text if result.unread else "this host cannot read the published generation"
     return "no node answered"
 
 

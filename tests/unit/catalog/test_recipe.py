@@ -369,7 +369,7 @@ def test_missing_file_is_told(tmp_path: Path, load: Any) -> None:
     what = "recipe" if load is load_recipe else "software file"
     with pytest.raises(InputError) as caught:
         load(tmp_path / "x.yaml")
-    assert str(caught.value) == f"{what} {tmp_path / 'x.yaml'} does not exist"
+    assert caught.value.message == f"{what} {tmp_path / 'x.yaml'} does not exist"
     assert caught.value.reference == "file-missing"
 
 

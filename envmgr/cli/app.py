@@ -70,7 +70,8 @@ _PAGES = shipped("docs")
 
 
 def _epilog(example: str, page: str) -> str:
-    return f"Example: {example}\n\nRead more in {_PAGES / page}."
+    # After \b the text is not wrapped: a path would be broken at its hyphens.
+    return f"Example: {example}\n\n\b\nRead more in {_PAGES / page}."
 
 
 app = _typer("Reproducible software environments for clusters: lock, build, publish as Lmod modules.", _Overview)

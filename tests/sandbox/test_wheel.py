@@ -6,10 +6,12 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 import envmgr
 from tests.helpers.own_wheel import DATA, build_wheel, copy_source, pip
@@ -87,6 +89,28 @@ def test_pages_that_the_help_and_messages_name_are_installed(installed: Path, tm
         for page in pages:
             assert Path(page).is_relative_to(installed), page
             assert Path(page).is_file(), page
+
+
+def test_an_older_python_is_what_pip_names_and_not_one_of_the_dependencies() -> None:
+    """pip 21, as of Rocky 9, asks for dependencies before it compares the Python: each is for the Pythons of the package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    least = project["requires-python"].removeprefix(">=")
+    for each in map(Requirement, project["dependencies"]):
+        assert each.marker is not None, each
+        older, newer = ({"python_version": version} for version in ("3.9", least))
+        assert (each.marker.evaluate(older), each.marker.evaluate(newer)) == (False, True), each
+
+
+def test_readme_says_which_python_and_who_builds() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    least = project["requires-python"].removeprefix(">=")
+    text = (ROOT / "README.md").read_text().partition("## Installation")[2].partition("\n## ")[0]
+    assert f"needs Python {least} or later" in text
+    assert f"dnf install python{least}" in text
+    assert "python3-venv" in text
+    assert f"python{least} -m venv " in text
+    assert "clone of this repository" in text
+    assert "build_user: envmgr" in text
 
 
 def texts(path: Path) -> list[str]:

@@ -369,7 +369,8 @@ def test_missing_file_is_told(tmp_path: Path, load: Any) -> None:
     what = "recipe" if load is load_recipe else "software file"
     with pytest.raises(InputError) as caught:
         load(tmp_path / "x.yaml")
-    assert caught.value.render() == f"error[file-missing]: {what} {tmp_path / 'x.yaml'} does not exist"
+    assert caught.value.message == f"{what} {tmp_path / 'x.yaml'} does not exist"
+    assert caught.value.reference == "file-missing"
 
 
 def test_sort_key_orders_versions_as_people_expect() -> None:

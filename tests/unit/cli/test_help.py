@@ -49,7 +49,7 @@ def test_groups_say_the_first_sentence_of_each_verb() -> None:
 @pytest.mark.parametrize("verb", VERBS)
 def test_help_of_a_verb_ends_with_an_example_that_is_understood_and_a_page_that_is_there(verb: str) -> None:
     text = said(*verb.split(), "--help")
-    match = re.search(r"\n  Example: (.*)\n\n  Read more in\s+(/\S+/docs/[a-z-]+\.md)\.\n\Z", text)
+    match = re.search(r"\n  Example: (.*)\n\n  Read more in (/\S+/docs/[a-z-]+\.md)\.\n\Z", text)
     assert match is not None
     example, page = match.groups()
     assert example == rows(said("--help"))[verb][2]

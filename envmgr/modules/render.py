@@ -60,6 +60,7 @@ def fingerprint(
         "tests": [
             [t.name, t.run, list(t.needs), float(t.timeout), *([t.nodes] if t.nodes > 1 else [])] for t in spec.tests
         ],
+        **({"imports": list(spec.imports)} if spec.imports else {}),
         "statements": [[s.kind, s.name, list(s.arguments)] for s in operations(spec, policies, families)],
     }
     return sha256_bytes(canonical_json(form))

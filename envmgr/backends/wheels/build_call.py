@@ -44,7 +44,7 @@ _QUESTION_LIMIT = 3600.0
 _QUESTION = Bounds(memory=8 << 30)
 _OF_PYTHON = 6  # lines
 _OF_EXTENSIONS = 6  # lines
-_LEFT_OUT = re.compile(r"could not find|not found|skipp(ed|ing)|(is|are) missing|building extension .* failed", re.I)
+_LEFT_OUT = re.compile(r"(?i)could not find|not found|skipp(ed|ing)|not been built|building extension .* failed")
 _LACKS = re.compile(r"No module named '([A-Za-z0-9_]+)")
 _TRACEBACK = re.compile(r"\s*Traceback \(most recent call last\)")
 

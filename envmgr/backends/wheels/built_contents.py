@@ -69,15 +69,10 @@ def top_modules(files: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]
 
 def installed_paths(files: Iterable[str]) -> Iterator[str]:
     """Yield the paths of a wheel's files in site-packages; its programs, data and metadata are not there."""
-    for path in files:
-        head, _, rest = path.partition("/")
-        if head.endswith(".data"):
-            scheme, _, path = rest.partition("/")
-            if scheme not in ("purelib", "platlib"):
-                continue
-        elif head.endswith(".dist-info"):
-            continue
-        if path and not path.endswith("/"):
+    for file in files:
+        top = file.partition("/")[0]
+        path = re.sub(r"^[^/]+\.data/(purelib|platlib)/", "", file)
+        if not top.endswith(".dist-info") and not (top.endswith(".data") and path == file) and not path.endswith("/"):
             yield path
 
 

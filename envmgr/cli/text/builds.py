@@ -23,6 +23,7 @@ def show_build(result: build.BuildResult) -> None:
     if result.dry_run:
         _plan(result.steps, rerender=result.rerender)
         _jobs(result.jobs)
+        _untested(result.untested)
         return
     if result.log is None:
         _nothing(result.steps, result.parent, built_only=any(s.publish != "unchanged" for s in result.steps))
@@ -33,6 +34,7 @@ def show_build(result: build.BuildResult) -> None:
         out(f"{entry}: {done}  {step.candidate.path}  tree {result.trees[entry][:12]}")
     _jobs(result.jobs)
     show_outcomes(result.tests)
+    _untested(result.untested)
     _published(result.generation, result.parent, result.steps)
     out(f"log: {result.log}")
 
@@ -105,6 +107,14 @@ def _plan(steps: Sequence[PlanStep], *, rerender: bool) -> None:
         out("templates or policies changed: every module is rendered again")
     if not rerender and all(s.build == "reuse" and s.publish == "unchanged" for s in steps):
         out("nothing to do")
+
+
+def _untested(entries: Iterable[str]) -> None:
+    for entry in entries:
+        out(
+            f"{entry}: its recipe has no test, so only the default ones run: the module loads, a program of it starts, "
+            "packages that were built from source are imported"
+        )
 
 
 def _jobs(jobs: Iterable[BuildJob]) -> None:

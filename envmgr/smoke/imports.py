@@ -14,7 +14,9 @@ def why_not(name: str) -> str:
         importlib.import_module(name)
     except BaseException as error:  # noqa: BLE001 - a module may call `exit`
         last = traceback.extract_tb(error.__traceback__)[-1]
-        return "".join([f"{last.filename}, line {last.lineno}:\n", *traceback.format_exception_only(type(error), error)])
+        return "".join(
+            [f"{last.filename}, line {last.lineno}:\n", *traceback.format_exception_only(type(error), error)]
+        )
     return ""
 
 
@@ -24,5 +26,7 @@ for name, reason in reasons.items():
     sys.stderr.write(f"`import {name}` failed: {reason}")
 if reasons:
     names = ", ".join(reasons)
-    sys.stderr.write(f'where users do not import it, or not so: `accept: {{not-imported: "{names}: why"}}` in the recipe\n')
+    sys.stderr.write(
+        f'where users do not import it, or not so: `accept: {{not-imported: "{names}: why"}}` in the recipe\n'
+    )
     sys.exit(1)

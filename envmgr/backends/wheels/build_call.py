@@ -44,7 +44,9 @@ _QUESTION_LIMIT = 3600.0
 _QUESTION = Bounds(memory=8 << 30)
 _OF_PYTHON = 6  # lines
 _OF_EXTENSIONS = 6  # lines
-_LEFT_OUT = re.compile(r"(?i)could not find|not found|skipp(ed|ing)|not been built|building extension .* failed")
+_LEFT_OUT = re.compile(
+    r"(?i)could not find|not found|skipping|not been built|no module named|: (fatal )?error: |building extension .* failed"
+)
 _LACKS = re.compile(r"No module named '([A-Za-z0-9_]+)")
 _TRACEBACK = re.compile(r"\s*Traceback \(most recent call last\)")
 
@@ -245,20 +247,28 @@ class SourceBuild:
                     "build from its source" if question == "wheel" else "say what it is built with, and what it needs"
                 )
                 message = f"{package} did not {fact}"
-                lacks = _LACKS.search("\n".join(said))
-                module = lacks[1].replace("_", "-") if lacks else "NAME==VERSION"
                 hint = (
                     "its build has no network, and only the packages that it asks for: "
-                    f"`build_requires: {{{self.name}: [{module}]}}` in the recipe adds one that it imports and does not "
+                    f"`build_requires: {{{self.name}: [{lacked_package(said)}]}}` in the recipe adds one that it imports and does not "
                     "ask for, in the version that the entry has; `constraints` holds one to an older version"
                 )
         return EnvmgrError(reference, message, context=context, log=log, hint=hint)
 
 
 def said_of_extensions(log: Path, names: Collection[str]) -> list[str]:
-    """Return the first lines of a log that name one of these extension modules, or say that something was not found."""
-    found = [line.strip() for line in _lines(log) if _LEFT_OUT.search(line) or any(name in line for name in names)]
-    return [one_line(line) for line in dict.fromkeys(found)][:_OF_EXTENSIONS]
+    """Return lines of a log that say that something was not found or did not compile.
+
+    First come those that name one of these extension modules, or a part of its name (`torch` of `horovod.torch.lib`).
+    """
+    parts = {part.lower() for name in names for part in name.split(".")[-2:]}
+    found = [one_line(line.strip()) for line in dict.fromkeys(_lines(log)) if _LEFT_OUT.search(line)]
+    return sorted(found, key=lambda line: not any(part in line.lower() for part in parts))[:_OF_EXTENSIONS]
+
+
+def lacked_package(lines: Iterable[str]) -> str:
+    """Return what a build needs by what it said: the name of the module that it did not find, as a requirement."""
+    lacks = _LACKS.search("\n".join(lines))
+    return lacks[1].replace("_", "-") if lacks else "NAME==VERSION"
 
 
 def _lines(log: Path) -> list[str]:

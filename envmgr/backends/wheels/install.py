@@ -20,7 +20,14 @@ from pathlib import Path
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from envmgr.backends.wheels.build_call import Isolation, SourceBuild, isolate, said_of_extensions, warn_of_root
+from envmgr.backends.wheels.build_call import (
+    Isolation,
+    SourceBuild,
+    isolate,
+    lacked_package,
+    said_of_extensions,
+    warn_of_root,
+)
 from envmgr.backends.wheels.built_contents import DeclaredExtension, missing_extensions, top_modules
 from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base, WheelsQuestion
 from envmgr.backends.wheels.lock import WheelsLock
@@ -265,14 +272,15 @@ def _look_for_extensions(
         left_out = f", without {', '.join(lacking)}" if lacking else ""
         return f"{len(declared) - len(lacking)} of {len(declared)} declared{left_out}" if declared else "none declared"
     line = f'accept: {{{MISSING_EXTENSIONS}: "{", ".join(lacking)}: why"}}'
+    said = said_of_extensions(log, wrong)
     raise EnvmgrError(
         "extensions-missing",
         f"the wheel of {sdist.name} {sdist.version} lacks {len(lacking)} of the {len(declared)} extension modules that "
         "its source declares",
-        context=[*shortened([one_line(name) for name in wrong], 10), *said_of_extensions(log, wrong)],
+        context=[*shortened([one_line(name) for name in wrong], 10), *said],
         log=kept,
         hint="its build left them out without an error, and its log says why. A package that it looks for: "
-        f"`build_requires: {{{sdist.name}: [NAME==VERSION]}}` in the recipe. A compiler or a library: install it on "
+        f"`build_requires: {{{sdist.name}: [{lacked_package(said)}]}}` in the recipe. A compiler or a library: install it on "
         f"this host. Where users do not need them: `{line}`",
     )
 

@@ -335,7 +335,9 @@ def _not_writable(error: OSError, where: str) -> EnvmgrError:
         "not-writable",
         f"cannot write {where}",
         context=str(error),
-        hint="run as the site's build user, or give this user the folder",
+        hint="mount its file system read-write on this host"
+        if error.errno == errno.EROFS
+        else "run as the site's build user, or give this user the folder",
     )
 
 

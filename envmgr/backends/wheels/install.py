@@ -144,12 +144,19 @@ class _Builder:
                 f"{install.entry}: {sdist.name} is built in {work}, as it cannot be seen elsewhere here: with another "
                 "user or folder its files may differ"
             )
-        keep_log = partial(_keep_log, install=install, name=sdist.name)
+
+        def keep_log(log: Path) -> str:
+            kept = _keep_log(log, install, sdist.name)
+            if kept and self.runner.cancel.is_set():  # no error names it
+                self.reporter.say(f"{install.entry}: the log was kept as {kept}")
+            return kept
 
         def tick() -> None:
             tell(f"{sdist.name}, {'second' if (work / 'wheel1').exists() else 'first'} of two builds")
 
-        self.reporter.say(f"{install.entry}: the log of the build of {sdist.name} is {work / 'log'}")
+        self.reporter.say(
+            f"{install.entry}: the log of the build of {sdist.name} is {work / 'log'}, until the build ends"
+        )
         answer = source.ask("wheel", work, wheels, jobs=self.jobs, times=2, keep_log=keep_log, on_tick=tick)
         path = work / "wheel0" / answer.wheel
         _require_the_same(sdist, path)

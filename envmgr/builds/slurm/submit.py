@@ -36,7 +36,8 @@ class QueuedBuild:
     """An item that is waited for, and its job. `needs` are labels among the other queued builds; without a `job` it was
     not sent.
 
-    `before`: the job had ended before we came. `seen` is what Slurm said last, `missed` since when (monotonic) the job
+    `before`: the job had ended before we came. `seen` is what Slurm said at the last look, `last` what it
+    said when it last knew the job, `missed` since when (monotonic) the job
     has ended without an answer, `patience` how many seconds an answer is waited for then.
     """
 
@@ -47,6 +48,7 @@ class QueuedBuild:
     attached: bool = False
     before: bool = False
     seen: JobSeen | None = None
+    last: JobSeen | None = None
     missed: float | None = None
     patience: float = 0.0
 

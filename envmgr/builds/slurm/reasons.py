@@ -123,7 +123,7 @@ def hint_of_waiting(job: str, state: str, why: str, where: Sequence[str]) -> str
 
     `where` are the options that name its cluster.
     """
-    key = f"{state} {why}".strip("() ")
+    key = f"{state} {why.strip('()')}"
     text = next((text for known, text in _WAITS if re.fullmatch(known, key)), "")
     scontrol = " ".join(["scontrol", *where])
     return text.format(

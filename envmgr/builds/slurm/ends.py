@@ -21,6 +21,7 @@ _TAIL = 6  # lines
 _READ = 65536  # bytes of the output's end in which the job says which log it kept
 _KEPT = re.compile(r" log was kept as (/.+)")
 _BEGUN = re.compile(r" log (?:of the build of \S+ )?is (/.+), until the build ends")
+OWN_ENDS = ("0:0", "1:0", "2:0", "3:0", "4:0")  # exit codes of envmgr
 _NOT_OPENED = "0:53"  # exit code of a job whose output Slurm could not open, or whose folder it could not enter
 
 
@@ -40,14 +41,17 @@ def lost_job(build: QueuedBuild, site: Site, runner: Runner) -> EnvmgrError:
     context = [f"job {build.job}, {end.words()}", *_where(build, end, site, runner)]
     hint = end.hint()
     own = next((number for number, line in enumerate(said) if line.startswith("error[")), None)
-    if end.code == _NOT_OPENED:
-        found, hint = _asked(end, build, site, runner)
-        context += found
-    elif own is not None and not end.by_slurm and end.state == "FAILED" and end.code != "130:0":
+    if own is not None and end.state == "FAILED" and end.code in OWN_ENDS:
         # The node could not write the answer, but what it would have said is in the output.
         told = [line.removeprefix("hint: ") for line in said[own:] if line.startswith("hint: ")]
-        hint = f"{told[0]}; then {AGAIN}" if told else hint
         said = [line for line in said[own:] if not line.startswith("hint: ")]
+        found, better = _asked(end, build, site, runner)
+        context += found
+        hint = better or (f"{told[0]}; then {AGAIN}" if told else hint)
+    elif end.code == _NOT_OPENED:
+        found, better = _asked(end, build, site, runner)
+        context += ["Slurm could not open the job's output there", *found]
+        hint = better or hint
     elif end.code.startswith("127:") and said:
         hint = f"install envmgr under the same path on every node, or name other nodes with --partition; {AGAIN}"
     context += [line[:200] for line in said[-_TAIL:]]
@@ -93,20 +97,18 @@ def _where(build: QueuedBuild, end: JobEnd, site: Site, runner: Runner) -> list[
 
 
 def _asked(end: JobEnd, build: QueuedBuild, site: Site, runner: Runner) -> tuple[list[str], str]:
-    """Ask the node why Slurm could not open the job's output there; return that, and the hint."""
+    """Ask the node why nothing can be written there; return that, and the hint, empty if it does not say."""
     prefix, folder = site.prefix, build.folder.output(build.job).parent
     script = assign(prefix=str(prefix), folder=str(folder)) + script_text(__file__, "node.sh")
     lines = ask_a_node(["/bin/sh", "-c", script], JobOptions(), site, runner, node=end.node).splitlines()
     if lines[-1:] != ["asked"]:
-        return [f"Slurm could not open the job's output there, and {end.node} does not answer now"], end.hint()
+        return [f"{end.node} does not answer now"], ""
     if not lines[:-1]:
-        return [f"Slurm could not open the job's output there; by now {end.node} can write it"], AGAIN
+        return [f"by now {end.node} can write {folder}"], AGAIN if end.code == _NOT_OPENED else ""
     (why,) = lines[:-1]
-    if "not there" in why:
-        return [f"{end.node}: {why}"], f"mount {prefix} on {end.node}; {AGAIN}"
-    if "Read-only" in why:
-        return [f"{end.node}: {why}"], f"mount {prefix} on {end.node} with `rw`; {AGAIN}"
-    return [f"{end.node}: {why}"], f"let {own_name()} write there on {end.node}; {AGAIN}"
+    fixes = {"not there": f"mount {prefix} on {end.node}", "Read-only": f"mount {prefix} on {end.node} with `rw`"}
+    fix = next((fix for word, fix in fixes.items() if word in why), f"let {own_name()} write there on {end.node}")
+    return [f"{end.node}: {why}"], f"{fix}; {AGAIN}"
 
 
 def tail(path: Path, size: int = 4096) -> Sequence[str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from envmgr.builds.install import Ensured
 from envmgr.builds.schedule import Outcome
-from envmgr.builds.slurm.ends import job_end, lost_job, tail
+from envmgr.builds.slurm.ends import OWN_ENDS, job_end, lost_job, tail
 from envmgr.builds.slurm.folder import BuildAnswer
 from envmgr.builds.slurm.reasons import hint_of_waiting
 from envmgr.builds.slurm.submit import QueuedBuild, detached
@@ -26,7 +26,6 @@ _TICK = 0.2  # seconds
 # Seconds that an answer may stay unseen after its job's end. Longer than an NFS client believes what it knows of a
 # folder (acdirmax, 60 s), where the job has ended by itself; one that was killed has seldom an answer on its way.
 _LATE, _SOON = 90.0, 5.0
-_OWN_ENDS = ("0:0", "1:0", "2:0", "3:0", "4:0")  # exit codes of envmgr
 _OWN_STATES = ("COMPLETED", "FAILED", "COMPLETING")  # of a job that Slurm did not end
 
 
@@ -43,7 +42,7 @@ def follow(queued: Sequence[QueuedBuild], site: Site, runner: Runner, reporter: 
         with reporter.stage("slurm build", total=len(queued), unit="items") as stage:
             watch.run(stage)
     except (KeyboardInterrupt, Interrupted):
-        raise detached(list(watch.waiting.values())) from None
+        raise detached(list(watch.waiting.values()), site) from None
     return Outcome(watch.done, watch.failed, tuple(watch.left))
 
 
@@ -135,7 +134,7 @@ class _Watch:
         elif build.missed is None:
             end = job_end(build, self._site, self._runner)
             build.missed = time.monotonic()
-            build.patience = _LATE if end.code in _OWN_ENDS and end.state in _OWN_STATES else _SOON
+            build.patience = _LATE if end.code in OWN_ENDS and end.state in _OWN_STATES else _SOON
         elif time.monotonic() - build.missed > build.patience:
             self._fail(label, build, lost_job(build, self._site, self._runner))
 

@@ -68,7 +68,7 @@ _ENDS = (
     (r"FAILED .* (130:0|0:(?!0\b)\d+)", f"a signal that Slurm did not send ended it: {AGAIN}"),
     (r"COMPLETED .*", "the prefix of {node} may be another one: `envmgr audit --check prefix` compares them"),
     (r"FAILED .*", f"the last lines of its output are above; then {AGAIN}"),
-    (r" .*", f"Slurm does not know it any more: {AGAIN}"),
+    (r" .*", f"only slurmctld's log still says how it ended; {AGAIN}"),
 )
 
 

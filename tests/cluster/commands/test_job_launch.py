@@ -87,7 +87,8 @@ def lab(audited: Audited) -> Iterator[Audited]:
         for name in ("train.py", "pack/__init__.py", "pack/__main__.py"):
             cluster.write("login", HOME / name, TRAIN if name != "pack/__init__.py" else "")
         cluster.write("login", HOME / "program", f'#!/bin/sh\nexec python {HOME}/train.py "$@"\n', 0o755)
-        line = f"module load {ENTRY} && python -m venv --system-site-packages --without-pip venv && touch venv/lib/python3*/site-packages/extra.py"
+        venv = "python -m venv --system-site-packages --without-pip venv"
+        line = f"module load {ENTRY} && {venv} && cd venv/lib/python3*/site-packages && touch extra.py"
         made = cluster.exec("login", ["bash", "-lc", f"cd {HOME} && {line}"], user="alice")
         assert made.returncode == 0, made.stderr
         yield audited

@@ -89,7 +89,7 @@ ENDS = [
     (JobEnd("CANCELLED", "DependencyNeverSatisfied", "0:0"), "a job that it waited for"),
     (JobEnd("CANCELLED", "InactiveLimit", "0:0"), "InactiveLimit"),
     (JobEnd("CANCELLED", "", "130:0", "c1"), "the job was cancelled"),
-    (JobEnd("FAILED", "SystemFailure", "0:0", "c1"), "slurmctld's log"),
+    (JobEnd("FAILED", "SystemFailure", "0:0", "c1"), "an administrator should read"),
     (JobEnd("FAILED", "JobLaunchFailure", "0:9", "c1"), "memory was full"),
     (JobEnd("FAILED", "NonZeroExitCode", "0:9", "c1"), "memory was full"),
     (JobEnd("FAILED", "RaisedSignal:9(Killed)", "0:9", "c1"), "memory was full"),
@@ -98,7 +98,7 @@ ENDS = [
     (JobEnd("FAILED", "NonZeroExitCode", "130:0", "c1"), "a signal that Slurm did not send"),
     (JobEnd("FAILED", "NonZeroExitCode", "3:0", "c1"), "its output"),
     (JobEnd("COMPLETED", "", "0:0", "c1"), "the prefix of c1"),
-    (JobEnd(), "does not know it any more"),
+    (JobEnd(), "only slurmctld's log"),
 ]
 
 

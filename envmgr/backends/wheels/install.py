@@ -161,11 +161,15 @@ class _Builder:
         def tick() -> None:
             tell(f"{sdist.name}, {'second' if (work / 'wheel1').exists() else 'first'} of two builds")
 
-        self.reporter.say(f"{install.entry}: the log of the build of {sdist.name} is {work / 'log'}")
+        self.reporter.say(
+            f"{install.entry}: the log of the build of {sdist.name} is {work / 'log'}, until the build ends"
+        )
         logs: list[str] = []
 
         def keep(log: Path) -> str:
             logs.append(_keep_log(log, install, sdist.name))
+            if logs[-1] and self.runner.cancel.is_set():  # no error names it
+                self.reporter.say(f"{install.entry}: the log was kept as {logs[-1]}")
             return logs[-1]
 
         answer = source.ask("wheel", work, wheels, jobs=self.jobs, times=2, keep_log=keep, on_tick=tick)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import alone, audit, easybuild, gpus, install, modules, signing, startup, verify
+from benchmarks import alone, audit, easybuild, fetch, gpus, install, modules, signing, startup, verify
 from benchmarks.measure import Claim
 from tests.helpers.standin.channel import cached_channel
 from tests.helpers.standin.server import serve
@@ -24,6 +24,7 @@ def main() -> int:
         measures: dict[str, Callable[[], list[Claim]]] = {
             "startup": lambda: startup.claims(server.url, runs),
             "install": lambda: install.claims(server.url, runs),
+            "fetch": lambda: fetch.claims(server.url, runs),
             "gpus": gpus.claims,
             "modules": modules.claims,
             "signing": signing.claims,

@@ -11,6 +11,8 @@ from envmgr.catalog.shell_rules import fault_in_variable
 
 FILE_NEEDS = "file-needs"
 HIDDEN = "hidden-commands"
+MISSING_EXTENSIONS = "missing-extensions"
+NOT_IMPORTED = "not-imported"
 ON_UNLOAD = "on_unload"
 RULES: Mapping[str, str] = {
     "cuda-majors": "packages for different majors of CUDA",
@@ -22,6 +24,10 @@ RULES: Mapping[str, str] = {
     "glibc-floor": "wheels for a newer glibc than the recipe requires",
     FILE_NEEDS: "packages whose files need others than their channel lists; a build looks, and takes those "
     "that the reason begins with",
+    MISSING_EXTENSIONS: "extension modules that a source declares and its wheel lacks; a build looks, and takes those "
+    "that the reason begins with",
+    NOT_IMPORTED: "modules of wheels that were built from source; the test of these leaves out those that the reason "
+    "begins with",
     HIDDEN: "programs with the name of a command of the system or of shells; a build looks, and takes those "
     "that the reason begins with",
 }

@@ -90,7 +90,7 @@ def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
     try:
         yield replace(ctx, reporter=reporter), path
     except EnvmgrError as error:
-        _add_what_is_left(error)
+        _add_what_is_left(error, verb)
         _name_log(error, error, reporter)
         raise
     except OSError as error:
@@ -103,7 +103,7 @@ def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
     except KeyboardInterrupt:
         reporter.log("stopped by a signal")
         stopped = Interrupted(log=str(path) if path.exists() else "")
-        _add_what_is_left(stopped)
+        _add_what_is_left(stopped, verb)
         raise stopped from None
     except BaseException as error:
         reporter.log("".join(traceback.format_exception(error)))
@@ -112,10 +112,13 @@ def logged(ctx: Context, verb: str) -> Iterator[tuple[Context, Path]]:
         reporter.close()
 
 
-def _add_what_is_left(error: EnvmgrError) -> None:
+_LEFT = {"fetch": "files that arrived whole are kept, and the next run fetches the others"}
+
+
+def _add_what_is_left(error: EnvmgrError, verb: str) -> None:
     """Say what an interruption leaves in the prefix, unless the error says more."""
     if error.message == Interrupted().message:
-        error.message += "; what is published is whole, and the next run cleans up"
+        error.message += f"; {_LEFT.get(verb, 'what is published is whole, and the next run cleans up')}"
 
 
 def _name_log(explained: EnvmgrError, error: Exception, reporter: LoggedReporter) -> None:

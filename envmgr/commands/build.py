@@ -30,7 +30,7 @@ class BuildResult(Result):
 
     `gate` is what the last audit says against the entries, if that did not stop the build. `jobs` are the Slurm jobs
     that made installs, or that a dry run would submit. `left_out` are entries whose licence the site has not
-    acknowledged.
+    acknowledged. `untested` are entries without a test in their recipe, of those that are built or published.
     """
 
     schema: ClassVar[str] = "envmgr.build/1"
@@ -46,6 +46,7 @@ class BuildResult(Result):
     gate: tuple[str, ...] = ()
     jobs: tuple[BuildJob, ...] = ()
     left_out: tuple[str, ...] = ()
+    untested: tuple[str, ...] = ()
 
 
 def build_entries(
@@ -83,7 +84,17 @@ def build_entries(
     plan, _ = plan_for(ctx, wanted)
     warn_of_gone(ctx)
     said = _pass_gate(ctx, wanted, plan, gate)
-    result = BuildResult(plan.steps, plan.rerender, dry_run, parent=plan.current, gate=said, left_out=left_out)
+    changed = {s.candidate.entry for s in (*plan.to_build, *plan.to_publish)}
+    untested = tuple(str(item.entry) for item in wanted if item.entry in changed and not item.recipe.tests)
+    result = BuildResult(
+        plan.steps,
+        plan.rerender,
+        dry_run,
+        parent=plan.current,
+        gate=said,
+        left_out=left_out,
+        untested=untested if publish else (),
+    )
     idle = plan.nothing_to_do or (not publish and not plan.to_build)
     if dry_run or idle:
         losses.raise_first(Written())

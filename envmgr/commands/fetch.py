@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from envmgr.backends import LoadedLock
 from envmgr.builds.prepare import can_write, clean_leftovers
+from envmgr.catalog.names import Entry
 from envmgr.commands import Context, logged
 from envmgr.commands.entry_faults import Losses
 from envmgr.commands.resolved import ResolvedEntry, resolve_all, resolve_named
@@ -69,39 +71,68 @@ def fetch_entries(
         by_path = {path: read_given(path) for path in files}
         given = {sha256: file for found in by_path.values() for sha256, file in found.items()}
         # A dry run first: a file that no entry needs is refused before anything is written.
-        looked = {str(w.entry): _fetch(ctx, w, given, carry=carry, dry_run=True) for w in wanted}
+        look = _Fetcher(ctx, given, carry=carry, dry_run=True)
+        looked = {str(w.entry): look.fetch(w) for w in wanted}
         _refuse_unexpected(by_path, looked)
         if dry_run:
             return FetchResult(_entries(looked), dry_run, None)
     can_write(ctx.site, [part.made_by.lock.backend for item in wanted for part in item.parts])
     with logged(ctx, "fetch") as (inner, log):
         clean_leftovers(ctx.prefix, inner.reporter)
-        return FetchResult(_entries(_fetch_all(inner, wanted, given, carry=carry)), dry_run, str(log))
+        fetcher = _Fetcher(inner, given, carry=carry, dry_run=False)
+        return FetchResult(_entries(_fetch_all(wanted, fetcher)), dry_run, str(log))
 
 
-def _fetch(ctx: Context, item: ResolvedEntry, given: Given, *, carry: bool, dry_run: bool = False) -> Fetched:
-    """Fetch the files of the entry and of those below it, without those that the upstream has, unless they are to be
-    carried. All are tried; then the first error is raised.
-    """
+@dataclass(slots=True)
+class _Fetcher:
+    """Fetches the files of locks, those of each lock once, because many entries may stand on one entry."""
+
+    ctx: Context
+    given: Given
+    carry: bool
+    dry_run: bool
+    _done: dict[Entry, Fetched | EnvmgrError] = field(default_factory=dict)
+
+    def fetch(self, item: ResolvedEntry) -> Fetched:
+        """Fetch the files of the entry and of those below it, without those that the upstream has, unless they are to be
+        carried. All are tried; then the first error is raised.
+        """
+        parts = (part for part in item.parts if self.carry or not part.items[-1].install.prefix.foreign)
+        locks = [part.made_by.lock for part in parts]
+        for lock in locks:
+            if lock.entry not in self._done:
+                self._done[lock.entry] = self._of_lock(lock)
+        done = [self._done[lock.entry] for lock in locks]
+        for each in done:
+            if isinstance(each, EnvmgrError):
+                raise each
+        return _joined(each for each in done if isinstance(each, Fetched))
+
+    def _of_lock(self, lock: LoadedLock) -> Fetched | EnvmgrError:
+        found: list[Fetched] = []
+        losses = Losses(allowed=True)
+        for bring in (lock.fetch, *([lock.fetch_tools] if self.carry else [])):
+            with losses.of(lock.entry):
+                ctx = self.ctx
+                found.append(bring(ctx.site, ctx.runner, ctx.reporter, given=self.given, dry_run=self.dry_run))
+        return losses.failed.get(str(lock.entry)) or _joined(found)
+
+
+def _joined(fetched: Iterable[Fetched]) -> Fetched:
+    """Return all files, each once."""
     files: dict[str, FetchedFile] = {}
-    losses = Losses(allowed=True)
-    locks = [part.made_by.lock for part in item.parts if carry or not part.items[-1].install.prefix.foreign]
-    for bring in [*(lock.fetch for lock in locks), *(lock.fetch_tools for lock in locks if carry)]:
-        with losses.of(item.entry):
-            done = bring(ctx.site, ctx.runner, ctx.reporter, given=given, dry_run=dry_run)
-            files |= {file.sha256: file for file in done.files if file.sha256 not in files}
-    if losses.failed:
-        raise losses.failed[str(item.entry)]
+    for file in (file for each in fetched for file in each.files):
+        files.setdefault(file.sha256, file)
     return Fetched(tuple(files.values()))
 
 
-def _fetch_all(ctx: Context, wanted: Sequence[ResolvedEntry], given: Given, *, carry: bool) -> dict[str, Fetched]:
+def _fetch_all(wanted: Sequence[ResolvedEntry], fetcher: _Fetcher) -> dict[str, Fetched]:
     """Fetch the files of all entries. All are tried; then one error reports all that failed."""
     done: dict[str, Fetched] = {}
     losses = Losses(allowed=True)
     for item in wanted:
         with losses.of(item.entry):
-            done[str(item.entry)] = _fetch(ctx, item, given, carry=carry)
+            done[str(item.entry)] = fetcher.fetch(item)
     if losses.failed:
         raise _one_error(losses.failed, tuple(entry for entry, fetched in done.items() if fetched.fetched))
     return done
@@ -113,6 +144,9 @@ def _one_error(failed: Mapping[str, EnvmgrError], done: tuple[str, ...]) -> Envm
     if not error.message.startswith(entry):
         context.append(f"{entry} was not fetched")
     for name, other in others:
+        if other is error:  # of an entry on which both stand
+            context.append(f"{name} was not fetched, for the same reason")
+            continue
         message = other.message if other.message.startswith(name) else f"{name}: {other.message}"
         context += ["", message, *(f"  {line}" for line in other.context)]
     error.context = tuple(context)

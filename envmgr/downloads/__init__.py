@@ -83,7 +83,7 @@ def has(path: Path, sha256: str, *, mend: bool = True) -> bool:
             if hashlib.file_digest(file, "sha256").hexdigest() == sha256:
                 return True
     except PermissionError as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     if mend:
         path.unlink(missing_ok=True)
     return False
@@ -92,48 +92,48 @@ def has(path: Path, sha256: str, *, mend: bool = True) -> bool:
 def read_given(path: Path) -> dict[str, Path]:
     """Return sha256 -> file, for a file that an administrator names, or for the files of a folder.
 
-    The folder may be a cache, or hold caches, such as one that was brought from another machine.
+    The folder may be a cache, or hold caches, such as one that was brought from another machine. A file of a cache is
+    listed by the sha256 that its folder's name claims, and not read here: a cache may be far larger than what is needed
+    of it, and `bring` hashes what it copies. Other files are hashed.
 
     Raises:
         InputError: `file-missing`, `file-unreadable`.
     """
     found: dict[str, Path] = {}
     try:
-        files = [*_files_in(path)] if path.is_dir() else [path]
-        for file in files:
-            if not file.is_file():  # not there; or a pipe, which would be waited for
+        if path.is_dir():
+            # `bring` makes file:// URLs of them, which need absolute paths.
+            found = {sha256: file.absolute() for sha256, file in _in_caches(path)}
+        for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+            if file.is_file():
+                with file.open("rb") as opened:
+                    found[hashlib.file_digest(opened, "sha256").hexdigest()] = file.absolute()
+            elif file == path:  # not there; or a pipe, which would be waited for
                 raise InputError("file-missing", f"{path} is no file and no folder")
-            with file.open("rb") as opened:
-                # `bring` makes a file:// URL of it, which needs an absolute path.
-                found[hashlib.file_digest(opened, "sha256").hexdigest()] = file.absolute()
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     return found
 
 
-def _files_in(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder, and of caches that it is or holds; nothing of other folders in it."""
-    for path in sorted(folder.iterdir()):
-        if path.is_file():
-            yield path
-        elif path.is_dir():
-            for place in [path] if _is_place(path) else _places_in(path):
-                yield from sorted(file for file in place.iterdir() if file.is_file())
+def _in_caches(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield sha256 and file of the caches that a folder is or holds, or that are in its folder `cache`."""
+    for cache in (folder, *_folders_in(folder), *_folders_in(folder / "cache")):
+        for place in _folders_in(cache):
+            if re.fullmatch(r"[0-9a-f]{64}", place.name):
+                for file in sorted(place.iterdir()):
+                    if file.is_file() and not file.name.startswith("."):  # a part that a killed fetch left
+                        yield place.name, file
 
 
-def _places_in(folder: Path) -> list[Path]:
+def _folders_in(folder: Path) -> list[Path]:
     try:
-        return sorted(path for path in folder.iterdir() if _is_place(path))
-    except PermissionError:  # a folder of any kind
+        return sorted(path for path in folder.iterdir() if path.is_dir())
+    except (FileNotFoundError, NotADirectoryError, PermissionError):  # a folder of any kind
         return []
 
 
-def _is_place(path: Path) -> bool:
-    """Return whether a cache keeps a file there: `<sha256>/<file name>`."""
-    return re.fullmatch(r"[0-9a-f]{64}", path.name) is not None and path.is_dir()
-
-
-def _unreadable(path: Path, error: OSError) -> InputError:
+def unreadable(path: Path, error: OSError) -> InputError:
+    """Return the error for a file that was put there by hand, with the wrong permissions."""
     return InputError(
         "file-unreadable",
         f"cannot read {error.filename or path}",

@@ -4,6 +4,8 @@ fails in it.
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -12,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from envmgr.catalog.site_file import Policies
-from envmgr.downloads import Download, Fetched, FetchedFile, Given, has
+from envmgr.downloads import Download, Fetched, FetchedFile, Given, has, unreadable
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter, Stage
 from envmgr.system.child import Event, Failure, call_worker
@@ -136,14 +138,18 @@ def bring(
 
     Raises:
         EnvmgrError: by `failure`, when all that can be had is there; or of the disk.
+        InputError: `file-unreadable` for a given file.
     """
-    own = {sha256: (path.as_uri(),) for sha256, path in given.items()}
     # Each file once: a second download of it would only wait for the lock of the first.
-    found = {(d.sha256, d.name): replace(d, places=(*own.get(d.sha256, ()), *d.places)) for d in downloads}
-    wanted = list(found.values())
+    found = {(d.sha256, d.name): d for d in downloads}
+    own = {sha256: given[sha256] for sha256, _ in found if sha256 in given}
+    wanted = [replace(d, places=(own[d.sha256].as_uri(), *d.places)) if d.sha256 in own else d for d in found.values()]
     with explain_os_error(cache):
         present = _present(wanted, cache, runner, reporter, label=label, mend=not dry_run)
         missing = [d for d in wanted if d not in present]
+        for path in (own[d.sha256] for d in missing if d.sha256 in own):
+            if not os.access(path, os.R_OK):
+                raise unreadable(path, PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path)))
         if missing and not dry_run:
             cache.mkdir(parents=True, exist_ok=True)
             request = {

@@ -62,6 +62,7 @@ def fingerprint(
         ],
         # A module without an upstream keeps the form that it had before there was one.
         **({"upstream": [spec.prefix, *spec.upstream]} if spec.upstream or spec.prefix else {}),
+        **({"imports": list(spec.imports)} if spec.imports else {}),
         "statements": [[s.kind, s.name, list(s.arguments)] for s in operations(spec, policies, families)],
     }
     return sha256_bytes(canonical_json(form))

@@ -67,7 +67,8 @@ class ModuleSpec(FrozenModel):
     `environment` is in load order. `python`: the module puts a Python into PATH; `own_python`: that Python is the
     install's own. `pip` is None without a Python. `families` are those that the recipe names; None if it names none:
     then all entries of a generation decide them (families.py). `upstream` are the installs of the site's upstream that
-    it does not work without. `prefix` is the site's own, where `root` is one of these.
+    it does not work without. `prefix` is the site's own, where `root` is one of these. `imports` are the modules that
+    its default test imports.
     """
 
     name: str
@@ -93,6 +94,7 @@ class ModuleSpec(FrozenModel):
     requires: Requires = Requires()
     gpu: GpuNeeds | None = None
     tests: tuple[SmokeTest, ...] = ()
+    imports: tuple[str, ...] = ()
     default: bool = False
     hidden: bool = False
     deprecated: Deprecated | None = None

@@ -26,6 +26,13 @@ SLURM_DOWN = re.compile(
     r"in standby mode|Communication connection failure|Protocol authentication error|Unable to communicate|"
     + re.escape(UNCONFIGURED)
 )
+_ACCOUNTED = {  # fields of sacct, by scontrol's names
+    "State": "JobState",
+    "Reason": "Reason",
+    "ExitCode": "ExitCode",
+    "NodeList": "NodeList",
+    "Timelimit": "TimeLimit",
+}
 # Source: sbatch(1), --time.
 _TIME = re.compile(r"\d+(:\d{1,2}){0,2}|\d+-\d{1,2}(:\d{1,2}){0,2}|UNLIMITED|INFINITE")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.,+@-]*")
@@ -102,13 +109,15 @@ def send_job(
     return number
 
 
-def ask_a_node(argv: Sequence[str], options: JobOptions, site: Site, runner: Runner) -> str:
-    """Return the output of a command on a node that Slurm picks now, of the jobs' partition; empty where none answers.
+def ask_a_node(argv: Sequence[str], options: JobOptions, site: Site, runner: Runner, *, node: str = "") -> str:
+    """Return the output of a command on `node`, else on one that Slurm picks now, of the jobs' partition; empty where
+    none answers.
 
     A node that is free within some seconds: a question is not worth a wait in the queue.
     """
     limits = (f"--immediate={_FREE}", "--job-name=envmgr-ask", f"--time={time_limit(_ASK)}")
     where = (*site.transport.slurm_options, *JobOptions(options.partition, options.account).words())
+    where += (f"--nodelist={node}",) if node else ()
     try:
         done = runner.run([*one_task(*limits, *where), *argv], env=tool_env(), timeout=_ASK, check=False)
     except CommandError:
@@ -138,14 +147,29 @@ def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, Jo
 
 
 def job_facts(number: str, site: Site, runner: Runner) -> Mapping[str, str]:
-    """Return what `scontrol` says of a job: `JobState`, `Reason`, `ExitCode`, `TimeLimit`, …; empty when Slurm cannot
-    tell.
+    """Return what `scontrol` says of a job: `JobState`, `Reason`, `ExitCode`, `NodeList`, `TimeLimit`, …; of one that the
+    controller has forgotten, what `sacct` says. Empty when Slurm cannot tell.
     """
     try:
         done = run_slurm(runner, [tool("scontrol"), "-o", *where_jobs_go(site), "show", "job", number])
+        if not done.returncode:
+            return dict(re.findall(r"(?:^| )([A-Z]\w*)=(\S*)", done.stdout))
+        where = [*where_jobs_go(site), f"--jobs={number}", f"--format={','.join(_ACCOUNTED)}"]
+        done = run_slurm(runner, [tool("sacct"), "--noheader", "--allocations", "--parsable2", *where])
     except EnvmgrError:
         return {}
-    return dict(re.findall(r"(?:^| )([A-Z]\w*)=(\S*)", done.stdout)) if not done.returncode else {}
+    rows = [] if done.returncode else [line.split("|") for line in done.stdout.splitlines()]
+    return dict(zip(_ACCOUNTED.values(), rows[-1], strict=False)) if rows else {}
+
+
+def forgets_after(site: Site, runner: Runner) -> str:
+    """Return how long the controller knows ended jobs, as `300 sec`; empty when Slurm cannot tell."""
+    try:
+        done = run_slurm(runner, [tool("scontrol"), *where_jobs_go(site), "show", "config"])
+    except EnvmgrError:
+        return ""
+    found = re.search(r"^MinJobAge\s*=\s*(.*\S)", done.stdout, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def end_jobs(numbers: Sequence[str], site: Site) -> bool:

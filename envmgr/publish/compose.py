@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
-from envmgr.catalog.accept import ON_UNLOAD, key_for
+from envmgr.catalog.accept import NOT_IMPORTED, ON_UNLOAD, key_for, named_in
 from envmgr.catalog.fitness import gpu_needs
 from envmgr.catalog.lock_rules import Judged, LockFault
 from envmgr.catalog.names import Entry
@@ -69,6 +69,7 @@ def compose_module(
         requires=recipe.requires,
         gpu=gpu_needs(recipe.requires, cuda, compat, facts.gpu_codes),
         tests=recipe.tests,
+        imports=tuple(name for name in facts.imports if name not in named_in(recipe.accept.get(NOT_IMPORTED, ""))),
         default=recipe.default,
         hidden=recipe.hidden,
         deprecated=recipe.deprecated,

@@ -33,6 +33,8 @@ _JOB_OPTIONS = frozenset({"account", "clusters", "constraint", "partition", "qos
 # What a test that needs Slurm gets of its surroundings.
 SLURM_VARIABLES = ("SLURM_CONF", "SLURM_JOB_ID")
 
+_IMPORTS_LIMIT = 600.0  # seconds: from a cold cache of NFS, too
+
 # Files of a GPU that can be used, without the root: the kernel driver is loaded and has made a device.
 GPU_FILES = ("sys/module/nvidia/version", "dev/nvidia0")
 
@@ -80,10 +82,21 @@ def run_smoke_tests(
 
 
 def tests_of(spec: ModuleSpec) -> tuple[SmokeTest, ...]:
-    """Return the tests of an entry. An entry without tests must still load, and its programs must start."""
-    if spec.tests:
-        return spec.tests
-    return (SmokeTest(name="load", run=assign(root=spec.root, name=spec.name) + script_text(__file__, "load.sh")),)
+    """Return the tests of an entry. An entry without tests must still load, and its programs must start.
+
+    Packages that were built from source must be importable, whatever else is tested.
+    """
+    load = SmokeTest(name="load", run=assign(root=spec.root, name=spec.name) + script_text(__file__, "load.sh"))
+    return (*(spec.tests or (load,)), *import_tests(spec))
+
+
+def import_tests(spec: ModuleSpec) -> tuple[SmokeTest, ...]:
+    """Return the test that imports what was built from source; none if nothing was."""
+    if not spec.imports:
+        return ()
+    program = Path(__file__).with_name("imports.py").read_text(encoding="utf-8")
+    run = f"python - {words(*spec.imports)} <<'ENVMGR_IMPORTS'\n{program}ENVMGR_IMPORTS\n"
+    return (SmokeTest(name="imports", run=run, timeout=_IMPORTS_LIMIT),)
 
 
 def script_of(

@@ -30,12 +30,14 @@ class InstallFacts(FrozenModel):
 
     `needs` are the other installs that it does not work without, by their paths relative to the prefix. `gpu_codes` are
     the capabilities for which its binaries have code (`8.6`, `9.0+PTX`), as measured; None if nothing was found.
+    `imports` are the modules of packages that were built from source, in the order in which a test imports them.
     """
 
     environment: tuple[EnvOp, ...] = ()
     python: str | None = None
     needs: tuple[str, ...] = ()
     gpu_codes: tuple[str, ...] | None = None
+    imports: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import stat
 import time
 from collections.abc import Iterator
@@ -335,7 +336,9 @@ def _not_writable(error: OSError, where: str) -> EnvmgrError:
         "not-writable",
         f"cannot write {where}",
         context=str(error),
-        hint="run as the site's build user, or give this user the folder",
+        hint=f"mount its file system read-write on {socket.gethostname()}"
+        if error.errno == errno.EROFS
+        else "run as the site's build user, or give this user the folder",
     )
 
 

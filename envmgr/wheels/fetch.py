@@ -122,40 +122,50 @@ def fetch_wheels(
     turns = max(map(len, places.values()), default=1)
     own = {wheel.sha256: wheel.url for wheel in lock.wheels if wheel.url and not wheel.index}
 
-    def fetch(wheels: Sequence[LockedFile], urls: Mapping[str, str], *, dry: bool) -> Fetched:
+    def fetch(
+        wheels: Sequence[LockedFile], urls: Mapping[str, str], *, dry: bool = False, given: Given | None = None
+    ) -> Fetched:
         downloads = [Download(w.file, w.sha256, (urls[w.sha256],) if w.sha256 in urls else (), w.size) for w in wheels]
         failure = wheel_failure_for(label)
         policies = site.policies
         return bring(
-            downloads, cache, policies, runner, reporter, label=label, failure=failure, given=given, dry_run=dry
+            downloads, cache, policies, runner, reporter, label=label, failure=failure, given=given or {}, dry_run=dry
         )
 
     # The cache comes first: no index is asked for a file that is already there.
-    looked = fetch(files, {}, dry=True)
+    looked = fetch(files, {}, dry=True, given=given)
     if dry_run:
         return Fetched(tuple(_with_places(f, lock, places) for f in looked.files))
     done = {file.sha256: file for file in looked.files if file.state == "present"}
-    waiting = [file for file in files if file.sha256 not in done]
-    for turn in range(turns):
+    refused: EnvmgrError | None = None
+    # Then the files that the administrator gave: if they are all, no index is asked.
+    for turn in range(-1 if given else 0, turns):
+        waiting = [file for file in files if file.sha256 not in done]
+        if turn < 0:
+            waiting = [file for file in waiting if file.sha256 in given]
         if not waiting:
-            break
+            continue
         # An index with fewer places than the others is asked at its last one again.
         now = {name: IndexPlace(name, urls[min(turn, len(urls) - 1)]) for name, urls in places.items()}
         try:
-            # If the administrator gave every file, no index is asked.
-            asked = [] if given.keys() >= {w.sha256 for w in waiting} else [w for w in waiting if w.index]
-            fetched = fetch(waiting, own | _locate(asked, lock, label, now, runner), dry=False)
+            if turn < 0:
+                fetched = fetch(waiting, {}, given=given)
+            else:
+                fetched = fetch(waiting, own | _locate([w for w in waiting if w.index], lock, label, now, runner))
         # It is an EnvmgrError, too, and must not lead to the next place.
         except Interrupted:
             raise
         except EnvmgrError as error:
-            if turn == turns - 1 or error.reference in _OURS:
+            if error.reference in _OURS:
                 raise
+            if turn == turns - 1:
+                error.context = (*error.context, *(refused.context if refused else ()))
+                raise
+            refused = error if turn < 0 else refused
             reporter.say(f"{label}: {error.message}: trying the next place")
             # Some files may have come before the error: they are not fetched again.
             fetched = fetch(waiting, {}, dry=True)
-        done |= {file.sha256: file for file in fetched.files if file.state != "missing"}
-        waiting = [file for file in waiting if file.sha256 not in done]
+        done |= {file.sha256: replace(file, state="fetched") for file in fetched.files if file.state != "missing"}
     return Fetched(tuple(done[file.sha256] for file in files))
 
 

@@ -90,7 +90,10 @@ class LoadedEasyBuildLock(LoadedLock):
         from envmgr.backends.easybuild.choose_easybuild import needs_private
         from envmgr.backends.easybuild.sources import fetch_locked
 
-        bench, private = _workbench(self.entry, site, runner, reporter), needs_private(self.content, site)
+        bench = _workbench(self.entry, site, runner, reporter)
+        # To look through another EasyBuild takes longer than to copy the files that the administrator brought.
+        carried = {file.sha256 for file in self.content.easybuild_files}
+        private = bool(carried and carried <= given.keys()) or needs_private(self.content, site)
         return fetch_locked(self.content, bench, given=given, dry_run=dry_run, sources=True, easybuild=private)
 
     def fetch_tools(

@@ -250,7 +250,7 @@ def _run(order: Order, folder: Path, argv: Sequence[str | Path], runner: Runner,
             for line in events.read():
                 reporter.log(f"{install.entry}: {line}")
             if events.log != before:
-                reporter.say(f"{install.entry}: EasyBuild's log is {events.log}")
+                reporter.say(f"{install.entry}: EasyBuild's log is {events.log}, until the build ends")
             stage.update(events.done, detail=events.detail)
 
         try:
@@ -261,7 +261,8 @@ def _run(order: Order, folder: Path, argv: Sequence[str | Path], runner: Runner,
         except BaseException:
             # After `end_daemons`: the lock must stay as long as processes of the build may run.
             remove_lock(install)
-            reporter.log(f"{install.entry}: EasyBuild's log was kept as {_keep_log(order, folder, None)}")
+            if kept := _keep_log(order, folder, None):
+                reporter.say(f"{install.entry}: EasyBuild's log was kept as {kept}")
             raise
         # The last events may have come after the last tick.
         tick()

@@ -19,6 +19,7 @@ from envmgr.backends.wheels.input import (
     read_question,
 )
 from envmgr.backends.wheels.lock import LOCK_NAME, WheelsLock, read_wheels_lock, recipe_faults, wheels_lock_texts
+from envmgr.catalog.accept import MISSING_EXTENSIONS, named_in
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.lock_rules import LockFacts, LockFault
 from envmgr.catalog.locks import stale_lock
@@ -47,12 +48,16 @@ _BUILT_AS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedWheelsLock(LoadedLock):
-    """The wheels of one environment, which is one install, over the Python of `base`. `folder` is the recipe's."""
+    """The wheels of one environment, which is one install, over the Python of `base`. `folder` is the recipe's.
+
+    `without` are extension modules that wheels built from source may lack.
+    """
 
     content: WheelsLock
     wanted: WheelsQuestion
     base: Base
     folder: Path
+    without: frozenset[str]
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
         needs = tuple(each.lock.items(site, target)[-1].install for each in self.below)
@@ -82,7 +87,16 @@ class LoadedWheelsLock(LoadedLock):
         from envmgr.backends.wheels.install import install_lock
 
         facts, expected, made = install_lock(
-            self.content, self.wanted, self.base, self.folder, item, site, runner, reporter, jobs=jobs
+            self.content,
+            self.wanted,
+            self.base,
+            self.folder,
+            item,
+            site,
+            runner,
+            reporter,
+            jobs=jobs,
+            without=self.without,
         )
         return Built(facts, expected, {"installer": version("installer")}, made=made)
 
@@ -189,6 +203,7 @@ class WheelsBackend(Backend):
             wanted=wanted,
             base=base,
             folder=folder,
+            without=named_in(recipe.accept.get(MISSING_EXTENSIONS, "")),
         )
 
     def read_packages(self, folder: Path) -> Mapping[str, str]:

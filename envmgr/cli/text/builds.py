@@ -23,6 +23,7 @@ def show_build(result: build.BuildResult) -> None:
     if result.dry_run:
         _plan(result.steps, rerender=result.rerender)
         _jobs(result.jobs)
+        _untested(result.untested)
         return
     if result.log is None:
         _nothing(result.steps, result.parent, built_only=any(s.publish != "unchanged" for s in result.steps))
@@ -35,6 +36,7 @@ def show_build(result: build.BuildResult) -> None:
         table(_of_upstream(step))
     _jobs(result.jobs)
     show_outcomes(result.tests)
+    _untested(result.untested)
     _published(result.generation, result.parent, result.steps)
     out(f"log: {result.log}")
 
@@ -113,6 +115,14 @@ def _plan(steps: Sequence[PlanStep], *, rerender: bool) -> None:
 def _of_upstream(step: PlanStep) -> list[list[str]]:
     """Return a row for each install below it that is the upstream's."""
     return [["  upstream", path] for path in step.candidate.upstream if path != step.candidate.path]
+
+
+def _untested(entries: Iterable[str]) -> None:
+    for entry in entries:
+        out(
+            f"{entry}: its recipe has no test, so only the default ones run: the module loads, a program of it starts, "
+            "packages that were built from source are imported"
+        )
 
 
 def _jobs(jobs: Iterable[BuildJob]) -> None:

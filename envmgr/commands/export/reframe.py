@@ -13,6 +13,7 @@ from typing import Any
 
 from envmgr.commands.export import Cluster, ClusterPart
 from envmgr.modules.spec import ModuleSpec
+from envmgr.smoke.here import import_tests
 from envmgr.system.yamlfile import dump_yaml
 
 
@@ -89,7 +90,9 @@ def _environment(entry: ModuleSpec, name: str, system: str) -> dict[str, Any]:
             "version": entry.version,
             "root": entry.root,
             "digest": entry.digest,
-            "tests": [test.model_dump(mode="json", exclude={"files"}) for test in entry.tests],  # their text has them
+            "tests": [  # `run` has their files
+                test.model_dump(mode="json", exclude={"files"}) for test in (*entry.tests, *import_tests(entry))
+            ],
         },
         "target_systems": [system],
     }

@@ -149,8 +149,18 @@ def test_job_that_ends_without_a_word_is_told_with_what_slurm_knows(shop: Shop) 
     for name in names:
         assert found[name]["reference"] == "job-failed"
         assert found[name]["message"] == f"the Slurm job of {name}/1.0 ended before it was built"
-        assert found[name]["log"].startswith(f"/cluster/sw/var/log/slurm/{name}-1.0-")
-        assert found[name]["log"].endswith(f"-{numbers[name]}.log")
+        output = f"/cluster/sw/var/log/slurm/{name}-1.0-"
+        kept = r"/cluster/sw/var/log/easybuild/[0-9T]+-" + f"{name}-1.0-" + r"[0-9a-f]{8}\.log"
+        log = found[name]["log"]
+        assert Path(f"/proc/{cluster.pid('login')}/root{log}").is_file()
+        if name == "orphan":  # its node keeps nothing any more
+            assert log.startswith(output)
+            assert log.endswith(f"-{numbers[name]}.log")
+            assert any(line.startswith("the build's log was not kept: it was /tmp/") for line in found[name]["context"])
+        else:
+            assert re.fullmatch(kept, log), log
+            assert any(line.startswith(f"its output: {output}") for line in found[name]["context"])
+        assert not any("'s log is " in line for line in found[name]["context"])
     told = {name: re.sub(r", exit code \d+:\d+", "", data["context"][0]) for name, data in found.items()}
     assert told == {
         "cancelled": f"job {numbers['cancelled']}, Slurm: CANCELLED, on c1",
@@ -170,7 +180,8 @@ def test_job_that_does_not_start_by_itself_is_told(shop: Shop) -> None:
     assert process.stderr is not None
     said = next(line for line in process.stderr if "does not start by itself" in line)
     number = shop.jobs("%i")["long"]
-    assert f"job {number} does not start by itself: PartitionTimeLimit; `scancel {number}`, then" in said
+    hint = f"`scancel {number}`, then build with a --time that the partition allows"
+    assert f"job {number} does not start by itself: PartitionTimeLimit; {hint}" in said
     left = leave(shop.cluster, process, "INT")
     assert left.code == 130
     shop.cluster.exec("login", ["scancel", number], check=True)

@@ -392,6 +392,25 @@ def test_sources_come_from_an_index_a_folder_or_a_carried_cache(scene: WheelBox,
     scene.box.ok("build", ENTRY)
 
 
+def test_damaged_wheel_of_a_carried_cache_comes_from_the_index_or_is_told(scene: WheelBox, tmp_path: Path) -> None:
+    scene.house.wheel("one")
+    scene.house.wheel("two")
+    scene.entry(ENTRY, "one", "two")
+    scene.lock(ENTRY)
+    scene.box.ok("fetch", ENTRY)
+    carried = scene.box.prefix.joinpath("cache").rename(tmp_path / "carried")
+    (damaged,) = carried.glob("wheels/*/two-*.whl")
+    damaged.write_bytes(b"damaged")
+    scene.index(house="http://127.0.0.1:9/simple")
+    told = scene.refused("fetch", ENTRY, "--file", str(carried)).stderr
+    assert "error[no-network]: " in told
+    assert f"  {damaged.as_uri()}: sha256 is " in told
+    remove_tree(scene.box.prefix / "cache")
+    scene.index(house=scene.house.simple.as_uri())
+    done = scene.box.ok("fetch", ENTRY, "--file", str(carried), "--format", "json").data
+    assert [(row["present"], row["fetched"]) for row in done["entries"]] == [(0, 2)]
+
+
 def test_job_on_a_node_builds_from_what_lies_below_the_prefix(scene: WheelBox) -> None:
     """It sees neither the catalog nor an index."""
     scene.house.sdist("here", "1.0", pure("here"))

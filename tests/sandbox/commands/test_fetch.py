@@ -469,6 +469,30 @@ def test_given_file_that_is_not_there_or_none(tmp_path: Path) -> None:
         assert caught.value.render() == f"error[file-missing]: {path} is no file and no folder"
 
 
+@pytest.mark.parametrize("below", ["", "sources", "cache/sources", "stick/cache/sources"])
+def test_given_folder_is_a_cache_or_holds_one_which_is_not_read(tmp_path: Path, below: str) -> None:
+    """A carried cache may have a hundred times what an entry needs; its files count as what their folders say."""
+    folder = tmp_path / "stick" if below.startswith("stick") else tmp_path
+    place = tmp_path / below / ("ab" * 32)
+    place.mkdir(parents=True)
+    (place / "file.tar.gz").write_bytes(b"something else")
+    (place / ".file.tar.gz.01234567.part").write_bytes(b"half")
+    (folder / "loose").write_bytes(ZLIB)
+    other = folder / "other/deep"
+    other.mkdir(parents=True)
+    (other / "file").write_bytes(b"not looked at")
+    assert read_given(folder) == {"ab" * 32: place / "file.tar.gz", sha256(ZLIB): folder / "loose"}
+
+
+def test_damaged_file_of_a_carried_cache_is_never_used(scene: Scene, upstream: Server, tmp_path: Path) -> None:
+    place = tmp_path / "cache/sources" / sha256(ZLIB)
+    place.mkdir(parents=True)
+    (place / "zlib-1.3.1.tar.xz").write_bytes(b"damaged")
+    (file,) = scene.fetch(zlib(upstream), given=tmp_path).files
+    assert (file.state, len(upstream.requests) > 0) == ("fetched", True)
+    assert (scene.cache / sha256(ZLIB) / file.name).read_bytes() == ZLIB
+
+
 # `envmgr fetch`, with packages
 
 
@@ -577,6 +601,16 @@ def test_file_at_hand_in_place_of_the_network(box: tuple[Sandbox, Server], chann
     sandbox.ok("build", "hello/1.0", "other/1.0")
 
 
+def test_prefix_that_was_carried_as_it_is_gives_its_cache(box: tuple[Sandbox, Server]) -> None:
+    sandbox, _ = box
+    sandbox.ok("fetch", "hello/1.0")
+    carried = sandbox.prefix.rename(sandbox.root / "carried")
+    use(sandbox)
+    done = sandbox.ok("fetch", "hello/1.0", "--file", str(carried), "--format", "json").data
+    assert [(row["present"], row["fetched"]) for row in done["entries"]] == [(0, 1)]
+    assert archives(sandbox) == [HELLO]
+
+
 def test_file_that_no_entry_needs_is_refused(box: tuple[Sandbox, Server], channel: Channel) -> None:
     sandbox, server = box
     wanted = channel.records[f"noarch/{HELLO}"]["sha256"]
@@ -627,7 +661,9 @@ def test_interrupted_fetch_of_packages(box: tuple[Sandbox, Server]) -> None:
     process = sandbox.start("fetch", "hello/1.0")
     wait_for(server.stalled.is_set, what="half a download")
     process.send_signal(signal.SIGINT)
-    assert finish(process).code == 130
+    done = finish(process)
+    left = "files that arrived whole are kept, and the next run fetches the others"
+    assert (done.code, f"error[interrupted]: stopped by a signal; {left}\n" in done.stderr) == (130, True), done.stderr
     assert parts(sandbox) == []
     server.stalled.clear()
     process = sandbox.start("fetch", "hello/1.0")

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 import yaml
 
+from envmgr.backends import get_backend
 from envmgr.backends.conda.lock import LockedPackage
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME
 from envmgr.catalog.recipe import Recipe, load_recipe
@@ -127,3 +128,16 @@ def test_shipped_locks_name_no_place_of_the_machine_that_made_them() -> None:
 
     assert set(re.findall(r"[a-z]+://[^/\s\"]+/[^/\s\"]+", text)) == {CONDA_FORGE}
     assert re.findall(r"(?<![\w/:.])/(?:home|root|tmp|work|opt|srv|mnt)\b", text) == []
+
+
+def test_entries_that_become_kernels_by_jupyters_help_have_ipykernel() -> None:
+    """Jupyter's help names them by software, so every version of these counts."""
+    text = recipe_of("jupyter/4.6").help
+    assert "`python -m ipykernel install --user --name NAME`" in text
+    line = next(line for line in text.splitlines() if "have ipykernel" in line)
+    named = sorted(folder.name for folder in ROOT.iterdir() if re.search(rf"\b{folder.name}\b", line))
+
+    assert named == ["pytorch", "tensorflow"]
+    for path in [path for name in named for path in sorted(ROOT.glob(f"{name}/*/recipe.yaml"))]:
+        packages = get_backend(load_recipe(path).backend).read_packages(path.parent)
+        assert "ipykernel" in {name.partition(" ")[0] for name in packages}, path

@@ -276,6 +276,7 @@ OTHER = {
     "requires": (Requires(glibc="2.17"), True),
     "gpu": (GpuNeeds(cuda="12.1", codes=("7.0",)), True),
     "tests": ((SmokeTest(name="t", run="true"),), False),
+    "imports": (("a",), False),
     "default": (True, True),
     "hidden": (True, True),
     "deprecated": (Deprecated(message="gone", date=date(2026, 1, 1)), True),
@@ -294,7 +295,9 @@ def test_fingerprint_changes_when_the_text_does_or_the_tests(field: str) -> None
     changed = BASE.model_copy(update={field: value})
     assert (render(changed) != render(BASE)) is shown
     families = find_families({changed.entry: member_of(changed)})[changed.entry]
-    assert (fingerprint(changed, WARN, "t", families) != fingerprint(BASE, WARN, "t")) is (shown or field == "tests")
+    assert (fingerprint(changed, WARN, "t", families) != fingerprint(BASE, WARN, "t")) is (
+        shown or field in ("tests", "imports")
+    )
 
 
 @pytest.mark.parametrize("kind", ["set", "set-default", "unset", "prepend", "append"])

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -279,7 +280,7 @@ def test_free_bytes_asks_the_nearest_existing_parent(tmp_path: Path) -> None:
             errno.EROFS,
             "not-writable",
             "cannot write /p/f",
-            "run as the site's build user, or give this user the folder",
+            f"mount its file system read-write on {socket.gethostname()}",
         ),
         (errno.ESTALE, "mount-lost", "the file system under /p/f does not answer properly", ""),
         (errno.EIO, "mount-lost", "the file system under /p/f does not answer properly", ""),

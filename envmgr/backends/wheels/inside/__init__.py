@@ -1,0 +1,1 @@
+"""A file that runs in the Python of a build from source."""

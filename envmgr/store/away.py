@@ -41,7 +41,9 @@ def require_answer(prefix: Path) -> None:
     A process of its own touches it: one that hangs there cannot be ended, and is left behind.
     """
     found = _network_mount(prefix)
-    if found is None or run_detached(["/bin/sh", "-c", _LOOK, "sh", str(prefix)], seconds=SECONDS).code is not None:
+    if found is None:
+        return
+    if run_detached(["/bin/sh", "-c", _LOOK, "sh", str(prefix)], seconds=SECONDS).returncode is not None:
         return
     kind, source = found
     raise EnvmgrError(

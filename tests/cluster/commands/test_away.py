@@ -6,9 +6,9 @@ import shlex
 
 import pytest
 
-from tests.cluster.commands.test_node_setup import set_up
 from tests.helpers.cluster import Cluster
 from tests.helpers.cluster.faults import hung, unmounted
+from tests.helpers.cluster.node_setup import set_up
 
 SCRIPTS = ("/bin/bash", "/bin/sh", "/bin/bash -l", "/bin/csh", "/bin/tcsh", "/usr/bin/zsh", "/usr/bin/fish")
 BACK = "module load hello; echo $HELLO"

@@ -235,6 +235,7 @@ OTHERWISE = {
     "publish/verify.py": "a generation's own files, which are only hashed",
     "publish/staging.py": "a generation that is being made, and manifests of installs, which are only hashed",
     "report.py": "the log of this run",
+    "store/away.py": "files of /etc that name mounts",
     "store/gpu_code.py": "an install that is being made",
     "store/dead_builds.py": "/proc",
     "store/verify.py": "an install's own files, which are only hashed",

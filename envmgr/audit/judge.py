@@ -25,7 +25,7 @@ Judged = Found | Noted
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """Why this host has no published generation: a sentence, and `prefix-away` or `no-published-generation`."""
+    """The reason why this host has no published generation: a sentence, and `prefix-away` or `no-published-generation`."""
 
     reference: str
     text: str

@@ -74,7 +74,7 @@ _ENDS = (
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """What Slurm says of a job that ended; "" for what it does not say. `code` is `exit code:signal`."""
+    """The end of a job as Slurm reports it; "" for what it does not report. `code` is `exit code:signal`."""
 
     state: str = ""
     reason: str = ""

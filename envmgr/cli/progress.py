@@ -93,7 +93,7 @@ class LiveReporter:
             self._running += 1
         task = progress.add_task(label, total=total, unit=unit, amount="")
         start = time.monotonic()
-        stage = _LiveStage(progress, task, unit)
+        stage = _LiveStage(progress, task, total, unit)
         try:
             yield stage
         finally:
@@ -138,12 +138,12 @@ class LiveReporter:
 
 
 class _LiveStage:
-    def __init__(self, progress: Any, task: Any, unit: str) -> None:
-        self._progress, self._task, self._unit = progress, task, unit
+    def __init__(self, progress: Any, task: Any, total: int | None, unit: str) -> None:
+        self._progress, self._task, self._total, self._unit = progress, task, total, unit
         self.last = ""
 
     def update(self, done: int, *, total: int | None = None, detail: str = "") -> None:
-        if total is not None:
-            self._progress.update(self._task, total=total)
+        self._total = total or self._total
         self.last = amount(done, self._unit)
-        self._progress.update(self._task, completed=done, amount=for_terminal(f"{self.last} {detail}").strip())
+        how_far = for_terminal(f"{_how_far(done, self._total, self._unit)} {detail}").strip()
+        self._progress.update(self._task, total=self._total, completed=done, amount=how_far)

@@ -74,7 +74,7 @@ _ENDS = (
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """The answer of Slurm about a job that ended; "" where it gives none. `code` is `exit code:signal`."""
+    """The end of a job as Slurm reports it; "" for what it does not report. `code` is `exit code:signal`."""
 
     state: str = ""
     reason: str = ""

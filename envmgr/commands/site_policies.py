@@ -18,6 +18,7 @@ from envmgr.commands.site_places import Look
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.publish.signature import NAMESPACE, signers_text
 from envmgr.system.files import free_bytes, group_id
+from envmgr.system.modes import closing
 from envmgr.system.run import Runner
 from envmgr.wording import size_text
 
@@ -68,7 +69,7 @@ def _signing_key(ctx: Context) -> Iterator[SiteFact]:
     private = [each for each in signing.key_files if each.is_file() and each.suffix != ".pub"]
     if opened := [each for each in private if stat.S_IMODE(each.stat().st_mode) & 0o077]:
         text = f"{opened[0]} is a private key that other users can reach: ssh-keygen refuses it"
-        yield SiteFact(field, "error", text, f"chmod 600 {opened[0]}")
+        yield SiteFact(field, "error", text, closing("go-rwx", str(opened[0])))
         return
     public, why = _public_of(key, ctx.runner)
     if why:
@@ -130,7 +131,7 @@ def _allowed_signers(ctx: Context) -> Iterator[SiteFact]:
         return
     path = signing.allowed_signers
     if path.stat().st_mode & 0o002:
-        yield SiteFact(field, "error", f"{path} can be written by everyone: who may sign?", f"chmod o-w {path}")
+        yield SiteFact(field, "error", f"{path} can be written by everyone: who may sign?", closing("o-w", str(path)))
         return
     count = sum(1 for line in text.splitlines() if line.strip() and not line.startswith("#"))
     yield SiteFact(field, "ok", f"{path}, {count} key{'' if count == 1 else 's'}")

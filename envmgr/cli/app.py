@@ -18,7 +18,6 @@ from typer.core import TyperGroup
 
 from envmgr import __version__
 from envmgr.cli import build, catalog, nodes, publish, users
-from envmgr.system.files import shipped
 
 # Objects between two runs of Python's collector. A start makes some 50,000 that stay; collecting takes a twelfth of it.
 _COLLECTED = 100_000
@@ -66,7 +65,9 @@ def _typer(text: str, cls: type[TyperGroup] | None = None, epilog: str | None = 
     )
 
 
-_PAGES = shipped("docs")
+_PACKAGE = Path(__file__).resolve().parents[1]
+# As `shipped("docs")`, whose module is too much for a help.
+_PAGES = next((each for each in [_PACKAGE / "data/docs"] if each.is_dir()), _PACKAGE.parent / "docs")
 
 
 def _epilog(example: str, page: str) -> str:

@@ -96,6 +96,8 @@ def test_an_older_python_is_what_pip_names_and_not_one_of_the_dependencies() -> 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     least = project["requires-python"].removeprefix(">=")
     for each in map(Requirement, project["dependencies"]):
+        if each.name.startswith("easybuild-"):
+            continue  # for every Python
         assert each.marker is not None, each
         older, newer = ({"python_version": version} for version in ("3.9", least))
         assert (each.marker.evaluate(older), each.marker.evaluate(newer)) == (False, True), each

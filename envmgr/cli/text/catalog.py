@@ -148,7 +148,7 @@ def show_history(result: generations.HistoryResult) -> None:
     ]
     table(rows, header=["", "gen", "created", "by", "entries", "changes"])
     if not rows:
-        out("nothing was published yet")
+        out("nothing is published, as this host sees the prefix")
     for flip in result.flips:
         if str(flip["reason"]).startswith("rollback"):
             out(f"rolled back {flip['from']} -> {flip['to']}  {flip['time']}  {flip['user']}@{flip['host']}")

@@ -134,7 +134,9 @@ def test_verbs_before_the_first_publish(sandbox: Sandbox, argv: list[str]) -> No
     done = sandbox.run(*argv)
     assert done.code == 3
     assert error_of(done, sandbox) == (
-        "error[nothing-published]: nothing was published yet\n  ROOT/prefix\n\nhint: `envmgr build ENTRY`"
+        "error[nothing-published]: nothing is published in ROOT/prefix, as this host sees it\n"
+        "  there is no folder ROOT/prefix\n\n"
+        "hint: `envmgr build ENTRY`; if another machine has it, mount it here first"
     )
     assert not sandbox.prefix.exists()
 

@@ -92,4 +92,7 @@ def test_what_cannot_be_a_job_is_an_error_that_says_what_to_do(
 
 def test_nothing_published_yet(sandbox: Sandbox) -> None:
     done = sandbox.run("job", "hello/1.0")
-    assert (done.code, done.stderr.splitlines()[0]) == (3, "error[nothing-published]: nothing was published yet")
+    assert (done.code, done.stderr.splitlines()[0]) == (
+        3,
+        f"error[nothing-published]: nothing is published in {sandbox.prefix}, as this host sees it",
+    )

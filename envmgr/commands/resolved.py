@@ -7,7 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.backends import LoadedEntry, LoadedLock, get_backend, items_of_all
+from envmgr.backends import LoadedEntry, LoadedLock, get_backend
+from envmgr.builds.search_order import items_of_all
 from envmgr.catalog.entries import Catalog, CatalogEntry
 from envmgr.catalog.fitness import NodeNeeds, gpu_needs
 from envmgr.catalog.lock_rules import Judged, LockFault

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from envmgr.backends import items_of_all
 from envmgr.builds.schedule import Work
+from envmgr.builds.search_order import items_of_all
 from envmgr.catalog.entries import RECIPE_NAME
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.recipe import Recipe

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import ClassVar
 
 import envmgr
-from envmgr.backends import get_backend, search_orders
+from envmgr.backends import get_backend
 from envmgr.builds.install import ensure_install
+from envmgr.builds.search_order import search_orders
 from envmgr.builds.slurm.folder import BuildAnswer, BuildRequest, read_request, write_answer
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.site import read_target

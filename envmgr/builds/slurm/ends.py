@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from envmgr.builds.slurm.reasons import AGAIN, JobEnd
-from envmgr.builds.slurm.submit import QueuedBuild
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.nodes.jobs import JobOptions, ask_a_node, forgets_after, job_facts
@@ -16,6 +16,9 @@ from envmgr.nodes.slurm import in_words, node_states, why_no_step
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import assign, script_text
 from envmgr.system.usernames import own_name
+
+if TYPE_CHECKING:
+    from envmgr.builds.slurm.submit import QueuedBuild
 
 _TAIL = 6  # lines
 _READ = 65536  # bytes of the output's end in which the job says which log it kept

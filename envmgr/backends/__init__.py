@@ -254,9 +254,7 @@ class Backend(ABC):
         return []
 
     def missing(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> Iterable[EnvmgrError]:  # noqa: ARG002 - most inputs name nothing
-        """Yield what is wrong with the files and entries that a faultless `input` names, whether there is a lock or
-        not. No network.
-        """
+        """Yield the faults of the files and entries that a faultless `input` names; it needs no lock and no network."""
         return ()
 
     def remarks(self, recipe: Recipe, site: Site) -> list[str]:  # noqa: ARG002 - most backends have none

@@ -6,52 +6,32 @@ import datetime
 import os
 import re
 import shlex
-import string
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from envmgr.catalog.accept import fault_in_key
+from envmgr.catalog.environment import UNPARSED, Environment, lines_of_text
 from envmgr.catalog.gpus import parse_code
 from envmgr.catalog.names import catalog_of, fault_in_part, parse_entry
-from envmgr.catalog.shell_rules import (
-    SHELL_WORDS,
-    fault_in_csh,
-    fault_in_posix,
-    fault_in_tcsh,
-    fault_in_value,
-    fault_in_variable,
-)
 from envmgr.catalog.site_file import CpuLevel
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.invisible import TABS, require_visible
 from envmgr.system.models import FrozenModel, refuse
 from envmgr.system.untrusted_files import RECIPE, SOFTWARE, TEST_FILE, read_bytes
 from envmgr.system.yamlfile import load_model, load_sound_part
-from envmgr.wording import LINES, first_unseen, one_line
+from envmgr.wording import first_unseen, one_line
 
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-# What a value may name: known when the module is made, or only where it is loaded.
-BUILD_NAMES, LOAD_NAMES = frozenset({"root", "name", "version"}), frozenset({"HOME", "USER"})
-UNPARSED = "no shell reads it"  # the context of a validation, for commands that only list entries
 _END = "ENVMGR_FILE"  # of a file in a test's text
-_MOST_FUNCTIONS = 50  # of a recipe; each is read by three shells, twice
-_MOST_SHELL = 20_000  # characters of all of them; bash starts a process for each `$(…)` that it only reads
 _MOST_TEXT = 4 << 20  # characters, of the files of all tests of a recipe: modules keep them
 
 
 def _one_line(value: str) -> str:
     if first_unseen(value):
         raise ValueError("must be one line, without control characters")
-    return value
-
-
-def _lines(value: str) -> str:
-    if first_unseen(value, LINES):
-        raise ValueError("must be text, without control characters")
     return value
 
 
@@ -67,124 +47,7 @@ class Software(FrozenModel):
     )
 
     _one = field_validator("homepage", "licence", "category", "acknowledge")(_one_line)
-    _several = field_validator("description")(_lines)
-
-
-class ShellText(FrozenModel):
-    """Text that a shell runs: `bash` in bash, zsh, sh and ksh, `csh` in csh and tcsh. `${root}` is the install's
-    folder.
-
-    The csh text is one line: Lmod hands it over in backquotes, which make one line of it.
-    """
-
-    bash: str
-    csh: str = ""
-
-    @field_validator("bash", "csh")
-    @classmethod
-    def _printable(cls, value: str) -> str:
-        if len(value) > _MOST_SHELL:
-            raise ValueError(f"has {len(value)} characters: there are {_MOST_SHELL} at most")
-        return _lines(value).strip()
-
-    @model_validator(mode="after")
-    def _check(self, info: ValidationInfo) -> ShellText:
-        refuse(self._faults(ask_shells=info.context != UNPARSED))
-        return self
-
-    def _faults(self, *, ask_shells: bool) -> Iterator[str]:
-        # Lmod prints it for each shell: what is no whole command there would end the text that it stands in.
-        if not self.bash:
-            yield "`bash` is empty"
-        elif ask_shells and (fault := fault_in_posix(self.bash.replace("${root}", "/"))):
-            yield f"`bash` {fault}"
-        csh = self.csh.replace("${root}", "/")
-        if "\n" in self.csh:
-            yield "`csh` must be one line"
-        elif fault := fault_in_csh(csh):
-            yield f"`csh`: {fault}"
-        elif self.csh and ask_shells and (fault := fault_in_tcsh(csh)):
-            yield f"`csh` {fault}"
-
-
-def _few_functions(value: Any) -> Any:
-    """Limit number and size of functions, before shells read any of them."""
-    if not isinstance(value, dict):
-        return value
-    if len(value) > _MOST_FUNCTIONS:
-        raise ValueError(
-            f"{len(value)} functions: there are {_MOST_FUNCTIONS} at most; a file of the install can define more"
-        )
-    texts = [str(part) for text in value.values() if isinstance(text, dict) for part in text.values()]
-    size = sum(map(len, texts))
-    if size > _MOST_SHELL:
-        raise ValueError(
-            f"{size} characters of functions: there are {_MOST_SHELL} at most; a file of the install can have more"
-        )
-    return value
-
-
-class Environment(FrozenModel):
-    """Extra variables, shell functions, and commands for unloading.
-
-    In values `${root}`, `${name}` and `${version}` are replaced, and `${HOME}` and `${USER}` at load. `prepend` and
-    `append` take PATH-like lists.
-    """
-
-    set: dict[str, str] = {}
-    set_default: dict[str, str] = {}
-    prepend: dict[str, tuple[str, ...]] = {}
-    append: dict[str, tuple[str, ...]] = {}
-    functions: Annotated[dict[str, ShellText], BeforeValidator(_few_functions)] = {}
-    on_unload: ShellText | None = None
-
-    @field_validator("functions")
-    @classmethod
-    def _functions(cls, functions: dict[str, ShellText]) -> dict[str, ShellText]:
-        refuse(cls._function_faults(functions))
-        return functions
-
-    @staticmethod
-    def _function_faults(functions: dict[str, ShellText]) -> Iterator[str]:
-        for name, text in functions.items():
-            if not _VARIABLE.fullmatch(name) or name in SHELL_WORDS:
-                yield f"`{name}` cannot be the name of a function"
-            if "'" in text.csh:
-                yield f"`csh` of {name} cannot hold `'`: Lmod makes an alias of it, between such quotes"
-
-    @model_validator(mode="after")
-    def _check(self) -> Environment:
-        refuse(self._variable_faults())
-        return self
-
-    def _variable_faults(self) -> Iterator[str]:
-        both = {*self.set, *self.set_default, *self.prepend, *self.append} & {*self.functions}
-        yield from (f"{each} cannot be a variable and a function: Lmod keeps one thing of a name" for each in both)
-        for values in (self.set, self.set_default):
-            for name, value in values.items():
-                yield from _variable_faults(name, (value,), as_list=False)
-        for lists in (self.prepend, self.append):
-            for name, elements in lists.items():
-                yield from _variable_faults(name, elements, as_list=True)
-
-
-def _variable_faults(variable: str, values: tuple[str, ...], *, as_list: bool) -> Iterator[str]:
-    if not _VARIABLE.fullmatch(variable):
-        yield f"`{variable}` is not a variable name"
-    elif fault := fault_in_variable(variable, as_list=as_list):
-        yield f"{variable} must not be set by a module: {fault}"
-    for value in values:
-        if any(c in value for c in "\n\r\0"):
-            yield "a variable's value cannot hold a line break: Lmod hands it to the shell as it is"
-            continue
-        template = string.Template(value)
-        if not template.is_valid() or (unknown := {*template.get_identifiers()} - BUILD_NAMES - LOAD_NAMES):
-            known = "`${root}`, `${name}`, `${version}`, `${HOME}`, `${USER}` can be used, `$$` is a dollar"
-            yield f"`{value}`: {'bad `$`' if not template.is_valid() else f'unknown {sorted(unknown)}'}; {known}"
-            continue
-        plain = template.substitute(dict.fromkeys(BUILD_NAMES | LOAD_NAMES, "/x"))
-        if fault := fault_in_value(plain, as_list=as_list):
-            yield f"a variable's value cannot be `{value}`: {fault}"
+    _several = field_validator("description")(lines_of_text)
 
 
 class Requires(FrozenModel):
@@ -224,7 +87,7 @@ class SmokeTest(FrozenModel):
     timeout: float = Field(default=300, gt=0, le=30 * 86400)
 
     _one = field_validator("name")(_one_line)
-    _several = field_validator("run")(_lines)
+    _several = field_validator("run")(lines_of_text)
 
     @field_validator("files")
     @classmethod
@@ -246,7 +109,7 @@ class Deprecated(FrozenModel):
     message: str = Field(min_length=1)
     date: datetime.date
 
-    _several = field_validator("message")(_lines)
+    _several = field_validator("message")(lines_of_text)
 
 
 class Recipe(FrozenModel):
@@ -265,7 +128,7 @@ class Recipe(FrozenModel):
     default: bool = False
     hidden: bool = False
     deprecated: Deprecated | None = None
-    _help = field_validator("help")(_lines)
+    _help = field_validator("help")(lines_of_text)
     accept: dict[str, str] = Field(
         default={}, description="what is meant of its lock and its module, each with the reason"
     )

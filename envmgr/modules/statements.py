@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from envmgr.catalog.environment import LOAD_NAMES
 from envmgr.catalog.gpus import CONSUMER, DATA_CENTRE, FLOORS, GpuNeeds, toolkit_driver
 from envmgr.catalog.names import variable_name
-from envmgr.catalog.recipe import LOAD_NAMES
 from envmgr.catalog.shell_rules import fault_in_value
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError

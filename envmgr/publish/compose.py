@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from envmgr.catalog.accept import NOT_IMPORTED, ON_UNLOAD, key_for, named_in
+from envmgr.catalog.environment import LOAD_NAMES, ShellText
 from envmgr.catalog.fitness import gpu_needs
 from envmgr.catalog.lock_rules import Judged, LockFault
 from envmgr.catalog.names import Entry
-from envmgr.catalog.recipe import LOAD_NAMES, Recipe, ShellText, Software
+from envmgr.catalog.recipe import Recipe, Software
 from envmgr.catalog.shell_rules import may_go_unsaid
 from envmgr.errors import InputError
 from envmgr.modules.spec import EnvOp, ModuleSpec, Pip, ShellFunction, UnloadCommand

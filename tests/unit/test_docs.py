@@ -14,7 +14,8 @@ from pydantic import BaseModel
 from envmgr.backends.conda.models import Channel, CondaInput, CondaSettings
 from envmgr.backends.easybuild.settings import EasyBuildInput, EasyBuildSettings
 from envmgr.backends.wheels.input import Patch, WheelsInput
-from envmgr.catalog.recipe import Deprecated, Environment, Recipe, Requires, ShellText, SmokeTest, Software
+from envmgr.catalog.environment import Environment, ShellText
+from envmgr.catalog.recipe import Deprecated, Recipe, Requires, SmokeTest, Software
 from envmgr.catalog.site_file import (
     Audit,
     LmodSettings,

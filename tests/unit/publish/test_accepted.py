@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from envmgr.catalog.environment import Environment
 from envmgr.catalog.names import Entry
-from envmgr.catalog.recipe import Environment, Recipe, load_recipe
+from envmgr.catalog.recipe import Recipe, load_recipe
 from envmgr.catalog.shell_rules import SEARCHED, fault_in_variable
 from envmgr.errors import InputError
 from envmgr.modules.spec import EnvOp

@@ -1,0 +1,152 @@
+"""The part of a recipe on its module: variables beside those of the install, shell functions, and commands for unloading."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, ValidationInfo, field_validator, model_validator
+
+from envmgr.catalog.shell_rules import (
+    SHELL_WORDS,
+    fault_in_csh,
+    fault_in_posix,
+    fault_in_tcsh,
+    fault_in_value,
+    fault_in_variable,
+)
+from envmgr.system.models import FrozenModel, refuse
+from envmgr.wording import LINES, first_unseen
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# What a value may name: known when the module is made, or only where it is loaded.
+BUILD_NAMES, LOAD_NAMES = frozenset({"root", "name", "version"}), frozenset({"HOME", "USER"})
+UNPARSED = "no shell reads it"  # the context of a validation, for commands that only list entries
+_MOST_FUNCTIONS = 50  # of a recipe; each is read by three shells, twice
+_MOST_SHELL = 20_000  # characters of all of them; bash starts a process for each `$(…)` that it only reads
+
+
+def lines_of_text(value: str) -> str:
+    """Return the value. Raise ValueError for control characters."""
+    if first_unseen(value, LINES):
+        raise ValueError("must be text, without control characters")
+    return value
+
+
+class ShellText(FrozenModel):
+    """Text that a shell runs: `bash` in bash, zsh, sh and ksh, `csh` in csh and tcsh. `${root}` is the install's
+    folder.
+
+    The csh text is one line: Lmod hands it over in backquotes, which make one line of it.
+    """
+
+    bash: str
+    csh: str = ""
+
+    @field_validator("bash", "csh")
+    @classmethod
+    def _printable(cls, value: str) -> str:
+        if len(value) > _MOST_SHELL:
+            raise ValueError(f"has {len(value)} characters: there are {_MOST_SHELL} at most")
+        return lines_of_text(value).strip()
+
+    @model_validator(mode="after")
+    def _check(self, info: ValidationInfo) -> ShellText:
+        refuse(self._faults(ask_shells=info.context != UNPARSED))
+        return self
+
+    def _faults(self, *, ask_shells: bool) -> Iterator[str]:
+        # Lmod prints it for each shell: what is no whole command there would end the text that it stands in.
+        if not self.bash:
+            yield "`bash` is empty"
+        elif ask_shells and (fault := fault_in_posix(self.bash.replace("${root}", "/"))):
+            yield f"`bash` {fault}"
+        csh = self.csh.replace("${root}", "/")
+        if "\n" in self.csh:
+            yield "`csh` must be one line"
+        elif fault := fault_in_csh(csh):
+            yield f"`csh`: {fault}"
+        elif self.csh and ask_shells and (fault := fault_in_tcsh(csh)):
+            yield f"`csh` {fault}"
+
+
+def _few_functions(value: Any) -> Any:
+    """Limit number and size of functions, before shells read any of them."""
+    if not isinstance(value, dict):
+        return value
+    if len(value) > _MOST_FUNCTIONS:
+        raise ValueError(
+            f"{len(value)} functions: there are {_MOST_FUNCTIONS} at most; a file of the install can define more"
+        )
+    texts = [str(part) for text in value.values() if isinstance(text, dict) for part in text.values()]
+    size = sum(map(len, texts))
+    if size > _MOST_SHELL:
+        raise ValueError(
+            f"{size} characters of functions: there are {_MOST_SHELL} at most; a file of the install can have more"
+        )
+    return value
+
+
+class Environment(FrozenModel):
+    """Extra variables, shell functions, and commands for unloading.
+
+    In values `${root}`, `${name}` and `${version}` are replaced, and `${HOME}` and `${USER}` at load. `prepend` and
+    `append` take PATH-like lists.
+    """
+
+    set: dict[str, str] = {}
+    set_default: dict[str, str] = {}
+    prepend: dict[str, tuple[str, ...]] = {}
+    append: dict[str, tuple[str, ...]] = {}
+    functions: Annotated[dict[str, ShellText], BeforeValidator(_few_functions)] = {}
+    on_unload: ShellText | None = None
+
+    @field_validator("functions")
+    @classmethod
+    def _functions(cls, functions: dict[str, ShellText]) -> dict[str, ShellText]:
+        refuse(cls._function_faults(functions))
+        return functions
+
+    @staticmethod
+    def _function_faults(functions: dict[str, ShellText]) -> Iterator[str]:
+        for name, text in functions.items():
+            if not _VARIABLE.fullmatch(name) or name in SHELL_WORDS:
+                yield f"`{name}` cannot be the name of a function"
+            if "'" in text.csh:
+                yield f"`csh` of {name} cannot hold `'`: Lmod makes an alias of it, between such quotes"
+
+    @model_validator(mode="after")
+    def _check(self) -> Environment:
+        refuse(self._variable_faults())
+        return self
+
+    def _variable_faults(self) -> Iterator[str]:
+        both = {*self.set, *self.set_default, *self.prepend, *self.append} & {*self.functions}
+        yield from (f"{each} cannot be a variable and a function: Lmod keeps one thing of a name" for each in both)
+        for values in (self.set, self.set_default):
+            for name, value in values.items():
+                yield from _variable_faults(name, (value,), as_list=False)
+        for lists in (self.prepend, self.append):
+            for name, elements in lists.items():
+                yield from _variable_faults(name, elements, as_list=True)
+
+
+def _variable_faults(variable: str, values: tuple[str, ...], *, as_list: bool) -> Iterator[str]:
+    if not _VARIABLE.fullmatch(variable):
+        yield f"`{variable}` is not a variable name"
+    elif fault := fault_in_variable(variable, as_list=as_list):
+        yield f"{variable} must not be set by a module: {fault}"
+    for value in values:
+        if any(c in value for c in "\n\r\0"):
+            yield "a variable's value cannot hold a line break: Lmod hands it to the shell as it is"
+            continue
+        template = string.Template(value)
+        if not template.is_valid() or (unknown := {*template.get_identifiers()} - BUILD_NAMES - LOAD_NAMES):
+            known = "`${root}`, `${name}`, `${version}`, `${HOME}`, `${USER}` can be used, `$$` is a dollar"
+            yield f"`{value}`: {'bad `$`' if not template.is_valid() else f'unknown {sorted(unknown)}'}; {known}"
+            continue
+        plain = template.substitute(dict.fromkeys(BUILD_NAMES | LOAD_NAMES, "/x"))
+        if fault := fault_in_value(plain, as_list=as_list):
+            yield f"a variable's value cannot be `{value}`: {fault}"

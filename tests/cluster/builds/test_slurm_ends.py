@@ -154,7 +154,7 @@ def test_job_that_slurm_has_forgotten(shop: Shop, accounts: bool) -> None:
     assert found["reference"] == "job-failed"
     require_log(shop, found)
     if accounts:
-        assert found["context"][0] == f"job {number}, Slurm: CANCELLED, exit code 0:15, on c1"
+        assert found["context"][0] == f"job {number}, Slurm: CANCELLED, killed by SIGTERM, on c1"
         assert found["hint"] == f"the job was cancelled: {AGAIN}"
     else:
         assert found["context"][:3] == [
@@ -232,17 +232,27 @@ def test_node_whose_prolog_fails(shop: Shop) -> None:
     cluster = shop.cluster
     shop.toy("prolog")
     shop.lock("prolog")
-    cluster.write("c3", "/etc/prolog", "#!/bin/sh\nexit 1\n", 0o755)
     reread = "pkill -HUP -x slurmd"
+
+    def prolog(line: str) -> None:
+        cluster.write("c3", "/etc/prolog", f"#!/bin/sh\n{line}\n", 0o755)
+
+    def is_run() -> bool:  # slurmd reads its configuration some time after the signal
+        cluster.exec("login", ["srun", "-p", "far", "--chdir=/", "true"])
+        return cluster.exec("c3", ["test", "-e", "/run/prolog"]).returncode == 0
+
+    prolog(": >/run/prolog")
     cluster.sh("c3", f"echo Prolog=/etc/prolog >>/etc/slurm/slurm.conf; {reread}", check=True)
     try:
-        assert soon(lambda: "idle" in cluster.slurm_state("c3"))
+        assert soon(is_run)
+        prolog("exit 1")
         process = shop.start("prolog", "--no-publish", "--partition", "far")
         hint = "`sinfo -R` says which nodes are down, and why; or `scancel "
         assert soon(lambda: shop.logs_with(f"does not start by itself: .*; {re.escape(hint)}"))
         assert "Prolog error" in cluster.exec("login", ["sinfo", "-R"]).stdout
         leave(cluster, process, "INT")
     finally:
+        prolog("exit 0")
         cluster.sh("c3", f"sed -i /Prolog/d /etc/slurm/slurm.conf; {reread}", check=True)
     cluster.clear()
     again(shop, "prolog", "far")

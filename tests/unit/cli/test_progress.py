@@ -146,6 +146,18 @@ def test_live_reporter_shows_markup_of_others_as_text_and_ends_with_one_line_a_s
     assert re.search(r"✓ unpack +0\.\d s", plain)
 
 
+def test_live_reporter_shows_how_many_of_how_many_and_the_time() -> None:
+    text = on_a_terminal(
+        "from envmgr.cli.progress import make_reporter\n"
+        "reporter = make_reporter(quiet=False)\n"
+        "with reporter.stage('build', total=13, unit='steps') as stage:\n"
+        "    stage.update(7, detail='install')\n"
+        "    reporter._progress.refresh()\n"
+    )
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    assert re.search(r"build \S+ 7 of 13 steps install 0:00:\d\d", plain), plain
+
+
 def test_live_reporter_takes_stages_of_several_threads() -> None:
     text = on_a_terminal(
         "import threading\n"

@@ -17,7 +17,6 @@ from envmgr.system.locks import mount_of
 from envmgr.system.run import run_detached
 from envmgr.system.shelltext import quote
 
-REFERENCE = "prefix-away"
 SECONDS = 15  # in which a prefix on a network file system must answer once
 
 _MEMORY = {"tmpfs", "ramfs", "overlay", "zfs", "rootfs", "aufs"}  # `nodev` in /proc/filesystems, and local
@@ -47,7 +46,7 @@ def require_answer(prefix: Path) -> None:
         return
     kind, source = found
     raise EnvmgrError(
-        REFERENCE,
+        "prefix-away",
         f"{prefix} does not answer on this host",
         context=f"no answer in {SECONDS} s from {source} ({kind})",
         hint="is the file server up? Nothing was changed",
@@ -111,17 +110,17 @@ def _not_mounted(site: Site) -> Iterator[EnvmgrError]:
         if each.point in above - mounted:
             of = f"{each.source} on " if each.source else ""
             said = f"{each.file} mounts {of}{each.point}; {state}"
-            yield EnvmgrError(REFERENCE, message, context=said, hint=f"`mount {quote(each.point)}` as root")
+            yield EnvmgrError("prefix-away", message, context=said, hint=f"`mount {quote(each.point)}` as root")
     kind, source, _ = mount_of(prefix)
     if kind == "autofs":
         said = f"autofs mounts what is below {source}; {state}"
         yield EnvmgrError(
-            REFERENCE, message, context=said, hint="is the file server up, and is the name in autofs's map?"
+            "prefix-away", message, context=said, hint="is the file server up, and is the name in autofs's map?"
         )
     wanted = site.mount.source
     if wanted is not None and source != wanted and not _is_this_host(wanted.partition(":")[0]):
         said = f"`mount.source` in site.yaml is {wanted}, and {prefix} is on {source} ({kind}); {state}"
-        yield EnvmgrError(REFERENCE, message, context=said, hint=f"mount {wanted} on {prefix}, as on the nodes")
+        yield EnvmgrError("prefix-away", message, context=said, hint=f"mount {wanted} on {prefix}, as on the nodes")
 
 
 def _is_this_host(name: str) -> bool:

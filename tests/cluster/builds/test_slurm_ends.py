@@ -225,34 +225,3 @@ def test_command_that_leaves_a_held_job_says_how_it_starts(shop: Shop) -> None:
     assert f"; `scontrol release {number}` lets it start; `scancel {number}` ends it" in told
     cluster.exec("login", ["scontrol", "release", number], check=True)
     assert soon(lambda: "left" in shop.store() and not shop.jobs())
-
-
-def test_node_whose_prolog_fails(shop: Shop) -> None:
-    """Slurm drains it, and the job waits for another."""
-    cluster = shop.cluster
-    shop.toy("prolog")
-    shop.lock("prolog")
-    reread = "pkill -HUP -x slurmd"
-
-    def prolog(line: str) -> None:
-        cluster.write("c3", "/etc/prolog", f"#!/bin/sh\n{line}\n", 0o755)
-
-    def is_run() -> bool:  # slurmd reads its configuration some time after the signal
-        cluster.exec("login", ["srun", "-p", "far", "--chdir=/", "true"])
-        return cluster.exec("c3", ["test", "-e", "/run/prolog"]).returncode == 0
-
-    prolog(": >/run/prolog")
-    cluster.sh("c3", f"echo Prolog=/etc/prolog >>/etc/slurm/slurm.conf; {reread}", check=True)
-    try:
-        assert soon(is_run)
-        prolog("exit 1")
-        process = shop.start("prolog", "--no-publish", "--partition", "far")
-        hint = "`sinfo -R` says which nodes are down, and why; or `scancel "
-        assert soon(lambda: shop.logs_with(f"does not start by itself: .*; {re.escape(hint)}"))
-        assert "Prolog error" in cluster.exec("login", ["sinfo", "-R"]).stdout
-        leave(cluster, process, "INT")
-    finally:
-        prolog("exit 0")
-        cluster.sh("c3", f"sed -i /Prolog/d /etc/slurm/slurm.conf; {reread}", check=True)
-    cluster.clear()
-    again(shop, "prolog", "far")

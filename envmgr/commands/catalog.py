@@ -145,6 +145,19 @@ def _check_entry(
     if recipe is None:  # nothing is known of its fields
         return findings
     recipes[str(found.entry)] = recipe
+    backend, wrong, without = None, list[str](), list[EnvmgrError]()
+    try:
+        backend = get_backend(recipe.backend)
+    except EnvmgrError as error:
+        findings += _unreadable(found, error)
+    else:
+        wrong = backend.faults(recipe, ctx.site)
+        without = [] if wrong else [*backend.missing(found.entry, recipe, found.folder, ctx.site)]
+        remarks = [] if wrong else backend.remarks(recipe, ctx.site)
+        hint = "name it in site.yaml, or look at what it has"
+        findings += [_finding("recipe", "error", found, one_line(fault)) for fault in shortened(wrong)]
+        findings += [Finding("recipe", "error", str(found.entry), why_failed(each), hint=each.hint) for each in without]
+        findings += [_finding("recipe", "warning", found, one_line(each), hint) for each in shortened(remarks)]
     findings += _missing(finder, found, recipe)
     if "accept" not in faulty:
         findings += _check_module(found, recipe, accepted)
@@ -155,22 +168,10 @@ def _check_entry(
     findings += [_finding("requires", "warning", found, f"requires.{fault}") for fault in beyond]
     if not recipe.tests and "tests" not in faulty:
         findings.append(_finding("tests", "warning", found, "no smoke test: only loading is checked"))
-    try:
-        backend = get_backend(recipe.backend)
-    except EnvmgrError as error:
-        return [*findings, *_unreadable(found, error)]
-    wrong = backend.faults(recipe, ctx.site)
-    findings += [_finding("recipe", "error", found, one_line(fault)) for fault in shortened(wrong)]
-    without = [] if wrong else [*backend.missing(found.entry, recipe, found.folder, ctx.site)]
-    findings += [Finding("recipe", "error", str(found.entry), why_failed(each), hint=each.hint) for each in without]
-    if not wrong:
-        hint = "name it in site.yaml, or look at what it has"
-        remarks = shortened(backend.remarks(recipe, ctx.site))
-        findings += [_finding("recipe", "warning", found, one_line(remark), hint) for remark in remarks]
-    return [
-        *findings,
-        *_check_lock(ctx, found, recipe, backend, locks, accepted, known={*wrong, *faulty, *map(why_failed, without)}),
-    ]
+    if backend is not None:
+        known = {*wrong, *faulty, *map(why_failed, without)}
+        findings += _check_lock(ctx, found, recipe, backend, locks, accepted, known=known)
+    return findings
 
 
 def _unreadable(found: CatalogEntry, error: EnvmgrError) -> list[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from envmgr.backends import Backend, Built, GpuCodes, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.easybuild import Workbench
 from envmgr.backends.easybuild.build_place import clean_modules
-from envmgr.backends.easybuild.easyconfigs import changed_since, installed_easyconfigs, shipped_files
+from envmgr.backends.easybuild.easyconfigs import changed_since, gone_files, installed_easyconfigs, shipped_files
 from envmgr.backends.easybuild.gpus import compiled_for, explain_gpus
 from envmgr.backends.easybuild.items import (
     MARKED,
@@ -44,7 +45,7 @@ from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact
 from envmgr.catalog.site import Site, Target, read_target
 from envmgr.downloads import Fetched, Given
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.upstream import prefixes_of
@@ -174,7 +175,7 @@ class EasyBuildBackend(Backend):
         wanted = EasyBuildInput.model_validate(recipe.input)
         return [f"input.unhashed.{name}: is a path, not a file name" for name in wanted.unhashed if "/" in name]
 
-    def missing(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> Iterable[EnvmgrError]:  # noqa: ARG002 - easyconfigs lie elsewhere
+    def missing(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> Iterable[EnvmgrError]:  # noqa: ARG002 - its files are beside its easyconfigs
         wanted = EasyBuildInput.model_validate(recipe.input)
         own = installed_easyconfigs(wanted.easybuild)
         roots = () if own is None else (*easyconfig_folders(site), own)
@@ -182,6 +183,10 @@ class EasyBuildBackend(Backend):
             from envmgr.backends.easybuild.resolve import unknown_easyconfig
 
             yield unknown_easyconfig(wanted.easyconfig, roots)
+        with suppress(EnvmgrError):  # what is wrong with the lock is reported where that is checked
+            locked = read_easybuild_lock(folder)[0]
+            for text in gone_files(locked, site):
+                yield InputError("patch-missing", text, hint="restore the file from git")
 
     def lock(
         self,
@@ -197,7 +202,7 @@ class EasyBuildBackend(Backend):
         wanted = read_input(entry, recipe, EasyBuildInput)
         made, notes = make_lock(entry, wanted, _workbench(entry, site, runner, reporter))
         for item in made.items:
-            changed_since(item, site, made.framework)  # raises for an easyconfig that nobody can review
+            changed_since(item, site)  # raises for an easyconfig that nobody can review
         return LockResult({LOCK_NAME: render_lock(made)}, locked_versions(made), notes, lock_facts(made))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedEasyBuildLock:

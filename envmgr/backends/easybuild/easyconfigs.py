@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from envmgr.backends.easybuild.lock import LockedFile, LockedItem
+from envmgr.backends.easybuild.lock import EasyBuildLock, LockedFile, LockedItem
 from envmgr.backends.easybuild.settings import EASYBUILD, easyconfig_folders, own_easyconfigs
 from envmgr.catalog.site import Site
 from envmgr.system.files import shipped
@@ -61,7 +61,7 @@ def installed_easyconfigs(version: str) -> Path | None:
     return folder if version == EASYBUILD and folder.is_dir() else None
 
 
-def changed_since(item: LockedItem, site: Site, framework: str) -> list[str]:
+def changed_since(item: LockedItem, site: Site) -> list[str]:
     """Return how an easyconfig, and the files that go with it, differ from what was locked.
 
     Files that come with EasyBuild are compared with the lock when they are built: they do not change by themselves.
@@ -78,15 +78,21 @@ def changed_since(item: LockedItem, site: Site, framework: str) -> list[str]:
     changed = [f"{path} has changed"] if sum_of(path, site) != item.sha256 else []
     for file in item.beside:
         found = local_file(item, file, path, easyconfig_folders(site))
-        if found is None:
-            own = installed_easyconfigs(framework)
-            if own is not None and not (own / (file.folder or item.folder) / file.name).is_file():
-                changed.append(f"{file.name} is gone: it is no longer beside {path}")
-        elif sum_of(found, site) != file.sha256:
+        if found is not None and sum_of(found, site) != file.sha256:
             changed.append(f"{found} has changed")
-        elif found.suffix in (".patch", ".diff"):
+        elif found is not None and found.suffix in (".patch", ".diff"):
             require_visible_patch(read_bytes(found, BESIDE, tree=root_of(found, site)), found)
     return changed
+
+
+def gone_files(lock: EasyBuildLock, site: Site) -> Iterator[str]:
+    """Yield which files of the easyconfigs are no longer there: `NAME is gone: …`. A build would find that out late."""
+    own = installed_easyconfigs(lock.framework)
+    for item in lock.items if own is not None else ():
+        path = local_easyconfig(item, site)
+        for file in item.beside if path is not None and item.origin == "catalog" else ():
+            if local_file(item, file, path, [*easyconfig_folders(site), *([own] if own else [])]) is None:
+                yield f"{file.name} is gone: it is no longer beside {path}"
 
 
 def copy_easyconfigs(items: Sequence[LockedItem], site: Site, folder: Path) -> None:

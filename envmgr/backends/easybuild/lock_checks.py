@@ -38,7 +38,7 @@ def require_fresh(lock: EasyBuildLock, wanted: EasyBuildInput, entry: Entry, fol
         raise stale_lock(entry, path, wanted.digest(), lock.recipe)
     if differing := differing_from_recipe(lock, wanted):
         raise EnvmgrError("lock-stale", f"{path} does not match recipe.yaml", context=differing, hint=hint)
-    if changed := [text for item in lock.items for text in changed_since(item, site, lock.framework)]:
+    if changed := [text for item in lock.items for text in changed_since(item, site)]:
         raise EnvmgrError("lock-stale", f"{path} is older than its easyconfigs", context=changed, hint=hint)
     if differing := differing_from_now(lock, wanted, site):
         if keep := ", ".join(f"`{each}: {quoted(said)}`" for each, said in said_by(lock).items() if said):

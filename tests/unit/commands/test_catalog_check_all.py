@@ -160,23 +160,22 @@ def test_what_a_recipe_lacks_by_its_own_fault_is_not_said_again(folder: Path) ->
 
 def test_every_file_that_a_lock_is_older_than_is_named(folder: Path) -> None:
     """The lock's own finding has its reasons: which easyconfigs and patches changed or are gone."""
-    from envmgr.backends.easybuild.easyconfigs import changed_since, installed_easyconfigs
-    from envmgr.backends.easybuild.lock import LockedFile, LockedItem
+    from envmgr.backends.easybuild.easyconfigs import changed_since, gone_files, installed_easyconfigs
+    from envmgr.backends.easybuild.lock import EasyBuildLock, LockedFile, LockedItem
     from envmgr.backends.easybuild.settings import EASYBUILD
 
     assert installed_easyconfigs(EASYBUILD) is not None
     place = folder / "eb" / "t" / "Toy"
     place.mkdir(parents=True)
     (place / "Toy-1.0.eb").write_text("name = 'Toy'\n")
-    site = {"schema": 1, "prefix": str(folder / "sw"), "backends": {"easybuild": {"easyconfigs": ["eb"]}}}
-    (folder / "site.yaml").write_text(json.dumps(site))
+    settings = {"schema": 1, "prefix": str(folder / "sw"), "backends": {"easybuild": {"easyconfigs": ["eb"]}}}
+    (folder / "site.yaml").write_text(json.dumps(settings))
     patches = tuple(LockedFile(name=f"{name}.patch", sha256="0" * 64) for name in ("one", "two"))
     (place / "one.patch").write_text("other\n")
     item = LockedItem.model_construct(
         name="Toy", version="1.0", easyconfig="Toy-1.0.eb", sha256="1" * 64, origin="catalog", patches=patches, files=()
     )
-    assert changed_since(item, load_site(folder / "site.yaml", {}), EASYBUILD) == [
-        f"{place}/Toy-1.0.eb has changed",
-        f"{place}/one.patch has changed",
-        f"two.patch is gone: it is no longer beside {place}/Toy-1.0.eb",
-    ]
+    site = load_site(folder / "site.yaml", {})
+    assert changed_since(item, site) == [f"{place}/Toy-1.0.eb has changed", f"{place}/one.patch has changed"]
+    lock = EasyBuildLock.model_construct(items=(item,), framework=EASYBUILD)
+    assert [*gone_files(lock, site)] == [f"two.patch is gone: it is no longer beside {place}/Toy-1.0.eb"]

@@ -17,6 +17,7 @@ _MASKS = (
     (r"\b\d+ files\b", "N files"),
     (r"-[0-9a-f]{8}\b", "-DIGEST"),
     (r"\btree [0-9a-f]{12}\b", "tree DIGEST"),
+    (r"\bbatch job \d+", "batch job N"),
     (r"\bdigest [0-9a-f]{8}\b", "digest DIGEST"),
     (r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "TIME"),
     (r"\b\d{8}T\d{6}-(\w+)-\d+\.log", r"TIME-\1-PID.log"),

@@ -1,6 +1,6 @@
 """The shipped pytorch/2.1-cuda11.8 on a cluster that reaches no channel: what a build says then, and what it makes from a mirror.
 
-Its lock is built with stand-ins in place of its 85 packages. Only their hashes can be others than the shipped lock's: the first
+Its lock is built with stand-ins in place of its 123 packages. Only their hashes can be others than the shipped lock's: the first
 test holds every other field, and every line, against it. Recipe and product are as they ship.
 """
 
@@ -111,12 +111,12 @@ def test_derived_lock_is_the_shipped_one_but_for_hashes(derived: Derived) -> Non
     found = {name: others(shipped[name], derived.texts[name]) for name in shipped}
     assert {label for label, _ in found[LOCK]} == {"md5:", "sha256:"}
     assert {label for label, _ in found[SIDECAR]} == {'"md5":', '"sha256":', '"lock_sha256":'}
-    assert [len(lines) for lines in found.values()] == [2 * 85, 2 * 85 + 1]
+    assert [len(lines) for lines in found.values()] == [2 * 123, 2 * 123 + 1]
 
     old, new = yaml.safe_load(shipped[LOCK]), yaml.safe_load(derived.texts[LOCK])
     hashes = {p["url"]: (p.pop("hash"), q.pop("hash")) for p, q in zip(old["package"], new["package"], strict=True)}
     assert new == old
-    assert len(hashes) == 85
+    assert len(hashes) == 123
     records, made = json.loads(shipped[SIDECAR]), json.loads(derived.texts[SIDECAR])
     contents = {
         p["url"]: [{field: r.pop(field) for field in CONTENT if field in r} for r in (p, q)]
@@ -231,10 +231,10 @@ def published(scene: Audited, catalog: Path, flipped: object) -> dict[str, Any]:
     return built
 
 
-def test_entry_of_85_packages_is_built_loaded_in_a_job_and_audited(scene: Audited, published: dict[str, Any]) -> None:
+def test_entry_of_123_packages_is_built_loaded_in_a_job_and_audited(scene: Audited, published: dict[str, Any]) -> None:
     assert scene.envmgr("lock", ENTRY, "--check").code == 0
     (step,) = published["steps"]
-    assert len(step["candidate"]["packages"]) == 85
+    assert len(step["candidate"]["packages"]) == 123
     assert [(t["test"], t["status"]) for t in published["tests"]] == [("import", "passed"), ("gpu", "skipped")]
 
     scene.cluster.write("login", "/home/alice/job.sh", JOB)

@@ -24,7 +24,7 @@ _WAITS = (
     (r".* JobHeldAdmin|.* launch failed requeued held", "an administrator holds it: `{release}` as root lets it start"),
     (r"SUSPENDED .*", "`{resume}` as root lets it go on"),
     (r".* PartitionTimeLimit", _RESEND + "a --time that the partition allows (`scontrol show partition`: MaxTime)"),
-    (r".* Partition(NodeLimit|Config)", _RESEND + "another --partition: this one does not take jobs of one node"),
+    (r".* PartitionNodeLimit", _RESEND + "another --partition: this one does not take jobs of one node"),
     (
         r".* Partition(Down|Inactive)",
         "it starts when an administrator sets the partition to state=UP; or " + _RESEND + "another --partition",

@@ -396,6 +396,7 @@ SCHEMAS: dict[str, tuple[str, set[str]]] = {
             "gate",
             "jobs",
             "left_out",
+            "untested",
         },
     ),
     "publish hello/1.0": ("envmgr.publish/1", {"steps", "rerender", "dry_run", "generation", "parent", "tests", "log"}),

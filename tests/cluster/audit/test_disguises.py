@@ -94,13 +94,8 @@ def test_hung_prefix_is_found_while_its_names_are_cached(audited: Audited) -> No
             ]
         with faults.hung(audited.cluster, "login"):
             found = audited.findings(*SHORT, code=3)
-        assert found[0] == (
-            "error",
-            "generation",
-            "",
-            PREFIX,
-            f"{PREFIX} does not answer on this host; c[1-3] see generations/0001",
-        )
+        assert found[0][:4] == ("error", "generation", "", PREFIX)
+        assert found[0][4].startswith(f"{PREFIX} does not answer on this host; c[1-3] see generations/")
     finally:
         for node in ("login", "c2"):
             do(audited.cluster, node, remount.format(""))

@@ -204,7 +204,7 @@ def test_the_last_one_that_was_signed_is_not_kept_when_it_was_changed(
     assert strict.check() == ("signed 2 2", "2 2")
     harm(strict.made)
     assert strict.check() == ("wrong 2 2", "0 0")
-    assert strict.login() == ("", f"{WRONG}: its modules are not in this shell")
+    assert strict.login() == ("", f"{WRONG}: its modules are not in this shell.")
     strict.made.generation(3)
     strict.made.flip(3)
     no_signature_of(strict.made, 3)
@@ -373,7 +373,7 @@ def test_a_memory_that_nobody_may_read_gives_no_modules_until_the_next_look(stri
     strict.stamp.chmod(0)
     powerless = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
     words = (
-        "envmgr: nothing on this machine has checked who signed generation 2 of SW: its modules are not in this shell"
+        "envmgr: nothing on this machine has checked who signed generation 2 of SW: its modules are not in this shell."
     )
     assert strict.login(*powerless) == ("", words)
     strict.made.move(1)
@@ -425,7 +425,7 @@ def test_an_old_signature_is_not_taken_by_a_node_that_sees_it_first(tmp_path: Pa
     forget(node, "no file")
     assert node.check() == ("stale 1 1", "0 0")
     words = (
-        "envmgr: the signature of generation 1 of SW is older than this site allows: its modules are not in this shell"
+        "envmgr: the signature of generation 1 of SW is older than this site allows: its modules are not in this shell."
     )
     assert node.login() == ("", words)
     node.made.flip(1)
@@ -471,7 +471,7 @@ def test_without_a_check_it_loads_with_a_note_or_not_at_all(strict: Node) -> Non
     settle_down(strict)
     strict.stamp.unlink()
     words = "envmgr: nothing on this machine has checked who signed generation 1 of SW"
-    assert strict.login() == ("", f"{words}: its modules are not in this shell")
+    assert strict.login() == ("", f"{words}: its modules are not in this shell.")
     settings = strict.etc / "envmgr/node/settings"
     settings.write_text(settings.read_text().replace("refuse", "note"))
     assert strict.login() == ("0001", words)

@@ -24,7 +24,7 @@ def test_second_python_replaces_the_first_until_its_recipe_says_that_it_stacks(s
     store = set(sandbox.prefix.glob("store/*/*"))
     sandbox.recipe("sci/1.0", [*OWN_PYTHON, "numpy"], families=[])
     planned = sandbox.ok("build", "sci/1.0", "other/1.0", "--dry-run").stdout.splitlines()
-    assert [line.partition(": ")[2].split()[0] + line.rpartition(";")[2] for line in planned] == [
+    assert [line.partition(": ")[2].split()[0] + line.rpartition(";")[2] for line in planned if "; module" in line] == [
         "reuse module text changed",
         "reuse module unchanged",
     ]

@@ -155,7 +155,7 @@ def test_live_reporter_shows_how_many_of_how_many_and_the_time() -> None:
         "    reporter._progress.refresh()\n"
     )
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
-    assert re.search(r"build \S+ 7 of 13 steps install 0:00:\d\d", plain), plain
+    assert re.search(r"build \S+ +7 of 13 steps install 0:00:\d\d", plain), plain
 
 
 def test_live_reporter_takes_stages_of_several_threads() -> None:

@@ -36,9 +36,9 @@ class Evidence:
     connection, if it is a login node of the site: jobs inherit from its shells.
 
     `published` is None if the controller could not read it. `controller` has the probe's facts on this host. `answers`
-    maps a check to the answer to its own question to this host, or to the mistake that ended the question. `groups` are the site's node groups with their nodes,
-    `login` its login nodes. `kinds` are groups by hardware, if no site defines groups. `logs` is node -> slurmd's first
-    error, if a job ended without an answer.
+    maps a check to the answer to its own question to this host, or to the mistake that ended the question. `groups` are
+    the site's node groups with their nodes, `login` its login nodes. `kinds` are groups by hardware, if no site defines
+    groups. `logs` is node -> slurmd's first error, if a job ended without an answer.
 
     `gpu_jobs` are the answers of jobs that asked for a GPU, for nodes that otherwise hide theirs, each with a reply;
     None if no node does. `alone` means that nothing is published, here or on any node: users load only modules from

@@ -64,8 +64,8 @@ class PublishedGeneration:
 class ExpectedInstall:
     """The install of `entry` at `root`, by its manifest.
 
-    `program` is the first executable that the entry puts into PATH, `file` what is looked at: that, or a file of it where
-    it has none. Both are relative to `root`, and empty where the manifest could not be read. `sums` is path -> sha256.
+    `program` is the first executable that the entry puts into PATH, `file` what is looked at: that, or a file of it
+    where it has none. Both are relative to `root`, and empty where the manifest could not be read. `sums` is path -> sha256.
     """
 
     entry: str

@@ -103,7 +103,8 @@ Facts = Mapping[str, Fact]
 class Table(FrozenModel):
     """All facts and rows of one check, whose name with underscores is `part`.
 
-    `shares` names tables of `audit/shell/` whose facts and rows it has, too; `CHECK` in their keys is the check's own part.
+    `shares` names tables of `audit/shell/` whose facts and rows it has, too; `CHECK` in their keys is the check's own
+    part.
     A `sampled` check draws what it looks at: a baseline may have other things. `words` are what its `judge` says for
     names of the shell text.
     """

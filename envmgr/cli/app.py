@@ -83,7 +83,10 @@ app.add_typer(catalog_app, name="catalog")
 
 
 def add_verb(name: str, group: str, example: str, page: str) -> Callable[[Callable[..., None]], None]:
-    """Add a verb under `name`. Its help ends with `example`, one command that works, and `page`, a file of docs/, which is installed too."""
+    """Add a verb under `name`. Its help ends with `example`, one command that works, and `page`, a file of docs/.
+
+    Pages are installed with the program.
+    """
     into = {"site": site_app, "catalog": catalog_app}.get(name.partition(" ")[0], app)
 
     def add(function: Callable[..., None]) -> None:

@@ -48,7 +48,8 @@ class AuditResult(Result):
     """The result of an audit.
 
     `generation` is None if this host could not read it; `unread` then says why. `alone` means that nothing is published,
-    and that modules from other tools were looked at. `away` are the nodes that cannot use the prefix. `seconds` is wall-clock, `finished` seconds since the epoch.
+    and that modules from other tools were looked at. `away` are the nodes that cannot use the prefix. `seconds` is
+    wall-clock, `finished` seconds since the epoch.
     """
 
     schema: ClassVar[str] = "envmgr.audit/1"

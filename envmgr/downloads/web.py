@@ -1,8 +1,8 @@
-"""Answers of servers, within bounds: a page in memory, a transfer in pieces. Only http(s), also after a redirect, and bytes
-as they come, which nothing unpacks.
+"""Answers of servers, within bounds: a page in memory, a transfer in pieces. Only http(s), also after a redirect, and
+bytes as they come, which nothing unpacks.
 
-Connections are kept: a lock of two hundred packages asks an index four hundred times, and a name server that gets a question
-for each drops some.
+Connections are kept: a lock of two hundred packages asks an index four hundred times, and a name server that gets a
+question for each drops some.
 """
 
 from __future__ import annotations

@@ -86,8 +86,8 @@ class NodeService:
 
 @dataclass(frozen=True, slots=True)
 class NodeTimer:
-    """A timer that runs `program` every few minutes: a systemd unit that another one starts; where systemd does not run,
-    a file for cron.
+    """A timer that runs `program` every few minutes: a systemd unit that another one starts; a file for cron
+    where systemd does not run.
     """
 
     service: NodeFile

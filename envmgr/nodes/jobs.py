@@ -147,8 +147,8 @@ def see_jobs(names: Collection[str], site: Site, runner: Runner) -> dict[str, Jo
 
 
 def job_facts(number: str, site: Site, runner: Runner) -> Mapping[str, str]:
-    """Return what `scontrol` says of a job: `JobState`, `Reason`, `ExitCode`, `NodeList`, `TimeLimit`, …; of one that the
-    controller has forgotten, what `sacct` says. Empty when Slurm cannot tell.
+    """Return what `scontrol` says of a job: `JobState`, `Reason`, `ExitCode`, `NodeList`, `TimeLimit`, …; of one that
+    the controller has forgotten, what `sacct` says. Empty when Slurm cannot tell.
     """
     try:
         done = run_slurm(runner, [tool("scontrol"), "-o", *where_jobs_go(site), "show", "job", number])

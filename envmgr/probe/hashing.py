@@ -33,7 +33,10 @@ _NOT_HASHED = "could not be hashed"
 
 @dataclass(frozen=True, slots=True)
 class HashedFolder:
-    """A folder that must hold just `paths`, with modes as they are there; `mode` is its own. Of a file it is the `sha256`, without paths."""
+    """A folder that must hold just `paths`, with modes as they are there; `mode` is its own.
+
+    Of a file it is the `sha256`, without paths.
+    """
 
     folder: str
     mode: int

@@ -1,5 +1,5 @@
-"""The reason why a lock would get no wheel of a version, and the fields of the recipe that change it: uv is asked again,
-for later platforms and for the packages that have no wheel.
+"""The reason why a lock would get no wheel of a version, and the fields of the recipe that change it: uv is asked
+again, for later platforms and for the packages that have no wheel.
 
 uv's failures are recognised by its words. Source: tried with uv 0.13.
 """

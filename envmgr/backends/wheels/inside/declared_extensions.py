@@ -1,8 +1,8 @@
 """Notes the extension modules that a build declares to setuptools; part of no envmgr process.
 
-build_child.py writes this text into the Python of a build, below a line `NOTES = "PATH"`, and a `.pth` file there imports it. It
-changes nothing that the build sees, and no fault of it ends a build. NOTES gets a line of JSON for each extension module, and
-an empty list where the build declares none.
+build_child.py writes this text into the Python of a build, below a line `NOTES = "PATH"`, and a `.pth` file there imports
+it. It changes nothing that the build sees, and no fault of it ends a build. NOTES gets a line of JSON for each extension
+module, and an empty list where the build declares none.
 """
 
 import json

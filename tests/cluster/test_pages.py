@@ -26,8 +26,9 @@ PLAIN = [
 
 
 @pytest.fixture(scope="module")
-def lab(cluster: Cluster) -> Audited:
+def lab(own_cluster: Cluster) -> Audited:
     """A cluster as the pages have it: an entry of conda packages, one whose tests need two nodes, node-setup done."""
+    cluster = own_cluster
     made = Audited(cluster)
     cluster.put_envmgr_on_path()
     cluster.empty_prefix("rsw")

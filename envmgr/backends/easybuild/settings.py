@@ -151,8 +151,9 @@ def explain_easyconfigs(site: Site) -> Iterator[SiteFact]:
             yield SiteFact(field, "error", f"{folder}{fault}", "make it, or take it out")
         else:
             count = sum(1 for _ in folder.glob("[a-z0-9]/*/*.eb"))
-            hint = "" if count else "the layout is `<letter>/<Name>/<file>.eb`"
-            yield SiteFact(field, "ok" if count else "warning", f"{folder}, {count} files", hint)
+            astray = not count and any(folder.rglob("*.eb"))  # an empty folder, as `init` makes it, is fine
+            hint = "the layout is `<letter>/<Name>/<file>.eb`" if astray else ""
+            yield SiteFact(field, "warning" if astray else "ok", f"{folder}, {count} files", hint)
 
 
 def said_by(*each: BaseModel) -> dict[Setting, tuple[str, ...]]:

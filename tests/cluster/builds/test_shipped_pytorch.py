@@ -90,14 +90,9 @@ python -c 'import sys, torch; print(torch.__version__, torch.version.cuda, sys.p
 
 
 @pytest.fixture(scope="module")
-def scene(cluster_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Audited]:
-    """A cluster of its own, whose nodes reach no network and know no other entry."""
-    cluster = Cluster(tmp_path_factory.mktemp("pytorch") / "lab")
-    cluster.up()
-    try:
-        yield Audited(cluster)
-    finally:
-        cluster.down()
+def scene(own_cluster: Cluster) -> Audited:
+    """A cluster whose nodes reach no network and know no other entry."""
+    return Audited(own_cluster)
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ def test_accounts_of_the_small_cluster_make_no_finding(cluster: Cluster) -> None
     try:
         owner = ":".join(cluster.sh("login", f"id -u {site['build_user']}; id -g {site['build_user']}").stdout.split())
         cluster.empty_prefix()
-        cluster.sh("fs1", f"chown {owner} /export/sw", check=True)
+        cluster.sh("fs1", f"rm -rf /export/sw/*; chown {owner} /export/sw", check=True)
         cluster.write_site(build_user=site["build_user"], audit=site["audit"])
         done = cluster.envmgr(["audit", "--via", "both", "--format", "json"])
         wrong = [finding for finding in json.loads(done.stdout)["findings"] if finding["severity"] != "note"]

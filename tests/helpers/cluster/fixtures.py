@@ -13,7 +13,6 @@ from tests.helpers.cluster.needs import reason_to_skip
 
 # Of these, the tests of a file run in one worker: they share a cluster, or one path that a process of another would be seen to use.
 ONE_WORKER = ("tests/cluster/",)
-KINDS: dict[str, Share] = {"cluster": "bind", "sshfs_cluster": "sshfs", "nfs_cluster": "nfs"}
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -50,26 +49,32 @@ def _clean_scene(request: pytest.FixtureRequest) -> Iterator[None]:
             cluster.clear()
 
 
-def _cluster(factory: pytest.TempPathFactory, name: str) -> Iterator[Cluster]:
-    cluster = Cluster(factory.mktemp(name) / "lab", share=KINDS[name])
+def _cluster(factory: pytest.TempPathFactory, name: str, share: Share) -> Iterator[Cluster]:
+    cluster = Cluster(factory.mktemp(name) / "lab", share=share)
     cluster.up()
     yield cluster
     cluster.down()
 
 
+@pytest.fixture(scope="module")
+def own_cluster(cluster_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster like `cluster` for the tests of one file, which find it as new and need not leave it so."""
+    yield from _cluster(tmp_path_factory, "own_cluster", "bind")
+
+
 @pytest.fixture(scope="session")
 def cluster(cluster_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three compute nodes, the prefix bound into each: no cache, no hang."""
-    yield from _cluster(tmp_path_factory, "cluster")
+    yield from _cluster(tmp_path_factory, "cluster", "bind")
 
 
 @pytest.fixture(scope="session")
 def sshfs_cluster(cluster_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The prefix over sshfs, read-only on compute nodes."""
-    yield from _cluster(tmp_path_factory, "sshfs_cluster")
+    yield from _cluster(tmp_path_factory, "sshfs_cluster", "sshfs")
 
 
 @pytest.fixture(scope="session")
 def nfs_cluster(cluster_possible: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The prefix over real NFSv3."""
-    yield from _cluster(tmp_path_factory, "nfs_cluster")
+    yield from _cluster(tmp_path_factory, "nfs_cluster", "nfs")

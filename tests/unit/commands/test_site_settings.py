@@ -180,3 +180,20 @@ def test_build_user_that_nobody_named_is_a_warning_for_root_only(folder: Path) -
     root = [("warning", "EasyBuild does not build as root, and the site names no build user")]
     assert own[0] == ("ok", "none: installs belong to the user that runs envmgr")
     assert own[1:] == (root if os.geteuid() == 0 else [])
+
+
+@pytest.mark.parametrize(
+    ("file", "status"),
+    [(None, "ok"), ("t/Toy/Toy-1.0.eb", "ok"), ("Toy-1.0.eb", "warning"), ("t/Toy-1.0.eb", "warning")],
+)
+def test_easyconfigs_that_lie_outside_of_the_layout_are_a_warning_and_an_empty_folder_is_fine(
+    folder: Path, file: str | None, status: str
+) -> None:
+    own = folder / "own"
+    own.mkdir()
+    if file is not None:
+        (own / file).parent.mkdir(parents=True, exist_ok=True)
+        (own / file).touch()
+    field = "backends.easybuild.easyconfigs"
+    found = [fact for fact in rows(folder, backends={"easybuild": {"easyconfigs": ["own"]}}) if fact.field == field]
+    assert [(fact.status, bool(fact.hint)) for fact in found] == [(status, status == "warning")]

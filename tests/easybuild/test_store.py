@@ -429,10 +429,10 @@ def test_plan_and_list_name_a_needed_install_that_is_gone(box: Workshop) -> None
     box.ok("build", "toy/1.0")
     base, toy = install(box, "base"), install(box, "toy")
     remove_tree(base.path)
-    assert box.ok("build", "toy/1.0", "--dry-run").stdout == (
-        f"toy/1.0: reuse {toy.relative} (an install that it stands on is missing); module unchanged\n"
-        f"  build  {base.relative}\n"
-    )
+    assert box.ok("build", "toy/1.0", "--dry-run").stdout.splitlines()[:-1] == [  # the last one is on its tests
+        f"toy/1.0: reuse {toy.relative} (an install that it stands on is missing); module unchanged",
+        f"  build  {base.relative}",
+    ]
     (row,) = [e for e in box.ok("list", "--format", "json").data["entries"] if e["entry"] == "toy/1.0"]
     assert (row["state"], row["notes"]) == ("published", [f"broken: {base.relative} is gone; build it again"])
     assert f"broken: {base.relative} is gone; build it again" in box.ok("list").stdout

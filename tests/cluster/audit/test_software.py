@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,7 +49,8 @@ def test_empty_file_system_over_an_install_is_told_with_what_takes_it_away(audit
         ]
         rows = {row["nodes"]: row["fit"] for row in result["matrix"] if row["entry"] == "hello/1.0"}
         assert rows == {"c[1,3]": True, "c2": False}
-        mount = [f for f in result["findings"] if f["check"] == "mount" and f["severity"] == "error"]  # no slow answer
+        mount = [f for f in result["findings"] if f["check"] == "mount"]
+        mount = [f for f in mount if not re.search(r" in [0-9.]+ s$", f["found"])]  # a slow answer, on a busy machine
         assert [(f["nodes"], f["where"]) for f in mount] == [("c2", root)]
         for hint in (of[0]["hint"], mount[0]["hint"]):  # it is a command, and mends
             assert hint.startswith(f"on the node: `umount {root}`")

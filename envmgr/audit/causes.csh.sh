@@ -31,7 +31,7 @@ trace_csh() {
     trace_own=$trace_home/.cshrc
     [ ! -r "$trace_home/.tcshrc" ] || trace_own=$trace_home/.tcshrc
     { cat && printf '%s\n' "$trace_own" /etc/csh.cshrc; } | while IFS= read -r trace_file; do
-      [ -r "$trace_file" ] || continue
+      if [ ! -r "$trace_file" ] || trace_untouched "$trace_file"; then continue; fi
       trace_line=$(trace_name=$1 trace_value=$trace_value trace_cause=$trace_cause trace_part=${3-} awk '
         BEGIN { name = ENVIRON["trace_name"]; value = ENVIRON["trace_value"]; cause = ENVIRON["trace_cause"]; part = ENVIRON["trace_part"] }
         /^[ \t]*#/ { next }

@@ -9,9 +9,10 @@ tried on bash 5.2, which takes no PS4 from the environment for root.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from envmgr.audit.hints import Action, Hint, Place, add, delete, hint_of, look
 from envmgr.audit.table import Words, fill
 from envmgr.modules.nodesetup import CSH_PROFILE, HOME, PROFILE
 from envmgr.nodes.sets import fold
@@ -39,18 +40,9 @@ class TraceQuestion:
     names: tuple[str, ...]
 
 
-def is_ours(place: str) -> bool:
-    """Return whether a place is a file of node-setup."""
-    return place.startswith(_OURS)
-
-
-def places_in_words(places: Iterable[tuple[str, Sequence[str]]]) -> list[str]:
-    """Return `FILE:LINE sets it on NODES`, each place once; without those of node-setup's files."""
-    found: dict[str, list[str]] = {}
-    for place, nodes in places:
-        if place and not is_ours(place):
-            found.setdefault(place, []).extend(nodes)
-    return [f"{place} sets it on {fold(nodes)}" for place, nodes in found.items()]
+def is_ours(place: Place | None) -> bool:
+    """Return whether a place is in a file of node-setup."""
+    return place is not None and place.file.startswith(_OURS)
 
 
 def part_of(name: str, part: str) -> str:
@@ -67,47 +59,68 @@ def parts_of(name: str, parts: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """The results of the traces: (node, context's name, account, name) -> `FILE:LINE`."""
+    """The results of the traces: (node, context's name, account, name) -> `FILE:LINE TEXT`."""
 
     places: Mapping[tuple[str, str, str, str], str]
 
-    def place(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> str:
-        """Return where it is set on the first of `nodes` that was asked; empty if no trace shows it.
+    def place(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
+        """Return the line that sets it on the first of `nodes` that was asked; None if no trace shows one.
 
         For a job, this is where a login shell sets it that looks like a job's on that node, or else one whose
         environment jobs inherit.
         """
-        shells = [traced_context(context)] if context.way == "ssh" else [traced_context(context), "bash-login"]
-        found = (self.places.get((node, shell, account, name), "") for shell in shells for node in nodes)
-        return next((place for place in found if place), "")
+        for key in self._keys(nodes, context, account, name):
+            if found := self.places.get(key):
+                return _place(key[0], found)
+        return None
 
-    def culprit(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount, name: str) -> str:
-        """Return `place` if that shell read node-setup's files and something else set the variable after them; else
-        empty.
-        """
+    def _keys(
+        self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str
+    ) -> Iterator[tuple[str, str, str, str]]:
+        shells = [traced_context(context)] if context.way == "ssh" else [traced_context(context), "bash-login"]
+        return ((node, shell, account, name) for shell in shells for node in nodes)
+
+    def _has(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> bool:
+        return any(self.places.get(key) for key in self._keys(nodes, context, account, name))
+
+    def foreign(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
+        """Return `place` if it is in no file of node-setup."""
         place = self.place(nodes, context, account, name)
-        pinned = self.place(nodes, context, account, _PINNED)
-        return place if pinned and not is_ours(place) else ""
+        return None if is_ours(place) else place
+
+    def culprit(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
+        """Return `foreign` if that shell read node-setup's files before it; else None."""
+        pinned = self._has(nodes, context, account, _PINNED)
+        return self.foreign(nodes, context, account, name) if pinned else None
 
     def list_file(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount) -> tuple[str, str]:
         """Return Lmod's own start-up file, and the list from which it made MODULEPATH in that shell; empty if no trace
         shows it.
         """
-        file, _, source = self.place(nodes, context, account, _LIST).partition(" ")
+        keys = self._keys(nodes, context, account, _LIST)
+        file, _, source = next((self.places[key] for key in keys if key in self.places), "").partition(" ")
         return file, source
 
-    def before_ours(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount) -> str:
-        """Return, in words, what ends before that shell reads node-setup's files; empty if it reads them or they do not
-        exist.
+    def before_ours(
+        self, nodes: Sequence[str], context: ShellContext, account: ShellAccount
+    ) -> tuple[Place | None, str]:
+        """Return what ends before that shell reads node-setup's files: its line, if known, and the words; nothing if it
+        reads them or they do not exist.
         """
         if (
             context.way != "ssh"
-            or self.place(nodes, context, account, _PINNED)
-            or not self.place(nodes, context, account, _THERE)
+            or self._has(nodes, context, account, _PINNED)
+            or not self._has(nodes, context, account, _THERE)
         ):
-            return ""
+            return None, ""
         place = self.place(nodes, context, account, ":left")
-        return f"{place} ends a start-up file" if place else "a start-up file ends, or fails,"
+        return place, f"{place} ends a start-up file" if place else "a start-up file ends, or fails,"
+
+
+def _place(node: str, found: str) -> Place:
+    where, _, text = found.partition(" ")
+    file, _, line = where.rpartition(":")
+    return Place(node, file, int(line) if line.isdecimal() else 0, text)
 
 
 Trace = Callable[[Sequence[TraceQuestion]], Traces]
@@ -116,45 +129,77 @@ Trace = Callable[[Sequence[TraceQuestion]], Traces]
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """A hint that names the responsible line. `words` makes its text once the `questions` are answered."""
+    """A hint that names the responsible line. `hint` makes it once the `questions` are answered."""
 
     questions: tuple[TraceQuestion, ...]
-    words: Callable[[Traces], str] = field(compare=False)
+    hint: Callable[[Traces], Hint] = field(compare=False)
 
 
 def set_by(
     nodes: Sequence[str], context: ShellContext, account: ShellAccount, row: Words, given: Mapping[str, object]
-) -> str | Traced:
+) -> Hint | Traced:
     """Return the hint of a row with the `place` that sets one of its causes, or its `unplaced` if no trace shows one."""
-    names, unknown = tuple(fill(row.cause, given).split()), fill(row.unplaced, given)
+    names, unknown = tuple(fill(row.cause, given).split()), look(fill(row.unplaced, given))
     if not names:
         return unknown
 
-    def words(traces: Traces) -> str:
+    def hint(traces: Traces) -> Hint:
         for name in names:
-            place = traces.place(nodes, context, account, name)
-            if place and not (row.foreign and is_ours(place)):
-                return fill(row.hint, {**given, "place": place, "cause": name})
+            if place := traces.foreign(nodes, context, account, name):
+                return delete(place, nodes, fill(row.hint, {**given, "place": place, "cause": name}))
         return unknown
 
-    return Traced((TraceQuestion(nodes[0], context, account, names),), words)
+    return Traced((TraceQuestion(nodes[0], context, account, names),), hint)
 
 
 def set_on(
-    values: Mapping[str, Sequence[str]],
+    odd: Sequence[str],
+    others: Sequence[str],
     context: ShellContext,
     account: ShellAccount,
     row: Words,
     given: Mapping[str, object],
+    *,
+    known: bool = True,
 ) -> Traced:
-    """Return the hint of a row, then `FILE:LINE sets it on NODES; …` for the nodes of each value, or its `unplaced`."""
+    """Return the hint of a row whose value on the nodes `odd` is not that of the `others`: which line sets it where.
+
+    If it is not `known` which of them are right, nothing is to be done.
+    """
     name = fill(row.cause, given)
 
-    def words(traces: Traces) -> str:
-        places = ((traces.place(nodes, context, account, name), nodes) for nodes in values.values())
-        return fill(row.hint, given) + ("; ".join(places_in_words(places)) or fill(row.unplaced, given))
+    def hint(traces: Traces) -> Hint:
+        here, there = (traces.place(of, context, account, name) for of in (odd, others))
+        found = line_of((here, odd), (there, others), fill(row.hint, given), fill(row.unplaced, given))
+        return found if known else look(found.text)
 
-    return Traced(tuple(TraceQuestion(nodes[0], context, account, (name,)) for nodes in values.values()), words)
+    return Traced(tuple(TraceQuestion(of[0], context, account, (name,)) for of in (odd, others) if of), hint)
+
+
+def line_of(
+    here: tuple[Place | None, Sequence[str]], there: tuple[Place | None, Sequence[str]], text: str, unplaced: str
+) -> Hint:
+    """Return the hint for nodes that are not as others, from the lines that set it here and there.
+
+    The line that only these nodes have is deleted, or the one that they lack is added. Node-setup's own files are named
+    nowhere: what they lack is set up again.
+    """
+    (own, odd), (usual, others) = here, there
+    same = (
+        own is not None and usual is not None and (own.file, own.line, own.text) == (usual.file, usual.line, usual.text)
+    )
+    if own is not None and not same and not is_ours(own):
+        words = f"{own} sets it on {fold(odd)}: take that line away"
+        if usual is None and others:
+            words += f"; no start-up file sets it on {fold(others)}"
+        elif usual is not None and not is_ours(usual):
+            words += f"; {usual} sets it on {fold(others)}"
+        return delete(own, odd, text + words)
+    if own is None and is_ours(usual):
+        return hint_of(Action("run", command=f"envmgr node-setup --apply --nodes {fold(odd)}"))
+    if own is None and usual is not None:
+        return add(usual, odd, f"{text}{usual} sets it on {fold(others)}; no start-up file sets it on {fold(odd)}")
+    return look(text + unplaced)
 
 
 def traced_context(context: ShellContext) -> str:

@@ -16,6 +16,7 @@ trace_root='PS4=$0; BASH_XTRACEFD=9; set -x
 if [ "$1" = login ] || [ "$1" = job ]; then
   . /etc/profile
   for file in ~/.bash_profile ~/.bash_login ~/.profile; do if [ -r "$file" ]; then . "$file"; break; fi; done
+  if [ -r "${BASH_ENV-}" ]; then . "$BASH_ENV"; fi
 else
   for file in /etc/bash.bashrc ~/.bashrc; do if [ -r "$file" ]; then . "$file"; fi; done
 fi'
@@ -46,37 +47,57 @@ $trace_end" "$trace_ps4" "$2"
       'exec 9>&1 >/dev/null 2>&1; exec /bin/bash "$0" -c "$1"' "$trace_options" "$trace_end"
   fi
 }
-# The last line that sets NAME, or else exports it, or the first that brings PART into it: where it is, or the first caller that is not Lmod's own.
+# Whether a start-up file is as the distribution's package has it: what its lines do is not what is wrong with a node.
+trace_untouched() { # FILE
+  trace_sum=$(md5sum <"$1") || return
+  trace_sum=${trace_sum%% *}
+  cmp -s "$1" "/etc/skel/${1##*/}" || cmp -s "$1" "/usr/share/base-files/${1##*/}" ||
+    grep -q -s -F -x -e " $1 $trace_sum" /var/lib/dpkg/status ||
+    grep -q -s -F -x -e "$trace_sum  ${1#/}" /var/lib/dpkg/info/*.md5sums ||
+    { rpm -q -f "$1" && ! rpm -V -f --nodeps "$1" | grep -q -F -e " $1"; } >/dev/null
+} 2>/dev/null
+# The last line that sets NAME, or else exports it, or the first that brings PART into it: where it is, or the first caller that is not
+# Lmod's own. Lines of files that nobody touched since they were installed do not count.
 trace_place() { # NAME FILE [PART]
-  trace_part=${3-} awk -v name="$1" '
-    BEGIN { part = ENVIRON["trace_part"] }
+  trace_skip=' '
+  while trace_at=$(trace_line "$@") && [ -n "$trace_at" ] && trace_untouched "${trace_at%:*}"; do
+    trace_skip="$trace_skip${trace_at%:*} "
+  done
+  printf '%s\n' "$trace_at"
+}
+trace_line() { # NAME FILE [PART]
+  trace_part=${3-} trace_skip=$trace_skip awk -v name="$1" '
+    function source(head,  of, count, i) {
+      sub(/^\++/, "", head)
+      count = split(head, of, "<")
+      for (i = 1; i <= count; i++) if (of[i] ~ /^\// && of[i] !~ /\/lmod\/|\/Lmod\//) return of[i]
+      return of[1] ~ /^\// ? of[1] : ""
+    }
+    BEGIN { part = ENVIRON["trace_part"]; skip = ENVIRON["trace_skip"] }
     /^\++[^ ]*: / {
-      text = $0
+      head = text = $0
+      sub(/: .*/, "", head)
       sub(/^[^ ]*: /, "", text)
+      file = source(head)
+      sub(/:[0-9]*$/, "", file)
+      if (index(skip, " " file " ")) next
       if (name == "IFS" && text ~ /^read( |$)/ && at == NR - 1) { place = before; next } # `IFS=: read` is two lines
       if (part != "" && (place != "" || !index(text, part))) next
       if (name == ":left") { # the first start-up file that is left early
-        if (place != "" || text !~ /^return( |$)/ || $0 !~ /^\++(\/etc\/(profile|bash\.bashrc|bashrc|csh\.cshrc)|\/[^ ]*\/\.[a-z_]+):/) next
-        place = $0
-        sub(/: .*/, "", place)
+        if (place == "" && text ~ /^return( |$)/ && head ~ /^\++(\/etc\/(profile|bash\.bashrc|bashrc|csh\.cshrc)|\/[^ ]*\/\.[a-z_]+):/) place = head
         next
       }
       if (name == ":set" && text !~ /^set -[a-zA-Z]/) next # `set --` is about arguments
       if (name ~ /^:/ ? text ~ "^" substr(name, 2) "( |$)" : text ~ "^((export|declare|typeset|readonly)( -[a-zA-Z]+)* )?" name "=" || text ~ "^alias .?" name "=") {
         before = place; at = NR
-        place = $0
-        sub(/: .*/, "", place)
+        place = head
       } else if (part == "" && name !~ /^:/ && text ~ "^(export|declare -[a-z]*x|typeset -[a-z]*x)( [^=]*)? " name "( |$)") {
-        exported = $0
-        sub(/: .*/, "", exported)
+        exported = head
       }
     }
     END {
-      if (place == "") place = exported # it had its value already
-      sub(/^\++/, "", place)
-      count = split(place, of, "<")
-      for (i = 1; i <= count; i++) if (of[i] ~ /^\// && of[i] !~ /\/lmod\/|\/Lmod\//) { print of[i]; exit }
-      if (of[1] ~ /^\//) print of[1]
+      place = source(place == "" ? exported : place) # exported: it had its value already
+      if (place != "") print place
     }' "$2"
 }
 trace() { # KEY ACCOUNT HOW
@@ -113,6 +134,6 @@ trace() { # KEY ACCOUNT HOW
     [ -n "$trace_found" ] || trace_found=$(
       grep -n -s -E "^(export +)?$4=|^$4[[:space:]]+(DEFAULT|OVERRIDE)=" /etc/environment /etc/security/pam_env.conf | grep -F -e "$trace_part" | tail -n 1 | cut -d: -f1,2
     )
-    [ -z "$trace_found" ] || put "trace.$1.$trace_name" "$trace_found"
+    [ -z "$trace_found" ] || put "trace.$1.$trace_name" "$trace_found $(sed -n "${trace_found##*:}p" "${trace_found%:*}" 2>/dev/null | cut -c 1-400)"
   done
 }

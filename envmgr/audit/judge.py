@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from envmgr.audit.baseline import HowAsked, Notebook
 from envmgr.audit.causes import Trace, Traced, TraceQuestion, Traces
 from envmgr.audit.compare.table_rows import judged, rows_of_table
+from envmgr.audit.grouping import AuditFinding, Caused, Loose, grouped, joined, same_on_nodes
 from envmgr.audit.model import Check, Evidence, Found, Noted, worded
 from envmgr.audit.table import ENGINE, UndeclaredFactError
-from envmgr.nodes.sets import expand, fold
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, ProbeStage
 from envmgr.probe.shell import looked_key
-from envmgr.report import Finding
-from envmgr.wording import and_more
-
-_NAMED = 8  # places that one finding names
 
 Judged = Found | Noted
 """A row of a check, once its values are compared."""
@@ -38,7 +35,7 @@ class AuditJudged:
     `mistakes` maps each check that could not be judged to its mistake. A baseline must not name these checks.
     """
 
-    findings: tuple[Finding, ...]
+    findings: tuple[Caused, ...]
     notebook: Notebook
     mistakes: Mapping[str, UndeclaredFactError]
 
@@ -70,19 +67,15 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
         notebook.note(row.compared, row.values)
     questions = [question for of in rows.values() for question in questions_of(of)]
     traces = trace(questions) if questions else Traces({})
-    findings = [finding for name, of in rows.items() for finding in findings_of(checks[name], of, traces)]
-    findings += [_of_engine("mistake", name, evidence, error=error) for name, error in mistakes.items()]
-    findings += _not_here(evidence)
-    findings += joined(_gone(evidence, notebook, compared))
-    findings += joined(_not_looked_at(evidence, checks))
-    findings = _without_consequences(findings, dead, checks)
-    nodes: dict[Finding, list[str]] = {}
-    for finding in findings:  # one finding for nodes whose answers differ elsewhere
-        nodes.setdefault(replace(finding, nodes=""), []).extend(expand(finding.nodes) if finding.nodes else ())
-    findings = [replace(finding, nodes=fold(of)) for finding, of in nodes.items()]
-    order = {"error": 0, "warning": 1, "note": 2}
-    ordered = sorted(findings, key=lambda f: (order[f.severity], f.check, f.where, f.nodes, f.found))
-    return AuditJudged(tuple(ordered), notebook, mistakes)
+    loose = [one for name, of in rows.items() for one in loose_of(checks[name], of, traces)]
+    of_engine = [_of_engine("mistake", name, evidence, error=error) for name, error in mistakes.items()]
+    of_engine += _not_here(evidence)
+    of_engine += joined(_gone(evidence, notebook, compared))
+    of_engine += joined(_not_looked_at(evidence, checks))
+    loose += [Loose(finding) for finding in of_engine]
+    causes = {name: check.table.causes for name, check in checks.items()}
+    findings = grouped(same_on_nodes(_without_consequences(loose, dead, checks)), causes)
+    return AuditJudged(findings, notebook, mistakes)
 
 
 def rows_of(check: Check, evidence: Evidence) -> tuple[Judged, ...]:
@@ -103,56 +96,51 @@ def questions_of(rows: Iterable[Judged]) -> list[TraceQuestion]:
     return [question for hint in hints if isinstance(hint, Traced) for question in hint.questions]
 
 
-def findings_of(check: Check, rows: Iterable[Judged], traces: Traces) -> list[Finding]:
+def loose_of(check: Check, rows: Iterable[Judged], traces: Traces) -> list[Loose]:
     """Return the findings of one check, in its order."""
-    found = [_finding(check.name, row, traces) for row in rows if isinstance(row, Found)]
-    return [*joined(found)] if check.joins else found
+    found = [_loose(check.name, row, traces) for row in rows if isinstance(row, Found)]
+    if not check.joins:
+        return found
+    alike: dict[Loose, list[Loose]] = {}
+    for one in found:
+        alike.setdefault(Loose(replace(one.finding, where=""), one.about), []).append(one)
+    return [
+        replace(of[0], finding=finding, account=of[0].account if len({one.account for one in of}) == 1 else "")
+        for of in alike.values()
+        for finding in joined(one.finding for one in of)
+    ]
 
 
-def _finding(check: str, row: Found, traces: Traces) -> Finding:
-    hint = row.hint.words(traces) if isinstance(row.hint, Traced) else row.hint
-    return Finding(
-        check, row.severity, row.where, row.found, row.expected, hint, fold(row.nodes), between=fold(row.between)
+def _loose(check: str, row: Found, traces: Traces) -> Loose:
+    hint = row.hint.hint(traces) if isinstance(row.hint, Traced) else row.hint
+    finding = AuditFinding(
+        check,
+        row.severity,
+        row.where,
+        row.found,
+        row.expected,
+        hint.text,
+        fold(row.nodes),
+        between=fold(row.between),
+        actions=hint.actions,
     )
+    return Loose(finding, row.about, row.account)
 
 
-def joined(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield one finding for those that differ only in their place: `bash-login, bash-ssh (root, alice)`."""
-    places: dict[Finding, list[str]] = {}
-    for finding in findings:
-        places.setdefault(replace(finding, where=""), []).append(finding.where)
-    for finding, where in places.items():
-        yield replace(finding, where=_joined_places(where))
-
-
-def _joined_places(where: Iterable[str]) -> str:
-    """Join the places; those of the form `NAME (ACCOUNT)` with the same accounts are put together."""
-    accounts: dict[str, list[str]] = {}
-    for place in dict.fromkeys(where):
-        name, _, account = place.partition(" (")
-        accounts.setdefault(name, []).extend([account.rstrip(")")] if account else [])
-    names: dict[str, list[str]] = {}
-    for name, of_name in accounts.items():
-        names.setdefault(", ".join(of_name), []).append(name)
-    return "; ".join(f"{', '.join(of)} ({who})" if who else and_more(of, _NAMED) for who, of in names.items())
-
-
-def _without_consequences(
-    findings: Iterable[Finding], dead: Collection[str], checks: Mapping[str, Check]
-) -> list[Finding]:
+def _without_consequences(loose: Iterable[Loose], dead: Collection[str], checks: Mapping[str, Check]) -> list[Loose]:
     """Drop the consequences on `dead` nodes, where modules cannot work at all, and keep only the cause."""
     needy = {name for name, check in checks.items() if "modules" in check.wants}
     found = []
-    for finding in findings:
-        of = expand(finding.nodes or finding.between) if dead and finding.check in needy else ()
-        if not any(node in dead for node in of):
-            found.append(finding)
-        elif finding.nodes and (left := [node for node in of if node not in dead]):
-            found.append(replace(finding, nodes=fold(left)))
+    for one in loose:
+        of = one.nodes if dead and one.finding.check in needy else frozenset[str]()
+        if of.isdisjoint(dead):
+            found.append(one)
+        elif one.finding.nodes and (left := of.difference(dead)):
+            found.append(replace(one, finding=replace(one.finding, nodes=fold(left))))
     return found
 
 
-def _not_here(evidence: Evidence) -> Iterable[Finding]:
+def _not_here(evidence: Evidence) -> Iterable[AuditFinding]:
     """Yield why nothing can be compared with a published generation."""
     if evidence.alone and evidence.published is None:
         if evidence.site.source is not None:  # else it names no prefix
@@ -188,12 +176,14 @@ def why_unread(evidence: Evidence) -> Unread | None:
     return Unread(reference, f"{text}; {seen}" if seen else text)
 
 
-def _of_engine(row: str, check: str, evidence: Evidence, nodes: Iterable[str] = (), **values: object) -> Finding:
+def _of_engine(row: str, check: str, evidence: Evidence, nodes: Iterable[str] = (), **values: object) -> AuditFinding:
     """Return a row of the engine's own table as a finding of a check."""
-    return _finding(check, worded(ENGINE.rows[row], evidence, nodes, None, {"check": check, **values}), Traces({}))
+    return _loose(
+        check, worded(ENGINE.rows[row], evidence, nodes, None, {"check": check, **values}), Traces({})
+    ).finding
 
 
-def _gone(evidence: Evidence, notebook: Notebook, checks: Mapping[str, Check]) -> Iterable[Finding]:
+def _gone(evidence: Evidence, notebook: Notebook, checks: Mapping[str, Check]) -> Iterable[AuditFinding]:
     """Yield a warning for each thing that the baseline has and that nodes no longer have, so that it could not be
     compared. Checks that draw a sample draw other things each time.
     """
@@ -215,7 +205,7 @@ def how_asked(evidence: Evidence, checks: Mapping[str, Check]) -> HowAsked:
     )
 
 
-def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[Finding]:
+def _not_looked_at(evidence: Evidence, checks: Mapping[str, Check]) -> Iterable[AuditFinding]:
     """Yield a warning for each question of a check that a node's answer lacks: silence does not mean agreement.
 
     A stage that did not end is reported once.

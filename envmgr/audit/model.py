@@ -11,6 +11,7 @@ from typing import Literal, TypeVar
 from envmgr.audit.baseline import Baseline, Compared
 from envmgr.audit.causes import Traced, set_by
 from envmgr.audit.controller import Controller, SlurmView
+from envmgr.audit.hints import Action, Hint, hint_of, look
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Table, Words, declared_fleet, fill, read_table
 from envmgr.catalog.site import Site
@@ -24,6 +25,8 @@ from envmgr.system.shelltext import assign, script_text
 _Answer = TypeVar("_Answer")
 Values = Mapping[str, tuple[str, ...]]
 """value -> the nodes that have it."""
+HintFor = Callable[[Sequence[str], Sequence[str]], Traced]
+"""Gives the hint for nodes that are not as others."""
 QUORUM = 3  # like nodes that must have answered before one of them is accused
 
 
@@ -90,7 +93,7 @@ class Evidence:
         shell: AskedShell | None = None,
         severity: Severity | None = None,
         *,
-        hint: str | Traced = "",
+        hint: str | Hint | Traced = "",
         between: Iterable[str] = (),
         **values: object,
     ) -> Found:
@@ -99,6 +102,7 @@ class Evidence:
         `severity` and `hint` replace the row's own. `between` are nodes that differ from each other.
         """
         found = worded(self.table.rows[row], self, nodes, shell, values)
+        hint = look(hint) if isinstance(hint, str) else hint
         return replace(found, severity=severity or found.severity, hint=hint or found.hint, between=between)
 
     def compared(
@@ -109,7 +113,7 @@ class Evidence:
         *,
         kept: bool = True,
         severity: Severity | None = None,
-        hint: str | Traced = "",
+        hint: str | HintFor = "",
         say: Callable[[str], str] | None = None,
         told: Callable[[Outlier], str] | None = None,
         expect: Callable[[str, str], str] | None = None,
@@ -174,17 +178,19 @@ class Evidence:
 class Found:
     """One row of a check's findings. The engine adds the check's name, folds the nodes and fills in the hint.
 
-    `where` is a file, an entry or a shell. `between` are nodes that differ from each other, where it is unknown which
-    one is right.
+    `where` is a file, an entry or a shell, whose user is `account`. `between` are nodes that differ from each other,
+    where it is unknown which one is right. `about` names the cause, where the check knows it.
     """
 
     severity: Severity
     where: str
     found: str
     expected: str = ""
-    hint: str | Traced = ""
+    hint: Hint | Traced = field(default_factory=Hint)
     nodes: Iterable[str] = ()
     between: Iterable[str] = ()
+    about: str = ""
+    account: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +222,7 @@ class Drift:
     given: Mapping[str, object]
     kept: bool = True
     severity: Severity | None = None
-    hint: str | Traced = ""
+    hint: str | HintFor = ""
     say: Callable[[str], str] | None = None
     told: Callable[[Outlier], str] | None = None
     expect: Callable[[str, str], str] | None = None
@@ -271,11 +277,21 @@ def worded(
     nodes = tuple(nodes)
     user = shell.user if shell is not None else evidence.plan.user
     given = {"user": user, "prefix": evidence.site.prefix, "nodes": fold(nodes), **values}
-    hint: str | Traced = fill(row.unplaced if row.cause else row.hint, given)
+    hint: Hint | Traced = hint_in_words(row, given, nodes)
     if row.cause and shell is not None:
         hint = set_by(nodes, shell.context, shell.account, row, given)
     place = fill(row.where, given) or (shell.where if shell is not None else "")
-    return Found(row.severity, place, fill(row.found, given), fill(row.expected, given), hint, nodes)
+    found, expected, about = fill(row.found, given), fill(row.expected, given), fill(row.about, given)
+    return Found(row.severity, place, found, expected, hint, nodes, about=about, account=user if shell else "")
+
+
+def hint_in_words(row: Words, given: Mapping[str, object], nodes: Iterable[str]) -> Hint:
+    """Return the hint of a row: its command for the nodes, or for this host, then its words."""
+    return hint_of(
+        *([Action("run", nodes=fold(nodes), command=fill(row.run, given))] if row.run else []),
+        *([Action("run", command=fill(row.here, given))] if row.here else []),
+        Action("look", text=fill(row.unplaced if row.cause else row.hint, given)),
+    )
 
 
 Row = Found | Noted | Drift

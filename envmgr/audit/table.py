@@ -40,8 +40,11 @@ class Words(FrozenModel):
 
     One of `error`, `warning` and `note` has the finding's text. `where` is its place; in a shell the default is that
     shell. `cause` names variables, or other things that a trace finds, that a start-up file sets. `hint` then has
-    `{place}`, the file and line, and may have the `{cause}` that it sets; `unplaced` is the hint if no trace shows one.
-    With `foreign`, lines of node-setup's own files do not count.
+    `{place}`, the file and line, and may have the `{cause}` that it sets: the line is to be deleted. `unplaced` is the
+    hint if no trace shows one.
+
+    `run` is the command that mends it, for root on each of the nodes, and `here` the one for the host of the audit;
+    `hint` then is what else there is to say. `about` names the cause: findings about one thing are one.
 
     `drift`, instead, is the severity of values that differ between nodes. `say` puts a value into words, `empty` is for
     an empty one, and `what` names what is compared at `where`. `expected` replaces the right value in words.
@@ -55,7 +58,9 @@ class Words(FrozenModel):
     hint: str = ""
     unplaced: str = ""
     cause: str = ""
-    foreign: bool = False
+    run: str = ""
+    here: str = ""
+    about: str = ""
     drift: Severity | None = None
     say: str = "{value}"
     empty: str = ""
@@ -106,7 +111,8 @@ class Table(FrozenModel):
     `shares` names tables of `audit/shell/` whose facts and rows it has, too; `CHECK` in their keys is the check's own
     part.
     A `sampled` check draws what it looks at: a baseline may have other things. `words` are what its `judge` says for
-    names of the shell text.
+    names of the shell text. `causes` are the checks whose findings can follow from one of this check, and are told with
+    it where they name no cause of their own.
     """
 
     part: str = ""
@@ -118,6 +124,7 @@ class Table(FrozenModel):
     shares: tuple[str, ...] = ()
     sampled: bool = False
     words: Mapping[str, str] = Field(default_factory=dict)
+    causes: tuple[str, ...] = ()
     rows: Mapping[str, Words] = Field(default_factory=dict)
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -170,6 +171,7 @@ def audit(
     ] = None,
     deadline: options.DeadlineOption = None,
     explain: Annotated[str | None, typer.Option(metavar="CHECK", help="Explain what a check does and why.")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Also show all that follows from each cause.")] = False,
     site: options.SiteOption = None,
     fmt: Annotated[
         options.AuditFormat,
@@ -218,7 +220,7 @@ def audit(
     )
     if dry_run and report is not None:
         ctx.reporter.say(f"would write {report}")
-    return answer_with(audit_nodes(ctx, request), show_audit)
+    return answer_with(audit_nodes(ctx, request), partial(show_audit, verbose=verbose))
 
 
 @verb

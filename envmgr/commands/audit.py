@@ -13,6 +13,7 @@ from envmgr.audit.ask.gather import gather
 from envmgr.audit.baseline import baseline_text, read_baseline
 from envmgr.audit.checks import all_checks, get_check
 from envmgr.audit.fit.matrix import BY, MatrixRow, matrix, observed
+from envmgr.audit.grouping import AuditFinding, Caused, every_finding
 from envmgr.audit.judge import AuditJudged, Unread, how_asked, judge, why_unread
 from envmgr.audit.model import Check, Evidence, standing_alone
 from envmgr.audit.plan import AuditRequest
@@ -24,7 +25,7 @@ from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import slurm_here
 from envmgr.probe.model import Fleet
-from envmgr.report import Finding, Result
+from envmgr.report import Result
 from envmgr.store.node_facts import save_node_facts
 from envmgr.system.files import atomic_write
 from envmgr.system.usernames import own_name
@@ -45,7 +46,7 @@ class WayAnswers:
 
 @dataclass(frozen=True, slots=True)
 class AuditResult(Result):
-    """The result of an audit.
+    """The result of an audit. There is one of the `findings` for each cause.
 
     `generation` is None if this host could not read it; `unread` then says why. `alone` means that nothing is published,
     and that modules from other tools were looked at. `away` are the nodes that cannot use the prefix. `seconds` is
@@ -61,13 +62,18 @@ class AuditResult(Result):
     contexts: tuple[str, ...]
     accounts: tuple[str, ...]
     checks: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[Caused, ...]
     matrix: tuple[MatrixRow, ...]
     finished: float
     seconds: float
     alone: bool = False
     unread: Unread | None = None
     away: str = ""
+
+    @property
+    def every(self) -> tuple[AuditFinding, ...]:
+        """Return the findings, each followed by its consequences."""
+        return tuple(every_finding(self.findings))
 
     @property
     def exit_code(self) -> int:

@@ -13,7 +13,7 @@ from envmgr.audit.ask import inventory
 from envmgr.audit.causes import TraceQuestion, Traces
 from envmgr.audit.checks import all_checks, munge
 from envmgr.audit.controller import SlurmView
-from envmgr.audit.judge import AuditJudged, findings_of, judge, questions_of, rows_of
+from envmgr.audit.judge import AuditJudged, judge, loose_of, questions_of, rows_of
 from envmgr.audit.model import Check, Drift, Evidence, audit_parts, check_of
 from envmgr.audit.plan import AuditPlan, AuditRequest, ExpectedInstall, PublishedGeneration
 from envmgr.audit.table import Declared, Table, UndeclaredFactError, Words
@@ -159,7 +159,7 @@ def refuse_undeclared(answers: Iterable[Mapping[str, str]]) -> None:
 def found(check: Check | ModuleType, given: Evidence, traces: Traces | None = None) -> list[Finding]:
     """The findings of one check, as they come; without `traces` no trace shows a line."""
     whole = as_check(check)
-    return findings_of(whole, rows_of(whole, given), traces or Traces({}))
+    return [one.finding for one in loose_of(whole, rows_of(whole, given), traces or Traces({}))]
 
 
 def judgement(given: Evidence, checks: Mapping[str, Check]) -> AuditJudged:

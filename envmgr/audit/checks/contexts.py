@@ -28,6 +28,7 @@ from collections.abc import Mapping, Sequence
 
 from envmgr.audit.causes import Traced, TraceQuestion, Traces
 from envmgr.audit.compare.between_nodes import as_on, compare
+from envmgr.audit.hints import Action, Hint, delete, hint_of, look
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Row, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.modulepath import beside_generation, generations_in_path, module_commands, path_in_other_shells
@@ -125,20 +126,29 @@ def _not_there(shell: AskedShell, evidence: Evidence) -> Rows:
 
 
 def _mend(nodes: tuple[str, ...], shell: AskedShell, name: str, after: str = "") -> Traced:
-    """Return the hint that fixes a shell: take away the line that undoes node-setup there, or else run node-setup."""
+    """Return the hint that fixes a shell: delete the line that undoes node-setup there, or else run node-setup."""
     context, account = shell.context, shell.account
-    again = f"`envmgr node-setup --apply --nodes {fold(nodes)}`"
+    again = [
+        Action("run", command=f"envmgr node-setup --apply --nodes {fold(nodes)}"),
+        *([_look(after)] if after else []),
+    ]
     if context.export == "NONE" or (context.step and context.shell == "bash"):
-        again = f"`{SLURM_LINE}` in slurm.conf of the node, then `scontrol reconfigure`; {again}"
+        again.insert(0, Action("look", text=f"`{SLURM_LINE}` in slurm.conf of the node, then `scontrol reconfigure`"))
 
-    def words(traces: Traces) -> str:
+    def hint(traces: Traces) -> Hint:
         if place := traces.culprit(nodes, context, account, name):
-            return f"{place} sets {name} after envmgr does: take that line away{after}"
-        if what := traces.before_ours(nodes, context, account):
-            return f"{what} before node-setup's is read, which is there: take that line away, or move it below{after}"
-        return f"{again}{after}"
+            return delete(place, nodes, f"{place} sets {name} after envmgr does: take that line away")
+        place, what = traces.before_ours(nodes, context, account)
+        text = f"{what} before node-setup's is read, which is there: take that line away, or move it below"
+        if place is not None:
+            return delete(place, nodes, text)
+        return look(text) if what else hint_of(*again)
 
-    return Traced((TraceQuestion(nodes[0], context, account, ("LMOD_RC", "MODULEPATH", ":left")),), words)
+    return Traced((TraceQuestion(nodes[0], context, account, ("LMOD_RC", "MODULEPATH", ":left")),), hint)
+
+
+def _look(text: str) -> Action:
+    return Action("look", text=text)
 
 
 def _module_command(shell: AskedShell, evidence: Evidence) -> Rows:
@@ -149,7 +159,7 @@ def _module_command(shell: AskedShell, evidence: Evidence) -> Rows:
         if mode:
             yield evidence.say("no_module_posix", nodes, shell)
         else:
-            hint = _mend(nodes, shell, "module", "; is Lmod installed there?")
+            hint = _mend(nodes, shell, "module", "is Lmod installed there?")
             yield evidence.say("no_module", nodes, shell, hint=hint)
     if other := shell.by_value("module").get("another program's"):
         yield evidence.say("another_module", other, shell)
@@ -259,14 +269,15 @@ def _prints(evidence: Evidence) -> Rows:
 def _printing(shells: Sequence[tuple[tuple[str, ...], AskedShell]]) -> Traced:
     """Return the hint for shells that print the same text: the line that one of them shows."""
 
-    def words(traces: Traces) -> str:
-        found = (traces.place(nodes, of.context, of.account, name) for nodes, of in shells for name in _PRINTS)
-        if place := next((place for place in found if place), ""):
-            return f"{place} may be the line: print only where `[ -t 1 ]`"
+    def hint(traces: Traces) -> Hint:
+        for nodes, of in shells:
+            for name in _PRINTS:
+                if place := traces.foreign(nodes, of.context, of.account, name):
+                    return delete(place, nodes, f"{place} may be the line: print only where `[ -t 1 ]`")
         where_to = "in /etc/bash.bashrc, /etc/bashrc, /etc/profile.d and the user's own files"
-        return f"print only where `[ -t 1 ]`: {where_to}"
+        return look(f"print only where `[ -t 1 ]`: {where_to}")
 
-    return Traced(tuple(TraceQuestion(nodes[0], of.context, of.account, _PRINTS) for nodes, of in shells), words)
+    return Traced(tuple(TraceQuestion(nodes[0], of.context, of.account, _PRINTS) for nodes, of in shells), hint)
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}), loads=True, joins=True)

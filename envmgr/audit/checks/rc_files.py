@@ -12,8 +12,6 @@ is a finding. Lmod's own init/lmodrc.lua is compared only between nodes with the
 
 from __future__ import annotations
 
-from envmgr.audit.causes import Traced
-from envmgr.audit.compare.table_rows import drift_hint
 from envmgr.audit.model import Check, Evidence, Outlier, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
@@ -41,10 +39,8 @@ def judge(evidence: Evidence) -> Rows:
     for version in fleet.by_value("rc_files.lmod"):
         alike = fleet.where("rc_files.lmod", version)
         yield from _compared("own_rc", _OWN, "rc_files.read", alike, evidence, version=version)
-    lists = fleet.by_value("rc_files.modulerc", default="")
-    hint = drift_hint(evidence.compared("modulerc", lists, evidence.login_shell(), path=""))
     for path in _paths(fleet, "rc_files.modulerc"):
-        yield from _compared("modulerc", path, "rc_files.modulerc", fleet, evidence, hint=hint)
+        yield from _compared("modulerc", path, "rc_files.modulerc", fleet, evidence)
 
 
 def _ours(path: str, sha256: str, fleet: Fleet, evidence: Evidence) -> Rows:
@@ -61,9 +57,7 @@ def _paths(fleet: Fleet, key: str) -> list[str]:
     return sorted({path for group in fleet.groups for path in _files(group.facts, key) if path})
 
 
-def _compared(
-    row: str, path: str, key: str, fleet: Fleet, evidence: Evidence, *, hint: str | Traced = "", version: str = ""
-) -> Rows:
+def _compared(row: str, path: str, key: str, fleet: Fleet, evidence: Evidence, *, version: str = "") -> Rows:
     """Yield the differences between like nodes, for one path: not there, or there with other content."""
     alone = "Lmod reads it on this node only"
     if row == "modulerc":
@@ -76,7 +70,8 @@ def _compared(
         return "not there" if right == _NOT_READ else "read" if value == _NOT_READ else f"content {right[:12]}"
 
     values = fleet.by(lambda facts: _files(facts, key).get(path, _NOT_READ))
-    yield evidence.compared(row, values, hint=hint, say=_shown, told=told, expect=expected, path=path, version=version)
+    shell = evidence.login_shell() if row == "modulerc" else None  # a start-up file of that shell names it
+    yield evidence.compared(row, values, shell, say=_shown, told=told, expect=expected, path=path, version=version)
 
 
 def _shown(sha256: str) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import Traced, set_on
 from envmgr.audit.compare.between_nodes import alike, as_on, chosen, compare
-from envmgr.audit.model import AskedShell, Drift, Evidence, Found, Noted, Outlier, Row, Values, worded
+from envmgr.audit.hints import Hint, look
+from envmgr.audit.model import AskedShell, Drift, Evidence, Found, Noted, Outlier, Row, Values, hint_in_words, worded
 from envmgr.audit.table import Fact, Words, fields_of, fill
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet
@@ -85,20 +87,26 @@ def _drift(of: Drift) -> Iterator[Found | Noted]:
     if of.kept:
         yield Noted(key, of.values)
     compared = chosen(key, of.values, evidence) if of.kept else compare(of.values, evidence)
-    severity, hint = of.severity or row.drift or "warning", of.hint or drift_hint(of)
+    severity = of.severity or row.drift or "warning"
     say = of.say or partial(_in_words, row, given)
+    about, account = fill(row.about, given), of.shell.user if of.shell is not None else ""
     for outlier in compared.outliers:
         expected = fill(row.expected, given) or say(outlier.right)
         right = of.expect(outlier.right, outlier.value) if of.expect else expected
         found = of.told(outlier) if of.told else say(outlier.value)
-        yield Found(severity, where, found, f"{right}, {as_on(outlier.others)}", hint, outlier.nodes)
+        hint = _hint(of, outlier.nodes, outlier.others)
+        expected = f"{right}, {as_on(outlier.others)}"
+        yield Found(severity, where, found, expected, hint, outlier.nodes, about=about, account=account)
     if compared.differ:
         words = "; ".join(f"{say(value)} on {fold(nodes)}" for value, nodes in [*compared.differ.items()][:_SHOWN])
         if (more := len(compared.differ) - _SHOWN) > 0:
             words += f"; and {more} other values"
         if compared.by_kind:
             severity = "warning" if severity == "error" else "note"
-        yield Found(severity, where, words, alike(compared), hint, between=compared.between)
+        first, *rest = compared.differ.values()
+        hint = _hint(of, first, [node for nodes in rest for node in nodes], known=False)
+        between = compared.between
+        yield Found(severity, where, words, alike(compared), hint, between=between, about=about, account=account)
 
 
 def _given(of: Drift) -> Mapping[str, object]:
@@ -106,12 +114,20 @@ def _given(of: Drift) -> Mapping[str, object]:
     return {"prefix": of.evidence.site.prefix, "user": user, **of.given}
 
 
-def drift_hint(of: Drift) -> str | Traced:
-    """Return the hint of a row: with the lines that set its cause on the nodes of each value, if it has one."""
-    row, shell, given = of.row, of.shell, _given(of)
+def _hint(of: Drift, odd: Sequence[str], others: Sequence[str], *, known: bool = True) -> Hint | Traced:
+    """Return the hint of a row for nodes that differ from others: with the lines that set its cause, if it has one.
+
+    If it is not `known` which of them are right, the hint names lines, and nothing is to be done.
+    """
+    row, shell, given = of.row, of.shell, {**_given(of), "nodes": fold(odd)}
+    if isinstance(of.hint, str) and of.hint:
+        return look(of.hint)
+    if not isinstance(of.hint, str):
+        traced = of.hint(odd, others)
+        return traced if known else replace(traced, hint=lambda traces: look(traced.hint(traces).text))
     if row.cause and shell is not None:
-        return set_on(of.values, shell.context, shell.account, row, given)
-    return fill(row.hint, given) + fill(row.unplaced, given)
+        return set_on(odd, others, shell.context, shell.account, row, given, known=known)
+    return hint_in_words(row if known else row.model_copy(update={"run": ""}), given, odd)
 
 
 def _in_words(row: Words, given: Mapping[str, object], value: str) -> str:

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.causes import Traced, TraceQuestion, Traces, part_of, parts_of, places_in_words
+from envmgr.audit.causes import Traced, TraceQuestion, Traces, line_of, part_of, parts_of
 from envmgr.audit.compare.between_nodes import in_other_shells, other_parts
-from envmgr.audit.model import AskedShell, Evidence, Rows
+from envmgr.audit.hints import Hint, Place, look
+from envmgr.audit.model import AskedShell, Evidence, Rows, Values
 from envmgr.probe.model import Facts
 from envmgr.report import Severity
 
@@ -91,43 +92,42 @@ def beside_generation(shell: AskedShell, evidence: Evidence) -> Rows:
         "beside_generation",
         values,
         shell,
-        hint=_origins(shell, values, evidence),
+        hint=lambda odd, others: _origin(shell, odd, others, values, evidence),
         expect=lambda right, _: f"{right or 'nothing'}{besides}",
         told=lambda of: f"MODULEPATH {_difference(elements(of.value), elements(of.right))}",
         besides=besides,
     )
 
 
-def _origins(shell: AskedShell, values: Mapping[str, tuple[str, ...]], evidence: Evidence) -> Traced:
+def _origin(shell: AskedShell, odd: Sequence[str], others: Sequence[str], values: Values, evidence: Evidence) -> Traced:
     """Return the hint that names the lines which add the parts that only some nodes have."""
     context, account = shell.context, shell.account
     parts = _not_everywhere(values, Compared("contexts", shell.where, "MODULEPATH"), evidence)
     asked = ("MODULEPATH", *parts_of("MODULEPATH", parts))
 
-    def words(traces: Traces) -> str:
-        traced = [
-            (
-                _brings([p for p in elements(value) if p in parts], nodes, shell, traces)
-                or traces.culprit(nodes, context, account, "MODULEPATH"),
-                nodes,
-            )
-            for value, nodes in values.items()
-        ]
-        if evidence.alone:  # if only parts are missing, another line sets it there, or the session does
-            known = {place for place, _ in traced if place}
-            silent = [nodes for place, nodes in traced if not place]
-            whole = [(traces.place(nodes, context, account, "MODULEPATH"), nodes) for nodes in silent]
-            traced += [(place, nodes) for place, nodes in whole if place and place not in known]
-        places = places_in_words(traced)
-        file, source = traces.list_file([n for nodes in values.values() for n in nodes], context, account)
-        if source and all(
-            place.startswith(f"{file}:") for place, _ in traced if place
-        ):  # no other file had a part in it
-            compare = "compare that, and whether its folders are there"
-            places.append(f"Lmod's own file makes it of {source}: {compare}")
-        return "; ".join(places) or "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment"
+    def line(nodes: Sequence[str], traces: Traces) -> Place | None:
+        value = next((value for value, having in values.items() if nodes and nodes[0] in having), "")
+        brings = (part_of("MODULEPATH", part) for part in elements(value) if part in parts)
+        places = (traces.foreign(nodes, context, account, name) for name in brings)
+        found = next((place for place in places if place), None) or traces.culprit(
+            nodes, context, account, "MODULEPATH"
+        )
+        if (
+            found is None and evidence.alone
+        ):  # if only parts are missing, another line sets it there, or the session does
+            return traces.foreign(nodes, context, account, "MODULEPATH")
+        return found
 
-    return Traced(tuple(TraceQuestion(nodes[0], context, account, asked) for nodes in values.values()), words)
+    def hint(traces: Traces) -> Hint:
+        here, there = line(odd, traces), line(others, traces)
+        file, source = traces.list_file([*odd, *others], context, account)
+        if source and all(place is None or place.file == file for place in (here, there)):  # no other had a part in it
+            return look(f"Lmod's own file makes it of {source}: compare that, and whether its folders are there")
+        return line_of(
+            (here, odd), (there, others), "", "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment"
+        )
+
+    return Traced(tuple(TraceQuestion(of[0], context, account, asked) for of in (odd, others) if of), hint)
 
 
 def _not_everywhere(values: Mapping[str, tuple[str, ...]], compared: Compared, evidence: Evidence) -> list[str]:
@@ -136,13 +136,6 @@ def _not_everywhere(values: Mapping[str, tuple[str, ...]], compared: Compared, e
     lists = {*values, *known.values()}
     having = Counter(part for value in lists for part in elements(value))
     return [part for part, count in having.items() if count < len(lists)]
-
-
-def _brings(parts: Sequence[str], nodes: tuple[str, ...], shell: AskedShell, traces: Traces) -> str:
-    """Return the line that first brings one of `parts` into the list of these nodes; empty where no trace shows it."""
-    names = (part_of("MODULEPATH", part) for part in parts)
-    places = (traces.place(nodes, shell.context, shell.account, name) for name in names)
-    return next((place for place in places if place), "")
 
 
 def path_in_other_shells(evidence: Evidence) -> Rows:

@@ -28,7 +28,7 @@ _STATES = ("unreachable", "silent", "answered")  # the worst first: a node that 
 
 
 def result_text(result: AuditResult) -> str:
-    bad = [finding for finding in result.findings if finding.severity != "note"]
+    bad = [finding for finding in result.every if finding.severity != "note"]
     failures = ["; ".join(_parts(finding)) for finding in bad]
     if result.exit_code == 3:
         failures.insert(0, why_no_comparison(result))
@@ -41,7 +41,7 @@ def result_text(result: AuditResult) -> str:
         nodes_unavailable=sum(state != "answered" for state in states.values()),
         nodes=[{"name": n, "state": state, "failures": count[n]} for n, state in sorted(states.items())],
         checks=list(result.checks),
-        notes=len(result.findings) - len(bad),
+        notes=len(result.every) - len(bad),
         published_generation=result.generation,
         published_entries=len(result.entries),
     )

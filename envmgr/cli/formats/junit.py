@@ -27,10 +27,10 @@ _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 def result_text(result: AuditResult) -> str:
-    checks = dict.fromkeys([*result.checks, *(f.check for f in result.findings)])
+    checks = dict.fromkeys([*result.checks, *(f.check for f in result.every)])
     nodes = expand(result.nodes)
     missing = frozenset(nodes) - {node for asked in result.asked for node in expand(asked.answered)}  # in every way
-    suites = [_suite(c, list(_cases(c, result.findings, nodes, missing)), result.finished) for c in checks]
+    suites = [_suite(c, list(_cases(c, result.every, nodes, missing)), result.finished) for c in checks]
     if result.exit_code == 3:
         suites.insert(0, _could_not(why_no_comparison(result), "", result.finished))
     return _document(suites, result.seconds)

@@ -105,11 +105,11 @@ def _unfit(result: AuditResult) -> Samples:
 
 def _findings(result: AuditResult) -> Iterable[Metric]:
     severities: tuple[Severity, ...] = get_args(Severity)
-    checks = dict.fromkeys([*result.checks, *(f.check for f in result.findings)])
-    count = Counter((f.check, f.severity) for f in result.findings)
+    checks = dict.fromkeys([*result.checks, *(f.check for f in result.every)])
+    count = Counter((f.check, f.severity) for f in result.every)
     affected: dict[tuple[str, str], set[str]] = defaultdict(set)
     by_node: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
-    for finding in result.findings:
+    for finding in result.every:
         key = (finding.check, finding.severity)
         for node in expand(finding.nodes):
             affected[key].add(node)
@@ -117,7 +117,7 @@ def _findings(result: AuditResult) -> Iterable[Metric]:
     keys = [(check, severity) for check in checks for severity in severities]
     yield Metric("envmgr_audit_findings", [(_of(*key), count[key]) for key in keys])
     yield Metric("envmgr_audit_affected_nodes", [(_of(*key), len(affected[key])) for key in keys])
-    worst = _worst_first(result.findings)[:MOST_NODES]
+    worst = _worst_first(result.every)[:MOST_NODES]
     yield Metric(
         "envmgr_audit_node_findings",
         [({"node": node, **_of(*key)}, by_node[node][key]) for node in worst for key in keys if by_node[node][key]],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from envmgr.cli.render import out, table
 from envmgr.wording import counted
 
 if TYPE_CHECKING:
+    from envmgr.audit.grouping import Caused
     from envmgr.commands import adopt, audit, export, job, node_setup, shell_init, test, verify
     from envmgr.report import Finding
     from envmgr.smoke import SmokeOutcome
@@ -78,8 +80,10 @@ def show_adopt(result: adopt.AdoptResult) -> None:
     out(f"{counted(len(result.modules), 'modules')} on {result.nodes}{more}{silent}; nothing was changed there")
 
 
-def show_audit(result: audit.AuditResult) -> None:
-    """Print findings as blocks, worst first; then one line that sums up."""
+def show_audit(result: audit.AuditResult, *, verbose: bool = False) -> None:
+    """Print findings as blocks, worst first, and then one line that sums up; if `verbose`, also all
+    consequences, and always which entry runs where.
+    """
     what = f"generation {result.generation}, {counted(len(result.entries), 'entries')}"
     if result.generation is None:
         what = "modules of this cluster" if result.alone else why_no_comparison(result)
@@ -90,8 +94,8 @@ def show_audit(result: audit.AuditResult) -> None:
         out(f"contexts: {', '.join(result.contexts)} ({', '.join(result.accounts)})")
     for finding in result.findings:
         out()
-        _finding(finding)
-    if result.matrix:
+        _finding(finding, verbose=verbose)
+    if result.matrix and (verbose or result.exit_code == 0):
         out()
         table(
             [[row.entry, _RUNS[row.fit], row.nodes, ", ".join(row.reasons)] for row in result.matrix],
@@ -120,10 +124,32 @@ def why_no_comparison(result: audit.AuditResult) -> str:
     return "no node answered"
 
 
-def _finding(finding: Finding) -> None:
+def _finding(finding: Caused, *, verbose: bool) -> None:
     out(f"{finding.severity}[{finding.check}] {place(finding)}: {finding.where}")
     rows = [("  found", finding.found), ("  expected", finding.expected), ("  hint", finding.hint)]
+    rows.append(("  also", "" if verbose else also(finding)))
+    rows.append(
+        ("  since", "" if finding.since is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(finding.since)))
+    )
     table([row for row in rows if row[1]])
+    for consequence in finding.consequences if verbose else ():
+        out(f"  from it: {consequence.severity}[{consequence.check}] {place(consequence)}: {consequence.where}")
+        table(
+            [("    found", consequence.found), ("    expected", consequence.expected), ("    hint", consequence.hint)]
+        )
+
+
+_SHELLS = 3  # of one account, which follow from one cause
+
+
+def also(finding: Caused) -> str:
+    """Return what follows from the cause of a finding: `contexts: csh (root, alice); loading: pydata/1.0`."""
+    from envmgr.audit.grouping import joined_places
+
+    places: dict[str, list[str]] = {}
+    for consequence in finding.consequences:
+        places.setdefault(consequence.check, []).append(consequence.where)
+    return "; ".join(f"{check}: {joined_places(where, _SHELLS)}" for check, where in places.items())
 
 
 _PROOF = {"contexts", "resolution", "loading"}

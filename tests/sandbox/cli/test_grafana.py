@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from envmgr.audit.fit.matrix import MatrixRow
+from envmgr.audit.grouping import Caused as Finding
 from envmgr.cli.formats.prometheus import _HELP
 from envmgr.commands.audit import AuditResult, WayAnswers
 from envmgr.errors import EnvmgrError
-from envmgr.report import Finding
 from tests.helpers.exposition import WELL, Series, parse, text
 from tests.helpers.places import ROOT
 from tests.helpers.programs import program, run

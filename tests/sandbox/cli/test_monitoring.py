@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 import yaml
 
+from envmgr.audit.grouping import Caused as Finding
 from envmgr.cli.formats.prometheus import _HELP
 from envmgr.commands.audit import AuditResult, WayAnswers
-from envmgr.report import Finding
 from tests.helpers.exposition import answer_text, write_report
 from tests.helpers.places import ROOT
 from tests.helpers.programs import program, run

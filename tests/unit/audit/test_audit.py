@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from envmgr.audit.ask.expected_generation import choose_samples
 from envmgr.audit.checks import all_checks, check_names, contexts, get_check
-from envmgr.audit.judge import joined
+from envmgr.audit.grouping import AuditFinding, joined
 from envmgr.audit.model import Evidence
 from envmgr.audit.plan import PublishedGeneration
 from envmgr.audit.shell.modulepath import elements
@@ -24,7 +24,6 @@ from envmgr.probe.model import CONTEXTS, ShellContext, choose_contexts
 from envmgr.probe.prefix import attribute_cache, is_stale
 from envmgr.probe.shell import Folding, read_answer
 from envmgr.publish.records import PublishedEntry
-from envmgr.report import Finding
 from envmgr.wording import escaped
 from tests.helpers.evidence import SHA, audit_plan, probe_script, published, site, told
 from tests.helpers.evidence import evidence as hand_made
@@ -82,7 +81,7 @@ def test_node_that_is_asked_again_counts_once() -> None:
 
 
 def test_findings_that_differ_in_place_alone_are_one() -> None:
-    one = Finding("contexts", "error", "bash-ssh (root)", "no `module` command", nodes="c2")
+    one = AuditFinding("contexts", "error", "bash-ssh (root)", "no `module` command", nodes="c2")
     places = ["bash-ssh (root)", "bash-ssh (alice)", "csh (root)", "csh (alice)", "sbatch-sh (alice)"]
     (finding,) = joined(replace(one, where=where) for where in places)
     assert finding.where == "bash-ssh, csh (root, alice); sbatch-sh (alice)"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envmgr.audit.grouping import Caused as Finding
 from envmgr.commands.audit import AuditResult, WayAnswers
 from envmgr.errors import Bug, EnvmgrError
-from envmgr.report import Finding
 from tests.helpers.exposition import WELL, text
 
 MOUNT = Finding("mount", "error", "/sw", "not mounted", "mounted from fs1:/export", "`mount /sw`", "c[2-3]")

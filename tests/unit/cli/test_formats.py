@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from envmgr.audit.grouping import Caused as Finding
 from envmgr.cli.formats.prometheus import MOST_NODES, Metric, exposition
 from envmgr.cli.render import to_data
 from envmgr.commands.audit import AuditResult, ExplainResult, WayAnswers
 from envmgr.errors import Bug, EnvmgrError, Interrupted
 from envmgr.nodes.sets import fold
-from envmgr.report import Finding
 from tests.helpers.exposition import WELL, of, parse, text, write_report
 from tests.helpers.waiting import DEADLINE, wait_for
 

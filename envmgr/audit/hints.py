@@ -1,0 +1,99 @@
+"""A hint of the audit as data: what to run and which line to delete or to add, in the order in which it is done. Its
+text is made from that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from envmgr.nodes.sets import fold
+
+_NODES = re.compile(r" --nodes \S+")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a start-up file, as it was traced on `node`. `text` is the line, empty if it could not be read."""
+
+    node: str
+    file: str
+    line: int
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One step of a hint.
+
+    `run` is a `command` for a shell of root on each of `nodes` (folded), or where envmgr runs if there are none.
+    `delete` and `add` are about the line with this `text` of a `file` of `nodes`; `line` is its number where it was
+    seen. `look` is for people: `text` says at what.
+    """
+
+    do: Literal["run", "delete", "add", "look"]
+    nodes: str = ""
+    command: str = ""
+    file: str = ""
+    line: int = 0
+    text: str = ""
+
+    @property
+    def words(self) -> str:
+        """Return the text of a step that does not speak of a traced line, whose row has the words."""
+        if self.do == "run":
+            return f"on the node: `{self.command}`" if self.nodes else f"`{self.command}`"
+        return self.text if self.do == "look" else ""
+
+    @property
+    def key(self) -> str:
+        """Return what the step mends: findings with the same key on the same nodes have one cause. Empty for `look`."""
+        if self.do == "run":
+            return f"run {_NODES.sub('', self.command)}"
+        return f"file {self.file}" if self.do in ("delete", "add") else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What to do about a finding; `text` is how people read it."""
+
+    text: str = ""
+    actions: tuple[Action, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+    @property
+    def keys(self) -> frozenset[str]:
+        return frozenset(action.key for action in self.actions if action.key)
+
+
+def hint_of(*actions: Action) -> Hint:
+    """Return a hint of steps that need no other words: `on the node: `COMMAND`; WHAT TO LOOK AT`."""
+    steps = [action for action in actions if action.words]
+    return Hint("; ".join(step.words for step in steps), tuple(steps))
+
+
+def look(text: str) -> Hint:
+    """Return a hint that only people can follow; an empty one for no text."""
+    return hint_of(Action("look", text=text))
+
+
+def delete(place: Place, nodes: Iterable[str], text: str) -> Hint:
+    """Return a hint to delete the line of a place on `nodes`; the line of another node, such as a login node, there."""
+    of = tuple(nodes)
+    return Hint(text, (_line("delete", place, of if place.node in of else (place.node,)),))
+
+
+def add(place: Place, nodes: Iterable[str], text: str) -> Hint:
+    """Return a hint to add the line of a place, which other nodes have, on `nodes`."""
+    return Hint(text, (_line("add", place, nodes),))
+
+
+def _line(do: Literal["delete", "add"], place: Place, nodes: Iterable[str]) -> Action:
+    return Action(do, fold(nodes), file=place.file, line=place.line, text=place.text)

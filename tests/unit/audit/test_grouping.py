@@ -1,0 +1,126 @@
+"""Findings by cause: what becomes one finding, what stays apart, and which of them speaks for all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from envmgr.audit.grouping import AuditFinding, Caused, Loose, every_finding, grouped, same_on_nodes
+from envmgr.audit.hints import Action, Place, add, delete, hint_of, look
+
+LINE = Place("c2", "/etc/profile.d/x.sh", 4, "export MODULEPATH=/opt")
+CAUSES = {"mount": ("loading",), "ambient": ("contexts", "loading"), "contexts": ("loading",)}
+
+
+def one(
+    check: str, where: str, *, severity: str = "error", nodes: str = "c2", at: Place | None = None, **more: str
+) -> Loose:
+    """`at` is the line that its hint deletes, `run` the command that its hint runs here."""
+    hint = (
+        delete(at, nodes.split(","), f"{at}: take it away")
+        if at
+        else hint_of(*(Action("run", command=run) for run in [more.pop("run", "")] if run))
+    )
+    finding = AuditFinding(
+        check, severity, where, f"{check} is wrong", hint=hint.text, nodes=nodes, actions=hint.actions
+    )  # type: ignore[arg-type]
+    return Loose(finding, more.get("about", ""), more.get("account", ""))
+
+
+def told(*loose: Loose) -> list[tuple[str, str, list[str]]]:
+    """(severity, check, the checks and places of what follows) of each cause."""
+    found = grouped(same_on_nodes(loose), CAUSES)
+    return [(f.severity, f.check, [f"{each.check} {each.where}" for each in f.consequences]) for f in found]
+
+
+def test_findings_of_one_line_are_one_and_what_it_causes_is_counted_below_it() -> None:
+    of_line = [
+        one("contexts", "csh (root)", at=LINE),
+        one("contexts", "bash-ssh (alice)", at=LINE),
+        one("ambient", "csh (root)", at=LINE),
+    ]
+    assert told(*of_line, one("loading", "a/1.0"), one("loading", "b/1.0")) == [
+        ("error", "ambient", ["contexts csh (root); bash-ssh (alice)", "loading a/1.0, b/1.0"])
+    ]
+
+
+def test_another_line_of_the_file_is_in_the_same_finding_and_in_its_hint() -> None:
+    other = replace(LINE, line=9, text="export LMOD_RC=/opt/rc.lua")
+    (found,) = grouped([one("contexts", "csh (root)", at=LINE), one("contexts", "bash-ssh (root)", at=other)], CAUSES)
+    assert found.hint == "/etc/profile.d/x.sh:4: take it away; then /etc/profile.d/x.sh:9"
+    assert [(action.do, action.nodes, action.line, action.text) for action in found.actions] == [
+        ("delete", "c2", 4, LINE.text),
+        ("delete", "c2", 9, other.text),
+    ]
+    assert found.cause == "/etc/profile.d/x.sh:4"
+
+
+def test_the_same_line_on_other_nodes_is_the_same_cause_and_a_line_of_another_file_is_not() -> None:
+    elsewhere, other = replace(LINE, node="c1"), replace(LINE, file="/etc/profile.d/y.sh")
+    found = grouped(
+        same_on_nodes(
+            [
+                one("contexts", "csh (root)", at=LINE),
+                one("contexts", "csh (root)", nodes="c1", at=elsewhere),
+                one("ambient", "csh (root)", at=other),
+            ]
+        ),
+        CAUSES,
+    )
+    assert [(each.check, each.nodes, each.actions[0].nodes, each.consequences) for each in found] == [
+        ("ambient", "c2", "c2", ()),
+        ("contexts", "c[1-2]", "c[1-2]", ()),
+    ]
+
+
+def test_one_command_that_mends_both_is_one_cause_whatever_nodes_it_names() -> None:
+    assert told(
+        one("contexts", "csh", run="envmgr node-setup --apply --nodes c2"),
+        one("cache", "lmodrc.lua", nodes="c2,c3", run="envmgr node-setup --apply --nodes c[2-3]"),
+    ) == [("error", "cache", ["contexts csh"])]
+
+
+def test_what_a_check_names_as_the_cause_joins_findings_of_other_checks() -> None:
+    about = "install hello/1.0"
+    assert told(
+        one("software", "hello/1.0", about=about), one("ambient", "hello/1.0", severity="note", about=about)
+    ) == [("error", "software", ["ambient hello/1.0"])]
+
+
+def test_a_cause_reaches_no_other_node_no_other_account_and_nothing_worse_or_unrelated() -> None:
+    cause = one("ambient", "csh (alice)", severity="warning", at=LINE, account="alice")
+    for apart in (
+        one("loading", "a/1.0", severity="warning", nodes="c3", account="alice"),
+        one("loading", "a/1.0", severity="warning", nodes="c2,c3", account="alice"),
+        one("loading", "a/1.0", severity="warning", account="root"),
+        one("loading", "a/1.0", severity="error", account="alice"),
+        one("mount", "/sw", severity="warning", account="alice"),
+    ):
+        assert all(following == [] for _, _, following in told(cause, apart)), apart
+    assert told(cause, one("loading", "a/1.0", severity="warning", account="alice")) == [
+        ("warning", "ambient", ["loading a/1.0"])
+    ]
+
+
+def test_a_group_is_as_severe_as_its_worst_and_causes_come_first() -> None:
+    note = one("ambient", "csh (root)", severity="note", at=LINE)
+    assert told(one("cache", "x"), note, one("contexts", "csh (root)", at=LINE)) == [
+        ("error", "ambient", ["contexts csh (root)"]),
+        ("error", "cache", []),
+    ]
+
+
+def test_every_finding_comes_once_with_its_consequences_behind_it() -> None:
+    following = AuditFinding("loading", "error", "a/1.0", "not loaded")
+    cause = Caused("mount", "error", "/sw", "not mounted", consequences=(following,))
+    assert [*every_finding([cause])] == [cause, following]
+
+
+def test_text_of_a_hint_is_made_from_its_steps() -> None:
+    mount = hint_of(Action("run", nodes="c2", command="mount /sw"), Action("look", text="is the server up?"))
+    assert mount.text == "on the node: `mount /sw`; is the server up?"
+    assert hint_of(Action("look", text="")).actions == ()
+    assert not look("")
+    assert add(LINE, ("c1", "c2"), "c3 gets it").actions == (
+        Action("add", "c[1-2]", file=LINE.file, line=4, text=LINE.text),
+    )
+    assert delete(LINE, ("c5",), "it is inherited").actions[0].nodes == "c2"

@@ -120,7 +120,7 @@ class Traces:
 def _place(node: str, found: str) -> Place:
     where, _, text = found.partition(" ")
     file, _, line = where.rpartition(":")
-    return Place(node, file, int(line) if line.isdecimal() else 0, text)
+    return Place(node, file, int(line) if line.isdecimal() else 0, text.strip())
 
 
 Trace = Callable[[Sequence[TraceQuestion]], Traces]
@@ -135,11 +135,17 @@ class Traced:
     hint: Callable[[Traces], Hint] = field(compare=False)
 
 
+def unplaced(row: Words, given: Mapping[str, object]) -> Hint:
+    """Return the hint of a row with a cause, if no trace shows a line: its command for this host, and its words."""
+    here = [Action("run", command=fill(row.here, given))] if row.here else []
+    return hint_of(*here, Action("look", text=fill(row.unplaced, given)))
+
+
 def set_by(
     nodes: Sequence[str], context: ShellContext, account: ShellAccount, row: Words, given: Mapping[str, object]
 ) -> Hint | Traced:
     """Return the hint of a row with the `place` that sets one of its causes, or its `unplaced` if no trace shows one."""
-    names, unknown = tuple(fill(row.cause, given).split()), look(fill(row.unplaced, given))
+    names, unknown = tuple(fill(row.cause, given).split()), unplaced(row, given)
     if not names:
         return unknown
 

@@ -112,8 +112,9 @@ def _as_one(group: Sequence[Loose], causes: Mapping[str, Collection[str]]) -> Ca
     checks = [one.finding.check for one in group]
 
     def rank(one: Loose) -> tuple[object, ...]:
+        acts = any(action.key for action in one.finding.actions)
         explains = sum(check in causes.get(one.finding.check, ()) for check in checks)
-        return not one.keys, -explains, _ORDER[one.finding.severity], -len(one.nodes), len(one.finding.found)
+        return not acts, not one.keys, -explains, _ORDER[one.finding.severity], -len(one.nodes), len(one.finding.found)
 
     first = min(group, key=rank)
     like = [one.finding for one in group if _text(one.finding) == _text(first.finding)]

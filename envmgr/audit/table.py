@@ -40,8 +40,8 @@ class Words(FrozenModel):
 
     One of `error`, `warning` and `note` has the finding's text. `where` is its place; in a shell the default is that
     shell. `cause` names variables, or other things that a trace finds, that a start-up file sets. `hint` then has
-    `{place}`, the file and line, and may have the `{cause}` that it sets: the line is to be deleted. `unplaced` is the
-    hint if no trace shows one.
+    `{place}`, the file and line, and may have the `{cause}` that it sets: the line is to be deleted. `unplaced`, and
+    `here`, are the hint if no trace shows one.
 
     `run` is the command that mends it, for root on each of the nodes, and `here` the one for the host of the audit;
     `hint` then is what else there is to say. `about` names the cause: findings about one thing are one.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,11 +22,11 @@ from envmgr.catalog.site_file import Audit
 from envmgr.commands import Context
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod, find_lmod
-from envmgr.nodes.sets import fold
+from envmgr.nodes.sets import expand, fold
 from envmgr.nodes.slurm import slurm_here
 from envmgr.probe.model import Fleet
 from envmgr.report import Result
-from envmgr.store.node_facts import save_node_facts
+from envmgr.store.node_facts import Told, save_node_facts
 from envmgr.system.files import atomic_write
 from envmgr.system.usernames import own_name
 from envmgr.system.users import find_account
@@ -53,7 +53,7 @@ class AuditResult(Result):
     wall-clock, `finished` seconds since the epoch.
     """
 
-    schema: ClassVar[str] = "envmgr.audit/1"
+    schema: ClassVar[str] = "envmgr.audit/2"
     generation: int | None
     entries: tuple[str, ...]
     nodes: str
@@ -110,8 +110,10 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
     if evidence.plan.alone:
         chosen = standing_alone(chosen)  # the others were not asked
     judged = judge(evidence, chosen, gathered.trace)
-    if BY in chosen and not request.dry_run:
-        _keep_facts(ctx, evidence, max(2.0, site.transport.deadline - (time.monotonic() - began)))
+    findings = judged.findings
+    if not request.dry_run:
+        left = max(2.0, site.transport.deadline - (time.monotonic() - began))
+        findings = _keep(ctx, evidence, chosen, findings, left)
     if request.save_baseline is not None and request.dry_run:
         ctx.reporter.say(f"would write {request.save_baseline}")
     elif request.save_baseline is not None:
@@ -127,7 +129,7 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
         contexts=tuple(dict.fromkeys(_answered(evidence))),
         accounts=_accounts(evidence),
         checks=tuple(chosen),
-        findings=judged.findings,
+        findings=findings,
         matrix=matrix(evidence) if BY in chosen else (),
         finished=time.time(),
         seconds=time.monotonic() - began,
@@ -177,21 +179,32 @@ def _save(ctx: Context, path: Path, evidence: Evidence, judged: AuditJudged, che
         ctx.reporter.say(f"warning: {path} is without {fold(missing)}, of which there was no answer")
 
 
-def _keep_facts(ctx: Context, evidence: Evidence, seconds: float) -> None:
-    """Keep the nodes' facts for `build --gate`. An audit by a user who may not write there does not try."""
-    if evidence.plan.alone:
-        return  # envmgr has published nothing there, and writes nothing there
+def _keep(
+    ctx: Context, evidence: Evidence, checks: Collection[str], findings: Sequence[Caused], seconds: float
+) -> tuple[Caused, ...]:
+    """Keep the nodes' facts for `build --gate`, and the findings; return these with the time of the first audit that
+    told them. An audit by a user who may not write there does not try.
+    """
     build_user = ctx.site.build_user
-    if build_user is not None and os.geteuid() != 0 and own_name() != build_user:
-        return
-    # The prefix did not pass the look of this host: a write could only fail, or wait.
-    if evidence.controller.get("gate") != "ok":
-        return
-    reason = save_node_facts(
-        ctx.site, observed(evidence), evidence.groups, time.time(), seconds=seconds, check=ctx.runner.raise_if_cancelled
-    )
+    # Where envmgr has published nothing it writes nothing. If the prefix did not pass the look of this host, a write
+    # could only fail, or wait.
+    own = os.geteuid() == 0 or build_user in (None, own_name())
+    if evidence.plan.alone or not own or evidence.controller.get("gate") != "ok":
+        return tuple(findings)
+    now, nodes, since = time.time(), frozenset(evidence.nodes), dict[tuple[str, str, str], float]()
+
+    def told(before: Sequence[Told]) -> list[Told]:
+        since.update({old.key: old.since for old in before})
+        new = [Told(check=f.check, nodes=f.nodes, where=f.where, since=0.0) for f in findings]
+        kept = [old for old in before if old.check not in checks or not nodes.issuperset(expand(old.nodes))]
+        return [*kept, *(each.model_copy(update={"since": since.setdefault(each.key, now)}) for each in new)]
+
+    seen = observed(evidence) if BY in checks else {}
+    check = ctx.runner.raise_if_cancelled
+    reason = save_node_facts(ctx.site, seen, evidence.groups, now, told=told, seconds=seconds, check=check)
     if reason:
         ctx.reporter.say(f"what nodes can run was not kept for `build --gate`: {reason}")
+    return tuple(replace(f, since=since.get((f.check, f.nodes, f.where))) for f in findings)
 
 
 def explain_check(check: str) -> ExplainResult:

@@ -1,4 +1,4 @@
-"""The facts of nodes in `<prefix>/var/audit/nodes.json`, from the last audits, for the gate of a build."""
+"""What the last audits saw, in `<prefix>/var/audit/nodes.json`: the facts of nodes, for the gate of a build, and findings."""
 
 from __future__ import annotations
 
@@ -37,14 +37,28 @@ class Seen(FrozenModel):
     facts: NodeFacts
 
 
+class Told(FrozenModel):
+    """A finding that an audit told; `since` is when one did so first, seconds since the epoch."""
+
+    check: str
+    nodes: str
+    where: str
+    since: float
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.check, self.nodes, self.where
+
+
 class FleetFacts(FrozenModel):
-    """The content of `<prefix>/var/audit/nodes.json`: `groups` of the site -> nodes, and every node that an audit has
-    seen.
+    """The content of `<prefix>/var/audit/nodes.json`: `groups` of the site -> nodes, every node that an audit has seen,
+    and the findings of the last audit of each check.
     """
 
     schema_version: int = Field(default=FORMAT, alias="schema")
     groups: dict[str, tuple[str, ...]] = {}
     seen: tuple[Seen, ...] = ()
+    told: tuple[Told, ...] = ()
 
     def by_node(self) -> dict[str, NodeFacts]:
         return {node: seen.facts for seen in self.seen for node in seen.nodes}
@@ -81,12 +95,13 @@ def save_node_facts(
     groups: Mapping[str, Sequence[str]],
     now: float,
     *,
+    told: Callable[[Sequence[Told]], Sequence[Told]] = tuple,
     seconds: float = _SECONDS,
     check: Callable[[], None] = lambda: None,
 ) -> str:
     """Write an audit's facts into the prefix, as the build user if this is root; return why that failed, or "".
 
-    Nodes that were not seen this time keep their known facts, unless they are in no group any more. This never raises,
+    `told` gives the findings to keep from those of earlier audits. Nodes that were not seen this time keep their known facts, unless they are in no group any more. This never raises,
     and ends within `seconds` (at most 20), even if the prefix hangs; `check` is called in between and may raise.
     """
     become: tuple[str, ...] = ()
@@ -107,6 +122,7 @@ def save_node_facts(
     except EnvmgrError as error:
         return error.message
     merged = merge_facts(known, observed, groups, now)
+    merged = merged.model_copy(update={"told": tuple(told(known.told if known else ()))})
     text = pretty_json(merged.model_dump(mode="json", by_alias=True))
     argv = [*become, "/bin/sh", "-c", script_text(__file__, "write.sh"), "sh", folder, site.policies.umask]
     done = run_detached(argv, seconds=end - time.monotonic(), stdin=text, check=check)

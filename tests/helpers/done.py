@@ -17,6 +17,16 @@ class Done:
 
     @property
     def data(self) -> dict[str, Any]:
-        """Its JSON."""
+        """Its JSON. Of an audit, `causes` are its findings, and `findings` these with all that follows from them, one by one."""
         result: dict[str, Any] = json.loads(self.stdout)
+        if str(result.get("schema", "")).startswith("envmgr.audit/"):
+            result["causes"] = result["findings"]
+            result["findings"] = [
+                each for cause in result["causes"] for each in (_alone(cause), *cause["consequences"])
+            ]
         return result
+
+
+def _alone(cause: dict[str, Any]) -> dict[str, Any]:
+    """A finding as it is among the consequences of another one."""
+    return {key: value for key, value in cause.items() if key not in ("cause", "since", "consequences")}

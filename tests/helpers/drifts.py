@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -104,26 +104,28 @@ def _drift(
 
 
 def follow_all(told: list[dict[str, Any]], cluster: Cluster) -> None:
-    """The hints of all findings, each once, the last lines of a file first."""
-    hints = {finding["hint"]: finding["nodes"] for finding in told}
-    for hint in sorted(hints, key=lambda hint: [-int(line) for line in re.findall(r":([0-9]+)\b", hint)[:1]]):
-        follow(hint, hints[hint], cluster)
+    """Carry out the hints of findings: each step once, the last lines of a file first."""
+    steps = {tuple(sorted(step.items())): step for finding in told for step in finding["actions"]}
+    acting = [step for step in steps.values() if step["do"] != "look"]
+    assert acting, f"nothing to do in {[finding['hint'] for finding in told]}"
+    for step in sorted(acting, key=lambda step: -step["line"]):
+        carry_out(step, cluster)
 
 
-def follow(hint: str, nodes: str, cluster: Cluster) -> None:
-    """Do what a hint says, where it names a line (`FILE:LINE`: it is taken away) or a command: `envmgr …`, or one on the node."""
-    there = expand(nodes)
-    lines = re.findall(r"(/[^ :]+):([0-9]+)\b", hint)
-    if lines:
-        for path, line in lines[:1]:
-            for node in there[:1] if path.startswith("/home/") else there:
-                cluster.sh(node, f"sed -i {line}d {path}", check=True)
-        return
-    command = re.search(r"(?:^|on the node: |: )`([^`]+)`", hint)
-    assert command, f"no command in {hint!r}"
-    if command[1].startswith("envmgr "):
-        done = cluster.envmgr(command[1].split()[1:])
+def carry_out(step: dict[str, Any], cluster: Cluster) -> None:
+    """Do one step of a hint, as root."""
+    nodes = expand(step["nodes"]) if step["nodes"] else ()
+    if step["do"] == "run" and step["command"].startswith("envmgr "):
+        done = cluster.envmgr(shlex.split(step["command"])[1:])
         assert done.code in (0, 1), done.stderr
-        return
-    for node in there[:1] if "/home/" in command[1] or "~alice" in command[1] else there:
-        cluster.sh(node, command[1], check=True)
+    elif step["do"] == "run":
+        for node in nodes or ("login",):
+            cluster.sh(node, step["command"], check=True)
+    for node in nodes if step["do"] in ("delete", "add") else ():
+        file, text = shlex.quote(step["file"]), shlex.quote(step["text"])
+        if step["do"] == "add":
+            cluster.sh(node, f"printf '%s\\n' {text} >>{file}", check=True)
+        else:  # homes are shared: another node may have done it
+            line = step["line"]
+            own = f"sed -n '{line}{{s/^[[:space:]]*//;s/[[:space:]]*$//;p;}}' {file}"
+            cluster.sh(node, f'if [ "$({own})" = {text} ]; then sed -i {line}d {file}; fi', check=True)

@@ -47,7 +47,7 @@ def _ours(path: str, sha256: str, fleet: Fleet, evidence: Evidence) -> Rows:
     fleet = fleet.only(lambda facts: facts.get("rc_files.ours") == "yes")
     unread = fleet.only(lambda facts: path not in _files(facts, "rc_files.read"))
     for named, nodes in unread.by_value("rc_files.variable", default="").items():
-        yield evidence.say("not_read", nodes, path=path, named=named or "not set")
+        yield evidence.say("not_read", nodes, evidence.login_shell(), path=path, named=named or "not set")
     for found, nodes in fleet.by(lambda facts: _files(facts, "rc_files.read").get(path)).items():
         if sha256 and found != sha256:
             yield evidence.say("not_as_published", nodes, path=path, content=_content(found), sha256=sha256)

@@ -94,7 +94,7 @@ def show_audit(result: audit.AuditResult, *, verbose: bool = False) -> None:
         out(f"contexts: {', '.join(result.contexts)} ({', '.join(result.accounts)})")
     for finding in result.findings:
         out()
-        _finding(finding, verbose=verbose)
+        _finding(finding, result.finished - result.seconds, verbose=verbose)
     if result.matrix and (verbose or result.exit_code == 0):
         out()
         table(
@@ -124,13 +124,12 @@ def why_no_comparison(result: audit.AuditResult) -> str:
     return "no node answered"
 
 
-def _finding(finding: Caused, *, verbose: bool) -> None:
+def _finding(finding: Caused, began: float, *, verbose: bool) -> None:
     out(f"{finding.severity}[{finding.check}] {place(finding)}: {finding.where}")
     rows = [("  found", finding.found), ("  expected", finding.expected), ("  hint", finding.hint)]
     rows.append(("  also", "" if verbose else also(finding)))
-    rows.append(
-        ("  since", "" if finding.since is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(finding.since)))
-    )
+    if finding.since is not None and finding.since < began:
+        rows.append(("  since", time.strftime("%Y-%m-%d %H:%M", time.localtime(finding.since))))
     table([row for row in rows if row[1]])
     for consequence in finding.consequences if verbose else ():
         out(f"  from it: {consequence.severity}[{consequence.check}] {place(consequence)}: {consequence.where}")

@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from envmgr.catalog.recipe import Requires
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import CPU_ORDER
 from envmgr.errors import EnvmgrError
-from envmgr.store.node_facts import FleetFacts, Seen, facts_file, merge_facts, read_node_facts, save_node_facts
+from envmgr.store.node_facts import FleetFacts, Seen, Told, facts_file, merge_facts, read_node_facts, save_node_facts
 from envmgr.store.prefix import Prefix
 from tests.helpers.evidence import site
 
@@ -194,6 +195,17 @@ def test_facts_come_back_as_they_were_saved(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["schema"] == 1
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert [p.name for p in path.parent.iterdir()] == ["nodes.json"]
+
+
+def test_findings_are_kept_beside_the_facts_and_come_to_the_next_audit(tmp_path: Path) -> None:
+    told = Told(check="mount", nodes="c2", where="/sw", since=1000.0)
+    before: list[Sequence[Told]] = []
+    for findings in ([told], []):
+        save_node_facts(at(tmp_path), {}, {}, 1000.0, told=lambda old, new=findings: (before.append(old), new)[1])  # type: ignore[misc]
+    assert before == [(), (told,)]
+    found = read_node_facts(Prefix(tmp_path))
+    assert found is not None
+    assert found.told == ()
 
 
 def test_nodes_not_seen_this_time_keep_what_was_known() -> None:

@@ -266,7 +266,7 @@ def test_every_format_goes_to_a_file_readable_by_all(
 
 def test_json_in_a_file_is_the_whole_result(tmp_path: Path) -> None:
     write_report(ILL, "json", tmp_path / "x")
-    assert json.loads((tmp_path / "x").read_text()) == {"schema": "envmgr.audit/1", **to_data(ILL)}
+    assert json.loads((tmp_path / "x").read_text()) == {"schema": "envmgr.audit/2", **to_data(ILL)}
 
 
 def test_an_explanation_goes_to_a_file(tmp_path: Path) -> None:

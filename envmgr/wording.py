@@ -96,6 +96,12 @@ def size_text(count: int) -> str:
     return f"{value:.2f} GB"
 
 
+def binary_size(count: int) -> str:
+    """Return a count of bytes as `999 B`, `64 KiB`, `8 MiB` or `1.5 GiB`: in the largest unit that leaves 1 or more."""
+    shift, unit = next((each for each in ((30, "GiB"), (20, "MiB"), (10, "KiB")) if count >> each[0]), (0, "B"))
+    return f"{count / (1 << shift):.1f}".removesuffix(".0") + f" {unit}"
+
+
 def duration(seconds: float) -> str:
     """Return a time as `45 s`, `12 min` or `2 h 05 min`."""
     minutes = int(seconds / 60)

@@ -14,8 +14,9 @@ put() { # KEY VALUE
 own() { put "~$1" "$2"; }
 lines() { LC_ALL=C awk -v key="$mark$1" '{ print "@" key "|" $0 }'; }
 sum() { sha256sum | cut -d' ' -f1; }
-# Without what the dynamic linker says of /etc/ld.so.preload, before each program: the check of it tells that.
-plain() { sed '/^ERROR: ld\.so: /d'; }
+# Without what the dynamic linker says, before each program, of /etc/ld.so.preload and of LD_PRELOAD, and of libraries without versions: other
+# checks tell that. What is taken for a program's answer goes through it, and no path, number or sum is read from a program's stderr.
+plain() { sed -e '/^ERROR: ld\.so: /d' -e '/: no version information available (required by /d'; }
 
 # nameless: the node's own name, where it is a word, is NODE: such a text is the same on every node. `c1` in `lic1` is no name.
 nameless() {

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from envmgr import report
 from envmgr.report import LoggedReporter, SilentReporter, Stage
-from envmgr.wording import size_text
+from envmgr.wording import binary_size, size_text
 from tests.helpers.waiting import DEADLINE
 
 LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6})Z (.*)")
@@ -49,6 +49,22 @@ def test_size_is_as_large_as_the_count_within_a_rounding(count: int) -> None:
     number, unit = size_text(count).split()
     value = float(number) * {"B": 1, "kB": 1e3, "MB": 1e6, "GB": 1e9}[unit]
     assert abs(value - count) <= max(0.5, count * 0.051)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (65536, "64 KiB"),
+        (1536 << 10, "1.5 MiB"),
+        (8 << 20, "8 MiB"),
+        (1 << 40, "1024 GiB"),
+        (8247123456, "7.7 GiB"),
+    ],
+)
+def test_size_of_memory_has_binary_units(count: int, text: str) -> None:
+    assert binary_size(count) == text
 
 
 class Updates:

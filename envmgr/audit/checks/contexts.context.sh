@@ -48,6 +48,6 @@ if [ -n "$first" ] && [ -z "${ENVMGR_ALIAS-}" ] && [ -n "$said" ]; then
   whole_path path_loaded
   case :${LOADEDMODULES-}: in
     *":$first:"*) put loads yes ;;
-    *) put loads "$(module load "$first" 2>&1 | grep . | head -n 3 | tr '\n' ' ')" ;;
+    *) put loads "$(module load "$first" 2>&1 | plain | grep . | head -n 3 | tr '\n' ' ')" ;;
   esac
 fi

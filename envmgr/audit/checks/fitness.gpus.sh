@@ -6,7 +6,7 @@
 ask_smi() {
   with_limit "$fitness_seconds" "$0.smi" nvidia-smi "$@"
   set -- "$?"
-  if [ "$1" = 0 ]; then smi_said=$(cat "$0.smi"); else smi_said=$(grep -h . "$0.smi" "$0.smi.err"); fi
+  if [ "$1" = 0 ]; then smi_said=$(cat "$0.smi"); else smi_said=$(cat "$0.smi" "$0.smi.err" | plain | grep .); fi
   return "$1"
 }
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import partial
 
 from envmgr.audit.model import Check, Evidence, Rows, scripts
+from envmgr.wording import binary_size
 
 _NO_LIMIT = ("cpu_time", "data_size", "address_space")
 _FEW_FILES = 1024
@@ -37,7 +38,10 @@ def judge(evidence: Evidence) -> Rows:
                     enough=enough,
                 )
             if not low:
-                yield evidence.compared("differ", values, shell, name=name, say=partial(_said, name, option))
+                say = partial(_said, name, option)
+                if len({*map(say, values)}) < len(values):  # they differ by less than what is shown
+                    say = f"{name.replace('_', ' ')} is {{}} (`ulimit {option}`)".format
+                yield evidence.compared("differ", values, shell, name=name, say=say)
 
 
 def _is_low(name: str, value: str) -> bool:
@@ -48,7 +52,7 @@ def _is_low(name: str, value: str) -> bool:
 
 def _shown(name: str, value: str) -> str:
     if value.isdecimal() and name not in ("open_files", "processes"):
-        return f"{value} s" if name == "cpu_time" else f"{int(value) / (1 << 30):.3g} GiB"
+        return f"{value} s" if name == "cpu_time" else binary_size(int(value))
     return value
 
 

@@ -15,7 +15,7 @@ if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
       put "loading.sha256.$entry" "$(sum <"$env")"
       head -n 100 "$env" | cut -c1-2000 | lines "loading.env.$entry"
     else
-      grep . "$said" | head -n 5 | lines "loading.failed.$entry"
+      plain <"$said" | grep . | head -n 5 | lines "loading.failed.$entry"
     fi
   done
 fi

@@ -35,11 +35,17 @@ if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ -w "${TMPDIR:-/tmp}" ]
   case $(cd -P "${TMPDIR:-/tmp}" 2>/dev/null && pwd)/ in "$(cd -P "${HOME:-/nonexistent}" 2>/dev/null && pwd)"/?*) places_file=home ;; esac
   if [ -n "$places_file" ]; then
     :
-  elif places_file=$(mktemp "${TMPDIR:-/tmp}/envmgr-audit.XXXXXX" 2>&1) && places_said=$( { printf '#!/bin/sh\n%65536s' '' >"$places_file"; } 2>&1); then
+  elif places_file=$(mktemp "${TMPDIR:-/tmp}/envmgr-audit.XXXXXX" 2>/dev/null) && places_said=$( { printf '#!/bin/sh\n%65536s' '' >"$places_file"; } 2>&1); then
     chmod 700 "$places_file"
     if "$places_file" >/dev/null 2>&1; then put places.runs yes; else put places.runs no; fi
+  elif [ -z "$places_file" ]; then # the shell's own words: what a program says may be the loader's
+    places_file=${TMPDIR:-/tmp}/envmgr-audit.$$
+    places_said=$( (set -C && : >"$places_file") 2>&1) || {
+      places_file=
+      put places.full "$places_said"
+    }
   else
-    put places.full "${places_said:-$places_file}"
+    put places.full "$places_said"
   fi
   case $places_file in /*) rm -f "$places_file" ;; esac
 fi

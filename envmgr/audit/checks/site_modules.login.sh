@@ -66,7 +66,7 @@ if [ -n "${module_cmd?}" ]; then
   with_limit 10 "$room/site" env LMOD_RC="${LMOD_RC-}" LMOD_SHORT_TIME=86400 MODULEPATH="${site_modules_path%:}" /bin/sh -c '
     if [ -n "${LMOD_CMD-}" ]; then "$LMOD_CMD" bash --no_redirect --terse avail; else "$MODULES_CMD" bash avail -t; fi'
   [ $? != 124 ] || put site_modules.unlisted yes
-  sed 's/([A-Z:a-z]*)$//' "$room/site.err" | grep -v -e '^/.*:$' -e '/$' -e '^$' >"$room/listed"
+  plain <"$room/site.err" | sed 's/([A-Z:a-z]*)$//' | grep -v -e '^/.*:$' -e '/$' -e '^$' >"$room/listed"
   grep -v -x -E '[A-Za-z0-9_+./@:,~%-]+' "$room/listed" | head -n 5 | lines site_modules.odd
   grep -x -E '[A-Za-z0-9_+.@:,~%-][A-Za-z0-9_+./@:,~%-]*' "$room/listed" |
     grep -v -E '(^|/)(lmod|settarg)(/|$)|^(dot|module-git|module-info|modules|null|use\.own)$' | LC_ALL=C sort -u >"$room/names"
@@ -122,7 +122,7 @@ if [ -n "${module_cmd?}" ]; then
         ! grep -q -x 'false' "$room/again"; then
         put "site_modules.here.$site_modules_name" loads
       fi
-      { grep -h . "$room/after.err" || echo "no words"; } | head -n 6 | lines "site_modules.failed.$site_modules_name"
+      { plain <"$room/after.err" | grep . || echo "no words"; } | head -n 6 | lines "site_modules.failed.$site_modules_name"
     fi
   done <"$room/chosen"
   end_marked

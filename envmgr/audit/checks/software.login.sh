@@ -36,7 +36,7 @@ if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
     put "software.found.$1" "$software_found"
     put "software.status.$1" "$software_status"
     if [ "$software_status" -ge 126 ]; then
-      put "software.said.$1" "$(grep . "$room/said" | tail -n 1 | cut -c1-200)"
+      put "software.said.$1" "$(plain <"$room/said" | grep . | tail -n 1 | cut -c1-200)"
     fi
     shift 2
   done

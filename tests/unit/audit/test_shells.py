@@ -96,6 +96,10 @@ def test_limit_of_a_job_names_slurms_setting_and_one_of_a_node_is_compared() -> 
     assert [line.split(" | ")[0] for line in told(limits, evidence(answers, asked=ASKED))] == [
         "warning c2: bash-login (alice): processes is 100 (`ulimit -u`)"
     ]
+    for other, shown in (("65536", "64 KiB"), (str((8 << 20) + 1), str((8 << 20) + 1))):
+        answers = {f"c{n}": {f"{KEY}limits.locked_memory": other if n == 2 else str(8 << 20)} for n in range(1, 5)}
+        (line,) = told(limits, evidence(answers, asked=ASKED))
+        assert line.startswith(f"warning c2: bash-login (alice): locked memory is {shown} (`ulimit -l`) | ")
 
 
 def test_places_that_variables_name(tmp_path: Path) -> None:

@@ -1,0 +1,134 @@
+"""Files of the system, settings of the kernel and links that programs read before they run are the same on like nodes.
+
+The files are compared by their lines, without comments: PAM and its limits, pam_env and namespaces; login.defs; systemd's
+settings for services and users, environment.d, tmpfiles.d; modprobe.d; the settings of all users for git, pip, uv, conda,
+npm, R, Perl, the system's Python (sitecustomize, *.pth), readline, fish, Kerberos, NCCL, UCX, Open MPI, containers;
+host.conf and gai.conf; locale.conf; the crypto policy. Passwords and tokens are not reported. Of each file the first 60
+lines count. A finding says which lines differ.
+
+Files that programs of users read must be readable by users: git stops at a closed /etc/gitconfig.
+
+Also compared are settings of the kernel that jobs meet (as overcommit_memory and max_user_namespaces), as they are now;
+what /etc/alternatives names for compilers, interpreters, MPI and libraries; the rule of the time zone; the system's
+certificates; modules of the kernel that belong to a loaded InfiniBand or NVIDIA driver; locales. What the kernel derives
+from a node's memory is alike if it is enough. Only nodes with the same operating system are compared.
+"""
+
+from __future__ import annotations
+
+import re
+from difflib import SequenceMatcher
+from functools import partial
+
+from envmgr.audit.compare.between_nodes import by_name, compare, other_lines
+from envmgr.audit.model import Check, Evidence, Outlier, Rows, Values, scripts
+from envmgr.audit.table import fill, short
+from envmgr.probe.model import Facts, Fleet
+from envmgr.system.shelltext import quote
+
+_KINDS = {
+    "/etc/crypto-policies/": "policy",
+    "/proc/": "kernel",
+    "/sys/": "kernel",
+    "/etc/alternatives/": "alternative",
+    "/etc/localtime": "zone",
+    "/etc/ssl/certs/": "bundle",
+    "/etc/pki/tls/certs/": "bundle",
+    "driver ": "driver",
+    "locale ": "locales",
+    "": "file",
+}
+_IF_ANY = ("kernel", "driver", "locales")  # nodes without one, as of another kernel, are not compared in it
+_SINGLE = ("kernel", "alternative", "zone", "bundle")  # of one line
+_MOST = 6  # lines that a hint changes
+_CUT = 60  # lines that a node reports of a file
+
+
+def judge(evidence: Evidence) -> Rows:
+    looked = evidence.looked("system_files")
+    for system in looked.by_value("system_files.os"):
+        fleet = looked.where("system_files.os", system)
+        for name, of_name in by_name(fleet, _texts).items():
+            row = next(row for beginning, row in _KINDS.items() if name.startswith(beginning))
+            values = {value: nodes for value, nodes in of_name.items() if value or row not in _IF_ANY}
+            many = row not in _SINGLE
+            yield evidence.compared(
+                row,
+                values,
+                hint=_mend(row, name, values, fleet, evidence),
+                say=partial(_apart, [*values]) if many else None,
+                told=_told if many else None,
+                name=name,
+                base=name.rpartition("/")[2],
+            )
+
+
+def _lines(facts: Facts) -> list[tuple[str, str, str]]:
+    """Return name, number and text of each line."""
+    found = (re.fullmatch(r"(.+?):([0-9]+):(.*)", line) for line in facts.get("system_files.lines", "").splitlines())
+    return [(match[1], match[2], match[3]) for match in found if match]
+
+
+def _texts(facts: Facts) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    for name, _, text in _lines(facts):
+        found.setdefault(name, []).append(text)
+    return {name: "\n".join(texts if name[0] == "/" else sorted(texts)) for name, texts in found.items()}
+
+
+def _told(of: Outlier) -> str:
+    return other_lines(of) or "the same lines, in another order"
+
+
+def _apart(values: list[str], value: str) -> str:
+    """Return the lines of a value that not all of `values` have."""
+    common = set.intersection(*(set(each.splitlines()) for each in values))
+    return short("; ".join(line for line in value.splitlines() if line not in common)) or "nothing of that"
+
+
+def _mend(row: str, name: str, values: Values, fleet: Fleet, evidence: Evidence) -> str:
+    """Return the command that makes the others' state on all nodes that differ; empty where there is none."""
+    compared = compare(values, evidence)
+    if evidence.baseline is not None or compared.differ or len(compared.outliers) != 1:
+        return ""
+    (of,) = compared.outliers
+    right = of.right if of.right != "enough" else ""
+    if row == "file":
+        return _edit(name, of, fleet)
+    if row == "zone":
+        files = fleet.by_value("system_files.zone").items()
+        right = next((file for file, nodes in files if of.others[0] in nodes), "")
+    if row == "driver":
+        right = " ".join({*of.right.splitlines()} - {*of.value.splitlines()})
+    template = evidence.table.words.get(row, "")
+    return fill(template, {"name": name, "base": name.rpartition("/")[2], "right": right}) if right else ""
+
+
+def _edit(path: str, of: Outlier, fleet: Fleet) -> str:
+    """Return the command that changes just the lines of a file that differ; empty where they are too many."""
+    have, want = of.value.splitlines(), of.right.splitlines()
+    places = {
+        tuple(number for name, number, _ in _lines(group.facts) if name == path)
+        for group in fleet.groups
+        if set(group.nodes) & set(of.nodes)
+    }
+    if len(places) != 1 or max(len(have), len(want)) >= _CUT:
+        return ""
+    at, edits, changed = next(iter(places)), list[str](), list[str]()
+    for _, start, end, begin, stop in (
+        each for each in SequenceMatcher(None, have, want, autojunk=False).get_opcodes() if each[0] != "equal"
+    ):
+        new = r"\n".join(want[begin:stop])
+        changed += [*have[start:end], *want[begin:stop]]
+        if start < end:
+            edits += [at[start] + (rf"c\{new}" if new else "d"), *(f"{number}d" for number in at[start + 1 : end])]
+        elif have:
+            edits.append(rf"{at[start]}i\{new}" if start < len(have) else rf"{at[-1]}a\{new}")
+    if len(changed) > _MOST or any(re.search(r"[\\`…]|\*\*\*|NODE", line) for line in changed):
+        return ""
+    if not have:
+        return f"on the node: `printf '%s\\n' {' '.join(map(quote, want))} >>{quote(path)}`"
+    return f"on the node: `sed -i {' '.join(f'-e {quote(edit)}' for edit in edits)} {quote(path)}`"
+
+
+CHECK = Check(judge=judge, probe=scripts(__file__, "node"))

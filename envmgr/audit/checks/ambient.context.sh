@@ -1,27 +1,8 @@
 # shellcheck shell=sh
 # What this shell brought along. Runs before any module is loaded. `ambient_names` are programs of entries; `ambient_without` is the
 # folder that node-setup puts into PATH: other checks tell where it is missing. It starts few processes: every shell pays for them.
-: "${ambient_names?}" "${ambient_without?}" "${ambient_variables?}" "${ambient_harmful?}" "${ambient_passed?}"
+: "${ambient_names?}" "${ambient_without?}" "${ambient_passed?}"
 
-for ambient_name in $ambient_variables; do
-  eval "[ -z \"\${$ambient_name:+set}\" ] || put ambient.\$ambient_name \"\$$ambient_name\""
-done
-# These where they are exported, in the words of bash, of zsh and of other shells; an empty one means something only to POSIXLY_CORRECT.
-ambient_found="
-$(export -p)"
-for ambient_name in $ambient_harmful; do
-  case $ambient_found in
-    *"
-export $ambient_name="* | *"
-declare -x $ambient_name="* | *"
-declare -rx $ambient_name="* | *"
-typeset -x $ambient_name="*)
-      eval "ambient_said=\$$ambient_name"
-      [ "$ambient_name" != POSIXLY_CORRECT ] || ambient_said=${ambient_said:-empty}
-      [ -z "$ambient_said" ] || put "ambient.$ambient_name" "$ambient_said"
-      ;;
-  esac
-done
 ambient_path=:${path_brought-$PATH}:
 case $ambient_path in
   *":$ambient_without:"*) ambient_path=${ambient_path%%":$ambient_without:"*}:${ambient_path#*":$ambient_without:"} ;;
@@ -34,9 +15,9 @@ if [ -z "${job?}" ]; then
 elif [ "${SLURM_JOB_ID-}" != "$job" ]; then
   put ambient.SLURM_JOB_ID "${SLURM_JOB_ID:-empty}"
 fi
-# The rest of what is exported, node against node: without what sessions, jobs and Lmod make each time, without functions and long values.
-# The host's own name and the job's number are the same words everywhere.
-env | LC_ALL=C grep -E '^[A-Za-z][A-Za-z0-9_]*=.{1,300}$' | grep -v -E -e "$ambient_passed" |
+# What is exported: without what sessions, jobs and Lmod make each time, without functions; long values are cut. An empty variable means
+# something only to POSIXLY_CORRECT. The host's own name and the job's number are the same words everywhere.
+env | LC_ALL=C sed -n -E -e 's/^POSIXLY_CORRECT=$/&empty/' -e "/$ambient_passed/d" -e 's/^((_JAVA|[A-Za-z])[A-Za-z0-9_]*=.{1,300}).*/\1/p' |
   nameless | sed -e '' ${job:+-e "s|\\([^0-9=]\\)$job\\([^0-9]\\)|\\1JOB\\2|g" -e "s|\\([^0-9=]\\)$job\$|\\1JOB|"} | LC_ALL=C sort | lines ambient.exported
 # What the C library says of LANG and LC_*, in the words of locale(1).
 # The plain ones are everywhere, and most shells' own.

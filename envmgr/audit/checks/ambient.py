@@ -1,19 +1,21 @@
 """Settings that a shell has before any module is loaded, in every context, if they change what modules give.
 
-The check reports these wherever they occur, even where all nodes have them:
+The check reports these wherever they occur, even where all nodes have them, because a fresh account would not:
 
-- PYTHONHOME and PYTHONPATH (each Python of a module takes its libraries from there first), and LUA_INIT (Lmod's own Lua
-  runs it);
+- PYTHONHOME (each Python of a module looks for its own library there), and LUA_INIT (Lmod's own Lua runs it);
+- variables that change what interpreters, loaders, shells and common programs do: PYTHONPATH, PYTHONWARNINGS, PERL5OPT,
+  JAVA_TOOL_OPTIONS, MALLOC_CHECK_, GCONV_PATH, CDPATH, TAR_OPTIONS, GIT_DIR and their like, by patterns;
+- variables that change what compilers do and where package managers install: CC, CFLAGS, CPATH, PIP_TARGET;
 - an active conda or virtual environment, and a job's number where there is no such job;
 - functions and aliases with the name of a program of a published entry;
-- a locale or a time zone that the node lacks;
-- exported variables that change shells and programs: CDPATH, POSIXLY_CORRECT, SHELLOPTS, TAR_OPTIONS, PERL5OPT.
+- a locale or a time zone that the node lacks.
 
-LD_PRELOAD, LD_LIBRARY_PATH, LD_AUDIT, PYTHONSTARTUP, CUDA_VISIBLE_DEVICES and conda's hook are a note where all nodes
-have the same value, because sites have reasons for them.
+Variables that sites set on purpose are a note where all nodes have the same value: LD_PRELOAD, LD_LIBRARY_PATH,
+CUDA_VISIBLE_DEVICES, and those of OpenMP, MPI, NCCL, pip, EasyBuild and Git. Where modules are loaded, the check passes
+over these and over the variables of compilers, because modules set them. Proxies are compared only.
 
-The check compares nodes by these settings, BASH_ENV, PATH and its order, and the modules that are already loaded. Other
-exported variables that differ are a warning if programs read them, else a note. Variables that each session sets again
+The check compares nodes by PATH and its order, and the modules that are already loaded. Exported variables that differ
+are a warning if programs read them, else a note. Variables that each session sets again
 do not count. On one node, the check compares contexts by the loaded modules, and by the parts of PATH outside the
 system's folders. A difference is a note. A finding names the file and line of the start-up file that causes it, if the
 trace of one such shell shows it.
@@ -22,53 +24,40 @@ trace of one such shell shows it.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from envmgr.audit.compare.between_nodes import in_other_shells
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.modulepath import elements
+from envmgr.audit.table import short
 from envmgr.modules.nodesetup import PROGRAM
 from envmgr.probe.model import Facts
 from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
-
-# Variables that change what modules give; the table has a row for each. These count wherever they are set.
-_SET = """
-    PYTHONHOME PYTHONPATH PYTHONUSERBASE PYTHONSTARTUP LD_PRELOAD LD_AUDIT LUA_INIT LUA_INIT_5_1 LUA_INIT_5_2
-    LUA_INIT_5_3 LUA_INIT_5_4 SLURM_JOB_ID CUDA_VISIBLE_DEVICES PIP_TARGET PIP_PREFIX PIP_USER LMOD_EXACT_MATCH
-    LMOD_DISABLE_SAME_NAME_AUTOSWAP PERL5LIB R_LIBS CONDA_EXE LD_LIBRARY_PATH CONDA_PREFIX VIRTUAL_ENV
-""".split()
-# These count where they are exported: others matter only to the shell (CDPATH at a prompt), or always exist (SHELLOPTS).
-# Source: bash(1), "Shell Variables"; POSIX.1-2017, `cd` and `sh`; the manuals of GNU coreutils, grep, tar and gzip;
-# perlrun(1).
-_EXPORTED = """
-    CDPATH POSIXLY_CORRECT SHELLOPTS BASHOPTS TAR_OPTIONS GREP_OPTIONS GZIP GIT_DIR PERL5OPT RUBYOPT LD_DEBUG
-    PYTHONINSPECT PYTHONOPTIMIZE PYTHONSAFEPATH LUA_PATH LUA_PATH_5_3 LUA_PATH_5_4 LUA_CPATH LUA_CPATH_5_3
-    LUA_CPATH_5_4
-""".split()
 
 _MOST = 40  # so many names of programs are looked up at most
 _SYSTEM = ("/usr/", "/bin", "/sbin", "/snap/")
 _ALWAYS = ("pip", "python", "python3")
 
 _SHOWN = {"loaded": "LOADEDMODULES"}
-_HARMFUL = (*_SET, *_EXPORTED)
-_COMPARED = (*_HARMFUL, "BASH_ENV", "PATH", "loaded")
-# Not compared by `_exported`: the variables above, those of other checks, and those that sessions, jobs and Lmod set.
+# Not looked at in `_exported`: PATH, the variables of other checks, and those that sessions, jobs and Lmod set.
 _PASSED = (
-    "^(PWD|OLDPWD|SHLVL|HOSTNAME|HOST|TERM|SSH_.*|XDG_.*|DBUS_.*|SLURM.*|PMI.*|PMIX.*|KRB5CCNAME|LS_COLORS|MODULEPATH|MANPATH|LMOD_.*"
-    "|LOADEDMODULES|SHELL|LM_LICENSE_FILE_.*|TARG_.*|SRUN_DEBUG|ENVMGR_.*|MODULESHOME|ROCR_.*|GPU_DEVICE_ORDINAL|"
+    "^(PWD|OLDPWD|SHLVL|PATH|HOSTNAME|HOST|TERM|SSH_.*|XDG_.*|DBUS_.*|SLURM.*|PMI.*|PMIX.*|KRB5CCNAME|LS_COLORS|MODULEPATH|MANPATH"
+    "|LMOD_([^DE]|D[^I]|DI[^S]|E[^X]|EXT).*|LOADEDMODULES|SHELL|LM_LICENSE_FILE_.*|TARG_.*|SRUN_DEBUG|ENVMGR_.*|MODULESHOME|ROCR_.*"
+    "|GPU_DEVICE_ORDINAL)="
 )
 
 _OPTIONS = ("SBATCH_", "SRUN_", "SALLOC_")
-# Variables that programs of modules and Slurm's commands read: another value on one node gives another result there.
+# Variables that programs of modules and Slurm's commands read, beside those that the table names: another value on one node gives
+# another result there.
 _MEANS = re.compile(
     r"proxy$|LICEN[CS]E|^(?!XDG_|SSH_)[A-Z0-9_]+_(HOME|ROOT|DIR|PATH)$|"
-    r"^(SSL_|REQUESTS_CA|CURL_CA|CC$|CXX$|FC$|F77$|F90$|MPICC|LANG|LC_|TZ$|OMP_|MKL_|OPENBLAS|NCCL_|UCX_|OMPI_|OPAL_|PRTE_|PSM|PMIX|MPICH|MV2_|"
-    r"I_MPI|FI_|HWLOC_|CUDA|NVIDIA|HIP_|ROC|TORCH|TF_|HF_|XLA_|PIP_|CONDA|MAMBA|PYTHON|PYENV|SPACK|EASYBUILD|EESSI_|LD_|SBATCH_|SRUN_|SALLOC_|TMP|TEMP|"
-    r"APPTAINER|SINGULARITY|MALLOC_|GLIBC_|KMP_|GOMP_|NUMBA|JAX_|HDF5_|R_LIBS|PERL|JULIA_|JAVA_|CLASSPATH$|TCLLIBPATH$|CPATH$|SETVARS_)",
+    r"^(SSL_|REQUESTS_CA|CURL_CA|LANG|LC_|TZ$|BASH_ENV$|HF_|PYTHON|PYENV|EESSI_|CONDA|MAMBA|SPACK|SBATCH_|SRUN_|SALLOC_|TMP|TEMP|"
+    r"APPTAINER|SINGULARITY|SETVARS_)",
     re.IGNORECASE,
 )
+_OF_MODULES = ("builds", "tools")  # kinds of variables that modules set on purpose
 # Of these, the variables that Slurm, its prologs and logins set for each job.
 _OF_SLURM = re.compile(
     r"^(SBATCH_|SRUN_|SALLOC_|TMP|TEMP|CUDA_VISIBLE|ROCR?_|PMI|LANG|LC_|TZ|OMP_PROC_BIND|OMP_PLACES)"
@@ -81,41 +70,40 @@ def probe(plan: AuditPlan) -> ProbeTexts:
         name for name in sorted({*own, *_ALWAYS}) if name.replace("-", "").replace("_", "").replace(".", "").isalnum()
     ]
     return {
-        "context": assign(
-            ambient_names=" ".join(names[:_MOST]),
-            ambient_without=PROGRAM,
-            ambient_passed=_PASSED + "|".join(_COMPARED) + ")=",
-            ambient_variables=" ".join(name for name in (*_SET, "BASH_ENV") if name != "SLURM_JOB_ID"),
-            ambient_harmful=" ".join(_EXPORTED),
-        )
+        "context": assign(ambient_names=" ".join(names[:_MOST]), ambient_without=PROGRAM, ambient_passed=_PASSED)
         + script_text(__file__, "context.sh")
     }
 
 
 def judge(evidence: Evidence) -> Rows:
+    of_login: dict[str, dict[str, str]] = {}
+    if (login := evidence.login_shell()) is not None:
+        for group in login.fleet.groups:
+            of_login |= dict.fromkeys(group.nodes, _variables(group.facts, login))
     for shell in evidence.each_shell():
         asked = shell.having("ambient.PATH")
-        for name in _COMPARED:
-            yield from _variable(name, asked, evidence)
+        for name in ("PATH", "loaded"):
+            values = asked.by_value(f"ambient.{name}", default="")
+            yield evidence.compared("variable", values, asked, name=_SHOWN.get(name, name))
+        for value, nodes in asked.by_value("ambient.SLURM_JOB_ID").items():
+            yield evidence.say("no_job", nodes, asked, value=value)
         yield from _functions(asked, evidence)
         yield from _options_of_slurm(asked, evidence)
-        yield from _exported(asked, evidence)
+        inherited = of_login if shell.context.export == "ALL" else {}
+        yield from _exported(asked, inherited, evidence)
+        yield from _inherited_by_jobs(shell, inherited, evidence)
     for name in ("loaded", "PATH"):
         yield from _in_other_shells(name, evidence)
     yield from _loaded_by_own_files(evidence)
-    yield from _inherited_by_jobs(evidence)
 
 
-def _variable(name: str, shell: AskedShell, evidence: Evidence) -> Rows:
-    values = shell.by_value(f"ambient.{name}", default="")
-    shown = _SHOWN.get(name, name)
-    if name in _HARMFUL:
-        for value, nodes in values.items():
-            if value:
-                yield evidence.say(name, nodes, shell, name=name, value=value)
-        if evidence.table.rows[name].severity != "note":
-            return  # reported for each node that has it
-    yield evidence.compared("variable", values, shell, name=shown)
+def _kind(name: str, value: str, evidence: Evidence) -> tuple[str, str]:
+    """Return the row of a variable with this value, and what it changes, by the first of the table's patterns; empty without one."""
+    for pattern, words in evidence.table.words.items():
+        if re.fullmatch(f"(?:{pattern})(?:=.*)?", f"{name}={value}", re.DOTALL):
+            kind, _, why = words.partition(": ")
+            return kind, why
+    return "", ""
 
 
 def _functions(shell: AskedShell, evidence: Evidence) -> Rows:
@@ -151,12 +139,12 @@ def _loaded_by_own_files(evidence: Evidence) -> Rows:
                 yield evidence.say("loaded_already", nodes, shell, entries=", ".join(own))
 
 
-def _is_kept(name: str) -> bool:
+def _is_kept(name: str, evidence: Evidence) -> bool:
     """Return True for a variable that goes into a baseline: one that programs read.
 
     Slurm and logins set the others again each time.
     """
-    return bool(_MEANS.search(name)) and not _OF_SLURM.search(name)
+    return bool(_MEANS.search(name) or _kind(name, "", evidence)[0]) and not _OF_SLURM.search(name)
 
 
 def _options_of_slurm(shell: AskedShell, evidence: Evidence) -> Rows:
@@ -174,41 +162,55 @@ def _options_of_slurm(shell: AskedShell, evidence: Evidence) -> Rows:
         yield evidence.say("option_of_slurm", nodes, shell, name=name, value=value)
 
 
-def _exported(shell: AskedShell, evidence: Evidence) -> Rows:
-    """Yield the exported variables that differ between nodes, except those with another value on each node."""
+def _exported(shell: AskedShell, of_login: Mapping[str, Mapping[str, str]], evidence: Evidence) -> Rows:
+    """Yield the exported variables that programs read and that a fresh account would not have, and those that differ
+    between nodes, except those with another value on each node.
+
+    Variables that modules set on purpose are passed over where modules are loaded, and what a job inherits is another row.
+    """
     groups = [(_variables(group.facts, shell), group.nodes) for group in shell.fleet.groups]
+    loaded = {node for value, nodes in shell.by_value("ambient.loaded").items() if value for node in nodes}
     count = len(shell.fleet.nodes)
+    told: dict[tuple[str, str, tuple[str, ...], str], dict[str, str]] = {}
     for name in sorted({name for variables, _ in groups for name in variables}):
         values: dict[str, tuple[str, ...]] = {}
         for variables, nodes in groups:
             value = variables.get(name, "")
             values[value] = (*values.get(value, ()), *nodes)
-        if (len(values) == 1 and _is_kept(name)) or 1 < len(values) < count or count == len(groups) == len(values) == 2:
-            severity: Severity = "warning" if _MEANS.search(name) else "note"
-            kept = _is_kept(name)
+        harmful = False
+        for value, nodes in values.items():
+            kind, why = _kind(name, value, evidence) if value else ("", "")
+            harmful |= kind not in ("", "tools")
+            if kind == "tools" and (len(values) > 1 or shell.context.way != "ssh"):
+                continue  # the comparison tells it; Slurm sets some in jobs
+            passed = {node for node, of in of_login.items() if of.get(name) != value}
+            passed |= loaded if kind in _OF_MODULES else set()
+            if kind and (of_kind := tuple(node for node in nodes if node not in passed)):
+                told.setdefault((kind, why, of_kind, "" if kind == "tools" else name), {})[name] = value
+        kept = _is_kept(name, evidence)
+        differ = 1 < len(values) < count or count == len(groups) == len(values) == 2
+        if not harmful and (differ or (len(values) == 1 and kept)):
+            severity: Severity = "warning" if kept or _OF_SLURM.search(name) else "note"
             yield evidence.compared("variable", values, shell, kept=kept, severity=severity, name=name)
+    for (kind, why, nodes, _), settings in told.items():
+        said = ", ".join(f"{name} is {short(value)}" for name, value in settings.items())
+        yield evidence.say(kind, nodes, shell, names=" ".join(settings), settings=said, why=why)
 
 
-def _inherited_by_jobs(evidence: Evidence) -> Rows:
+def _inherited_by_jobs(shell: AskedShell, of_login: Mapping[str, Mapping[str, str]], evidence: Evidence) -> Rows:
     """Yield variables that jobs inherit from the submitting shell, if the node's own login bash lacks that value.
 
     Only variables that programs read count.
     """
-    if (login := evidence.login_shell()) is None:
-        return
-    own: dict[str, dict[str, str]] = {}
-    for group in login.fleet.groups:
-        own |= dict.fromkeys(group.nodes, _variables(group.facts, login))
-    for shell in evidence.each_shell():
-        told: dict[tuple[str, str], list[str]] = {}
-        for group in shell.fleet.groups if shell.context.export == "ALL" else ():
-            for name, value in _variables(group.facts, shell).items():
-                if _is_kept(name):
-                    of_jobs = [node for node in group.nodes if node in own and own[node].get(name) != value]
-                    told.setdefault((name, value), []).extend(of_jobs)
-        for (name, value), nodes in told.items():
-            if nodes:
-                yield evidence.say("inherited", nodes, shell, name=name, value=value)
+    told: dict[tuple[str, str], list[str]] = {}
+    for group in shell.fleet.groups if of_login else ():
+        for name, value in _variables(group.facts, shell).items():
+            if _is_kept(name, evidence):
+                of_jobs = [node for node in group.nodes if node in of_login and of_login[node].get(name) != value]
+                told.setdefault((name, value), []).extend(of_jobs)
+    for (name, value), nodes in told.items():
+        if nodes:
+            yield evidence.say("inherited", nodes, shell, name=name, value=value)
 
 
 def _variables(facts: Facts, shell: AskedShell) -> dict[str, str]:

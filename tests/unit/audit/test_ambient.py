@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from envmgr.audit.causes import Traces
@@ -14,16 +16,55 @@ from tests.helpers.evidence import told as judged
 PASSED = ("ambient.loaded", "ambient.exported", "ambient.locale")
 
 
+def exported(shell: str, before: str, **env: str) -> list[str]:
+    lines = context_facts(ambient, shell, before, **env).get("ambient.exported", "").splitlines()
+    return [line for line in lines if not line.startswith(("HOME=", "LOGNAME="))]
+
+
 def told(shell: str, before: str, **env: str) -> list[str]:
     return [
         f"{key}={value}" for key, value in context_facts(ambient, shell, before, **env).items() if key not in PASSED
     ]
 
 
-def test_each_harmful_variable_has_a_row_and_each_row_a_variable() -> None:
-    rows = all_checks()["ambient"].table.rows
-    assert {name for name in rows if name.isupper()} == {*ambient._HARMFUL}
-    assert all(rows[name].expected.startswith("not set: ") for name in ambient._HARMFUL)
+def test_each_pattern_names_a_row_and_compiles() -> None:
+    table = all_checks()["ambient"].table
+    for pattern, words in table.words.items():
+        assert re.compile(pattern)
+        assert words.partition(": ")[0] in ("breaks", "programs", "builds", "tools")
+
+
+@pytest.mark.parametrize(
+    ("setting", "kind"),
+    [
+        ("PYTHONHOME=/x", "breaks"),
+        ("PYTHONWARNINGS=error", "programs"),
+        ("PYTHONUNBUFFERED=1", ""),
+        ("PYTHON_VERSION=3", ""),
+        ("_JAVA_OPTIONS=-Xmx1g", "programs"),
+        ("MALLOC_ARENA_MAX=2", "tools"),
+        ("MALLOC_CHECK_=3", "programs"),
+        ("GLIBC_TUNABLES=glibc.malloc.check=3", "programs"),
+        ("GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "tools"),
+        ("LD_LIBRARY_PATH=/x", "tools"),
+        ("LD_HWCAP_MASK=0", "programs"),
+        ("LD_LIBRARY_PATH_modshare=/x:1", ""),
+        ("CC=gcc", ""),
+        ("CC=/opt/old/bin/gcc", "builds"),
+        ("CFLAGS=-O0\n-g", "builds"),
+        ("NCCL_SOCKET_IFNAME=ib0", "tools"),
+        ("https_proxy=http://p:3128", ""),
+        ("GIT_PS1_SHOWDIRTYSTATE=1", ""),
+        ("GIT_EDITOR=vi", ""),
+        ("SPACK_ROOT=/x", ""),
+        ("LANG=C.UTF-8", ""),
+        ("EDITOR=vi", ""),
+    ],
+)
+def test_variables_are_judged_by_their_kind(setting: str, kind: str) -> None:
+    name, _, value = setting.partition("=")
+    given = evidence({}).of_check(all_checks()["ambient"].table)
+    assert ambient._kind(name, value, given)[0] == kind
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
@@ -42,7 +83,7 @@ def test_alias_is_told_by_its_name_and_not_by_what_it_runs(shell: str) -> None:
 
 
 def test_function_and_variables_are_told() -> None:
-    assert told("bash", "python() { :; }", PYTHONPATH="/opt x", LD_PRELOAD="")[0] == "ambient.PYTHONPATH=/opt x"
+    assert exported("bash", "python() { :; }", PYTHONPATH="/opt x", LD_PRELOAD="") == ["PYTHONPATH=/opt x"]
     assert "ambient.function.python=" in "\n".join(told("bash", "python() { :; }"))
     assert "ambient.function.python=" in told("dash", "python() { :; }")
 
@@ -107,22 +148,24 @@ def test_manifests_are_read_for_checks_that_need_them_alone() -> None:
 @pytest.mark.parametrize("shell", ["dash", "bash", "zsh"])
 def test_what_changes_shells_and_programs_is_told_where_it_is_exported(shell: str) -> None:
     where = "emulate sh 2>/dev/null; " if shell == "zsh" else ""
-    assert told(shell, f"{where}CDPATH=/opt; TAR_OPTIONS=-v")[1:] == []
-    before = f"{where}export CDPATH=/opt:/srv TAR_OPTIONS=-v POSIXLY_CORRECT= GZIP="
-    assert sorted(told(shell, before)) == [
-        "ambient.CDPATH=/opt:/srv",
-        "ambient.PATH=/usr/bin:/bin",
-        "ambient.POSIXLY_CORRECT=empty",
-        "ambient.TAR_OPTIONS=-v",
+    assert exported(shell, f"{where}CDPATH=/opt; TAR_OPTIONS=-v") == []
+    before = f"{where}export CDPATH=/opt:/srv TAR_OPTIONS=-v POSIXLY_CORRECT= GZIP= _JAVA_OPTIONS=-Xmx1g LMOD_EXACT_MATCH=yes LMOD_DIR=/x"
+    assert exported(shell, before) == [
+        "CDPATH=/opt:/srv",
+        "LMOD_EXACT_MATCH=yes",
+        "POSIXLY_CORRECT=empty",
+        "TAR_OPTIONS=-v",
+        "_JAVA_OPTIONS=-Xmx1g",
     ]
 
 
-def test_options_of_bash_are_told_where_they_are_exported() -> None:
-    assert told("bash", "set -o pipefail; shopt -s nullglob")[1:] == []
-    (line,) = [line for line in told("bash", "set -o pipefail; export SHELLOPTS") if "OPTS" in line]
-    assert line.startswith("ambient.SHELLOPTS=")
+def test_options_of_bash_and_long_values_are_told_where_they_are_exported() -> None:
+    assert exported("bash", "set -o pipefail; shopt -s nullglob") == []
+    (line,) = exported("bash", "set -o pipefail; export SHELLOPTS")
+    assert line.startswith("SHELLOPTS=")
     assert "pipefail" in line
-    assert any(line.startswith("ambient.BASHOPTS=") for line in told("bash", "export BASHOPTS"))
+    assert [line[:9] for line in exported("bash", "export BASHOPTS")] == ["BASHOPTS="]
+    assert [len(line) for line in exported("dash", "", CFLAGS="x" * 999)] == [307]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +185,7 @@ def test_time_zone_that_the_node_does_not_know_is_told(zone: str, said: str | No
 
 def test_variables_that_change_shells_and_programs_are_told_of_all_nodes_with_their_line() -> None:
     answers = {
-        f"c{n}": shell(CDPATH="/opt", POSIXLY_CORRECT="1", zone="Mars", locale="Cannot set LC_ALL (LANG=x)")
+        f"c{n}": shell(exported="CDPATH=/opt\nPOSIXLY_CORRECT=1", zone="Mars", locale="Cannot set LC_ALL (LANG=x)")
         for n in (1, 2, 3)
     }
     traces = Traces({("c1", "bash-login", "user", name): f"/etc/{name}.sh:2" for name in ("CDPATH", "TZ", "LANG")})
@@ -158,3 +201,26 @@ def test_variables_that_change_shells_and_programs_are_told_of_all_nodes_with_th
     assert found[2].endswith(" | /etc/CDPATH.sh:2 sets it: take it away there")
     asked = [name for question in wanted_lines(ambient, evidence(answers, asked=LOGIN)) for name in question.names]
     assert {"CDPATH", "POSIXLY_CORRECT", "TZ", "LANG"} <= set(asked)
+
+
+def test_what_sites_set_on_purpose_is_one_note_and_no_finding_where_modules_are_loaded() -> None:
+    lines = "NCCL_DEBUG=WARN\nUCX_TLS=rc\nCFLAGS=-O1"
+    plain = evidence({"c1": shell(exported=lines)}, asked=LOGIN)
+    assert [line.split(" | ")[0] for line in judged(ambient, plain)] == [
+        "warning c1: bash-login (alice): CFLAGS is -O1",
+        "note c1: bash-login (alice): NCCL_DEBUG is WARN, UCX_TLS is rc",
+    ]
+    loaded = evidence({"c1": shell(exported=f"{lines}\nPYTHONWARNINGS=error", loaded="StdEnv/2023")}, asked=LOGIN)
+    assert [line.split(" | ")[0] for line in judged(ambient, loaded)] == [
+        "warning c1: bash-login (alice): PYTHONWARNINGS is error"
+    ]
+
+
+def test_variable_that_a_job_inherits_is_told_as_inherited_alone() -> None:
+    job = next(context for context in CONTEXTS if context.export == "ALL")
+    key = f"ctx.{job.name}.user.ambient."
+    facts = shell() | {f"{key}PATH": "/usr/bin", f"{key}loaded": "", f"{key}exported": "PYTHONWARNINGS=error"}
+    given = evidence({"c1": facts}, asked=(*LOGIN, (job, "user", "ssh")))
+    assert [line.split(" | ")[0] for line in judged(ambient, given)] == [
+        f"warning c1: {job.name} (alice): PYTHONWARNINGS is error, inherited from the submitting shell"
+    ]

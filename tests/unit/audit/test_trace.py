@@ -153,7 +153,7 @@ def test_healthy_nodes_are_not_traced_and_sick_ones_once_for_each_value() -> Non
     asked = ((LOGIN, "user", "ssh"),)
     healthy = evidence({f"c{n}": well for n in range(1, 4)}, asked=asked)  # type: ignore[arg-type]
     assert [*wanted_lines(ambient, healthy), *wanted_lines(contexts, healthy)] == []
-    bad = well | {f"{key}ambient.PYTHONPATH": "/opt", f"{key}modulepath": "/opt/modules"}
+    bad = well | {f"{key}ambient.exported": "PYTHONPATH=/opt", f"{key}modulepath": "/opt/modules"}
     sick = evidence({f"c{n}": bad if n > 1 else well for n in range(1, 40)}, asked=asked)  # type: ignore[arg-type]
     questions = [*wanted_lines(ambient, sick), *wanted_lines(contexts, sick)]
     assert {question.node for question in questions} == {"c2"}

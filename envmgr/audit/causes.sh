@@ -57,10 +57,14 @@ trace_untouched() { # FILE
     { rpm -q -f "$1" && ! rpm -V -f --nodeps "$1" | grep -q -F -e " $1"; } >/dev/null
 } 2>/dev/null
 # The last line that sets NAME, or else exports it, or the first that brings PART into it: where it is, or the first caller that is not
-# Lmod's own. Lines of files that nobody touched since they were installed do not count.
+# Lmod's own. Lines of files that nobody touched since they were installed do not count, nor does what node-setup's hand on of PART.
 trace_place() { # NAME FILE [PART]
   trace_skip=' '
-  while trace_at=$(trace_line "$@") && [ -n "$trace_at" ] && trace_untouched "${trace_at%:*}"; do
+  while trace_at=$(trace_line "$@") && [ -n "$trace_at" ]; do
+    case ${3:+part}:$trace_at in
+      part:"$trace_pin"* | part:"${trace_profile%.sh}"*) ;;
+      *) trace_untouched "${trace_at%:*}" || break ;;
+    esac
     trace_skip="$trace_skip${trace_at%:*} "
   done
   printf '%s\n' "$trace_at"
@@ -70,7 +74,8 @@ trace_line() { # NAME FILE [PART]
     function source(head,  of, count, i) {
       sub(/^\++/, "", head)
       count = split(head, of, "<")
-      for (i = 1; i <= count; i++) if (of[i] ~ /^\// && of[i] !~ /\/lmod\/|\/Lmod\//) return of[i]
+      i = of[1] in dumped && of[2] ~ /^\// ? 2 : 1 # what `export -p` wrote once: who reads it
+      for (; i <= count; i++) if (of[i] ~ /^\// && of[i] !~ /\/lmod\/|\/Lmod\//) return of[i]
       return of[1] ~ /^\// ? of[1] : ""
     }
     BEGIN { part = ENVIRON["trace_part"]; skip = ENVIRON["trace_skip"] }
@@ -78,6 +83,7 @@ trace_line() { # NAME FILE [PART]
       head = text = $0
       sub(/: .*/, "", head)
       sub(/^[^ ]*: /, "", text)
+      if (text ~ /^declare -x /) { dump = head; sub(/<.*/, "", dump); sub(/^\++/, "", dump); dumped[dump] }
       file = source(head)
       sub(/:[0-9]*$/, "", file)
       if (index(skip, " " file " ")) next

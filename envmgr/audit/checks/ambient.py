@@ -84,7 +84,7 @@ def judge(evidence: Evidence) -> Rows:
         asked = shell.having("ambient.PATH")
         for name in ("PATH", "loaded"):
             values = asked.by_value(f"ambient.{name}", default="")
-            yield evidence.compared("variable", values, asked, name=_SHOWN.get(name, name))
+            yield evidence.compared("variable", values, asked, name=_SHOWN.get(name, name), about="")
         for value, nodes in asked.by_value("ambient.SLURM_JOB_ID").items():
             yield evidence.say("no_job", nodes, asked, value=value)
         yield from _functions(asked, evidence)
@@ -191,10 +191,16 @@ def _exported(shell: AskedShell, of_login: Mapping[str, Mapping[str, str]], evid
         differ = 1 < len(values) < count or count == len(groups) == len(values) == 2
         if not harmful and (differ or (len(values) == 1 and kept)):
             severity: Severity = "warning" if kept or _OF_SLURM.search(name) else "note"
-            yield evidence.compared("variable", values, shell, kept=kept, severity=severity, name=name)
+            about = _file(min(values, key=lambda value: len(values[value])))
+            yield evidence.compared("variable", values, shell, kept=kept, severity=severity, name=name, about=about)
     for (kind, why, nodes, _), settings in told.items():
         said = ", ".join(f"{name} is {short(value)}" for name, value in settings.items())
         yield evidence.say(kind, nodes, shell, names=" ".join(settings), settings=said, why=why)
+
+
+def _file(value: str) -> str:
+    """Return what names the file that a variable does, as LUA_INIT and BASH_ENV do: what it does has the same cause."""
+    return f"file {value.lstrip('@')}" if re.fullmatch(r"@?/[^:\s]+", value) else ""
 
 
 def _inherited_by_jobs(shell: AskedShell, of_login: Mapping[str, Mapping[str, str]], evidence: Evidence) -> Rows:

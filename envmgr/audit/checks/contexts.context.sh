@@ -5,8 +5,18 @@
 put modulepath "${MODULEPATH-}"
 said=
 tool=
-case $(command -v module 2>/dev/null) in module) said=$(type module 2>/dev/null) ;; esac # no program of that name
+case $(command -v module 2>/dev/null) in
+  module) said=$(type module 2>/dev/null) ;; # no program of that name
+  "alias module="*)
+    put module_alias "$(alias module)"
+    said=alias:LMOD_CMD${LMOD_CMD-none}
+    ;;
+esac
+# Where a function of bash was defined.
+# shellcheck disable=SC3044 # bash's
+case ${BASH_VERSION:+bash}:$said in bash:*function*) put module_from "$(shopt -s extdebug && declare -F module)" ;; esac
 case $said in
+  alias:LMOD_CMDnone) put module no ;;
   *LMOD_CMD*) put module yes ;;
   *function*)
     case ${LMOD_CMD:+lmod:}$(module --version 2>&1) in

@@ -33,7 +33,7 @@ from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Row, Row
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.modulepath import beside_generation, generations_in_path, module_commands, path_in_other_shells
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.audit.table import short
+from envmgr.audit.table import fields_of, short
 from envmgr.modules.nodesetup import SLURM_LINE
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, ShellContext
@@ -125,15 +125,20 @@ def _not_there(shell: AskedShell, evidence: Evidence) -> Rows:
             yield evidence.say("not_there", of.nodes, shell, program=program, package=package, as_on=others)
 
 
-def _mend(nodes: tuple[str, ...], shell: AskedShell, name: str, after: str = "") -> Traced:
-    """Return the hint that fixes a shell: delete the line that undoes node-setup there, or else run node-setup."""
+_GONE = "start a new login shell; what it inherited is gone"
+
+
+def _mend(
+    nodes: tuple[str, ...], shell: AskedShell, name: str, after: str = "", *, again: Sequence[Action] = ()
+) -> Traced:
+    """Return the hint that fixes a shell: delete the line that undoes node-setup there, or else `again`: run it."""
     context, account = shell.context, shell.account
-    again = [
-        Action("run", command=f"envmgr node-setup --apply --nodes {fold(nodes)}"),
-        *([_look(after)] if after else []),
-    ]
-    if context.export == "NONE" or (context.step and context.shell == "bash"):
-        again.insert(0, Action("look", text=f"`{SLURM_LINE}` in slurm.conf of the node, then `scontrol reconfigure`"))
+    if not again:
+        command = f"envmgr node-setup --apply --nodes {fold(nodes)}"
+        again = [Action("run", command=command), Action("look", text=after)]
+        if context.export == "NONE" or (context.step and context.shell == "bash"):  # by TaskProlog, or not at all
+            line = f"`{SLURM_LINE}` in slurm.conf of the node, then `scontrol reconfigure`; `{command}`"
+            again = [Action("look", text=line)]
 
     def hint(traces: Traces) -> Hint:
         if place := traces.culprit(nodes, context, account, name):
@@ -147,10 +152,6 @@ def _mend(nodes: tuple[str, ...], shell: AskedShell, name: str, after: str = "")
     return Traced((TraceQuestion(nodes[0], context, account, ("LMOD_RC", "MODULEPATH", ":left")),), hint)
 
 
-def _look(text: str) -> Action:
-    return Action("look", text=text)
-
-
 def _module_command(shell: AskedShell, evidence: Evidence) -> Rows:
     without = shell.only(lambda facts: facts.get(f"{shell.key}module") == "no")
     for mode, nodes in without.by_value("posix", default="").items():
@@ -161,8 +162,15 @@ def _module_command(shell: AskedShell, evidence: Evidence) -> Rows:
         else:
             hint = _mend(nodes, shell, "module", "is Lmod installed there?")
             yield evidence.say("no_module", nodes, shell, hint=hint)
-    if other := shell.by_value("module").get("another program's"):
-        yield evidence.say("another_module", other, shell)
+    for value, nodes in shell.by_value("module_alias").items():
+        yield evidence.say("alias", nodes, shell, value=value)
+    others = shell.only(lambda facts: facts.get(f"{shell.key}module") == "another program's")
+    for found, nodes in others.by_value("module_from", default="").items():
+        _, line, file = fields_of(found, 3)
+        if file.startswith("/") and "/lmod/" not in file.lower() and "/modules/" not in file:
+            yield evidence.say("another_function", nodes, shell, file=file, line=line)
+        else:
+            yield evidence.say("another_module", nodes, shell)
     if evidence.published is None:
         return
     usable = shell.only(
@@ -222,7 +230,7 @@ def _generations(shell: AskedShell, evidence: Evidence) -> Rows:
         nodes, numbers = group.nodes, generations_in_path(group.facts, shell, evidence)
         if numbers == [f"{wanted:04d}"]:
             continue
-        shown = " and ".join(number.lstrip("0") for number in numbers)
+        shown = " and ".join(str(int(number)) if number.isdecimal() else number for number in numbers)
         fix = _mend(nodes, shell, "MODULEPATH")
         if not numbers:
             yield _no_generation(nodes, group.facts, shell, fix, evidence)
@@ -231,7 +239,8 @@ def _generations(shell: AskedShell, evidence: Evidence) -> Rows:
         elif numbers == ["current"]:
             yield evidence.say("link", nodes, shell, hint=fix, wanted=wanted)
         elif int(numbers[0]) not in evidence.published.kept:
-            yield evidence.say("not_kept", nodes, shell, shown=shown, wanted=wanted)
+            gone = _mend(nodes, shell, "MODULEPATH", again=[Action("look", text=_GONE)])
+            yield evidence.say("not_kept", nodes, shell, hint=gone, shown=shown, wanted=wanted)
         elif shell.context.export == "ALL":
             yield evidence.say("inherited", nodes, shell, shown=shown, wanted=wanted)
         elif group.facts.get("current", f"generations/{wanted:04d}") == f"generations/{wanted:04d}":

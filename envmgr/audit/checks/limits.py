@@ -8,6 +8,7 @@ files. Nodes are compared by these limits, by processes, stack and locked memory
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from envmgr.audit.model import Check, Evidence, Rows, scripts
@@ -38,7 +39,7 @@ def judge(evidence: Evidence) -> Rows:
                     enough=enough,
                 )
             if not low:
-                say = partial(_said, name, option)
+                say: Callable[[str], str] = partial(_said, name, option)
                 if len({*map(say, values)}) < len(values):  # they differ by less than what is shown
                     say = f"{name.replace('_', ' ')} is {{}} (`ulimit {option}`)".format
                 yield evidence.compared("differ", values, shell, name=name, say=say)

@@ -41,7 +41,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 def read_inventory(facts: Facts) -> tuple[FoundModule, ...]:
     rows = (line.split("|") for line in facts.get("inventory.modules", "").splitlines())
-    return tuple(FoundModule(*row[:4], gone=row[4:] == ["gone"]) for row in rows if 4 <= len(row) <= 5)
+    return tuple(FoundModule(r[0], r[1], r[2], r[3], r[4:] == ["gone"]) for r in rows if 4 <= len(r) <= 5)
 
 
 CHECK = Check(probe=probe, table=Table(part="inventory"))

@@ -8,7 +8,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -36,7 +36,9 @@ _PLAIN = re.compile(r"[^a-z0-9]")
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A module on nodes. `entry` is the catalog's entry of the same software, empty if there is none."""
+    """A module on nodes. `entry` is the catalog's entry of the same software, empty if there is none. On the nodes in
+    `missing` (folded) the user does not find its software, `root`.
+    """
 
     name: str
     version: str
@@ -45,6 +47,12 @@ class Module:
     root: str
     nodes: str
     entry: str
+    missing: str = ""
+
+    @property
+    def software(self) -> str:
+        """Return where its software is, and where not, in words."""
+        return f"{self.root} (not there on {self.missing})" if self.missing else self.root
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,16 +127,20 @@ def _entries(ctx: Context) -> dict[str, list[str]]:
 
 def _modules(evidence: Evidence, entries: Mapping[str, Sequence[str]]) -> Iterator[Module]:
     nodes: dict[FoundModule, list[str]] = {}
+    missing: dict[FoundModule, list[str]] = {}
     for group in evidence.shells.groups:
-        for module in read_inventory(group.facts):
+        for found in read_inventory(group.facts):
+            module = replace(found, gone=False)
             nodes.setdefault(module, []).extend(group.nodes)
+            missing.setdefault(module, []).extend(group.nodes if found.gone else ())
     for module, of in sorted(nodes.items()):
         name, _, version = module.name.rpartition("/")
         name = name or module.name
         version = version if name != module.name else ""
         word = name.rpartition("/")[2].lower()
         ours = entries.get(_PLAIN.sub("", word.removesuffix("3"))) or entries.get(_PLAIN.sub("", word), ())
-        yield Module(name, version, module.folder, module.made_by, module.root, fold(of), _nearest(version, ours))
+        entry, gone = _nearest(version, ours), fold(missing[module])
+        yield Module(name, version, module.folder, module.made_by, module.root, fold(of), entry, gone)
 
 
 def _nearest(version: str, entries: Sequence[str]) -> str:

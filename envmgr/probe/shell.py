@@ -18,7 +18,7 @@ from envmgr.wording import escaped
 
 GATE_SECONDS = 5  # how long a healthy prefix may take to answer once
 NO_USER = "there is no user"  # how the end of a shell begins that could not be started for that
-NO_USER_HINT = "give all nodes the same accounts; another user to look at is `audit: {user: …}` in site.yaml"
+NO_USER_HINT = "give all nodes the same accounts; `--user NAME` looks at another user"
 
 STAGES: tuple[ProbeStage, ...] = ("node", "prefix", "context", "login")
 

@@ -23,12 +23,15 @@ MOST = 5000
 
 @dataclass(frozen=True, slots=True, order=True)
 class FoundModule:
-    """A module by its name for `module load`. `root` is the first folder that its file names, empty for none."""
+    """A module by its name for `module load`. `root` is the first folder that its file names, empty for none; `gone` if
+    the user does not find that folder.
+    """
 
     name: str
     folder: str
     made_by: str
     root: str
+    gone: bool = False
 
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
@@ -38,7 +41,7 @@ def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
 
 def read_inventory(facts: Facts) -> tuple[FoundModule, ...]:
     rows = (line.split("|") for line in facts.get("inventory.modules", "").splitlines())
-    return tuple(FoundModule(name, folder, made, root) for name, folder, made, root in (r for r in rows if len(r) == 4))
+    return tuple(FoundModule(r[0], r[1], r[2], r[3], r[4:] == ["gone"]) for r in rows if 4 <= len(r) <= 5)
 
 
 CHECK = Check(probe=probe, table=Table(part="inventory"))

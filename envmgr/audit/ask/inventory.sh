@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# Modules, a line each: `NAME|FOLDER|what made it|ROOT`. Behind opened.sh.
+# Modules, a line each: `NAME|FOLDER|what made it|ROOT`, and `|gone` where the user finds no ROOT. Behind opened.sh.
 : "${prefix?}" "${room?}" "${inventory_most?}" "${inventory_seconds?}"
 
 if [ -n "${module_cmd?}" ]; then
@@ -33,7 +33,9 @@ if [ -n "${module_cmd?}" ]; then
         made="by hand"
       fi
       case $root in /cvmfs/software.eessi.io/*) made=EESSI ;; esac
-      printf "%s|%s|%s|%s\n" "$name" "$folder" "$made" "$root"
+      gone=
+      [ -z "$root" ] || [ -e "$root" ] || gone="|gone"
+      printf "%s|%s|%s|%s%s\n" "$name" "$folder" "$made" "$root" "$gone"
     done <"$1"
   ' sh "$room/inventory" || put inventory.cut yes
   LC_ALL=C sort "$room/inventory.told" | lines inventory.modules

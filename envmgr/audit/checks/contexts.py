@@ -74,11 +74,11 @@ def _of_shell(shell: AskedShell, no_terminal: frozenset[str], evidence: Evidence
     if silent.fleet.nodes:
         yield evidence.say("silent", silent.fleet.nodes, shell)
     probed = shell.having("modulepath")
+    yield from _path(probed, evidence)
     if not evidence.alone:
         yield from _module_command(probed, evidence)
-    yield from _path(probed, evidence)
-    yield from _told(probed, evidence)
-    yield from _generations(probed, evidence)
+        yield from _told(probed, evidence)
+        yield from _generations(probed, evidence)
     yield from beside_generation(probed, evidence)
 
 

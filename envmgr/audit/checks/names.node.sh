@@ -37,7 +37,7 @@ if [ -r /sys/class/net/lo/flags ] && read -r names_flags </sys/class/net/lo/flag
   put names.loopback down
 fi
 grep -s -E '^[[:space:]]*(nameserver|search|domain|options)[[:space:]]' /etc/resolv.conf | tr -s ' \t' ' ' | sed 's/ $//' | lines names.resolver
-grep -s -E '^(hosts|passwd|group):' /etc/nsswitch.conf | tr -s ' \t' ' ' | LC_ALL=C sort | lines names.switch
+grep -s -E '^[a-z_]+:' /etc/nsswitch.conf | tr -s ' \t' ' ' | LC_ALL=C sort | lines names.switch
 if [ -n "$names_peers" ] && [ "$names_status" != 124 ]; then
   # Without its own name, which is looked at above.
   printf '%s\n' "$names_peers" | awk -v own="$(uname -n)" '

@@ -13,8 +13,8 @@ address that it lacks is an error, because jobs over both nodes fail. If each ad
 that node did not answer, most nodes are right. Each node asks once for all names. In a cluster with more than 256 nodes
 it asks for 256 names, and for others the next day, to spare the name server.
 
-The loopback interface must be up. Nodes must ask the same resolvers in the same order: /etc/resolv.conf, and the lines
-of /etc/nsswitch.conf for hosts and accounts, are compared between nodes.
+The loopback interface must be up. Nodes must ask the same resolvers in the same order: /etc/resolv.conf and
+/etc/nsswitch.conf are compared between nodes.
 """
 
 from __future__ import annotations

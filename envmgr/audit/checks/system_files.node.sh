@@ -4,7 +4,7 @@
 
 # Users' programs read these, so users must be able to.
 system_users='/etc/gitconfig /etc/pip.conf /etc/xdg/pip/pip.conf /etc/uv/uv.toml /etc/xdg/uv/uv.toml /etc/conda/.condarc /etc/conda/condarc
-  /etc/conda/condarc.d/* /etc/npmrc /etc/gemrc /etc/wgetrc /etc/inputrc /etc/fish/config.fish /etc/fish/conf.d/* /etc/ksh.kshrc /etc/mkshrc
+  /etc/conda/condarc.d/* /etc/npmrc /etc/gemrc /etc/wgetrc /etc/inputrc /etc/fish/config.fish /etc/fish/conf.d/* /etc/ksh.kshrc /etc/ssh/sshrc
   /etc/gai.conf /etc/host.conf /etc/krb5.conf /etc/krb5.conf.d/* /etc/locale.conf /etc/default/locale /etc/environment.d/*.conf
   /etc/nccl.conf /etc/ucx/*.conf /etc/openmpi*/openmpi-mca-params.conf /etc/libibverbs.d/* /etc/OpenCL/vendors/* /etc/fuse.conf
   /etc/apptainer/*.conf /etc/singularity/*.conf /etc/containers/*.conf /etc/enroot/*.conf /etc/R/*.site /etc/R/Renviron

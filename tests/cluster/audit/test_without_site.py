@@ -236,6 +236,7 @@ def test_adopt_proposes_a_site_that_is_valid_and_lists_what_is_there(foreign: Fo
     names = [(m["name"], m["version"], m["made_by"], m["nodes"], m["root"]) for m in result["modules"]]
     assert ("fftw", "3.3.10", "by hand", "c[1-3]", f"{SHARED}/pkgs/fftw/3.3.10") in names
     assert ("blast", "2.14", "by hand", "c[1-3]", f"{LOCAL}/pkgs/blast/2.14") in names
+    assert {m["missing"] for m in result["modules"]} == {""}
     text = foreign.cluster.sh("login", f"cat {file}", check=True).stdout
     for line in (f"prefix: {SHARED}/envmgr", "login_nodes: login", "  user: alice", "  via: ssh"):
         assert line in text.splitlines()
@@ -244,6 +245,18 @@ def test_adopt_proposes_a_site_that_is_valid_and_lists_what_is_there(foreign: Fo
     site = {"ENVMGR_SITE": file}
     assert foreign.cluster.envmgr(["audit", "--format", "json"], env=site).data["alone"]
     foreign.cluster.sh("login", f"rm {file}", check=True)
+
+
+def test_adopt_names_the_nodes_on_which_software_is_not_there(foreign: Foreign) -> None:
+    foreign.cluster.sh("c3", f"mv {LOCAL}/pkgs/blast /root/", check=True)
+    try:
+        argv = ["adopt", "--nodes", "c[1-3]", "--user", "alice", "--format", "json"]
+        result = foreign.cluster.envmgr(argv, env=NO_SITE).data
+    finally:
+        foreign.cluster.sh("c3", f"mv /root/blast {LOCAL}/pkgs/", check=True)
+    assert {(m["name"], m["nodes"], m["missing"]) for m in result["modules"] if m["missing"]} == {
+        ("blast", "c[1-3]", "c3")
+    }
 
 
 def test_environment_modules_are_compared_as_lmod_is(foreign: Foreign) -> None:

@@ -38,10 +38,8 @@ def judge(evidence: Evidence) -> Rows:
                     enough=enough,
                 )
             if not low:
-                say = partial(_said, name, option)
-                if len({*map(say, values)}) < len(values):  # they differ by less than what is shown
-                    say = f"{name.replace('_', ' ')} is {{}} (`ulimit {option}`)".format
-                yield evidence.compared("differ", values, shell, name=name, say=say)
+                exact = len({_shown(name, value) for value in values}) < len(values)
+                yield evidence.compared("differ", values, shell, name=name, say=partial(_said, name, option, exact))
 
 
 def _is_low(name: str, value: str) -> bool:
@@ -56,8 +54,8 @@ def _shown(name: str, value: str) -> str:
     return value
 
 
-def _said(name: str, option: str, value: str) -> str:
-    return f"{name.replace('_', ' ')} is {_shown(name, value)} (`ulimit {option}`)"
+def _said(name: str, option: str, exact: bool, value: str) -> str:
+    return f"{name.replace('_', ' ')} is {value if exact else _shown(name, value)} (`ulimit {option}`)"
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "context"), joins=True)

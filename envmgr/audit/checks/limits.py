@@ -8,8 +8,7 @@ files. Nodes are compared by these limits, by processes, stack and locked memory
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc from functools import partial
 
 from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.wording import binary_size
@@ -39,10 +38,8 @@ def judge(evidence: Evidence) -> Rows:
                     enough=enough,
                 )
             if not low:
-                say: Callable[[str], str] = partial(_said, name, option)
-                if len({*map(say, values)}) < len(values):  # they differ by less than what is shown
-                    say = f"{name.replace('_', ' ')} is {{}} (`ulimit {option}`)".format
-                yield evidence.compared("differ", values, shell, name=name, say=say)
+                exact = len({_shown(name, value) for value in values}) < len(values)
+                yield evidence.compared("differ", values, shell, name=name, say=partial(_said, name, option, exact))
 
 
 def _is_low(name: str, value: str) -> bool:
@@ -57,8 +54,8 @@ def _shown(name: str, value: str) -> str:
     return value
 
 
-def _said(name: str, option: str, value: str) -> str:
-    return f"{name.replace('_', ' ')} is {_shown(name, value)} (`ulimit {option}`)"
+def _said(name: str, option: str, exact: bool, value: str) -> str:
+    return f"{name.replace('_', ' ')} is {value if exact else _shown(name, value)} (`ulimit {option}`)"
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "context"), joins=True)

@@ -27,6 +27,7 @@ if [ -n "${LMOD_CMD-}" ] && [ -n "$listed" ]; then
       ' sh "$LMOD_CMD" "$1" "$2" "$software_limit" "$software_inside" "$software_start" "$software_most" "$room" </dev/null >"$room/started" 2>"$room/said"
     software_status=$?
     read -r software_found <"$room/started" || software_found=
+    case $software_found in @*) software_found= ;; esac # there is none
     if [ -n "$software_inside" ]; then
       sed -n '/^@[a-z]* /p' "$room/started" | while read -r software_shell software_said; do
         [ -z "$software_said" ] || put "software.inside.${software_shell#@}" "$software_said"

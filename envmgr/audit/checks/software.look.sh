@@ -4,8 +4,30 @@
 # without ending itself.
 
 why() { # PATH: why it cannot be had, in the system's words
-  said=$(ls -dL "$1" 2>&1 >/dev/null)
-  printf '%s\n' "${said##*: }"
+  said=$(ls -dL "$1" 2>&1 >/dev/null) || printf '%s\n' "${said##*: }"
+}
+# stopped ENTRY PATH: `HOW MODE OWNER PLACE` of the first place on the way that keeps this user out: by its `mode`, by an `acl` where that lets
+# them in and ls(1) shows one, or by a `rule` of its server.
+stopped() {
+  way='' left=${2#/}/ needs=1
+  while [ -n "$left" ]; do
+    next=$way/${left%%/*} left=${left#*/}
+    case $(why "$next") in
+      '') way=$next ;;
+      'Permission denied') break ;;
+      *) return ;;
+    esac
+  done
+  [ ! -f "$way" ] || needs=4
+  if [ -L "$next" ] || ! is=$(stat -c '%u %g %a %U:%G' "$way"); then return; fi
+  how=rule
+  case $(ls -ld "$way") in ??????????+*) how=acl ;; esac
+  echo "$is $(id -u) $1 $way $(id -G)" | awk -v needs="$needs" -v how="$how" '{
+    digits = sprintf("%04d", $3); class = $1 == $5 ? 2 : 4
+    for (n = 8; n <= NF; n++) if ($1 != $5 && $n == $2) class = 3
+    bits = substr(digits, class, 1)
+    print "@software.stopped." $6 "=" (int(bits / needs) % 2 ? how : "mode"), $3, $4, $7
+  }'
 }
 look() {
   seen=0
@@ -15,6 +37,8 @@ look() {
       bad="$2: $(why "$2/.")"
     elif [ "$4" = folder ]; then
       : # nothing is known of what it has
+    elif [ -L "$3" ] && ! [ -e "$3" ]; then
+      bad="$3, a link to $(readlink "$3"): $(why "$3")"
     elif ! [ -e "$3" ]; then
       bad="$3: $(why "$3")"
     elif [ "$4" = program ] && ! [ -x "$3" ]; then
@@ -23,6 +47,7 @@ look() {
       bad="$3: ${said##*: }"
     fi
     [ -z "$bad" ] || printf '@software.bad.%s=%s\n' "$1" "$bad"
+    case $bad in *'Permission denied') stopped "$1" "$2${3:+/$3}" ;; esac
     cd /
     seen=$((seen + 1))
     shift 5

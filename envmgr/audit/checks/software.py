@@ -1,7 +1,8 @@
 """The installs themselves: on every node the ordinary user gets what was published, and it starts.
 
 On each node, the ordinary user must be able to enter the install of every published entry. The install's first program
-must be where the manifest names it, and the user must be able to read and execute it. The first program is the Python
+must be where the manifest names it, and the user must be able to read and execute it. If the user cannot, the check
+names the first place on the way that keeps them out, by its mode or by an ACL, and nothing else of that install. The first program is the Python
 of an entry that has one. Else it is the program with the entry's name, or else the first executable that the entry puts
 into PATH. If the entry puts no program there, a file of the entry is checked instead.
 
@@ -22,12 +23,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from envmgr.audit.fit.install_facts import bad_installs, covered_by, installed_program, program_fault, start_fault
+from envmgr.audit.fit.install_facts import (
+    bad_installs,
+    covered_by,
+    installed_program,
+    program_fault,
+    served,
+    start_fault,
+)
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan, ExpectedInstall
-from envmgr.modules.nodesetup import open_hint
-from envmgr.probe.model import Fleet, ProbeStage, number_in
+from envmgr.audit.table import fields_of
+from envmgr.modules.nodesetup import open_hint, public_paths
+from envmgr.probe.model import Facts, Fleet, ProbeStage, number_in
 from envmgr.report import Severity
+from envmgr.system.modes import without_acl
 from envmgr.system.shelltext import assign, script_text, words
 
 START_SECONDS = 5
@@ -100,6 +110,7 @@ def _install(install: ExpectedInstall, evidence: Evidence) -> Rows:
         having = [group.facts for group in fleet.groups if bad_installs(group.facts).get(entry) == reason]
         cover = next(filter(None, (covered_by(install.root, facts) for facts in having)), "")
         opened = open_hint(evidence.site, [install.root], whom="users", place="on the server", installs=[install.root])
+        stopped = next(filter(None, (facts.get(f"software.stopped.{entry}", "") for facts in having)), "")
         if reason.endswith("cannot be executed") and any(
             "noexec" in facts.get("mount.options", "").split(",") for facts in having
         ):
@@ -108,9 +119,31 @@ def _install(install: ExpectedInstall, evidence: Evidence) -> Rows:
             row = "covered"
         elif len(nodes) < len(fleet.nodes):
             row = "fault_on_some"
+        elif stopped:
+            how, mode, owner, place = fields_of(stopped, 4)
+            row, denier = "stopped" if how == "mode" else "denied", evidence.table.words.get(how, "")
+            opened = _opened(how, place, having[0], evidence)
+            yield evidence.say(
+                row, nodes, entry=entry, file=file, mode=mode, owner=owner, place=place, denier=denier, opened=opened
+            )
+            continue
         else:
             row = "closed" if reason.endswith("Permission denied") else "fault_everywhere"
         yield evidence.say(row, nodes, entry=entry, reason=reason, file=file, cover=cover, opened=opened)
+
+
+def _opened(how: str, place: str, facts: Facts, evidence: Evidence) -> str:
+    """Return how users can enter or read `place` again: by its mode here, if this host may write there; else on the
+    server.
+    """
+    if how != "mode" and place in public_paths(evidence.site, [place]):
+        server, path = served(place, facts)
+        return f"{server}: `{without_acl(path)}`"
+    options = f"{evidence.controller.get('mount.options', 'ro')},{evidence.controller.get('mount.super', '')}".split(
+        ","
+    )
+    where = "on the server" if "ro" in options or how != "mode" else ""
+    return open_hint(evidence.site, [place], whom="users", place=where, installs=[place])
 
 
 def _unseen(evidence: Evidence) -> Rows:
@@ -173,9 +206,10 @@ def _inside(install: ExpectedInstall, evidence: Evidence) -> Rows:
     """Yield a first program that is not the install's in a csh, zsh or bash that is started with the entry loaded."""
     entry, path, name = install.entry, installed_program(install), _name(install)
     users = {shell.context.name: shell for shell in evidence.each_shell() if shell.account == "user"}
+    healthy = _healthy(install, evidence.shells)
     for kind, context in _INSIDE.items():
         shell = users.get(context)
-        for said, nodes in evidence.shells.by_value(f"software.inside.{kind}").items():
+        for said, nodes in healthy.by_value(f"software.inside.{kind}").items():
             if said != path:
                 found = "not in PATH" if said == "none" else said
                 yield evidence.say("inside", nodes, shell, entry=entry, path=path, found=found, name=name, kind=kind)

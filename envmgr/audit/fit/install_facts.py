@@ -34,6 +34,16 @@ def covered_by(root: str, facts: Facts) -> str:
     return ""
 
 
+def served(path: str, facts: Facts) -> tuple[str, str]:
+    """Return where a path of the prefix lies: `on SERVER` and the path there, or `on the node` and the path itself."""
+    source, point = facts.get("mount.source", ""), facts.get("mount.point", "")
+    server, colon, export = source.partition(":")
+    if not (colon and export.startswith("/") and f"{path}/".startswith(f"{point}/")):
+        return "on the node", path
+    folder = f"{export.rstrip('/')}{facts.get('mount.root', '/').rstrip('/')}"
+    return f"on {server.rpartition('@')[2]}", f"{folder}{path.removeprefix(point)}"
+
+
 def installed_program(install: ExpectedInstall) -> str:
     return f"{install.root}/{install.program}".replace("/./", "/")
 

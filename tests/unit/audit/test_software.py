@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from envmgr.probe.shell import join_probes
 from envmgr.publish.records import PublishedEntry
 from envmgr.store.manifest import InstallFacts, make_manifest, write_manifest
 from envmgr.store.prefix import Prefix
+from envmgr.system.modes import without_acl
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import script_text
 from tests.helpers.evidence import SHA, evidence, judgement, published, told
@@ -163,7 +165,7 @@ def test_look_at_what_is_well_says_how_many(tmp_path: Path) -> None:
     ("break_it", "said"),
     [
         ("rm -r bin", "bin/run: No such file or directory"),
-        ("rm bin/run; ln -s gone bin/run", "bin/run: No such file or directory"),
+        ("rm bin/run; ln -s gone bin/run", "bin/run, a link to gone: No such file or directory"),
         ("chmod 644 bin/run", "bin/run: cannot be executed"),
         ("rm bin/run; mkdir bin/run", "bin/run: Is a directory"),
         ("rm -r bin; : >bin", "bin/run: Not a directory"),
@@ -184,22 +186,43 @@ def test_look_at_what_is_broken_says_how(tmp_path: Path, break_it: str, said: st
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
 @pytest.mark.parametrize(
-    ("mode", "path", "said"),
+    ("mode", "path", "said", "stopped"),
     [
-        (0o700, ".", "ROOT: Permission denied"),
-        (0o700, "bin", "bin/run: Permission denied"),
-        (0o711, "bin/run", "bin/run: Permission denied"),
+        (0o700, ".", "ROOT: Permission denied", "mode 700 root:root ROOT"),
+        (0o700, "bin", "bin/run: Permission denied", "mode 700 root:root ROOT/bin"),
+        (0o711, "bin/run", "bin/run: Permission denied", "mode 711 root:root ROOT/bin/run"),
+        (0o750, "..", "ROOT: Permission denied", "mode 750 root:root ABOVE"),
     ],
 )
-def test_look_is_the_users(tmp_path: Path, mode: int, path: str, said: str) -> None:
+def test_look_is_the_users_and_names_what_stops_them(
+    tmp_path: Path, mode: int, path: str, said: str, stopped: str
+) -> None:
     open_to_all(tmp_path)
     root = tmp_path / "x"
     tree(root, {"bin/run": 0o755})
     (root / path).chmod(mode)
     assert looked(("a/1", root, "bin/run", "program", ""), user=65534) == [
         f"@software.bad.a/1={said.replace('ROOT', str(root))}",
+        f"@software.stopped.a/1={stopped.replace('ROOT', str(root)).replace('ABOVE', str(tmp_path))}",
         "@software.seen=1",
     ]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs another user")
+def test_look_tells_an_acl_from_a_mode_and_the_hint_takes_it_away(tmp_path: Path) -> None:
+    open_to_all(tmp_path)
+    root, nobody, all_of = tmp_path / "x", 65534, 0xFFFFFFFF
+    tree(root, {"bin/run": 0o755})
+    entries = ((1, 7, all_of), (2, 0, nobody), (4, 5, all_of), (16, 5, all_of), (32, 5, all_of))
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    try:
+        os.setxattr(root, "system.posix_acl_access", acl)
+    except OSError:
+        pytest.skip("no ACL on this file system")
+    look = ("a/1", root, "bin/run", "program", "")
+    assert f"@software.stopped.a/1=acl 755 root:root {root}" in looked(look, user=nobody)
+    subprocess.run(["/bin/sh", "-c", without_acl(str(root))], check=True)
+    assert looked(look, user=nobody) == ["@software.seen=1"]
 
 
 def test_look_hashes_what_it_is_given(tmp_path: Path) -> None:
@@ -284,6 +307,39 @@ def test_install_that_one_node_lacks() -> None:
     assert matrix(given) == (
         MatrixRow("h/1", "c[2-3]", fit=False, reasons=("bin/run: No such file or directory",)),
         MatrixRow("h/1", "c1", fit=True),
+    )
+
+
+def test_place_that_keeps_the_user_out_is_told_alone_with_what_opens_it() -> None:
+    place = "/sw/store/h/bin"
+    sick = {
+        "software.bad.h/1": "bin/run: Permission denied",
+        "software.inside.csh": "none",
+        "mount.source": "admin@fs1:/export/sw",
+        "mount.point": "/sw",
+        "mount.root": "/",
+    }
+
+    def lines(how: str, settings: Mapping[str, Any] | None = None, **controller: str) -> list[str]:
+        facts = sick | {"software.stopped.h/1": f"{how} 750 rsw:rsw {place}"}
+        given = of_installs({"c1": facts, "c2": facts}, HELLO, samples=("h/1",), settings=settings)
+        here = {key.replace("_", "."): value for key, value in controller.items()}
+        return told(software, replace(given, controller=here))
+
+    found = "error c[1-2]: h/1: alice cannot enter or read /sw/store/h/bin (mode 750, rsw:rsw) | bin/run, as alice | "
+    assert lines("mode") == [f"{found}on the server: `chmod a+rX {place}`"]
+    assert lines("mode", mount_options="ro,nosuid") == [f"{found}on the server: `chmod a+rX {place}`"]
+    assert lines("mode", {"build_user": "rsw"}, mount_options="rw") == [
+        f"{found}`runuser -u rsw -- chmod a+rX {place}`"
+    ]
+    (line,) = lines("acl", mount_options="rw")
+    assert line.startswith(
+        f"error c[1-2]: h/1: an ACL denies alice {place}: its mode, 750, does not | bin/run, as alice | "
+        "on fs1: `setfacl -b /export/sw/store/h/bin "
+    )
+    (line,) = lines("rule")
+    assert line.startswith(
+        "error c[1-2]: h/1: the file server, by an ACL that is not seen here or another rule, denies "
     )
 
 

@@ -8,7 +8,7 @@ files. Nodes are compared by these limits, by processes, stack and locked memory
 
 from __future__ import annotations
 
-from collections.abc from functools import partial
+from functools import partial
 
 from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.wording import binary_size

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envmgr.audit.baseline import Compared
+from envmgr.audit.causes import part_of
 from envmgr.audit.model import Check, Evidence, Noted, Outlier, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.shell.modulepath import elements
@@ -83,7 +84,11 @@ def _listed(published: PublishedGeneration, ours: str, fleet: Fleet, evidence: E
         return [each for each in found if each[1] != ours] if ours in facts["resolution.avail"] else []
 
     for (entry, place), nodes in fleet.by_each(elsewhere).items():
-        yield evidence.say("shadowed" if place else "not_listed", nodes, entry=entry, place=place, ours=ours)
+        if place:
+            brings, shell = part_of("MODULEPATH", place), evidence.login_shell()
+            yield evidence.say("shadowed", nodes, shell, entry=entry, folder=place, ours=ours, brings=brings)
+        else:
+            yield evidence.say("not_listed", nodes, entry=entry, ours=ours)
 
 
 def _hidden(published: PublishedGeneration, fleet: Fleet, evidence: Evidence) -> Rows:
@@ -199,9 +204,11 @@ def first_places(avail: str) -> dict[str, str]:
 def _sample(entry: str, published: PublishedGeneration, expected: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield faults of the file that Lmod would load for an entry."""
     for path, nodes in fleet.by_value(f"resolution.path.{entry}").items():
-        if path != expected:
-            row = "another_file" if path.startswith("/") else "not_found"
-            yield evidence.say(row, nodes, entry=entry, path=path or "no answer", expected=expected)
+        if path != expected and path.startswith("/"):
+            brings, shell = part_of("MODULEPATH", path.partition(f"/{entry}.")[0]), evidence.login_shell()
+            yield evidence.say("another_file", nodes, shell, entry=entry, path=path, expected=expected, brings=brings)
+        elif path != expected:
+            yield evidence.say("not_found", nodes, entry=entry, path=path or "no answer", expected=expected)
     right = fleet.where(f"resolution.path.{entry}", expected)
     below = (f"{evidence.site.prefix}/", f"{evidence.controller.get('real', evidence.site.prefix)}/")
     for real, nodes in right.by_value(f"resolution.real.{entry}").items():

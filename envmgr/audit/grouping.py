@@ -114,7 +114,7 @@ def _as_one(group: Sequence[Loose], causes: Mapping[str, Collection[str]]) -> Ca
     def rank(one: Loose) -> tuple[object, ...]:
         acts = any(action.key for action in one.finding.actions)
         explains = sum(check in causes.get(one.finding.check, ()) for check in checks)
-        return not acts, not one.keys, -explains, _ORDER[one.finding.severity], -len(one.nodes), len(one.finding.found)
+        return not acts, not one.keys, _ORDER[one.finding.severity], -explains, -len(one.nodes), len(one.finding.found)
 
     first = min(group, key=rank)
     like = [one.finding for one in group if _text(one.finding) == _text(first.finding)]

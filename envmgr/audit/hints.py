@@ -12,6 +12,14 @@ from typing import Literal
 from envmgr.nodes.sets import fold
 
 _NODES = re.compile(r" --nodes \S+")
+_COMMAND = re.compile(
+    r"(?P<where>on the node: |on the server: |(?=`envmgr node-setup --apply ))`(?P<command>[^`]+)`(?P<rest>.*)",
+    re.DOTALL,
+)
+# Programs that only look: people read what they say.
+_LOOKS = frozenset(
+    "cat df dmesg du echo findmnt fuser getfacl grep ldd ls module nvidia-smi ps rpm sha256sum stat timeout type".split()
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +39,14 @@ class Place:
 class Action:
     """One step of a hint.
 
-    `run` is a `command` for a shell of root on each of `nodes` (folded), or where envmgr runs if there are none.
-    `delete` and `add` are about the line with this `text` of a `file` of `nodes`; `line` is its number where it was
+    `run` is a `command` for a shell of root on each of `nodes` (folded), on the file `server` of the prefix, or where
+    envmgr runs. `delete` and `add` are about the line with this `text` of a `file` of `nodes`; `line` is its number where it was
     seen. `look` is for people: `text` says at what.
     """
 
     do: Literal["run", "delete", "add", "look"]
     nodes: str = ""
+    server: bool = False
     command: str = ""
     file: str = ""
     line: int = 0
@@ -47,7 +56,8 @@ class Action:
     def words(self) -> str:
         """Return the text of a step that does not speak of a traced line, whose row has the words."""
         if self.do == "run":
-            return f"on the node: `{self.command}`" if self.nodes else f"`{self.command}`"
+            where = "on the node: " if self.nodes else "on the server: " if self.server else ""
+            return f"{where}`{self.command}`"
         return self.text if self.do == "look" else ""
 
     @property
@@ -82,6 +92,30 @@ def hint_of(*actions: Action) -> Hint:
 def look(text: str) -> Hint:
     """Return a hint that only people can follow; an empty one for no text."""
     return hint_of(Action("look", text=text))
+
+
+def hint_in(text: str, nodes: Iterable[str]) -> Hint:
+    """Return the hint that a text of the house form is: "on the node: `COMMAND`; WHAT ELSE THERE IS TO SAY".
+
+    A command of which the text only says where to look is for people.
+    """
+    found = _COMMAND.match(text)
+    if found is None or _only_looks(found["command"]):
+        return look(text)
+    where = found["where"].removesuffix(": ")
+    step = Action(
+        "run",
+        nodes=fold(nodes) if where == "on the node" else "",
+        server=where == "on the server",
+        command=found["command"],
+    )
+    rest = Action("look", text=found["rest"].lstrip(",;: "))
+    return Hint(text, tuple(action for action in (step, rest) if action.words))
+
+
+def _only_looks(command: str) -> bool:
+    program = command.split(" ", 1)[0].rpartition("/")[2]
+    return program in _LOOKS or "|" in command or "…" in command or "NODE" in command
 
 
 def delete(place: Place, nodes: Iterable[str], text: str) -> Hint:

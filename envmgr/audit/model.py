@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 from envmgr.audit.baseline import Baseline, Compared
 from envmgr.audit.causes import Traced, set_by
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.hints import Action, Hint, hint_of, look
+from envmgr.audit.hints import Hint, hint_in
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Table, Words, declared_fleet, fill, read_table
 from envmgr.catalog.site import Site
@@ -102,7 +102,7 @@ class Evidence:
         `severity` and `hint` replace the row's own. `between` are nodes that differ from each other.
         """
         found = worded(self.table.rows[row], self, nodes, shell, values)
-        hint = look(hint) if isinstance(hint, str) else hint
+        hint = hint_in(hint, found.nodes) if isinstance(hint, str) else hint
         return replace(found, severity=severity or found.severity, hint=hint or found.hint, between=between)
 
     def compared(
@@ -286,12 +286,8 @@ def worded(
 
 
 def hint_in_words(row: Words, given: Mapping[str, object], nodes: Iterable[str]) -> Hint:
-    """Return the hint of a row: its command for the nodes, or for this host, then its words."""
-    return hint_of(
-        *([Action("run", nodes=fold(nodes), command=fill(row.run, given))] if row.run else []),
-        *([Action("run", command=fill(row.here, given))] if row.here else []),
-        Action("look", text=fill(row.unplaced if row.cause else row.hint, given)),
-    )
+    """Return the hint of a row, with its command as what a program can do on the nodes."""
+    return hint_in(fill(row.unplaced if row.cause else row.hint, given), nodes)
 
 
 Row = Found | Noted | Drift

@@ -40,11 +40,11 @@ class Words(FrozenModel):
 
     One of `error`, `warning` and `note` has the finding's text. `where` is its place; in a shell the default is that
     shell. `cause` names variables, or other things that a trace finds, that a start-up file sets. `hint` then has
-    `{place}`, the file and line, and may have the `{cause}` that it sets: the line is to be deleted. `unplaced`, and
-    `here`, are the hint if no trace shows one.
+    `{place}`, the file and line, and may have the `{cause}` that it sets: the line is to be deleted. `unplaced` is the
+    hint if no trace shows one.
 
-    `run` is the command that mends it, for root on each of the nodes, and `here` the one for the host of the audit;
-    `hint` then is what else there is to say. `about` names the cause: findings about one thing are one.
+    A hint that begins with "on the node: `COMMAND`" or "on the server: `COMMAND`" can be carried out by a program, unless
+    the command only looks; so can a node-setup. `about` names the cause: findings about one thing are one.
 
     `drift`, instead, is the severity of values that differ between nodes. `say` puts a value into words, `empty` is for
     an empty one, and `what` names what is compared at `where`. `expected` replaces the right value in words.
@@ -58,8 +58,6 @@ class Words(FrozenModel):
     hint: str = ""
     unplaced: str = ""
     cause: str = ""
-    run: str = ""
-    here: str = ""
     about: str = ""
     drift: Severity | None = None
     say: str = "{value}"

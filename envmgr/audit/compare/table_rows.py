@@ -9,7 +9,7 @@ from functools import partial
 from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import Traced, set_on
 from envmgr.audit.compare.between_nodes import alike, as_on, chosen, compare
-from envmgr.audit.hints import Hint, look
+from envmgr.audit.hints import Hint, hint_in, look
 from envmgr.audit.model import AskedShell, Drift, Evidence, Found, Noted, Outlier, Row, Values, hint_in_words, worded
 from envmgr.audit.table import Fact, Words, fields_of, fill
 from envmgr.nodes.sets import fold
@@ -121,13 +121,14 @@ def _hint(of: Drift, odd: Sequence[str], others: Sequence[str], *, known: bool =
     """
     row, shell, given = of.row, of.shell, {**_given(of), "nodes": fold(odd)}
     if isinstance(of.hint, str) and of.hint:
-        return look(of.hint)
+        return hint_in(of.hint, odd) if known else look(of.hint)
     if not isinstance(of.hint, str):
         traced = of.hint(odd, others)
         return traced if known else replace(traced, hint=lambda traces: look(traced.hint(traces).text))
     if row.cause and shell is not None:
         return set_on(odd, others, shell.context, shell.account, row, given, known=known)
-    return hint_in_words(row if known else row.model_copy(update={"run": ""}), given, odd)
+    hint = hint_in_words(row, given, odd)
+    return hint if known else look(hint.text)
 
 
 def _in_words(row: Words, given: Mapping[str, object], value: str) -> str:

@@ -104,7 +104,7 @@ def test_a_cause_reaches_no_other_node_no_other_account_and_nothing_worse_or_unr
 def test_a_group_is_as_severe_as_its_worst_and_causes_come_first() -> None:
     note = one("ambient", "csh (root)", severity="note", at=LINE)
     assert told(one("cache", "x"), note, one("contexts", "csh (root)", at=LINE)) == [
-        ("error", "ambient", ["contexts csh (root)"]),
+        ("error", "contexts", ["ambient csh (root)"]),
         ("error", "cache", []),
     ]
 

@@ -50,7 +50,7 @@ def placeholders(*templates: str) -> set[str]:
 
 
 def templates(row: Words) -> tuple[str, ...]:
-    return row.where, row.found, row.expected, row.hint, row.unplaced, row.cause, row.run, row.here, row.about
+    return row.where, row.found, row.expected, row.hint, row.unplaced, row.cause, row.about
 
 
 def says(check: Check) -> Iterator[tuple[str, set[str]]]:
@@ -83,7 +83,7 @@ def test_every_row_has_one_severity_and_words_that_can_be_filled_in(given: Table
         assert bool(fact.cause) == bool(fact.unplaced), key
     for name, row in given.rows.items():
         assert len([said for said in (row.error, row.warning, row.note, row.drift) if said]) == 1, name
-        assert bool(row.cause) == bool(row.unplaced or row.here), name
+        assert bool(row.cause) == bool(row.unplaced), name
 
 
 @pytest.mark.parametrize("check", [pytest.param(check, id=name) for name, check in CHECKS.items()])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -49,8 +50,9 @@ class AuditResult(Result):
     """The result of an audit. There is one of the `findings` for each cause.
 
     `generation` is None if this host could not read it; `unread` then says why. `alone` means that nothing is published,
-    and that modules from other tools were looked at. `away` are the nodes that cannot use the prefix. `seconds` is
-    wall-clock, `finished` seconds since the epoch.
+    and that modules from other tools were looked at. `away` are the nodes that cannot use the prefix. `modules` is the
+    number of other tools' modules that the user's shells list, `compared` the number of things that each check compared
+    between nodes. `seconds` is wall-clock, `finished` seconds since the epoch.
     """
 
     schema: ClassVar[str] = "envmgr.audit/2"
@@ -69,6 +71,8 @@ class AuditResult(Result):
     alone: bool = False
     unread: Unread | None = None
     away: str = ""
+    modules: int = 0
+    compared: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def every(self) -> tuple[AuditFinding, ...]:
@@ -118,7 +122,8 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
         ctx.reporter.say(f"would write {request.save_baseline}")
     elif request.save_baseline is not None:
         _save(ctx, request.save_baseline, evidence, judged, chosen)
-    published = evidence.published
+    published, pages = evidence.published, judged.notebook.pages
+    listed = (value for of, page in pages.items() if (of.check, of.what) == ("resolution", "modules") for value in page)
     return AuditResult(
         generation=published.record.number if published else None,
         alone=evidence.alone,
@@ -135,6 +140,8 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
         seconds=time.monotonic() - began,
         unread=why_unread(evidence),
         away=fold(evidence.mounts.only(lambda facts: "probe" not in facts and facts.get("gate", "hung") != "ok").nodes),
+        modules=len({name for value in listed for name in value.split()}),
+        compared=Counter(each.check for each in pages),
     )
 
 

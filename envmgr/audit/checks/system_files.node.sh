@@ -21,7 +21,7 @@ system_kernel='kernel/pid_max kernel/threads-max kernel/numa_balancing kernel/un
   fs/file-max fs/nr_open fs/protected_hardlinks fs/protected_regular fs/inotify/max_user_watches fs/inotify/max_user_instances
   net/core/rmem_max net/core/wmem_max net/core/somaxconn net/ipv4/ip_local_port_range net/ipv4/ip_unprivileged_port_start'
 # What the kernel derives from memory and cores is alike as long as it is enough.
-system_least='pid_max 32768 threads-max 32768 file-max 100000 max_user_namespaces 1 max_user_watches 8192'
+system_least='pid_max 32768 threads-max 4096 file-max 8192 max_user_namespaces 1 max_user_watches 8192'
 
 # A host may have its own name in a file; one without a digit is a word that files have for other reasons.
 system_named() { case $(uname -n) in *[0-9]*) nameless ;; *) cat ;; esac; }

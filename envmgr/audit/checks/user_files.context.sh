@@ -51,6 +51,11 @@ if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell; then
       [ ! -f "$file" ] || printf 'own %s\n' "$file"
     done
     [ -z "${LMOD_CMD-}" ] || user_files_cache
+    [ ! -f "$HOME/.ssh/rc" ] || printf 'rc %s\n' "$HOME/.ssh/rc"
+    for file in "$HOME/.ssh/environment" "$HOME/.pam_environment"; do
+      ! grep -q -s -E '^[A-Za-z_]' "$file" ||
+        printf 'session %s|%s\n' "$file" "$(sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\).*/\1/p' "$file" | sort -u | head -n 9 | paste -sd ' ' -)"
+    done
     # ssh passes over a private key that others can read, and sshd over keys in a home that others can write to.
     for file in "$HOME"/.ssh/id_*; do
       case $file in *.pub) continue ;; esac

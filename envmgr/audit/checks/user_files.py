@@ -13,6 +13,8 @@ The check looks at login shells, for root and for the ordinary user:
 - A pip.conf with `user = true` keeps pip from virtual environments.
 - Packages of `pip install --user` come before those of modules, if the site lets Python see them
   (`policies.user_site`).
+- ~/.ssh/environment and ~/.pam_environment, which only sessions over ssh may read, and ~/.ssh/rc, which sshd runs, are
+  notes.
 - ~/.lmodrc.lua and ~/.modulerc (.lua) are notes: they are that user's choice, and change what the audit sees.
 """
 

@@ -31,6 +31,8 @@ def test_healthy_cluster_is_green_without_a_site(foreign: Foreign) -> None:
     assert (result["alone"], result["generation"], result["count"]) == (True, None, 3)
     assert {f["severity"] for f in result["findings"]} <= {"note"}
     assert {"contexts", "resolution", "modulefiles", "site-modules", "folders", "lmod"} <= set(result["checks"])
+    assert result["modules"] >= 7
+    assert {"contexts", "resolution", "system-files"} <= {name for name, count in result["compared"].items() if count}
     assert not {"generation", "loading", "software", "signature"} & set(result["checks"])
     text = foreign.cluster.envmgr(["audit", "--nodes", "c[1-3]", "--user", "alice"], env=NO_SITE)
     assert text.stdout.startswith("modules of this cluster; c[1-3] by ssh in ")

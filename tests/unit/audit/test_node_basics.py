@@ -137,6 +137,19 @@ def test_keys_and_settings_of_pip_in_the_home(tmp_path: Path) -> None:
     ]
 
 
+def test_files_that_only_sessions_over_ssh_read(tmp_path: Path) -> None:
+    (tmp_path / ".ssh").mkdir(mode=0o700)
+    (tmp_path / ".ssh/rc").write_text("echo hello\n")
+    (tmp_path / ".ssh/environment").write_text("# nothing\n")
+    (tmp_path / ".pam_environment").write_text("# mine\nPATH DEFAULT=/opt/x/bin\nLANG=C\n")
+    tmp_path.chmod(0o755)
+    facts = context_facts(user_files, "bash", "shopt() { :; }", plan=audit_plan(site()), HOME=str(tmp_path))
+    assert facts["user_files"].splitlines() == ["rc ~/.ssh/rc", "session ~/.pam_environment|LANG PATH"]
+    rc, session = lines(user_files, {f"{KEY}user_files": facts["user_files"]})
+    assert rc.startswith("note c1: ~alice/.ssh/rc: sshd runs it before each session")
+    assert session.startswith("note c1: ~alice/.pam_environment: sets LANG, PATH in sessions over ssh")
+
+
 def test_program_of_a_site_module_that_entries_have_too() -> None:
     facts = {"site_modules.loads.paraview/5": "yes", "site_modules.brings.paraview/5": "/opt/paraview/bin/python3"}
     install = ExpectedInstall("hello/1.0", "/sw/store/hello", "bin/python", "bin/python")

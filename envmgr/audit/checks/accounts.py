@@ -2,7 +2,9 @@
 
 File systems keep numbers, not names. If the build user's number belongs to another user on a node, that user can change
 what is installed. If the audited user's number differs, its files are not its own there. A node without the build user
-is only a note, because it can still read the prefix.
+is only a note, because it can still read the prefix. On no node may another account have the number of one of the two
+and come before it: programs that ask whose number it is take the user for that account, with its home. Other numbers that several lines of
+/etc/passwd have are compared between nodes.
 
 The audited user's login shell, home and groups are compared between nodes. With /bin/sh as the login shell, `ssh NODE
 COMMAND` reads no start-up file. A node with /etc/nologin lets no user in over ssh, but jobs run there. The check also
@@ -12,9 +14,10 @@ reports a prefix that belongs to a name other than the build user's. An NFSv4 do
 
 from __future__ import annotations
 
-from envmgr.audit.compare.between_nodes import compare
+from envmgr.audit.compare.between_nodes import as_on, compare
 from envmgr.audit.model import Check, Evidence, Rows, scripts
 from envmgr.nodes.sets import fold
+from envmgr.probe.model import Facts
 
 _SAME_NUMBERS = "one directory service for all nodes, or the same lines in /etc/passwd"
 
@@ -23,6 +26,8 @@ def judge(evidence: Evidence) -> Rows:
     build_user = evidence.site.build_user
     for name in sorted({build_user, evidence.plan.user} - {None, "root"}):  # type: ignore[type-var]
         yield from _numbers(str(name), evidence)
+        yield from _taken(str(name), evidence)
+    yield from _doubled(evidence)
     yield from _login(evidence)
     if build_user is not None:
         yield from _owner(build_user, evidence)
@@ -46,6 +51,45 @@ def _numbers(name: str, evidence: Evidence) -> Rows:
             having, value = numbers[known[0]], known[0]
             yield evidence.say("not_as_here", between=having, name=name, value=value, having=fold(having), here=here)
         yield evidence.compared("numbers", numbers, kept=False, name=name)
+
+
+def _taken(name: str, evidence: Evidence) -> Rows:
+    """Yield another account that has the user's number, and is found first by it."""
+    for value, nodes in evidence.fleet.by(lambda facts: _winner(name, facts) or None).items():
+        number, winner, line = value.split(" ")
+        fix = f"which account is right? `usermod -u NUMBER {winner}` gives {winner} another number"
+        if line and len(nodes) < len(evidence.fleet.nodes):
+            fix = f"/etc/passwd:{line} is the account of {winner}, which other nodes do not have: take that line away"
+        yield evidence.say("taken", nodes, name=name, number=number, winner=winner, fix=fix)
+
+
+def _doubled(evidence: Evidence) -> Rows:
+    """Yield other numbers that several accounts have, on nodes that are unlike the others."""
+    audited = [name for name in (evidence.plan.user, evidence.site.build_user) if name]
+    for number in sorted({number for group in evidence.fleet.groups for number in _accounts(group.facts)}):
+        fleet = evidence.fleet.only(
+            lambda facts, number=number: all(_winner(name, facts).split(" ")[0] != number for name in audited)  # type: ignore[misc]
+        )
+        values = fleet.by(lambda facts, number=number: ", ".join(_accounts(facts).get(number, {})))  # type: ignore[misc]
+        for of in compare(values, evidence).outliers:
+            if of.value:
+                yield evidence.say("doubled", of.nodes, number=number, accounts=of.value, as_on=as_on(of.others))
+
+
+def _winner(name: str, facts: Facts) -> str:
+    """Return `NUMBER WINNER LINE` of another account that comes before `name`; LINE is empty if it is not in
+    /etc/passwd.
+    """
+    if not (winner := facts.get(f"accounts.wins.{name}", "")):
+        return ""
+    number = facts.get(f"accounts.{name}", "").removeprefix("uid ").partition(",")[0]
+    return f"{number} {winner} {_accounts(facts).get(number, {}).get(winner, '')}"
+
+
+def _accounts(facts: Facts) -> dict[str, dict[str, str]]:
+    """Return number -> name -> line, for numbers that several accounts of /etc/passwd have."""
+    lines = (line.partition(" ") for line in facts.get("accounts.doubled", "").splitlines())
+    return {number: dict(account.split(":") for account in names.split()) for number, _, names in lines}
 
 
 def _login(evidence: Evidence) -> Rows:

@@ -53,3 +53,14 @@ awk '
   NR == FNR { if ($6 ~ /(^|,)noexec(,|$)/) noexec[$5] = 1; else delete noexec[$5]; next }
   $1 in noexec { print }
 ' /proc/self/mountinfo "$room/folders.at" | LC_ALL=C sort -u | lines folders.noexec
+# What lies over a local folder: a bind mount, or a file system without a disk: `MOUNT-POINT TYPE SOURCE`. A subvolume is no bind mount.
+awk -v prefix="$prefix/" '
+  NR == FNR { used[$1] = 1; next }
+  ($5 in used) && $5 != "/" && index($5 "/", prefix) != 1 {
+    for (i = 7; $i != "-"; i++);
+    type = $(i + 1)
+    bound = $4 != "/" && type != "btrfs" && $(i + 2) !~ /:/
+    over[$5] = bound || type ~ /^(tmpfs|ramfs|overlay)$/ ? type " " $(i + 2) (bound ? "[" $4 "]" : "") : ""
+  }
+  END { for (point in over) if (over[point] != "") print point " " over[point] }
+' "$room/folders.at" /proc/self/mountinfo | LC_ALL=C sort | lines folders.over

@@ -3,7 +3,8 @@
 In the ordinary user's login shell, the check looks at each folder of MODULEPATH outside the prefix. It also looks at
 the first two parts of each path that its modulefiles name (`/apps/gcc`, `/opt/intel`). If any node has them on a
 network mount, all like nodes must have that mount. Its type, source and options must be the same, with nothing else
-mounted over it. No folder, on a local disk or a network mount, may be mounted noexec on only one node. The checks
+mounted over it. Over a folder on a local disk, no node may have a bind mount or a file system without a disk that the
+other nodes do not have. No folder, on a local disk or a network mount, may be mounted noexec on only one node. The checks
 `modulefiles` and `site-modules` look at the content of folders on local disks.
 """
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.compare.between_nodes import is_new
+from envmgr.audit.compare.between_nodes import as_on, compare, is_new
 from envmgr.audit.model import Check, Evidence, Outlier, Rows, scripts
 from envmgr.audit.table import short
 from envmgr.probe.model import Facts
@@ -33,10 +34,22 @@ def judge(evidence: Evidence) -> Rows:
         elif _GONE not in values and is_new(Compared("folders", point, ""), evidence):
             row = "new_mount"
         yield evidence.compared(row, values, point=point, source=source, say=_in_words)
+    yield from _covered(evidence)
     noexec = evidence.shells.only(lambda facts: "folders.at" in facts).by_value("folders.noexec", default="")
     points = sorted({line.partition(" ")[0] for value in noexec for line in value.splitlines()})
     commands = ", ".join(f"`mount -o remount,exec {quote(point)}`" for point in points[:4])
     yield evidence.compared("noexec", noexec, commands=commands, say=_barred, told=_noexec)
+
+
+def _covered(evidence: Evidence) -> Rows:
+    """Yield what is mounted over a local folder on nodes whose like nodes have nothing there."""
+    told = evidence.shells.only(lambda facts: "folders.at" in facts)
+    network = _points(evidence)
+    for point in sorted({point for group in told.groups for point in _lines(group.facts, "folders.over")} - {*network}):
+        values = told.by(lambda facts, point=point: _lines(facts, "folders.over").get(point, ""))  # type: ignore[misc]
+        for of in compare(values, evidence).outliers:
+            if of.value and not of.right:
+                yield evidence.say("covered", of.nodes, point=point, what=of.value, as_on=as_on(of.others))
 
 
 def _in_words(value: str) -> str:

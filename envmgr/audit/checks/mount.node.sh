@@ -2,8 +2,10 @@
 # Other network file systems, and those of programs (FUSE), that do not answer: lines `POINT TYPE SOURCE FILE`, with the start-up file
 # that names the mount point, where one does. Each is asked by a process of its own, which is left behind. statfs goes to the server:
 # what stat tells may come from a cache. Of mounts below one that hangs nothing can be said.
-: "${prefix?}"
+: "${prefix?}" "${mount_words?}"
 
+# What lies under the mount of the prefix, as prefix.node.sh found it. The root is the node's own: it counts only under a local file system.
+awk "NR == 1 { server = / - [^ ]+ [^ ]*:/ } NR > 1 && !(server && \$5 == \"/\") $mount_words" "$0.mount" | lines mount.under
 awk -v prefix="${ENVMGR_REAL:-$prefix}" '
   {
     for (i = 7; $i != "-"; i++);

@@ -9,7 +9,8 @@ are those of `mount:` in site.yaml, or else those of most like nodes.
 
 Other network mounts of a node, and mounts of programs (sshfs), must answer, too. A shell that touches a mount without
 an answer never ends, and a start-up file or MODULEPATH may name it. What shells lack on such a node is not reported
-separately, and no job is sent there. A local folder where the other nodes have a network mount is an unmounted prefix,
+separately, and no job is sent there. The check says what is mounted over the prefix, or over a part of it, and which
+`umount` shows the right mount again. A local folder where the other nodes have a network mount is an unmounted prefix,
 or a copy that was left there.
 """
 
@@ -21,6 +22,7 @@ from statistics import median
 
 from envmgr.audit.compare.between_nodes import merged
 from envmgr.audit.controller import Controller
+from envmgr.audit.fit.install_facts import umounts
 from envmgr.audit.model import QUORUM, Check, Evidence, ProbeTexts, Rows, Values
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import fields_of
@@ -32,7 +34,7 @@ from envmgr.probe.shell import GATE_SECONDS
 from envmgr.report import Severity
 from envmgr.system.locks import LOCKS_HINT, local_locks
 from envmgr.system.modes import as_user, ask_about_way, closing
-from envmgr.system.shelltext import script_text
+from envmgr.system.shelltext import quote, script_text
 
 SLOW_MS = 1000  # a healthy prefix answers in a few ms
 _TIMES = 4  # a node may take so many times as long as the median of all nodes
@@ -91,9 +93,23 @@ def judge(evidence: Evidence) -> Rows:
                 "no link"
             ):
                 continue  # nothing is published: reported once
-            row = "no_answer" if found.startswith("does not answer") else "not_mounted"
             expected = f"mounted from {right}" if right else "an answer"
-            yield evidence.say(row, nodes, found=found, expected=expected, seconds=GATE_SECONDS)
+            point = group.facts.get("mount.point", "")
+            if found.startswith("does not answer"):
+                yield evidence.say("no_answer", nodes, found=found, expected=expected, seconds=GATE_SECONDS)
+            elif covers := _covers(group.facts, right):
+                found = "; ".join(f"{what} is mounted over it, on {at}" for at, what in covers)
+                away = " && ".join(f"umount {quote(at)}" for at, _ in covers)
+                yield evidence.say("covered", nodes, found=found, right=right, umounts=away)
+            elif point == prefix and _source(group.facts) != right:
+                hint = (
+                    ""
+                    if right in sources
+                    else "which is right, `mount: {source: …}` in site.yaml or fstab of the nodes?"
+                )
+                yield evidence.say("other_there", nodes, hint=hint, found=found, expected=expected, point=point)
+            else:
+                yield evidence.say("not_mounted", nodes, found=found, expected=expected)
     alike = fleet.sound.only(lambda facts: _source(facts) == right)
     modes = () if evidence.site.mount.writable is None else ("ro", "rw")  # `mount.writable` decides on these
     for key in ("mount.options", "mount.super"):
@@ -142,7 +158,9 @@ def _usable(fleet: Fleet, evidence: Evidence) -> Rows:
     for line, nodes in fleet.by_line("mount.below").items():
         point, _, what = line.partition(" ")
         if others := [node for node in fleet.nodes if node not in nodes]:
-            yield evidence.say("mounted_over", nodes, point=point, what=what, others=fold(others))
+            yield evidence.say(
+                "mounted_over", nodes, point=point, what=what, umounts=umounts(line), others=fold(others)
+            )
 
 
 def _slow(evidence: Evidence, fleet: Fleet) -> Rows:
@@ -181,6 +199,19 @@ def _fault(facts: Facts, right: str) -> str:
             return f"a local {kind} is mounted on {point}" if point != "/" else f"not mounted: a folder on / ({kind})"
         return f"mounted from {source}"
     return "" if gate == "ok" else f"cannot be used: {gate}"
+
+
+def _covers(facts: Facts, right: str) -> list[tuple[str, str]]:
+    """Return what lies over the right mount, the uppermost first: mount points, and what is mounted there; nothing if the
+    right mount is on top, or is not there.
+    """
+    above = [(facts.get("mount.point", ""), facts.get("mount.type", ""), _source(facts))]
+    for line in facts.get("mount.under", "").splitlines():
+        if above[-1][2] == right:
+            break
+        point, kind, source = fields_of(line, 3)
+        above.append((point, kind, source))
+    return [(point, f"{kind} {source}") for point, kind, source in above[:-1]] if above[-1][2] == right else []
 
 
 def _source(facts: Facts) -> str:

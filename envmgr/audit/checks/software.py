@@ -30,6 +30,7 @@ from envmgr.audit.fit.install_facts import (
     program_fault,
     served,
     start_fault,
+    umounts,
 )
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan, ExpectedInstall
@@ -129,7 +130,8 @@ def _install(install: ExpectedInstall, evidence: Evidence) -> Rows:
             continue
         else:
             row = "closed" if reason.endswith("Permission denied") else "fault_everywhere"
-        yield evidence.say(row, nodes, entry=entry, reason=reason, file=file, cover=cover, opened=opened)
+        what, away = cover.replace(" ", " (", 1) + ")", umounts(cover)
+        yield evidence.say(row, nodes, entry=entry, reason=reason, file=file, what=what, away=away, opened=opened)
 
 
 def _opened(how: str, place: str, facts: Facts, evidence: Evidence) -> str:

@@ -9,6 +9,7 @@ import re
 from envmgr.audit.plan import ExpectedInstall
 from envmgr.errors import signal_text
 from envmgr.probe.model import Facts, number_in
+from envmgr.system.shelltext import quote
 
 _KEY = "software.bad."
 _LEFT = ("124", "137")  # from timeout(1): the program was terminated, or killed
@@ -26,12 +27,18 @@ def is_seen(number: int, facts: Facts) -> bool:
 
 
 def covered_by(root: str, facts: Facts) -> str:
-    """Return the mount point of another file system over the install or a part of it; empty if there is none."""
+    """Return the line of `mount.below` of another file system over the install or a part of it; empty if there is none."""
     for line in facts.get("mount.below", "").splitlines():
         point = line.partition(" ")[0]
         if f"{point}/".startswith(f"{root}/") or f"{root}/".startswith(f"{point}/"):
-            return point
+            return line
     return ""
+
+
+def umounts(line: str) -> str:
+    """Return the command that takes away what a line of `mount.below` tells."""
+    times = re.search(r" \(([0-9]+) times\)$", line)
+    return " && ".join([f"umount {quote(line.partition(' ')[0])}"] * (int(times[1]) if times else 1))
 
 
 def served(path: str, facts: Facts) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import threading
 from collections.abc import Callable, Iterator
@@ -61,9 +62,10 @@ def test_old_copy_of_the_prefix(audited: Audited) -> None:
         audited.envmgr("remove", "hello/1.0")
         found = audited.findings(*SHORT, code=1)
         audited.envmgr("publish", "hello/1.0")
+    (copy,) = re.findall(r"/old-[0-9]+", found[1][4])
     assert found == [
         ("error", "generation", "c2", f"{PREFIX}/current", f"names generation {before}"),
-        ("error", "mount", "c2", PREFIX, f"a local tmpfs is mounted on {PREFIX}"),
+        ("error", "mount", "c2", PREFIX, f"tmpfs tmpfs[{copy}] is mounted over it, on {PREFIX}"),
     ]
 
 

@@ -49,6 +49,25 @@ def mounts(folder: Path, *lines: str, at: str = "") -> Facts:
     return read_lines(done.stdout.splitlines())
 
 
+def test_what_lies_over_a_local_folder_is_told_where_like_nodes_have_nothing(tmp_path: Path) -> None:
+    root = "21 1 0:20 / / rw - ext4 /dev/vda rw"
+    disk = "22 21 0:21 / /opt rw - xfs /dev/vdb rw"
+    bound = "23 22 0:21 /old/modules /opt/modules rw - xfs /dev/vdb rw"
+    memory = "24 21 0:24 / /apps rw - tmpfs t rw"
+    volume = "25 21 0:25 /@srv /srv rw - btrfs /dev/vdc rw"
+    at = "/ /x\n/opt /opt/gcc\n/opt/modules /opt/modules\n/apps /apps/modules\n/srv /srv/modules"
+    over = {"folders.over": "/apps tmpfs t\n/opt/modules xfs /dev/vdb[/old/modules]"}
+    assert mounts(tmp_path, root, disk, bound, memory, volume, at=at) == over
+    well = {"folders.at": "/opt /opt/modules"}
+    (line,) = lines(c1=well, c2=well | {"folders.over": "/opt/modules xfs /dev/vdb[/old/modules]"}, c3=well)
+    assert line == (
+        "warning c2: /opt/modules: xfs /dev/vdb[/old/modules] is mounted over it | nothing over it, as on c[1,3] | "
+        "on the node: `umount /opt/modules`, and take it out of fstab, if it is there"
+    )
+    assert lines(c1=well | over, c2=well | over, c3=well | over) == []
+    assert lines(c1=well | over, c2=well | over, c3=well) == []
+
+
 def test_missing_mount_is_an_error() -> None:
     (line,) = lines(c1=WELL, c2={"folders.at": "/ /apps/modulefiles"}, c3=WELL)
     assert line.startswith("error c2: /apps: not mounted | nfs4 fs1:/export/apps rw, as on c[1,3] | ")

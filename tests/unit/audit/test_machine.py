@@ -116,6 +116,27 @@ HERE = {"accounts.rsw": "uid 2000, gid 2000", "accounts.alice": "uid 2001, gid 2
 GOOD = HERE | {"accounts.owner": "2000 rsw"}
 
 
+def test_account_that_has_a_users_number_and_comes_first() -> None:
+    taken = GOOD | {"accounts.wins.alice": "old", "accounts.doubled": "0 root:1 toor:9\n2001 old:3 alice:40"}
+    sick = "by its uid, 2001, it is old (`getent passwd 2001`) | one account for uid 2001"
+    twins = GOOD | {"accounts.doubled": "0 root:1 toor:12"}
+    (line,) = told(accounts, evidence({"c1": twins, "c2": taken, "c3": twins}, settings=SITE))
+    assert line == (
+        f"error c2: user alice: {sick} | /etc/passwd:3 is the account of old, which other nodes do not have: "
+        "take that line away"
+    )
+    (line,) = told(accounts, evidence({"c1": taken, "c2": taken}, settings=SITE))
+    assert line.endswith("| which account is right? `usermod -u NUMBER old` gives old another number")
+    served = GOOD | {"accounts.wins.alice": "old"}  # by a directory service: no line has it
+    (line,) = told(accounts, evidence({"c1": GOOD, "c2": served, "c3": GOOD}, settings=SITE))
+    assert line.endswith("gives old another number")
+    second = GOOD | {"accounts.doubled": "2001 alice:40 old:41"}
+    (line,) = told(accounts, evidence({"c1": GOOD, "c2": second, "c3": GOOD}, settings=SITE))
+    assert line.startswith(
+        "warning c2: /etc/passwd: uid 2001 is of several accounts: alice, old | one account for each uid, as on c[1,3] | "
+    )
+
+
 def test_accounts_that_agree_are_fine() -> None:
     assert told(accounts, evidence({"c1": GOOD, "c2": GOOD}, settings=SITE, controller=HERE)) == []
     assert told(accounts, evidence({"c1": GOOD}, controller={})) == []

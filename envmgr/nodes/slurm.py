@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envmgr.catalog.site import Site
@@ -55,6 +57,12 @@ def slurm_here() -> bool:
     return all(shutil.which(name) is not None for name in ("srun", "sbatch", "sinfo"))
 
 
+def own_conf() -> str:
+    """Return the slurm.conf that envmgr's own commands of Slurm read."""
+    conf = os.environ.get("SLURM_CONF", "")
+    return conf if conf and Path(conf).exists() else "/etc/slurm/slurm.conf"
+
+
 def node_states(runner: Runner, *, timeout: float = _ASK) -> dict[str, tuple[str, str]]:
     """Return node -> (state, reason; "" for none), by one `sinfo` within `timeout` seconds.
 
@@ -70,6 +78,8 @@ def node_states(runner: Runner, *, timeout: float = _ASK) -> dict[str, tuple[str
 def states_or_reason(runner: Runner, timeout: float) -> tuple[dict[str, tuple[str, str]], str]:
     """Return `node_states`, within 10 s, or why Slurm does not say. Raises EnvmgrError `command-missing`."""
     limit = min(timeout, _ASK)
+    if (conf := os.environ.get("SLURM_CONF", "")) and not Path(conf).exists():  # sinfo would look for it in the network
+        return {}, f"SLURM_CONF is {conf}, which is not there"
     try:
         return node_states(runner, timeout=limit), ""
     except CommandError as error:

@@ -107,6 +107,17 @@ def mpi_plugins(runner: Runner) -> frozenset[str] | None:
     return frozenset(said.split()) if "MPI plugin types" in said else None
 
 
+def submit_plugins(runner: Runner, names: Sequence[str]) -> dict[str, str]:
+    """Return the settings `names` of the controller's slurm.conf that have a value; empty where it does not say."""
+    try:
+        said = runner.run([tool("scontrol"), "show", "config"], env=tool_env(), timeout=_ASK).stdout
+    except EnvmgrError:
+        return {}
+    found = (line.partition("=") for line in said.splitlines())
+    settings = {name.strip(): value.strip() for name, _, value in found}
+    return {name: settings[name] for name in names if settings.get(name, "(null)") not in ("(null)", "")}
+
+
 def users_with_jobs(runner: Runner, *, timeout: float = _ASK) -> list[str]:
     """Return who has jobs, by one `squeue` within `timeout` seconds. Raises EnvmgrError when it is missing or fails."""
     said = runner.run([tool("squeue"), "-h", "-o", "%u"], env=tool_env(), timeout=timeout).stdout

@@ -3,7 +3,8 @@
 In the ordinary user's login shell, the check looks at each folder of MODULEPATH outside the prefix. It also looks at
 the first two parts of each path that its modulefiles name (`/apps/gcc`, `/opt/intel`). If any node has them on a
 network mount, all like nodes must have that mount. Its type, source and options must be the same, with nothing else
-mounted over it. No folder, on a local disk or a network mount, may be mounted noexec on only one node. The checks
+mounted over it. A folder of MODULEPATH that all like nodes name and no node has is a warning, but for those that Lmod's
+and the distribution's own files put there, and for a user's own. No folder, on a local disk or a network mount, may be mounted noexec on only one node. The checks
 `modulefiles` and `site-modules` look at the content of folders on local disks.
 """
 
@@ -12,10 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.compare.between_nodes import is_new
+from envmgr.audit.causes import Traced, TraceQuestion, Traces, part_of
+from envmgr.audit.compare.between_nodes import is_new, values_of_like_nodes
 from envmgr.audit.model import Check, Evidence, Outlier, Rows, scripts
 from envmgr.audit.table import short
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts
+from envmgr.probe.shell import looked_key
 from envmgr.system.shelltext import quote
 
 _GONE, _OVER = "not mounted", "over "
@@ -33,10 +37,53 @@ def judge(evidence: Evidence) -> Rows:
         elif _GONE not in values and is_new(Compared("folders", point, ""), evidence):
             row = "new_mount"
         yield evidence.compared(row, values, point=point, source=source, say=_in_words)
+    yield from _nowhere(evidence)
     noexec = evidence.shells.only(lambda facts: "folders.at" in facts).by_value("folders.noexec", default="")
     points = sorted({line.partition(" ")[0] for value in noexec for line in value.splitlines()})
     commands = ", ".join(f"`mount -o remount,exec {quote(point)}`" for point in points[:4])
     yield evidence.compared("noexec", noexec, commands=commands, say=_barred, told=_noexec)
+
+
+def _nowhere(evidence: Evidence) -> Rows:
+    """Yield folders of MODULEPATH that no node has, and that start-up files of all like nodes name."""
+    fleet = evidence.fleet.sound.only(lambda facts: looked_key("folders", "login") in facts)
+    here = evidence.here.sound if evidence.here else None
+    for folder in sorted(fleet.by_line("folders.gone")):
+        values = fleet.by(lambda facts, folder=folder: _state(folder, facts))  # type: ignore[misc]
+        if "there" in values:
+            continue
+        alike = [of for of in values_of_like_nodes(values, evidence) if list(of) == ["gone"]]
+        has = here.only(lambda facts, folder=folder: _state(folder, facts) == "there").nodes if here else ()  # type: ignore[misc]
+        if nodes := tuple(node for of in alike for node in of["gone"]):
+            where = f"{fold(has)} only" if has else "no node"
+            yield evidence.say("nowhere", nodes, folder=folder, where=where, hint=_origin(folder, nodes, evidence))
+
+
+def _state(folder: str, facts: Facts) -> str:
+    if folder in facts.get("folders.gone", "").splitlines():
+        return "gone"
+    named = (line.partition(" ")[2] for line in facts.get("folders.at", "").splitlines())
+    return "there" if folder in named else "not named"
+
+
+def _origin(folder: str, nodes: tuple[str, ...], evidence: Evidence) -> str | Traced:
+    """Return the hint that names the line, or the list of Lmod's, that has the folder."""
+    unknown = f"which start-up file adds {folder}? put the folder there, or take that line away"
+    if (shell := evidence.login_shell()) is None:
+        return unknown
+    name = part_of("MODULEPATH", folder)
+
+    def words(traces: Traces) -> str:
+        place = traces.place(nodes, shell.context, shell.account, name)
+        file, source = traces.list_file(nodes, shell.context, shell.account)
+        if source and (not place or place.startswith(f"{file}:")):
+            pattern = quote(rf"\|^{folder}/*$|d")
+            return (
+                f"on the node: `sed -i {pattern} {quote(source)}` takes it out of Lmod's list; or put the folder there"
+            )
+        return f"{place} adds it: put the folder there, or take that line away" if place else unknown
+
+    return Traced((TraceQuestion(nodes[0], shell.context, shell.account, (name,)),), words)
 
 
 def _in_words(value: str) -> str:

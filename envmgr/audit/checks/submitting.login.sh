@@ -5,7 +5,7 @@
 
 if [ -z "${job?}" ] && [ -z "${SLURM_JOB_ID-}" ] && [ -n "$(command -v sbatch)" ]; then
   submitting_said=$(slurm_conf_fault "$submitting_conf")
-  [ -z "$submitting_said" ] || put submitting.conf "$SLURM_CONF $submitting_said"
+  [ -z "$submitting_said" ] || put submitting.conf "$SLURM_CONF, which $submitting_said"
   env | LC_ALL=C grep -E '^(SLURM|SBATCH|SALLOC|SRUN)_[A-Z_]+=.{1,200}$' | LC_ALL=C sort | lines submitting.variables
   # shellcheck disable=SC2016 # the inner shell's
   with_limit 5 "${room?}/submitting" /bin/sh -c 'IFS=:; for folder in $MODULEPATH; do [ ! -d "$folder" ] || printf "%s\n" "$folder"; done'

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.causes import Traced, TraceQuestion, Traces, part_of
+from envmgr.audit.causes import part_of
 from envmgr.audit.compare.between_nodes import is_new, values_of_like_nodes
 from envmgr.audit.model import Check, Evidence, Outlier, Rows, scripts
 from envmgr.audit.table import short
@@ -56,7 +56,8 @@ def _nowhere(evidence: Evidence) -> Rows:
         has = here.only(lambda facts, folder=folder: _state(folder, facts) == "there").nodes if here else ()  # type: ignore[misc]
         if nodes := tuple(node for of in alike for node in of["gone"]):
             where = f"{fold(has)} only" if has else "no node"
-            yield evidence.say("nowhere", nodes, folder=folder, where=where, hint=_origin(folder, nodes, evidence))
+            names = part_of("MODULEPATH", folder)
+            yield evidence.say("nowhere", nodes, evidence.login_shell(), folder=folder, where=where, names=names)
 
 
 def _state(folder: str, facts: Facts) -> str:
@@ -64,26 +65,6 @@ def _state(folder: str, facts: Facts) -> str:
         return "gone"
     named = (line.partition(" ")[2] for line in facts.get("folders.at", "").splitlines())
     return "there" if folder in named else "not named"
-
-
-def _origin(folder: str, nodes: tuple[str, ...], evidence: Evidence) -> str | Traced:
-    """Return the hint that names the line, or the list of Lmod's, that has the folder."""
-    unknown = f"which start-up file adds {folder}? put the folder there, or take that line away"
-    if (shell := evidence.login_shell()) is None:
-        return unknown
-    name = part_of("MODULEPATH", folder)
-
-    def words(traces: Traces) -> str:
-        place = traces.place(nodes, shell.context, shell.account, name)
-        file, source = traces.list_file(nodes, shell.context, shell.account)
-        if source and (not place or place.startswith(f"{file}:")):
-            pattern = quote(rf"\|^{folder}/*$|d")
-            return (
-                f"on the node: `sed -i {pattern} {quote(source)}` takes it out of Lmod's list; or put the folder there"
-            )
-        return f"{place} adds it: put the folder there, or take that line away" if place else unknown
-
-    return Traced((TraceQuestion(nodes[0], shell.context, shell.account, (name,)),), words)
 
 
 def _in_words(value: str) -> str:

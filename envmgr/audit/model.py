@@ -35,12 +35,14 @@ class Evidence:
     """Everything that checks judge.
 
     `ways` is `ssh`, `slurm` (jobs that inherit), `slurm-none` -> answers; `asked` names what was asked in each. `look`
-    is the short look over ssh before jobs are sent, if ssh was not asked for more. `here` is this host, asked without a
-    connection, if it is a login node of the site: jobs inherit from its shells.
+    is the short look over ssh before jobs are sent, if ssh was not asked for more. `here` are hosts beside the nodes from
+    which jobs inherit: this host if it sends jobs or is a login node, and the site's other login nodes. `sender` is this
+    host's name.
+    `as_users` is the answer of one job that was submitted as users do, without an option for exports.
 
     `published` is None if the controller could not read it. `controller` has the probe's facts on this host. `answers`
     maps a check to the answer to its own question to this host, or to the mistake that ended the question. `groups` are
-    the site's node groups with their nodes, `login` its login nodes. `kinds` are groups by hardware, if no site defines
+    the site's node groups with their nodes, `login` its login nodes and the host that sends jobs. `kinds` are groups by hardware, if no site defines
     groups. `logs` is node -> slurmd's first error, if a job ended without an answer.
 
     `gpu_jobs` are the answers of jobs that asked for a GPU, for nodes that otherwise hide theirs, each with a reply;
@@ -56,6 +58,8 @@ class Evidence:
     asked: tuple[tuple[ShellContext, ShellAccount, str], ...] = ()
     look: Fleet | None = None
     here: Fleet | None = None
+    sender: str = ""
+    as_users: Fleet | None = None
     controller: Facts = field(default_factory=dict)
     slurm: SlurmView = field(default_factory=SlurmView)
     answers: Mapping[str, object] = field(default_factory=dict)
@@ -83,6 +87,7 @@ class Evidence:
             look=self.look and declared_fleet(self.look, declared),
             here=self.here and declared_fleet(self.here, declared),
             controller=DeclaredFacts(self.controller, declared),
+            as_users=self.as_users and declared_fleet(self.as_users, declared),
             gpu_jobs=self.gpu_jobs and declared_fleet(self.gpu_jobs, declared),
         )
 
@@ -167,7 +172,7 @@ class Evidence:
 
     @property
     def shells(self) -> Fleet:
-        """Return the answers of sound nodes, and of this host if it is a login node: their shells are compared."""
+        """Return the answers of sound nodes, and of hosts that send jobs: their shells are compared."""
         fleet = self.fleet.sound
         if self.here is None:
             return fleet
@@ -309,7 +314,7 @@ class Check:
     empty) and `$samples`. `judge` yields the other findings; it is pure. `ask_controller` asks this host after nodes
     have answered; `evidence.answer` returns its result, by type. `gpu_probe` is the part of `probe` that looks at GPUs.
     It is asked again in jobs that ask for a GPU, on nodes that hide theirs, and the answers come as
-    `evidence.gpu_jobs`. `explained` names nodes on which modules cannot work at all, for a reason that this check
+    `evidence.gpu_jobs`. `submit_probe` is asked in one job that is submitted as users do (`evidence.as_users`). `explained` names nodes on which modules cannot work at all, for a reason that this check
     reports: checks that want `modules` report nothing about them.
 
     `wants` lists what the check needs. `installs` and `peers` are read into the plan, and `slurm` into the evidence,
@@ -323,6 +328,7 @@ class Check:
     probe: Probe = lambda _: {}
     ask_controller: Callable[[Controller, Evidence], object] | None = None
     gpu_probe: Probe | None = None
+    submit_probe: Probe | None = None
     explained: Callable[[Evidence], frozenset[str]] | None = None
     wants: frozenset[Want] = frozenset()
     loads: bool = False

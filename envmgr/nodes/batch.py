@@ -38,18 +38,20 @@ def batch_on_nodes(
     site: Site,
     runner: Runner,
     on_reply: Callable[[Reply], None],
-    export: Literal["ALL", "NONE"],
+    export: Literal["ALL", "NONE"] | None,
     user: str | None = None,
     shebang: str = "#!/bin/bash",
     timeout: float | None = None,
     deadline: float | None = None,
     limit: int = 4 << 20,
     options: Sequence[str] = (),
+    prepare: str = "",
 ) -> None:
     """Run `script` in one sbatch job per node, submitted from a login shell of `user` (if root; else of the current
     user).
 
-    `options` are sbatch's, after those of the site. The shell of `shebang` (sh or bash, with options) runs it, with the
+    `options` are sbatch's, after those of the site. Without `export`, sbatch gets no option for it, as from users.
+    `prepare` may define a function `envmgr_prepare` of bash, which the login shell then calls before sbatch. The shell of `shebang` (sh or bash, with options) runs it, with the
     environment that Slurm gave the job. Times, replies and errors are those of `ask_nodes`; `timeout` begins when the
     job runs. A job that waits longer than the site's `queue_timeout` is cancelled: its node is unreachable. No job
     stays; if this process is killed, Slurm's time limit ends them.
@@ -68,7 +70,8 @@ def batch_on_nodes(
         deadline=limits.deadline if deadline is None else deadline,
         timeout=limits.node_timeout if timeout is None else timeout,
         limit=limit,
-        options=(f"--export={export}", *options),
+        options=(*([f"--export={export}"] if export else []), *options),
+        prepare=prepare,
     )
     jobs.script = job_script(script, shebang, jobs.nonce, jobs.inner, limit=limit)
     jobs.run()
@@ -111,9 +114,11 @@ class _Jobs:
         timeout: float,
         limit: int,
         options: tuple[str, ...],
+        prepare: str,
     ) -> None:
         self.nonce, self.inner = secrets.token_hex(8), secrets.token_hex(8)
         self.script = ""
+        self._prepare = prepare
         self.env = tool_env()
         self._site, self._runner, self._on_reply = site, runner, on_reply
         self._prefix = session_as(user, self.env, find=tool)
@@ -169,7 +174,7 @@ class _Jobs:
 
     def _submit(self, nodes: list[str]) -> None:
         mark = f"--envmgr-{self.nonce}--"
-        program = _program(self._options)
+        program = _program(self._options, self._prepare)
         # Jobs inherit from a login shell, as those of a user do who types sbatch after a login.
         argv = (*self._login, program, mark, *(self._names[node] for node in nodes))
         # One login shell submits for many nodes: it is slow on many sites, and each start-up file runs once.
@@ -291,9 +296,15 @@ class _Jobs:
         return Call(node, argv, self.env, stdin, whole, 64 << 20, _ASIDE)
 
 
-def _program(options: Sequence[str]) -> str:
+def _program(options: Sequence[str], prepare: str) -> str:
     """Return the program of the login shell: one sbatch for each node."""
-    return f"{untraced()}{assign(envmgr_options=options)}{script_text(__file__, 'submit.sh')}{UNTRACED_END}"
+    given = assign(envmgr_options=options, envmgr_conf=slurm.own_conf())
+    return f"{untraced()}{given}{conf_fault()}{prepare}{script_text(__file__, 'submit.sh')}{UNTRACED_END}"
+
+
+def conf_fault() -> str:
+    """Return the shell function `slurm_conf_fault`."""
+    return script_text(__file__, "conf.sh")
 
 
 def _reply(job: _Job, status: Status, reason: str) -> Reply:

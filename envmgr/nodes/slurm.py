@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from envmgr.catalog.site import Site
@@ -55,6 +57,12 @@ def slurm_here() -> bool:
     return all(shutil.which(name) is not None for name in ("srun", "sbatch", "sinfo"))
 
 
+def own_conf() -> str:
+    """Return the slurm.conf that envmgr's own commands of Slurm read."""
+    conf = os.environ.get("SLURM_CONF", "")
+    return conf if conf and Path(conf).exists() else "/etc/slurm/slurm.conf"
+
+
 def node_states(runner: Runner, *, timeout: float = _ASK) -> dict[str, tuple[str, str]]:
     """Return node -> (state, reason; "" for none), by one `sinfo` within `timeout` seconds.
 
@@ -70,6 +78,8 @@ def node_states(runner: Runner, *, timeout: float = _ASK) -> dict[str, tuple[str
 def states_or_reason(runner: Runner, timeout: float) -> tuple[dict[str, tuple[str, str]], str]:
     """Return `node_states`, within 10 s, or why Slurm does not say. Raises EnvmgrError `command-missing`."""
     limit = min(timeout, _ASK)
+    if (conf := os.environ.get("SLURM_CONF", "")) and not Path(conf).exists():  # sinfo would look for it in the network
+        return {}, f"SLURM_CONF is {conf}, which is not there"
     try:
         return node_states(runner, timeout=limit), ""
     except CommandError as error:
@@ -95,6 +105,17 @@ def mpi_plugins(runner: Runner) -> frozenset[str] | None:
         return None
     said = f"{done.stdout}\n{done.stderr}"  # it goes to stderr, up to Slurm 23
     return frozenset(said.split()) if "MPI plugin types" in said else None
+
+
+def submit_plugins(runner: Runner, names: Sequence[str]) -> dict[str, str]:
+    """Return the settings `names` of the controller's slurm.conf that have a value; empty where it does not say."""
+    try:
+        said = runner.run([tool("scontrol"), "show", "config"], env=tool_env(), timeout=_ASK).stdout
+    except EnvmgrError:
+        return {}
+    found = (line.partition("=") for line in said.splitlines())
+    settings = {name.strip(): value.strip() for name, _, value in found}
+    return {name: settings[name] for name in names if settings.get(name, "(null)") not in ("(null)", "")}
 
 
 def users_with_jobs(runner: Runner, *, timeout: float = _ASK) -> list[str]:

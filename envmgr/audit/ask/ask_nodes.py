@@ -147,15 +147,20 @@ class Asker:
             for future in waiting:
                 future.result()
 
+    def as_users(self, node: str, script: str, prepare: str, plan: ProbePlan, folding: Folding) -> None:
+        """Run one job as users submit theirs: `prepare` is for the login shell, before its sbatch."""
+        self._send([node], script, plan, folding, None, self.left, prepare=prepare)
+
     def _send(
         self,
         nodes: Sequence[str],
         script: str,
         plan: ProbePlan,
         folding: Folding,
-        export: Export,
+        export: Export | None,
         seconds: float,
         options: Sequence[str] = (),
+        prepare: str = "",
     ) -> None:
         from envmgr.nodes.batch import batch_on_nodes
 
@@ -172,6 +177,7 @@ class Asker:
             deadline=max(1.0, seconds),
             limit=_LIMIT,
             options=options,
+            prepare=prepare,
         )
 
 

@@ -6,17 +6,18 @@ behind. Then real batch jobs are sent, only to nodes whose prefix answered: a jo
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 
+from envmgr.audit.ask.as_users import ask_as_users
 from envmgr.audit.ask.ask_nodes import Asker, log_part, nodes_to_ask, read_logs, where_nothing_hangs
 from envmgr.audit.ask.expected_generation import choose_samples, expected_installs, read_published
 from envmgr.audit.ask.gpu_jobs import ask_gpu_jobs
 from envmgr.audit.ask.peer_addresses import peers_here
+from envmgr.audit.ask.submit_hosts import NOBODY, SubmitHosts, both, submit_hosts
 from envmgr.audit.baseline import Baseline
 from envmgr.audit.causes import Trace, TraceQuestion, Traces, nodes_to_trace, read_traces, trace_part
 from envmgr.audit.controller import Controller
@@ -28,15 +29,14 @@ from envmgr.audit.table import UndeclaredFactError
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
-from envmgr.nodes.envelope import Reply
 from envmgr.nodes.sets import NodeSets, fold
 from envmgr.nodes.slurm import slurm_here, users_with_jobs
 from envmgr.probe.model import Facts, Fleet, ProbePart, ShellAccount, ShellContext, Way, choose_contexts
 from envmgr.probe.prefix import attribute_cache, look_here, newer_generations
-from envmgr.probe.shell import GATE_SECONDS, Folding, join_probes, part_seconds
+from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
-from envmgr.system.run import Runner, run_detached
+from envmgr.system.run import Runner
 from envmgr.system.usernames import own_name
 
 
@@ -91,7 +91,9 @@ def gather(
             context=fold(nodes),
             hint="name one of them with `--reference`, or add it to `--nodes`",
         )
-    gathering = _Gathering(asker, checks, sets, nodes, ways, lmod, baseline)
+    login = sets.resolve(site.login_nodes) if site.login_nodes is not None else ()
+    hosts = submit_hosts(nodes, login, all_of_them=request.nodes is None, sends_jobs="slurm" in ways)
+    gathering = _Gathering(asker, checks, sets, nodes, hosts, ways, lmod, baseline)
     controller = look_here(plan, runner, asker.left)
     prefix = Prefix(site.prefix)
     published = read_published(prefix, runner, asker.left) if controller["gate"] == "ok" else None
@@ -122,12 +124,13 @@ def _stands_alone(controller: Facts, site: Site) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Gathering:
-    """Asks the nodes `ways`, and this host; may be done again for another published generation."""
+    """Asks the nodes `ways`, and `hosts` that send jobs; may be done again for another published generation."""
 
     asker: Asker
     checks: Mapping[str, Check]
     sets: NodeSets
     nodes: tuple[str, ...]
+    hosts: SubmitHosts
     ways: Sequence[Way]
     lmod: Lmod | None
     baseline: Baseline | None
@@ -142,7 +145,7 @@ class _Gathering:
         over_ssh = tuple(c for c in plan.contexts if c.way == "ssh")
         in_jobs = tuple(c for c in plan.contexts if c.way == "slurm")
         found: dict[str, Fleet] = {}
-        here = look = None
+        here = look = canary = None
         asked: list[tuple[ShellContext, ShellAccount, str]] = [
             (c, a, "ssh") for c in over_ssh for a in plan.accounts if a in c.accounts
         ]
@@ -153,7 +156,7 @@ class _Gathering:
             script = join_probes(parts, replace(plan, contexts=over_ssh))
             with ThreadPoolExecutor(3) as pool:  # while nodes answer
                 whole = pool.submit(look_here, plan, runner, asker.left, parts)
-                looking = pool.submit(self._look_around_here, script)
+                looking = pool.submit(self.hosts.ask, script, asker)
                 loading = pool.submit(self._loads_here, plan)
                 found["ssh"] = asker.ssh(self.nodes, script, published)
                 here = looking.result()
@@ -164,12 +167,16 @@ class _Gathering:
                 # look over ssh first: a job stuck on a mount would drain its node
                 script = join_probes(parts, replace(plan, contexts=()), stages=("node",))
                 look = asker.ssh(self.nodes, script, None, label="looking first, over ssh")
+            here = self.hosts.ask(join_probes(parts, replace(plan, contexts=())), asker)
             controller = {**controller, **look_here(plan, runner, asker.left, parts)}
             plan = replace(plan, loads=self._loads_here(plan))
         logs: Mapping[str, str] = {}
         if "slurm" in self.ways:
-            began = time.monotonic()
-            found |= asker.slurm(self.nodes, found.get("ssh", look), plan, parts, in_jobs, whole="ssh" not in self.ways)
+            began, clean = time.monotonic(), found.get("ssh", look)
+            with ThreadPoolExecutor(1) as pool:
+                as_users = pool.submit(self._as_users, clean, plan)
+                found |= asker.slurm(self.nodes, clean, plan, parts, in_jobs, whole="ssh" not in self.ways)
+                canary = as_users.result()
             asked += [(c, "user", "slurm" if c.export == "ALL" else "slurm-none") for c in in_jobs]
             logs = self._logs(found, plan, time.monotonic() - began)
         evidence = Evidence(
@@ -181,9 +188,11 @@ class _Gathering:
             asked=tuple(asked) if into_shells else (),
             look=look,
             here=here,
+            sender=self.hosts.name,
+            as_users=canary,
             controller=controller,
             groups=self._groups(),
-            login=frozenset(self.sets.resolve(site.login_nodes)) if site.login_nodes is not None else frozenset(),
+            login=self.hosts.login,
             alone=plan.alone
             and not any("current" in group.facts for fleet in found.values() for group in fleet.groups),
             baseline=self.baseline,
@@ -191,6 +200,10 @@ class _Gathering:
         )
         kinds = {} if evidence.groups else groups_by_kind(evidence)
         return self._with_answers(replace(evidence, kinds=kinds))
+
+    def _as_users(self, clean: Fleet | None, plan: AuditPlan) -> Fleet | None:
+        parts = [ProbePart(c.part, c.submit_probe(plan)) for c in self.checks.values() if c.submit_probe is not None]
+        return ask_as_users(self.nodes, clean, plan, parts, self.asker) if parts else None
 
     def _want(self, what: Want) -> bool:
         return any(what in check.wants for check in self.checks.values())
@@ -216,14 +229,22 @@ class _Gathering:
 
     def trace(self, evidence: Evidence, questions: Sequence[TraceQuestion]) -> Traces:
         """Ask which start-up files caused the findings in shells. Nodes with a hanging mount are not asked."""
-        sound = where_nothing_hangs(self.nodes, evidence.fleet)
-        asked = [question for question in questions if question.node in sound]
-        if not asked or "ssh" not in self.ways or self.asker.left < GATE_SECONDS:
+        hosts = evidence.here.sound.nodes if evidence.here else ()
+        sound = where_nothing_hangs(self.nodes, evidence.fleet) if "ssh" in self.ways else frozenset[str]()
+        asked = [question for question in questions if question.node in sound or question.node in hosts]
+        if "slurm" in self.ways and self.hosts.here in hosts:  # jobs inherit from the shell here that sends them
+            inheriting = [question for question in questions if question.context.export == "ALL"]
+            asked = [*(replace(question, node=self.hosts.here) for question in inheriting), *asked]
+        if not asked or self.asker.left < GATE_SECONDS:
             return Traces({})
         users: Mapping[ShellAccount, str] = {"root": "root", "user": evidence.plan.user}
-        plan = replace(evidence.plan, contexts=())
-        script = join_probes([trace_part(asked, users)], plan, stages=("prefix",))
-        return read_traces(self.asker.ssh(nodes_to_trace(asked), script, None, label="tracing shells that differ"))
+        script = join_probes([trace_part(asked, users)], replace(evidence.plan, contexts=()), stages=("prefix",))
+        traced = nodes_to_trace(asked)
+        with ThreadPoolExecutor(1) as pool:
+            beside = pool.submit(self.hosts.ask, script, self.asker, [node for node in traced if node in hosts])
+            nodes = [node for node in traced if node not in hosts]
+            fleet = self.asker.ssh(nodes, script, None, label="tracing shells that differ") if nodes else NOBODY
+            return read_traces(both(fleet, beside.result() or NOBODY))
 
     def _with_published(self, plan: AuditPlan, published: PublishedGeneration) -> AuditPlan:
         samples = choose_samples(plan.request.modules, published)
@@ -252,21 +273,6 @@ class _Gathering:
         folder, command = Prefix(plan.site.prefix).generation(plan.number), self.lmod.commands / "lmod"
         modules, lmodrc = folder / "modules", folder / "lmodrc.lua"
         return expected_effects(command, modules, lmodrc, plan.samples, self.asker.runner, self.asker.left)
-
-    def _look_around_here(self, script: str) -> Fleet | None:
-        """Return the answers of this host's shells, if it is a login node that is not asked as a node."""
-        site, runner = self.asker.site, self.asker.runner
-        name = socket.gethostname().partition(".")[0]
-        if site.login_nodes is None or name in self.nodes or name not in self.sets.resolve(site.login_nodes):
-            return None
-        folding = Folding((name,))
-        began = time.time()
-        limit = min(site.transport.node_timeout + GATE_SECONDS, self.asker.left)
-        done = run_detached(["/bin/sh", "-s"], stdin=script, seconds=limit, check=runner.raise_if_cancelled)
-        # A script that was left behind has only a part of the answers.
-        if done.returncode is not None:
-            folding(Reply(name, "answered", done.output, "", began, time.time()))
-        return folding.fleet()
 
     def _groups(self) -> Mapping[str, tuple[str, ...]]:
         """Return the site's groups, or none if they cannot be read: nodes are known already, so that the audit can go

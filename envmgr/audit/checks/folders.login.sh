@@ -18,6 +18,11 @@ with_limit 3 "$room/folders.real" /bin/sh -c '
     if real=$(readlink -e "$folder"); then printf "%s\t%s\n" "$folder" "$real"; else printf "%s\t-\n" "$folder"; fi
   done
 ' sh "$room/folders.modules" "$room/folders.named"
+# Those of MODULEPATH that are not there, but for what is the account's own, and for folders that Lmod's, Environment Modules' and the
+# distributions' start-up files put there, which may be empty and gone.
+awk -F '\t' '$2 == "-" { print $1 }' "$room/folders.real" | grep -x -F -f "$room/folders.modules" |
+  grep -v -x -E "(/etc/lmod/modules|/usr/share/lmod/.*|/usr/(share/)?[mM]odule(s|files)(/.*)?|/etc/(environment-modules/modules|modulefiles)|${LMOD_PKG:-/none}/.*|${MODULESHOME:-/none}/.*|${MODULEPATH_ROOT:-/none}/(Linux|Core)|${HOME:-/none}/.*)" |
+  lines folders.gone
 awk -F '\t' '
   NR == FNR {
     split($0, field, " ")

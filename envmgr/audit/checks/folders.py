@@ -4,7 +4,9 @@ In the ordinary user's login shell, the check looks at each folder of MODULEPATH
 the first two parts of each path that its modulefiles name (`/apps/gcc`, `/opt/intel`). If any node has them on a
 network mount, all like nodes must have that mount. Its type, source and options must be the same, with nothing else
 mounted over it. Over a folder on a local disk, no node may have a bind mount or a file system without a disk that the
-other nodes do not have. No folder, on a local disk or a network mount, may be mounted noexec on only one node. The checks
+other nodes do not have. A folder of MODULEPATH that all like nodes name and no node has is a warning, but for those that
+Lmod's and the distribution's own files put there, and for a user's own. No folder, on a local disk or a network mount,
+may be mounted noexec on only one node. The checks
 `modulefiles` and `site-modules` look at the content of folders on local disks.
 """
 
@@ -13,10 +15,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from envmgr.audit.baseline import Compared
-from envmgr.audit.compare.between_nodes import as_on, compare, is_new
+from envmgr.audit.causes import part_of
+from envmgr.audit.compare.between_nodes import as_on, compare, is_new, values_of_like_nodes
 from envmgr.audit.model import Check, Evidence, Outlier, Rows, scripts
 from envmgr.audit.table import short
+from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts
+from envmgr.probe.shell import looked_key
 from envmgr.system.shelltext import quote
 
 _GONE, _OVER = "not mounted", "over "
@@ -35,6 +40,7 @@ def judge(evidence: Evidence) -> Rows:
             row = "new_mount"
         yield evidence.compared(row, values, point=point, source=source, say=_in_words)
     yield from _covered(evidence)
+    yield from _nowhere(evidence)
     noexec = evidence.shells.only(lambda facts: "folders.at" in facts).by_value("folders.noexec", default="")
     points = sorted({line.partition(" ")[0] for value in noexec for line in value.splitlines()})
     commands = ", ".join(f"`mount -o remount,exec {quote(point)}`" for point in points[:4])
@@ -50,6 +56,29 @@ def _covered(evidence: Evidence) -> Rows:
         for of in compare(values, evidence).outliers:
             if of.value and not of.right:
                 yield evidence.say("covered", of.nodes, point=point, what=of.value, as_on=as_on(of.others))
+
+
+def _nowhere(evidence: Evidence) -> Rows:
+    """Yield folders of MODULEPATH that no node has, and that start-up files of all like nodes name."""
+    fleet = evidence.fleet.sound.only(lambda facts: looked_key("folders", "login") in facts)
+    here = evidence.here.sound if evidence.here else None
+    for folder in sorted(fleet.by_line("folders.gone")):
+        values = fleet.by(lambda facts, folder=folder: _state(folder, facts))  # type: ignore[misc]
+        if "there" in values:
+            continue
+        alike = [of for of in values_of_like_nodes(values, evidence) if list(of) == ["gone"]]
+        has = here.only(lambda facts, folder=folder: _state(folder, facts) == "there").nodes if here else ()  # type: ignore[misc]
+        if nodes := tuple(node for of in alike for node in of["gone"]):
+            where = f"{fold(has)} only" if has else "no node"
+            names = part_of("MODULEPATH", folder)
+            yield evidence.say("nowhere", nodes, evidence.login_shell(), folder=folder, where=where, names=names)
+
+
+def _state(folder: str, facts: Facts) -> str:
+    if folder in facts.get("folders.gone", "").splitlines():
+        return "gone"
+    named = (line.partition(" ")[2] for line in facts.get("folders.at", "").splitlines())
+    return "there" if folder in named else "not named"
 
 
 def _in_words(value: str) -> str:

@@ -3,7 +3,7 @@
 In the ordinary user's login shell, the files of each such folder are hashed: 10,000 at most (100,000 with `--deep`),
 for ten seconds. The check reports, with its path, a file whose content on a node differs from that on the other nodes.
 The cause is an edited copy, or a folder that was copied and not shared. A path that a modulefile names must be there if
-other nodes have it. Folders are compared between nodes that have them in MODULEPATH. The check `resolution` compares
+other nodes have it. Modulefiles whose software no node has are a warning, one for each folder. Folders are compared between nodes that have them in MODULEPATH. The check `resolution` compares
 which names are listed.
 """
 

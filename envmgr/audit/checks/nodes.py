@@ -17,12 +17,13 @@ from dataclasses import dataclass
 
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.model import Check, Evidence, Rows
+from envmgr.audit.shell.submit_options import refused_by
 from envmgr.audit.table import hint_by
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import asleep, slurm_names
 from envmgr.probe.model import Facts, Fleet
-from envmgr.probe.shell import NO_USER, NO_USER_HINT
+from envmgr.probe.shell import NO_USER, NO_USER_HINT, looked_key
 from envmgr.report import Severity
 
 _STAGES = {"node": "looking at the node", "prefix": "reading the prefix", "login": "asking Lmod in a login shell"}
@@ -67,7 +68,8 @@ def judge(evidence: Evidence) -> Rows:
 def _missing(evidence: Evidence) -> Rows:
     slurm = evidence.slurm
     names = slurm_names(slurm.states, evidence.nodes)
-    for way, fleet in evidence.ways.items():
+    hosts = [("ssh", evidence.here)] if evidence.here else []
+    for way, fleet in (*evidence.ways.items(), *hosts):
         by_reason: dict[str, list[str]] = {}
         for reply in fleet.missing:
             log = evidence.logs.get(reply.node, "") if way != "ssh" and reply.status == "silent" else ""
@@ -77,9 +79,16 @@ def _missing(evidence: Evidence) -> Rows:
             up = all(_takes_jobs(slurm, names.get(node, "")) for node in nodes)
             jobs = fold(names.get(node, node) for node in nodes)
             hint = hint_by(evidence.table.words, f"{way}{' up' if up else ''}: {found}", nodes=jobs, node=nodes[0])
-            told_elsewhere = "does not answer, and a job stuck on it" in found  # by the check `mount`
+            told_elsewhere = "does not answer, and a job stuck on it" in found or _by_variables(way, found, evidence)
             severity: Severity = "note" if told_elsewhere or found.startswith(_NO_FAULT) else "error"
             yield evidence.say("missing", nodes, severity=severity, way=_NAMES.get(way, way), found=found, hint=hint)
+
+
+def _by_variables(way: str, found: str, evidence: Evidence) -> bool:
+    """Return whether the check `submitting` reports the variable of the submitting shell by which no job was taken."""
+    here = evidence.here.groups if evidence.here and way != "ssh" else ()
+    told = [group.facts for group in here if looked_key("submitting", "login") in group.facts]
+    return bool(told) and ("SLURM_CONF is" in found or any(any(refused_by(found, facts)) for facts in told))
 
 
 _TAKES_JOBS = frozenset({"idle", "mixed", "mix", "allocated", "alloc", "completing", "comp"})

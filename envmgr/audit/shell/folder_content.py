@@ -20,7 +20,7 @@ _SECONDS, _DEEP_SECONDS = 5, 30  # for a list; twice that for contents
 _HINTED = 8  # paths that a hint names
 _ALL = "all files:"
 _CLOSED = " closed"
-_FACTS = ("files", "closed", "named", "absent")  # of one folder
+_FACTS = ("files", "closed", "named", "absent", "dead")  # of one folder
 
 
 def folder_content(*, deep: bool) -> str:
@@ -84,7 +84,7 @@ def unusable(folder: str, fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield what of it the user cannot read, and paths that its modulefiles name and one node lacks or closes.
 
     Files that the user can read on no node are the site's choice. A path that no node has may be made when it is
-    needed.
+    needed, but modulefiles that name nothing that is there have lost their software.
     """
     values, user = fleet.by_value("closed", default=""), evidence.plan.user
     paths = [f"{folder}/{line}" for line in _lines(values)[:_HINTED]]
@@ -95,11 +95,26 @@ def unusable(folder: str, fleet: Fleet, evidence: Evidence) -> Rows:
         opened=open_hint(evidence.site, paths, whom=user),
         told=lambda of: f"{user} cannot read {short(', '.join(_added(of)) or 'less than others')}",
     )
+    yield from _dead(folder, fleet, evidence)
     looked = fleet.only(lambda facts: "named" in facts)  # else it was not looked at, or not to the end
     gone = looked.by(lambda facts: _lines_of(facts, is_closed=False))
     yield from _lacking("absent", "is not there", gone, folder, evidence)
     not_entered = looked.by(lambda facts: _lines_of(facts, is_closed=True))
     yield from _lacking("closed_path", f"{evidence.plan.user} cannot enter", not_entered, folder, evidence)
+
+
+def _dead(folder: str, fleet: Fleet, evidence: Evidence) -> Rows:
+    """Yield the modulefiles whose software no node has."""
+    nodes = fleet.nodes
+    dead = sorted(line for line, of in fleet.by_line("dead").items() if len(of) == len(nodes))
+    if dead:
+        count = (
+            "a modulefile names what no node has"
+            if len(dead) == 1
+            else f"{len(dead)} modulefiles name what no node has"
+        )
+        said = "; ".join(line.replace(" /", " names /", 1) for line in dead)
+        yield evidence.say("dead", nodes, folder=folder, count=count, said=said)
 
 
 def _lines_of(facts: Facts, *, is_closed: bool) -> str:

@@ -2,7 +2,7 @@
 # folder_content CHECK NUMBER FOLDER: what lies in a folder of modulefiles, by content. Facts, each with `.NUMBER`: `CHECK.sum`, the sum over
 # all names, sizes and contents, with the folder; `CHECK.files`, a line for each file, or, of more than 300, for each of its folders;
 # `CHECK.closed`, what the user cannot read; `CHECK.absent`, `FILE PATH` of what modulefiles name, as named_paths.sh tells it, and
-# `CHECK.named` where that was looked at to the end. What a server does not tell in time: `CHECK.unread`, the folders that do not list their
+# `CHECK.named` where that was looked at to the end; `CHECK.dead`, `FILE PATH` of files that name no path of software that is there. What a server does not tell in time: `CHECK.unread`, the folders that do not list their
 # files, `CHECK.names_only`, those whose files take too long to read, and `CHECK.not_named`, those whose paths do.
 : "${room?}"
 folder_names() { # FOLDER: which paths its files name
@@ -44,8 +44,17 @@ folder_content() {
   else
     cut -c1-16,65- "$room/content" | lines "$1.files.$2"
   fi
+  : >"$room/content.there"
+  named_there=$room/content.there
   if with_limit "$((2 * content_seconds))" "$room/content.absent" folder_names "$3"; then
     put "$1.named.$2" yes
+    # Folders that a module opens are no software, and those of the system are everywhere.
+    awk '
+      { path = $NF == "closed" ? $(NF - 1) : $NF; file = substr($0, 1, index($0, " /") - 1) }
+      path ~ /^\/(usr|etc|var|tmp|run|dev|proc|sys|home|root|s?bin|lib|lib64|scratch)(\/|$)/ || path !~ /^\/[^\/]+\/[^\/]/ { next }
+      FILENAME == ARGV[1] || $NF == "closed" { if (path !~ /[mM]odul/) there[file] = 1; next }
+      !(file in there) && !(file in told) { told[file] = 1; print }
+    ' "$room/content.there" "$room/content.absent" | head -n 100 | lines "$1.dead.$2"
     head -n 100 "$room/content.absent" | lines "$1.absent.$2"
   else
     printf '%s\n' "$3" | lines "$1.not_named"

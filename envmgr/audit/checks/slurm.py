@@ -15,13 +15,15 @@ domain.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from envmgr.audit.compare.between_nodes import other_lines, values_of_like_nodes
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.model import Check, Evidence, Rows, scripts
+from envmgr.audit.hints import Hint, hint_in, look
+from envmgr.audit.model import Check, Evidence, Rows, Values, scripts
 from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import SLURM_LINE, open_hint
 from envmgr.nodes.sets import fold
@@ -98,11 +100,22 @@ def _settings(evidence: Evidence) -> Rows:
     with_file = evidence.fleet.only(lambda facts: "slurm.sum" in facts)
     file = next(iter(with_file.by_value("slurm.conf")), "")
     prologs = with_file.by_value("slurm.prolog", default="")
-    ours = f"`{SLURM_LINE}` in {file} of the node, then `scontrol reconfigure`: without it jobs that inherit nothing have no modules"
-    yield evidence.compared("prolog", prologs, file=file, hint="" if evidence.alone else ours)
+    ours = "" if evidence.alone else SLURM_LINE.partition("=")[2]
+    hint = partial(_prolog, file, prologs, ours)
+    yield evidence.compared("prolog", prologs, file=file, hint=hint)
     if len(prologs) == 1:  # else TaskProlog is the difference
         digests = with_file.by_value("slurm.sum")
         yield evidence.compared("content", digests, file=file)
+
+
+def _prolog(file: str, prologs: Values, ours: str, odd: Sequence[str], others: Sequence[str]) -> Hint:
+    """Return the hint that gives nodes the TaskProlog of the others, or node-setup's, if there are no others."""
+    right = next((value for value, nodes in prologs.items() if {*nodes} & {*others}), ours)
+    if not others and not ours:
+        return look(f"the same line in {file} on every node, then `scontrol reconfigure`")
+    line = f" && echo TaskProlog={right} >>{file}" if right else ""
+    why = ": without it jobs that inherit nothing have no modules" if ours and right == ours else ""
+    return hint_in(f"on the node: `sed -i /^TaskProlog=/d {file}{line} && scontrol reconfigure`{why}", odd)
 
 
 def _files(evidence: Evidence) -> Rows:

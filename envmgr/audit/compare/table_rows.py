@@ -123,8 +123,12 @@ def _hint(of: Drift, odd: Sequence[str], others: Sequence[str], *, known: bool =
     if isinstance(of.hint, str) and of.hint:
         return hint_in(of.hint, odd) if known else look(of.hint)
     if not isinstance(of.hint, str):
-        traced = of.hint(odd, others)
-        return traced if known else replace(traced, hint=lambda traces: look(traced.hint(traces).text))
+        made = of.hint(odd, others) if known or not row.hint else look(fill(row.hint, given))
+        if known:
+            return made
+        if isinstance(made, Hint):
+            return look(made.text)
+        return replace(made, hint=lambda traces: look(made.hint(traces).text))
     if row.cause and shell is not None:
         return set_on(odd, others, shell.context, shell.account, row, given, known=known)
     hint = hint_in_words(row, given, odd)

@@ -92,6 +92,11 @@ def show_audit(result: audit.AuditResult, *, verbose: bool = False) -> None:
     out(f"{what}; {result.nodes} by {ways} in {result.seconds:.1f} s{away}")
     if result.contexts:
         out(f"contexts: {', '.join(result.contexts)} ({', '.join(result.accounts)})")
+    if things := sum(result.compared.values()):
+        modules = f", {counted(result.modules, 'modules')} of other tools among them" if result.modules else ""
+        out(
+            f"compared between nodes: {counted(things, 'things')} by {counted(len(result.compared), 'checks')}{modules}"
+        )
     for finding in result.findings:
         out()
         _finding(finding, result.finished - result.seconds, verbose=verbose)
@@ -162,7 +167,8 @@ def _summary(result: audit.AuditResult) -> str:
     count = Counter(f.severity for f in result.findings)
     words = [counted(count[s], f"{s}s") for s in ("error", "warning", "note") if count[s]]
     if count["error"] or count["warning"] or (result.generation is None and not result.alone):
-        return f"{', '.join(words)}; `envmgr audit --explain CHECK` says what a check does"
+        first = "mend the first one, and audit again; " if len(result.findings) > 1 else ""
+        return f"{', '.join(words)}; {first}`--verbose` shows all of it, `--explain CHECK` what a check does"
     notes = f" ({', '.join(words)})" if words else ""
     if not set(result.checks) >= (_ALONE if result.alone else _PROOF):
         return f"no findings by {', '.join(result.checks)}{notes}"
@@ -185,7 +191,7 @@ def _alone(result: audit.AuditResult, everywhere: int, notes: str) -> str:
         return f"{result.nodes}: no findings, and no other node to compare it with{notes}"
     if everywhere < result.count:
         return f"{everywhere} of {result.count} nodes answered in every way, and have the same modules{notes}"
-    return f"all {result.count} nodes have the same modules{notes}"
+    return f"all {result.count} nodes have the same modules{notes}; `--save-baseline FILE` keeps that, to compare with later"
 
 
 _MARKS = {"passed": "ok", "failed": "FAILED", "skipped": "not tried", "not-run": "not run"}

@@ -329,7 +329,7 @@ LATE = (WayAnswers("ssh", "c[1-3]", "", ""), WayAnswers("slurm", "c[1,3]", "", "
         ({"checks": ("mount", "nodes"), "findings": (NOTE,)}, "no findings by mount, nodes (1 note)"),
         (
             {"findings": (replace(NOTE, severity="warning"),)},
-            "1 warning; `envmgr audit --explain CHECK` says what a check does",
+            "1 warning; `--verbose` shows all of it, `--explain CHECK` what a check does",
         ),
     ],
 )

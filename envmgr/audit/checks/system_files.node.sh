@@ -31,7 +31,7 @@ system_look() {
   {
     grep -H -n -s -m 60 -d skip -D skip -v -E '^[[:space:]]*([#;]|$)' $system_users $system_root
     grep -H -n -s -E '^[[:space:]]*(MinProtocol|CipherString|Options|Groups|\.include)' /etc/ssl/openssl.cnf /etc/pki/tls/openssl.cnf
-  } | sed -E -e 's/[ \t]+$//' -e 's/^(.{239}).+/\1…/' -e 's|://[^/@[:space:]]+@|://***@|' \
+  } | sed -E -e 's/[ \t]+$//' -e 's/\r/\\r/g' -e 's/^(.{239}).+/\1…/' -e 's|://[^/@[:space:]]+@|://***@|' \
     -e 's/((token|password|passwd|secret|_auth)[a-z_]*[[:space:]]*[=:]).*/\1***/I' | system_named
   set --
   for system_name in $system_kernel; do set -- "$@" "/proc/sys/$system_name"; done

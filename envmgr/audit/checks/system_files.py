@@ -72,7 +72,7 @@ def _lines(facts: Facts) -> list[tuple[str, str, str]]:
 def _texts(facts: Facts) -> dict[str, str]:
     found: dict[str, list[str]] = {}
     for name, _, text in _lines(facts):
-        found.setdefault(name, []).append(text.replace("\r", r"\r"))
+        found.setdefault(name, []).append(text)
     return {name: "\n".join(texts if name[0] == "/" else sorted(texts)) for name, texts in found.items()}
 
 

@@ -48,7 +48,16 @@ def test_lines_that_differ_are_told_with_the_command_that_changes_just_them() ->
 
 @pytest.mark.parametrize(
     "have",
-    [["a", "b", "c", "d"], ["b", "c"], ["a", "x y", "c"], ["x", "b"], ["a", "  b \r", "c"], ["c", "a", "b"], ["a"], []],
+    [
+        ["a", "b", "c", "d"],
+        ["b", "c"],
+        ["a", "x y", "c"],
+        ["x", "b"],
+        ["a", "  b \\r", "c"],
+        ["c", "a", "b"],
+        ["a"],
+        [],
+    ],
 )
 def test_command_makes_the_lines_of_the_others(have: list[str], tmp_path: Path) -> None:
     file = tmp_path / "limits.conf"

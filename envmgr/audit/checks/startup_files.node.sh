@@ -2,7 +2,7 @@
 # The system's start-up files by content: lines SHA256 PATH.
 
 for startup_file in /etc/profile /etc/bash.bashrc /etc/bashrc /etc/environment /etc/csh.cshrc /etc/csh.login /etc/zshenv /etc/zprofile \
-  /etc/zsh/* /etc/profile.d/* /etc/lmod/modulespath /etc/lmod/.modulespath; do
+  /etc/zsh/* /etc/profile.d/*; do
   if [ -s "$startup_file" ] && [ -f "$startup_file" ] && [ -r "$startup_file" ]; then printf '%s %s\n' "$(sum <"$startup_file" | cut -c1-12)" "$startup_file"; fi
 done | lines startup_files.sums
 put startup_files.sh "$(readlink -f /bin/sh)"

@@ -11,7 +11,8 @@ system_users='/etc/gitconfig /etc/pip.conf /etc/xdg/pip/pip.conf /etc/uv/uv.toml
   /usr/lib*/R/etc/*.site /usr/lib*/R/etc/Renviron /etc/perl/sitecustomize.pl /usr/lib/python3*/*customize.py /usr/lib/python3/dist-packages/*.pth
   /usr/lib/python3/dist-packages/*customize.py /usr/lib*/python3.*/site-packages/*.pth /usr/lib*/python3.*/site-packages/*customize.py
   /usr/local/lib*/python3.*/*-packages/*.pth /usr/local/lib*/python3.*/*-packages/*customize.py /etc/crypto-policies/state/current'
-system_root='/etc/login.defs /etc/security/*.conf /etc/security/*.d/*.conf /etc/pam.d/common-* /etc/pam.d/system-auth* /etc/pam.d/password-auth* /etc/pam.d/postlogin*
+system_root='/etc/lmod/modulespath /etc/lmod/.modulespath /etc/login.defs /etc/security/*.conf /etc/security/*.d/*.conf /etc/pam.d/common-*
+  /etc/pam.d/system-auth* /etc/pam.d/password-auth* /etc/pam.d/postlogin*
   /etc/pam.d/sshd /etc/pam.d/login /etc/pam.d/remote /etc/pam.d/su /etc/pam.d/su-l /etc/pam.d/sudo /etc/pam.d/runuser* /etc/pam.d/slurm*
   /etc/pam.d/systemd-user /etc/pam.d/cron* /etc/pam.d/atd /etc/pam.d/other /etc/systemd/*.conf /etc/systemd/*.conf.d/*.conf
   /etc/modprobe.d/*.conf /etc/tmpfiles.d/*.conf /etc/idmapd.conf /etc/nfsmount.conf'
@@ -30,7 +31,7 @@ system_look() {
   {
     grep -H -n -s -m 60 -d skip -D skip -v -E '^[[:space:]]*([#;]|$)' $system_users $system_root
     grep -H -n -s -E '^[[:space:]]*(MinProtocol|CipherString|Options|Groups|\.include)' /etc/ssl/openssl.cnf /etc/pki/tls/openssl.cnf
-  } | sed -E -e 's/[ \t]+$//' -e 's/^(.{239}).+/\1…/' -e 's|://[^/@[:space:]]+@|://***@|' \
+  } | sed -E -e 's/[ \t]+$//' -e 's/\r/\\r/g' -e 's/^(.{239}).+/\1…/' -e 's|://[^/@[:space:]]+@|://***@|' \
     -e 's/((token|password|passwd|secret|_auth)[a-z_]*[[:space:]]*[=:]).*/\1***/I' | system_named
   set --
   for system_name in $system_kernel; do set -- "$@" "/proc/sys/$system_name"; done

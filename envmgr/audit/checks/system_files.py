@@ -1,10 +1,10 @@
 """Files of the system, settings of the kernel and links that programs read before they run are the same on like nodes.
 
-The files are compared by their lines, without comments: PAM and its limits, pam_env and namespaces; login.defs; systemd's
-settings for services and users, environment.d, tmpfiles.d; modprobe.d; the settings of all users for git, pip, uv, conda,
-npm, R, Perl, the system's Python (sitecustomize, *.pth), readline, fish, Kerberos, NCCL, UCX, Open MPI, containers;
-host.conf and gai.conf; locale.conf; the crypto policy. Passwords and tokens are not reported. Of each file the first 60
-lines count. A finding says which lines differ.
+The files are compared by their lines, without comments: Lmod's modulespath; PAM with its limits, pam_env and namespaces;
+login.defs; systemd's settings for services and users, environment.d, tmpfiles.d; modprobe.d; the settings of all users
+for git, pip, uv, conda, npm, R, Perl, the system's Python (sitecustomize, *.pth), readline, fish, Kerberos, NCCL, UCX,
+Open MPI, containers; host.conf and gai.conf; locale.conf; the crypto policy. Passwords and tokens are not reported. Of
+each file the first 60 lines count. A finding says which lines differ.
 
 Files that programs of users read must be readable by users: git stops at a closed /etc/gitconfig.
 
@@ -119,12 +119,12 @@ def _edit(path: str, of: Outlier, fleet: Fleet) -> str:
         each for each in SequenceMatcher(None, have, want, autojunk=False).get_opcodes() if each[0] != "equal"
     ):
         new = r"\n".join(want[begin:stop])
-        changed += [*have[start:end], *want[begin:stop]]
+        changed += want[begin:stop]
         if start < end:
             edits += [at[start] + (rf"c\{new}" if new else "d"), *(f"{number}d" for number in at[start + 1 : end])]
         elif have:
             edits.append(rf"{at[start]}i\{new}" if start < len(have) else rf"{at[-1]}a\{new}")
-    if len(changed) > _MOST or any(re.search(r"[\\`…]|\*\*\*|NODE", line) for line in changed):
+    if len(edits) > _MOST or len(changed) > _MOST or any(re.search(r"[\\`…]|\*\*\*|NODE", line) for line in changed):
         return ""
     if not have:
         return f"on the node: `printf '%s\\n' {' '.join(map(quote, want))} >>{quote(path)}`"

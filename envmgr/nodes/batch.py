@@ -296,7 +296,7 @@ class _Jobs:
         return Call(node, argv, self.env, stdin, whole, 64 << 20, _ASIDE)
 
 
-def _program(options: Sequence[str], prepare: str) -> str:
+def _program(options: Sequence[str], prepare: str = "") -> str:
     """Return the program of the login shell: one sbatch for each node."""
     given = assign(envmgr_options=options, envmgr_conf=slurm.own_conf())
     return f"{untraced()}{given}{conf_fault()}{prepare}{script_text(__file__, 'submit.sh')}{UNTRACED_END}"

@@ -1,10 +1,16 @@
 # shellcheck shell=sh
 # Whether slurmd was given its name (`slurmd -N NAME`): then the host may have another. What the node's own slurm.conf has, whether users
 # can read it, which plugins lie in PluginDir, and which of them plugstack.conf requires that are not there.
-: "${user?}"
+: "${user?}" "${prefix?}" "${slurm_ours?}"
 
 for slurm_pid in $(pidof slurmd 2>/dev/null); do
   slurm_command=$(tr '\000' ' ' <"/proc/$slurm_pid/cmdline" 2>/dev/null)
+  # What is started by it, or what it starts, has these of its variables.
+  if slurm_said=$(tr '\000' '\n' <"/proc/$slurm_pid/environ" 2>/dev/null); then
+    printf '%s\n' "$slurm_said" | grep -E '^(LD_|GLIBC_|MALLOC_|PYTHON|PERL|LUA_|MODULE|LMOD_|BASH_ENV=|ENV=|TMP|TEMP|TZ=|SLURM_CONF=|[A-Za-z]*_proxy=|OMP_|CUDA_|OPENSSL_|KRB5)' |
+      LC_ALL=C sort | lines slurm.environ
+    put slurm.told_environ yes
+  fi
   # Jobs inherit the cores on which slurmd may run.
   slurm_cores=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' "/proc/$slurm_pid/status" 2>/dev/null)
   [ "$slurm_cores" = "$(cat /sys/devices/system/cpu/online 2>/dev/null)" ] && slurm_cores=all
@@ -88,3 +94,37 @@ for slurm_file in "$slurm_conf" "$slurm_stack"; do
     esac
   fi
 done | lines slurm.unreadable
+
+# What slurmd runs around each job, `SETTING FILE SHA256`, and what it cannot run, `SETTING FILE WHAT`; its other settings, `FILE SHA256`.
+# They may lie on a server that hangs, but for the prefix: that is not touched here. Files of node-setup are another check's.
+slurm_around() {
+  for slurm_name in Prolog Epilog TaskProlog TaskEpilog HealthCheckProgram UnkillableStepProgram; do
+    sed -n -E "s/^[[:space:]]*$slurm_name[[:space:]]*=[[:space:]]*\"?([^\"#]*[^\"#[:space:]]).*/\1/Ip" "$slurm_conf" | tr ',' '\n' |
+      while read -r slurm_pattern; do
+        case $slurm_pattern in "$prefix"/* | "$slurm_ours"/*) continue ;; /*) ;; *) slurm_pattern=${slurm_conf%/*}/$slurm_pattern ;; esac
+        for slurm_file in $slurm_pattern; do
+          if ! [ -e "$slurm_file" ]; then
+            case $slurm_file in *[*?[]*) ;; *) printf 'broken %s %s is not there\n' "$slurm_name" "$slurm_file" ;; esac
+          elif ! [ -x "$slurm_file" ]; then
+            printf 'broken %s %s is not executable\n' "$slurm_name" "$slurm_file"
+          else
+            printf 'file %s %s %s\n' "$slurm_name" "$slurm_file" "$(sum <"$slurm_file")"
+          fi
+        done
+      done
+  done
+  for slurm_name in cgroup.conf job_container.conf namespace.yaml plugstack.conf mpi.conf oci.conf acct_gather.conf topology.conf topology.yaml; do
+    slurm_file=${slurm_conf%/*}/$slurm_name
+    [ ! -r "$slurm_file" ] || printf 'file - %s %s\n' "$slurm_file" "$(sed -e 's/#.*//' -e 's/[[:space:]]*$//' "$slurm_file" | grep . | sum)"
+  done
+  slurm_file=${slurm_conf%/*}/job_container.conf
+  if slurm_setting JobContainerType | grep -q tmpfs && ! grep -q -s -i -E '^[^#]*(AutoBasePath[[:space:]]*=[[:space:]]*true|NodeName)' "$slurm_file"; then
+    slurm_name=$(sed -n -E 's/^[^#]*BasePath[[:space:]]*=[[:space:]]*([^[:space:]#]+).*/\1/Ip' "$slurm_file" 2>/dev/null | head -n 1)
+    [ -z "$slurm_name" ] || [ -d "$slurm_name" ] || printf 'broken BasePath %s is not there\n' "$slurm_name"
+  fi
+}
+if [ -r "$slurm_conf" ] && pidof slurmd >/dev/null 2>&1; then
+  if with_limit 5 "$0.around" slurm_around; then put slurm.told_files yes; fi
+  sed -n 's/^broken //p' "$0.around" | LC_ALL=C sort -u | lines slurm.broken
+  sed -n 's/^file //p' "$0.around" | LC_ALL=C sort -u | lines slurm.files
+fi

@@ -9,8 +9,11 @@ slurmd will not find itself in slurm.conf when it starts again.
 Each node's slurm.conf is compared with that of like nodes: TaskProlog, and the rest without comments. The names of the
 files in PluginDir are compared, too: `srun --mpi=pmi2` fails where mpi_pmi2.so is missing. Two faults are errors. If
 plugstack.conf requires a plugin that is not there, no job starts. If users cannot read slurm.conf, none of Slurm's
-commands works for them. A Slurm that does not answer this host at all is an error. Slurm's name of a node may lack its
-domain.
+commands works for them. What slurmd runs around jobs (Prolog, Epilog, TaskProlog, TaskEpilog, HealthCheckProgram and
+others) must be there and executable, and be the same on like nodes. So must cgroup.conf, job_container.conf,
+plugstack.conf and other files of Slurm's, and slurmd's own variables that change programs (LD_PRELOAD, TMPDIR, …).
+A folder of job_container/tmpfs that is not there is an error. A Slurm that does not answer this host at all is an
+error. Slurm's name of a node may lack its domain.
 """
 
 from __future__ import annotations
@@ -23,12 +26,15 @@ from functools import partial
 from envmgr.audit.compare.between_nodes import other_lines, values_of_like_nodes
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.hints import Hint, hint_in, look
-from envmgr.audit.model import Check, Evidence, Rows, Values, scripts
+from envmgr.audit.model import Check, Evidence, Outlier, ProbeTexts, Rows, Values
+from envmgr.audit.plan import AuditPlan
+from envmgr.audit.table import fields_of, short
 from envmgr.errors import EnvmgrError
-from envmgr.modules.nodesetup import SLURM_LINE, open_hint
+from envmgr.modules.nodesetup import HOME, SLURM_LINE, open_hint
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import in_words, node_hosts, slurm_names
 from envmgr.report import Severity
+from envmgr.system.shelltext import assign, quote, script_text
 
 # Source: sinfo(1), NODE STATE CODES. The flags: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"
@@ -45,6 +51,10 @@ class Hosts:
     """The host name that Slurm has for each node: node -> name."""
 
     names: Mapping[str, str]
+
+
+def probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every plan
+    return {"node": assign(slurm_ours=HOME) + script_text(__file__, "node.sh")}
 
 
 def ask_controller(controller: Controller, evidence: Evidence) -> Hosts:
@@ -70,6 +80,7 @@ def judge(evidence: Evidence) -> Rows:
     yield from _hosts(evidence, names)
     yield from _settings(evidence)
     yield from _files(evidence)
+    yield from _around_jobs(evidence)
     if unknown := _strangers(evidence, slurm, names):
         yield evidence.say("unknown", unknown)
 
@@ -140,6 +151,42 @@ def _files(evidence: Evidence) -> Rows:
         )
 
 
+def _around_jobs(evidence: Evidence) -> Rows:
+    """Yield faults of what slurmd runs around jobs, and differences in that, in its other files and its environment."""
+    conf = next(iter(evidence.fleet.by_value("slurm.conf")), "")
+    for line, nodes in evidence.fleet.by_line("slurm.broken").items():
+        setting, file, what = fields_of(line, 3)
+        fix = f"on the node: `chmod a+rx {quote(file)}`" if "executable" in what else _put_back(setting, file)
+        yield evidence.say("unfit", nodes, conf=conf, setting=setting, file=file, what=what, fix=fix)
+    told = evidence.fleet.only(lambda facts: "slurm.told_files" in facts)
+    broken = {fields_of(line, 3)[1] for line in told.by_line("slurm.broken")}
+    files = told.by(lambda facts: _without(broken, facts.get("slurm.files", "")))
+    yield evidence.compared("files", files, say=_listed, told=_other_files)
+    environ = evidence.fleet.only(lambda facts: "slurm.told_environ" in facts)
+    yield evidence.compared("environ", environ.by_value("slurm.environ", default=""), told=other_lines)
+
+
+def _put_back(setting: str, file: str) -> str:
+    if setting == "BasePath":
+        return f"on the node: `mkdir -p -m 755 {quote(file)}`, or `AutoBasePath=true` in job_container.conf"
+    return f"put {file} there as on the other nodes, or take {setting} out of slurm.conf; then `scontrol reconfigure`"
+
+
+def _without(broken: set[str], lines: str) -> str:
+    return "\n".join(line for line in lines.splitlines() if fields_of(line, 3)[1] not in broken)
+
+
+def _listed(lines: str) -> str:
+    return short(", ".join(line.split(" ")[1] for line in lines.splitlines()) or "none")
+
+
+def _other_files(of: Outlier) -> str:
+    own, right = ({fields_of(line, 3)[1]: line for line in text.splitlines()} for text in (of.value, of.right))
+    other = [file for file in own if file in right and own[file] != right[file]]
+    words = [f"another {file}" for file in other] + [f"no {file}" for file in right if file not in own]
+    return short(", ".join([*words, *(f"also {file}" for file in own if file not in right)]))
+
+
 def _label(host: str) -> str:
     return host.partition(".")[0].lower()
 
@@ -180,4 +227,4 @@ def _strangers(evidence: Evidence, slurm: SlurmView, names: Mapping[str, str]) -
     ]
 
 
-CHECK = Check(judge=judge, probe=scripts(__file__, "node"), ask_controller=ask_controller, wants=frozenset({"slurm"}))
+CHECK = Check(judge=judge, probe=probe, ask_controller=ask_controller, wants=frozenset({"slurm"}))

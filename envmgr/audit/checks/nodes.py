@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.model import Check, Evidence, Rows
 from envmgr.audit.table import hint_by
+from envmgr.modules.nodesetup import TASK_PROLOG
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import asleep, slurm_names
@@ -77,7 +78,10 @@ def _missing(evidence: Evidence) -> Rows:
             up = all(_takes_jobs(slurm, names.get(node, "")) for node in nodes)
             jobs = fold(names.get(node, node) for node in nodes)
             hint = hint_by(evidence.table.words, f"{way}{' up' if up else ''}: {found}", nodes=jobs, node=nodes[0])
-            told_elsewhere = "does not answer, and a job stuck on it" in found  # by the check `mount`
+            # By the checks `mount` and `node-setup`.
+            told_elsewhere = "does not answer, and a job stuck on it" in found or (
+                way != "ssh" and all(TASK_PROLOG in evidence.unset.get(node, ()) for node in nodes)
+            )
             severity: Severity = "note" if told_elsewhere or found.startswith(_NO_FAULT) else "error"
             yield evidence.say("missing", nodes, severity=severity, way=_NAMES.get(way, way), found=found, hint=hint)
 

@@ -4,7 +4,7 @@ paths that users may read. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -49,6 +49,15 @@ _HOOK_FILES = {
 _SOURCE = f"[ ! -r {PROFILE} ] || . {PROFILE}"
 _CSH_SOURCE = f"if ( -r {CSH_PROFILE} ) source {CSH_PROFILE}"
 _END_OF_FILE = "END_OF_FILE_OF_ENVMGR"
+
+_BASH_FILES, _ZSH_FILES = ("/etc/bash.bashrc", "/etc/bashrc"), ("/etc/zsh/zshenv", "/etc/zshenv")
+READ_BY: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("bash", "bash-interactive"), frozenset(_BASH_FILES)),
+    "csh": frozenset((CSH_PROFILE, "/etc/csh.cshrc")),
+    "zsh": frozenset(_ZSH_FILES),
+    "slurm": frozenset((TASK_PROLOG,)),
+}
+"""A kind of shell, or `slurm` for jobs -> the files without which only these have no modules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +166,9 @@ def node_files(site: Site, signers: str | None = None, floor: int = 0) -> NodeFi
         ),
         blocks=(
             NodeBlock(
-                ("/etc/bash.bashrc", "/etc/bashrc"),
-                "top of bash.bashrc, end of bashrc",
-                _SOURCE,
-                "bash over ssh without a login",
-                "block_bash",
+                _BASH_FILES, "top of bash.bashrc, end of bashrc", _SOURCE, "bash over ssh without a login", "block_bash"
             ),
-            NodeBlock(
-                ("/etc/zsh/zshenv", "/etc/zshenv"), "end", _SOURCE, "zsh, which may not read profile.d", "block_zsh"
-            ),
+            NodeBlock(_ZSH_FILES, "end", _SOURCE, "zsh, which may not read profile.d", "block_zsh"),
             NodeBlock(
                 ("/etc/csh.cshrc",), "end", _CSH_SOURCE, "csh and tcsh where they do not read profile.d", "block_csh"
             ),

@@ -62,7 +62,7 @@ class Action:
 
     @property
     def key(self) -> str:
-        """Return what the step mends: findings with the same key on the same nodes have one cause. Empty for `look`."""
+        """Return what the step fixes: findings with the same key on the same nodes have one cause. Empty for `look`."""
         if self.do == "run":
             return f"run {_NODES.sub('', self.command)}"
         return f"file {self.file}" if self.do in ("delete", "add") else ""
@@ -70,7 +70,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What to do about a finding; `text` is how people read it."""
+    """The steps that fix a finding; `text` is how people read them."""
 
     text: str = ""
     actions: tuple[Action, ...] = ()

@@ -109,8 +109,8 @@ class Table(FrozenModel):
     `shares` names tables of `audit/shell/` whose facts and rows it has, too; `CHECK` in their keys is the check's own
     part.
     A `sampled` check draws what it looks at: a baseline may have other things. `words` are what its `judge` says for
-    names of the shell text. `causes` are the checks whose findings can follow from one of this check, and are told with
-    it where they name no cause of their own.
+    names of the shell text. `causes` are the checks whose findings can follow from one of this check, and are reported
+    with it where they name no cause of their own.
     """
 
     part: str = ""

@@ -190,7 +190,7 @@ def _keep(
     ctx: Context, evidence: Evidence, checks: Collection[str], findings: Sequence[Caused], seconds: float
 ) -> tuple[Caused, ...]:
     """Keep the nodes' facts for `build --gate`, and the findings; return these with the time of the first audit that
-    told them. An audit by a user who may not write there does not try.
+    reported them. An audit by a user who may not write there does not try.
     """
     build_user = ctx.site.build_user
     # Where envmgr has published nothing it writes nothing. If the prefix did not pass the look of this host, a write

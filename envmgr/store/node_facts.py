@@ -1,4 +1,6 @@
-"""What the last audits saw, in `<prefix>/var/audit/nodes.json`: the facts of nodes, for the gate of a build, and findings."""
+"""The facts of nodes and the findings in `<prefix>/var/audit/nodes.json`, from the last audits: for the gate of a build, and
+for the next audit.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ class Seen(FrozenModel):
 
 
 class Told(FrozenModel):
-    """A finding that an audit told; `since` is when one did so first, seconds since the epoch."""
+    """A finding that an audit reported; `since` is when one did so first, seconds since the epoch."""
 
     check: str
     nodes: str

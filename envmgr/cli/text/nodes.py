@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from envmgr.cli.render import out, table
@@ -143,6 +143,15 @@ def _finding(finding: Caused, began: float, *, verbose: bool) -> None:
         )
 
 
+def _single_places(where: str) -> Iterator[str]:
+    """Yield the places of a finding, of which `joined_places` made one: `NAME (ACCOUNT)` for each shell."""
+    for of in where.split("; "):
+        names, bracket, accounts = of.partition(" (")
+        for name in names.split(", "):
+            for account in accounts.rstrip(")").split(", "):
+                yield f"{name} ({account})" if bracket else name
+
+
 _SHELLS = 3  # of one account, which follow from one cause
 
 
@@ -152,7 +161,7 @@ def also(finding: Caused) -> str:
 
     places: dict[str, list[str]] = {}
     for consequence in finding.consequences:
-        places.setdefault(consequence.check, []).append(consequence.where)
+        places.setdefault(consequence.check, []).extend(_single_places(consequence.where))
     return "; ".join(f"{check}: {joined_places(where, _SHELLS)}" for check, where in places.items())
 
 
@@ -167,7 +176,7 @@ def _summary(result: audit.AuditResult) -> str:
     count = Counter(f.severity for f in result.findings)
     words = [counted(count[s], f"{s}s") for s in ("error", "warning", "note") if count[s]]
     if count["error"] or count["warning"] or (result.generation is None and not result.alone):
-        first = "mend the first one, and audit again; " if len(result.findings) > 1 else ""
+        first = "fix the first one, and audit again; " if len(result.findings) > 1 else ""
         return f"{', '.join(words)}; {first}`--verbose` shows all of it, `--explain CHECK` what a check does"
     notes = f" ({', '.join(words)})" if words else ""
     if not set(result.checks) >= (_ALONE if result.alone else _PROOF):

@@ -4,7 +4,7 @@ The files are compared by their lines, without comments: Lmod's modulespath; PAM
 login.defs; systemd's settings for services and users, environment.d, tmpfiles.d; modprobe.d; the settings of all users
 for git, pip, uv, conda, npm, R, Perl, the system's Python (sitecustomize, *.pth), readline, fish, Kerberos, NCCL, UCX,
 Open MPI, containers; host.conf and gai.conf; locale.conf; the crypto policy. Passwords and tokens are not reported. Of
-each file the first 60 lines count. A finding says which lines differ.
+each file the first 60 lines count. A finding says which lines differ; more than four on the same nodes are one finding.
 
 Files that programs of users read must be readable by users: git stops at a closed /etc/gitconfig.
 
@@ -17,11 +17,13 @@ from a node's memory is alike if it is enough. Only nodes with the same operatin
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from difflib import SequenceMatcher
 from functools import partial
 
+from envmgr.audit.baseline import Compared
 from envmgr.audit.compare.between_nodes import by_name, compare, other_lines
-from envmgr.audit.model import Check, Evidence, Outlier, Rows, Values, scripts
+from envmgr.audit.model import Check, Evidence, Noted, Outlier, Row, Rows, Values, scripts
 from envmgr.audit.table import fill, short
 from envmgr.probe.model import Facts, Fleet
 from envmgr.system.shelltext import quote
@@ -41,6 +43,7 @@ _KINDS = {
 _IF_ANY = ("kernel", "driver", "locales")  # nodes without one, as of another kernel, are not compared in it
 _SINGLE = ("kernel", "alternative", "zone", "bundle")  # of one line
 _MOST = 6  # lines that a hint changes
+_TOGETHER = 4  # more differences than this on the same nodes are one finding
 _CUT = 60  # lines that a node reports of a file
 
 
@@ -48,19 +51,47 @@ def judge(evidence: Evidence) -> Rows:
     looked = evidence.looked("system_files")
     for system in looked.by_value("system_files.os"):
         fleet = looked.where("system_files.os", system)
-        for name, of_name in by_name(fleet, _texts).items():
-            row = next(row for beginning, row in _KINDS.items() if name.startswith(beginning))
-            values = {value: nodes for value, nodes in of_name.items() if value or row not in _IF_ANY}
-            many = row not in _SINGLE
-            yield evidence.compared(
-                row,
-                values,
-                hint=_mend(row, name, values, fleet, evidence),
-                say=partial(_apart, [*values]) if many else None,
-                told=_told if many else None,
-                name=name,
-                base=name.rpartition("/")[2],
-            )
+        found = {name: _comparable(name, values) for name, values in by_name(fleet, _texts).items()}
+        together = {} if evidence.baseline else _together(found, evidence)
+        for nodes, names in together.items():
+            yield evidence.say("many", nodes, count=len(names), names=", ".join(names))
+        for name, values in found.items():
+            if any(name in names for names in together.values()):
+                yield Noted(Compared(evidence.check, name, ""), values)
+            else:
+                yield _compared(name, values, fleet, evidence)
+
+
+def _row(name: str) -> str:
+    return next(row for beginning, row in _KINDS.items() if name.startswith(beginning))
+
+
+def _comparable(name: str, values: Values) -> Values:
+    return {value: nodes for value, nodes in values.items() if value or _row(name) not in _IF_ANY}
+
+
+def _together(found: Mapping[str, Values], evidence: Evidence) -> dict[tuple[str, ...], list[str]]:
+    """Return nodes -> what differs there and nowhere else, where that is so much that it has one cause."""
+    odd: dict[tuple[str, ...], list[str]] = {}
+    for name, values in found.items():
+        compared = compare(values, evidence)
+        if len(compared.outliers) == 1 and not compared.differ:
+            odd.setdefault(tuple(sorted(compared.outliers[0].nodes)), []).append(name)
+    return {nodes: names for nodes, names in odd.items() if len(names) > _TOGETHER}
+
+
+def _compared(name: str, values: Values, fleet: Fleet, evidence: Evidence) -> Row:
+    row = _row(name)
+    many = row not in _SINGLE
+    return evidence.compared(
+        row,
+        values,
+        hint=_mend(row, name, values, fleet, evidence),
+        say=partial(_apart, [*values]) if many else None,
+        told=_told if many else None,
+        name=name,
+        base=name.rpartition("/")[2],
+    )
 
 
 def _lines(facts: Facts) -> list[tuple[str, str, str]]:

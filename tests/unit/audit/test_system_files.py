@@ -102,6 +102,15 @@ def test_settings_links_and_zones_have_commands_of_their_own() -> None:
     assert findings(mlx, mlx, node(), node("locale -a:1:C.utf8")) == []  # another kernel, another network
 
 
+def test_node_of_another_image_is_one_finding() -> None:
+    right = node(*(f"/etc/pam.d/{name}:1:auth required" for name in "abcdefgh"), f"{LIMITS}:1:* soft core 0")
+    image = node(*(f"/etc/pam.d/{name}:1:auth optional" for name in "abcdefgh"), f"{LIMITS}:1:* soft core 0")
+    also = node(*(f"/etc/pam.d/{name}:1:auth required" for name in "abcdefgh"))
+    one, other = findings(right, right, right, image, also)
+    assert one.startswith("warning c4: files and settings of the system: 8 differ: /etc/pam.d/a, /etc/pam.d/b, ")
+    assert other.startswith(f"warning c5: {LIMITS}: lacks * soft core 0")
+
+
 def test_file_of_users_that_only_root_can_read_is_told_wherever_it_is() -> None:
     closed = node(closed="/etc/gitconfig")
     (line,) = findings(closed, closed, closed)

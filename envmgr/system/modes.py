@@ -23,6 +23,28 @@ from envmgr.system.shelltext import quote, words
 TakenRights = Literal["o-w", "go-w", "go-rwx"]
 
 
+SYSTEMS = (
+    "/ /bin /etc /usr /usr/bin /usr/lib /usr/lib64 /usr/local /usr/share "  # folders on the way
+    "/etc/passwd /etc/group /etc/nsswitch.conf /etc/resolv.conf /etc/hosts /etc/host.conf /etc/gai.conf /etc/services "
+    "/etc/ld.so.cache /etc/ld.so.conf /etc/ld.so.conf.d /etc/alternatives /etc/os-release /etc/shells /etc/inputrc "
+    "/etc/localtime /usr/share/zoneinfo /usr/lib/locale /usr/lib/locale/locale-archive /usr/lib/locale/C.utf8 "
+    "/etc/locale.conf /etc/default/locale /etc/terminfo /lib/terminfo /usr/share/terminfo /etc/ssl /etc/ssl/openssl.cnf "
+    "/etc/ssl/certs /etc/ssl/certs/ca-certificates.crt /etc/pki /etc/pki/tls /etc/pki/tls/certs /etc/pki/tls/cert.pem "
+    "/etc/pki/tls/openssl.cnf /etc/pki/tls/certs/ca-bundle.crt /etc/crypto-policies /etc/krb5.conf /etc/ssh/ssh_config"
+).split()
+"""Files and folders that every program of every user reads, and that a distribution opens for all users. None has a
+secret.
+"""
+_LIBRARIES = re.compile(
+    r"(/usr)?/lib(32|64|/[a-z0-9_]+-linux-gnu)?(/[A-Za-z0-9_.+-]+\.so(\.[0-9.]+)?)?|/etc/ld\.so\.conf\.d/[A-Za-z0-9_.+-]+\.conf"
+)
+
+
+def is_systems(path: str) -> bool:
+    """Return whether the distribution opens this path for all users: one of `SYSTEMS`, or of the loader's libraries."""
+    return path in SYSTEMS or _LIBRARIES.fullmatch(path) is not None
+
+
 def closing(rights: TakenRights, *paths: str) -> str:
     """Return the command that removes rights."""
     return f"chmod {rights} {' '.join(map(word, paths))}"

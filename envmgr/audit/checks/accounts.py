@@ -3,8 +3,8 @@
 File systems keep numbers, not names. If the build user's number belongs to another user on a node, that user can change
 what is installed. If the audited user's number differs, its files are not its own there. A node without the build user
 is only a note, because it can still read the prefix. On no node may another account have the number of one of the two
-and come before it: programs that ask whose number it is take the user for that account, with its home. Other numbers that several lines of
-/etc/passwd have are compared between nodes.
+and come before it: programs that ask whose number it is take the user for that account, with its home. Other numbers
+that several lines of /etc/passwd have are compared between nodes.
 
 The audited user's login shell, home and groups are compared between nodes. With /bin/sh as the login shell, `ssh NODE
 COMMAND` reads no start-up file. A node with /etc/nologin lets no user in over ssh, but jobs run there. The check also

@@ -16,13 +16,14 @@ or a copy that was left there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from statistics import median
 
 from envmgr.audit.compare.between_nodes import merged
 from envmgr.audit.controller import Controller
-from envmgr.audit.fit.install_facts import umounts
+from envmgr.audit.fit.install_facts import umounts, without_acl_hint
 from envmgr.audit.model import QUORUM, Check, Evidence, ProbeTexts, Rows, Values
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import fields_of
@@ -78,7 +79,11 @@ def judge(evidence: Evidence) -> Rows:
         folder, _, mode = before.rpartition(" ")
         place = "" if f"{folder}/".startswith(f"{prefix}/") else "on the node"
         fix = open_hint(evidence.site, [folder], whom="users", place=place)
-        yield evidence.say("closed", nodes, folder=folder, mode=mode, owner=owner, fix=fix)
+        row = "denied" if re.fullmatch(r"[0-7]*[1357]\+", mode) else "closed"
+        if row == "denied":
+            having = next(group.facts for group in evidence.fleet.groups if group.nodes[0] in nodes)
+            fix = without_acl_hint(folder, having, evidence.site)
+        yield evidence.say(row, nodes, folder=folder, mode=mode, owner=owner, fix=fix)
     yield from _hung(fleet, evidence)
     if evidence.alone:
         return

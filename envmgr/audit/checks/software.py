@@ -28,17 +28,16 @@ from envmgr.audit.fit.install_facts import (
     covered_by,
     installed_program,
     program_fault,
-    served,
     start_fault,
     umounts,
+    without_acl_hint,
 )
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan, ExpectedInstall
 from envmgr.audit.table import fields_of
-from envmgr.modules.nodesetup import open_hint, public_paths
+from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import Facts, Fleet, ProbeStage, number_in
 from envmgr.report import Severity
-from envmgr.system.modes import without_acl
 from envmgr.system.shelltext import assign, script_text, words
 
 START_SECONDS = 5
@@ -138,13 +137,12 @@ def _opened(how: str, place: str, facts: Facts, evidence: Evidence) -> str:
     """Return how users can enter or read `place` again: by its mode here, if this host may write there; else on the
     server.
     """
-    if how != "mode" and place in public_paths(evidence.site, [place]):
-        server, path = served(place, facts)
-        return f"{server}: `{without_acl(path)}`"
+    if how != "mode":
+        return without_acl_hint(place, facts, evidence.site)
     options = f"{evidence.controller.get('mount.options', 'ro')},{evidence.controller.get('mount.super', '')}".split(
         ","
     )
-    where = "on the server" if "ro" in options or how != "mode" else ""
+    where = "on the server" if "ro" in options else ""
     return open_hint(evidence.site, [place], whom="users", place=where, installs=[place])
 
 

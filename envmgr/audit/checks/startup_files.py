@@ -1,19 +1,22 @@
-"""Users can read what their shells read at their start: /etc/profile, /etc/profile.d, Lmod's and node-setup's files.
+"""Users can read the start-up files that their shells read, and the files of the system that all programs read.
 
-Root can read a file that was written under umask 077, and users cannot. Users' shells skip it without a message, and
-root's tests pass. The check looks at the ordinary user's login bash. It also compares the same files between nodes by
-content, as a note, because a difference explains what other checks find. A file of /etc/profile.d that users cannot
-read on any node is meant for root.
+These are /etc/profile, /etc/profile.d, Lmod's and node-setup's files. Root can read a file that was written under umask
+077, and users cannot. Users' shells skip it without a message, and root's tests pass. The check looks in the ordinary
+user's login bash. There it also looks at files of the system that all programs need (/etc/ld.so.cache, /etc/passwd,
+/etc/nsswitch.conf, /etc/resolv.conf, locales, time zones, certificates), and at the libraries that the loader knows. It
+also compares the same files between nodes by content, as a note, because a difference explains what other checks find.
+A file of /etc/profile.d that users cannot read on any node is meant for root.
 """
 
 from __future__ import annotations
 
 from envmgr.audit.compare.between_nodes import by_name
-from envmgr.audit.model import QUORUM, AskedShell, Check, Evidence, Rows, scripts
+from envmgr.audit.model import QUORUM, AskedShell, Check, Evidence, ProbeTexts, Rows, scripts
+from envmgr.audit.plan import AuditPlan
 from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import Facts
-from envmgr.system.modes import as_user
-from envmgr.system.shelltext import quote
+from envmgr.system.modes import SYSTEMS, as_user
+from envmgr.system.shelltext import assign, quote
 
 
 def judge(evidence: Evidence) -> Rows:
@@ -41,4 +44,9 @@ def _sums(facts: Facts) -> dict[str, str]:
     return {path: digest for digest, _, path in lines}
 
 
-CHECK = Check(judge=judge, probe=scripts(__file__, "context", "node"))
+def probe(plan: AuditPlan) -> ProbeTexts:
+    texts = scripts(__file__, "context", "node")(plan)
+    return {**texts, "context": f"{assign(startup_systems=' '.join(SYSTEMS))}{texts['context']}"}
+
+
+CHECK = Check(judge=judge, probe=probe)

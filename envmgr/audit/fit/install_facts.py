@@ -7,8 +7,11 @@ from __future__ import annotations
 import re
 
 from envmgr.audit.plan import ExpectedInstall
+from envmgr.catalog.site import Site
 from envmgr.errors import signal_text
+from envmgr.modules.nodesetup import open_hint, public_paths
 from envmgr.probe.model import Facts, number_in
+from envmgr.system.modes import without_acl
 from envmgr.system.shelltext import quote
 
 _KEY = "software.bad."
@@ -49,6 +52,14 @@ def served(path: str, facts: Facts) -> tuple[str, str]:
         return "on the node", path
     folder = f"{export.rstrip('/')}{facts.get('mount.root', '/').rstrip('/')}"
     return f"on {server.rpartition('@')[2]}", f"{folder}{path.removeprefix(point)}"
+
+
+def without_acl_hint(place: str, facts: Facts, site: Site) -> str:
+    """Return how an ACL is taken away from a place of the prefix, where it lies; or whom to ask, if it is not public."""
+    if place not in public_paths(site, [place]):
+        return open_hint(site, [place], whom="users", place="on the server")
+    server, path = served(place, facts)
+    return f"{server}: `{without_acl(path)}`"
 
 
 def installed_program(install: ExpectedInstall) -> str:

@@ -365,6 +365,28 @@ def test_only_envmgrs_own_public_files_are_opened() -> None:
         assert "chmod" not in open_hint(where, [path], whom="users")
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/ld.so.cache",
+        "/etc/ld.so.conf.d/libc.conf",
+        "/usr/lib/x86_64-linux-gnu/libz.so.1",
+        "/lib64",
+        "/etc/ssl/certs",
+    ],
+)
+def test_files_that_a_distribution_opens_are_opened_for_all(path: str) -> None:
+    for where in (site(), site(policies={"umask": "027"})):
+        assert open_hint(where, [path], whom="users") == f"on the node: `chmod a+rX {path}`"
+    for other in (
+        "/etc/ssl/private",
+        "/usr/lib/x86_64-linux-gnu/../../../etc/shadow",
+        "/usr/lib/a/key.so",
+        "/etc/ld.so.conf.d/key",
+    ):
+        assert "chmod" not in open_hint(where, [path, other], whom="users")
+
+
 def test_configured_key_is_none_of_them_wherever_it_lies() -> None:
     where = site(signing={"key": "/etc/envmgr/site.yaml", "allowed_signers": "/etc/envmgr/allowed_signers"})
     assert opening(["/etc/envmgr/site.yaml"], public_paths(where)) == ""

@@ -134,6 +134,15 @@ def test_right_mount_on_top_is_right_whatever_lies_under_it() -> None:
     assert lines(RIGHT | {"mount.under": "/sw autofs /etc/auto.sw\n/sw nfs4 fs1:/export/sw"}) == []
 
 
+def test_folder_on_the_way_is_opened_by_what_closes_it() -> None:
+    (line,) = lines(RIGHT | {"mount.user_stopped": "/sw 700 rsw:rsw"})
+    assert line.startswith(f"{TOLD}alice cannot enter /sw (mode 700, rsw:rsw) | ")
+    assert line.endswith("| `chmod a+rX /sw`")
+    (line,) = lines(RIGHT | {"mount.user_stopped": "/sw 755+ rsw:rsw"})
+    assert line.startswith(f"{TOLD}an ACL denies alice /sw: its mode, 755+, does not | ")
+    assert "| on fs1: `setfacl -b /export/sw 2>" in line
+
+
 def test_mounts_on_a_part_are_taken_away_as_often_as_they_are_there() -> None:
     (line,) = lines(RIGHT | {"mount.below": "/sw/store tmpfs t (2 times)"})
     assert "| on the node: `umount /sw/store && umount /sw/store`, and" in line

@@ -186,7 +186,7 @@ def test_modulefiles_whose_software_no_node_has_are_one_finding() -> None:
 
 
 def test_dead_ones_are_those_that_name_nothing_that_is_there(tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
+    tree = tmp_path / "modules"
     (tree / "m").mkdir(parents=True)
     (tmp_path / "apps/ok").mkdir(parents=True)
     files = {

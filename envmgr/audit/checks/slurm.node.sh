@@ -103,7 +103,7 @@ slurm_runs() {
 }
 slurm_around() {
   for slurm_name in Prolog Epilog TaskProlog TaskEpilog HealthCheckProgram UnkillableStepProgram; do
-    sed -n -E "s/^[[:space:]]*$slurm_name[[:space:]]*=[[:space:]]*\"?([^\"#]*[^\"#[:space:]]).*/\1/Ip" "$slurm_conf" | tr ',' '\n' |
+    sed -n -E "s/^[[:space:]]*${slurm_name}[[:space:]]*=[[:space:]]*\"?([^\"#]*[^\"#[:space:]]).*/\1/Ip" "$slurm_conf" | tr ',' '\n' |
       while read -r slurm_pattern; do
         case $slurm_pattern in "$prefix"/* | "$slurm_ours"/*) continue ;; /*) ;; *) slurm_pattern=${slurm_conf%/*}/$slurm_pattern ;; esac
         for slurm_file in $slurm_pattern; do

@@ -71,6 +71,6 @@ def _ask_here(name: str, script: str, asker: Asker) -> Fleet:
     limit = min(asker.site.transport.node_timeout + GATE_SECONDS, asker.left)
     done = run_detached(["/bin/sh", "-s"], stdin=script, seconds=limit, check=asker.runner.raise_if_cancelled)
     # A script that was left behind has only a part of the answers.
-    if done.returncode is not None:
-        folding(Reply(name, "answered", done.output, "", began, time.time()))
+    late = f"no answer in {limit:.3g} s" if done.returncode is None else ""
+    folding(Reply(name, "silent" if late else "answered", "" if late else done.output, late, began, time.time()))
     return folding.fleet()

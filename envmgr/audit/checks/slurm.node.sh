@@ -97,15 +97,19 @@ done | lines slurm.unreadable
 
 # What slurmd runs around each job, `SETTING FILE SHA256`, and what it cannot run, `SETTING FILE WHAT`; its other settings, `FILE SHA256`.
 # They may lie on a server that hangs, but for the prefix: that is not touched here. Files of node-setup are another check's.
+# slurm_runs SETTING FILE: users run those of tasks.
+slurm_runs() {
+  case $1 in Task*) case $(stat -L -c %a "$2") in *[1357]) ;; *) return 1 ;; esac ;; esac
+}
 slurm_around() {
   for slurm_name in Prolog Epilog TaskProlog TaskEpilog HealthCheckProgram UnkillableStepProgram; do
-    sed -n -E "s/^[[:space:]]*$slurm_name[[:space:]]*=[[:space:]]*\"?([^\"#]*[^\"#[:space:]]).*/\1/Ip" "$slurm_conf" | tr ',' '\n' |
+    sed -n -E "s/^[[:space:]]*${slurm_name}[[:space:]]*=[[:space:]]*\"?([^\"#]*[^\"#[:space:]]).*/\1/Ip" "$slurm_conf" | tr ',' '\n' |
       while read -r slurm_pattern; do
         case $slurm_pattern in "$prefix"/* | "$slurm_ours"/*) continue ;; /*) ;; *) slurm_pattern=${slurm_conf%/*}/$slurm_pattern ;; esac
         for slurm_file in $slurm_pattern; do
           if ! [ -e "$slurm_file" ]; then
             case $slurm_file in *[*?[]*) ;; *) printf 'broken %s %s is not there\n' "$slurm_name" "$slurm_file" ;; esac
-          elif ! [ -x "$slurm_file" ]; then
+          elif ! [ -x "$slurm_file" ] || ! slurm_runs "$slurm_name" "$slurm_file"; then
             printf 'broken %s %s is not executable\n' "$slurm_name" "$slurm_file"
           else
             printf 'file %s %s %s\n' "$slurm_name" "$slurm_file" "$(sum <"$slurm_file")"

@@ -34,7 +34,7 @@ from envmgr.modules.nodesetup import HOME, SLURM_LINE, open_hint
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import in_words, node_hosts, slurm_names
 from envmgr.report import Severity
-from envmgr.system.shelltext import assign, quote, script_text
+from envmgr.system.shelltext import assign, script_text
 
 # Source: sinfo(1), NODE STATE CODES. The flags: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"
@@ -156,8 +156,9 @@ def _around_jobs(evidence: Evidence) -> Rows:
     conf = next(iter(evidence.fleet.by_value("slurm.conf")), "")
     for line, nodes in evidence.fleet.by_line("slurm.broken").items():
         setting, file, what = fields_of(line, 3)
-        fix = f"on the node: `chmod a+rx {quote(file)}`" if "executable" in what else _put_back(setting, file)
-        yield evidence.say("unfit", nodes, conf=conf, setting=setting, file=file, what=what, fix=fix)
+        row = "no_folder" if setting == "BasePath" else "not_executable" if "executable" in what else "not_there"
+        mode = "a+rx" if setting.startswith("Task") else "u+x"  # users run these, and root the others
+        yield evidence.say(row, nodes, conf=conf, setting=setting, file=file, mode=mode)
     told = evidence.fleet.only(lambda facts: "slurm.told_files" in facts)
     broken = {fields_of(line, 3)[1] for line in told.by_line("slurm.broken")}
     files = told.by(lambda facts: _without(broken, facts.get("slurm.files", "")))
@@ -166,18 +167,12 @@ def _around_jobs(evidence: Evidence) -> Rows:
     yield evidence.compared("environ", environ.by_value("slurm.environ", default=""), told=other_lines)
 
 
-def _put_back(setting: str, file: str) -> str:
-    if setting == "BasePath":
-        return f"on the node: `mkdir -p -m 755 {quote(file)}`, or `AutoBasePath=true` in job_container.conf"
-    return f"put {file} there as on the other nodes, or take {setting} out of slurm.conf; then `scontrol reconfigure`"
-
-
 def _without(broken: set[str], lines: str) -> str:
     return "\n".join(line for line in lines.splitlines() if fields_of(line, 3)[1] not in broken)
 
 
 def _listed(lines: str) -> str:
-    return short(", ".join(line.split(" ")[1] for line in lines.splitlines()) or "none")
+    return short(", ".join(fields_of(line, 3)[1] for line in lines.splitlines()) or "none")
 
 
 def _other_files(of: Outlier) -> str:

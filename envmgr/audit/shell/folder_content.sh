@@ -45,7 +45,7 @@ folder_content() {
     cut -c1-16,65- "$room/content" | lines "$1.files.$2"
   fi
   : >"$room/content.there"
-  # shellcheck disable=SC2034 # named_paths.sh reads it
+  # shellcheck disable=SC2034 # of named_paths.sh
   named_there=$room/content.there
   if with_limit "$((2 * content_seconds))" "$room/content.absent" folder_names "$3"; then
     put "$1.named.$2" yes

@@ -186,7 +186,7 @@ def test_modulefiles_whose_software_no_node_has_are_one_finding() -> None:
 
 
 def test_dead_ones_are_those_that_name_nothing_that_is_there(tmp_path: Path) -> None:
-    tree = tmp_path / "tree"
+    tree = tmp_path / "modules"
     (tree / "m").mkdir(parents=True)
     (tmp_path / "apps/ok").mkdir(parents=True)
     files = {
@@ -298,7 +298,7 @@ def test_what_slurmd_runs_and_reads_around_jobs() -> None:
     assert told(slurm, evidence(dict.fromkeys(NODES, well))) == []
     (line,) = told(slurm, evidence({"c1": well, "c2": broken, "c3": well}))
     assert line.startswith("error c2: /s/slurm.conf: Prolog names /s/p.sh, which is not executable")
-    assert line.endswith("on the node: `chmod a+rx /s/p.sh`")
+    assert line.endswith("on the node: `chmod u+x /s/p.sh`")
     other = well | {"slurm.files": "Prolog /s/p.sh 9\n- /s/plugstack.conf 2"}
     (line,) = told(slurm, evidence({"c1": well, "c2": other, "c3": well}))
     assert "another /s/p.sh, no /s/cgroup.conf, also /s/plugstack.conf" in line

@@ -59,9 +59,13 @@ def parts_of(name: str, parts: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """The results of the traces: (node, context's name, account, name) -> `FILE:LINE TEXT`."""
+    """The results of the traces: (node, context's name, account, name) -> `FILE:LINE TEXT`.
+
+    `senders` are the hosts whose shells jobs inherit.
+    """
 
     places: Mapping[tuple[str, str, str, str], str]
+    senders: tuple[str, ...] = ()
 
     def place(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
         """Return the line that sets it on the first of `nodes` that was asked; None if no trace shows one.
@@ -78,7 +82,8 @@ class Traces:
         self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str
     ) -> Iterator[tuple[str, str, str, str]]:
         shells = [traced_context(context)] if context.way == "ssh" else [traced_context(context), "bash-login"]
-        return ((node, shell, account, name) for shell in shells for node in nodes)
+        asked = (*nodes, *self.senders) if context.export == "ALL" else tuple(nodes)
+        return ((node, shell, account, name) for shell in shells for node in asked)
 
     def _has(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> bool:
         return any(self.places.get(key) for key in self._keys(nodes, context, account, name))
@@ -146,7 +151,7 @@ def set_by(
     def hint(traces: Traces) -> Hint:
         for name in names:
             if place := traces.foreign(nodes, context, account, name):
-                return delete(place, nodes, fill(row.hint, {**given, "place": place, "cause": name}))
+                return delete(place, nodes, fill(row.hint, {**given, "place": place.seen_from(nodes), "cause": name}))
         return unknown
 
     return Traced((TraceQuestion(nodes[0], context, account, names),), hint)
@@ -171,7 +176,7 @@ def set_on(
     def hint(traces: Traces) -> Hint:
         here, there = (traces.place(of, context, account, name) for of in (odd, others))
         found = line_of((here, odd), (there, others), fill(row.hint, given), fill(row.unplaced, given))
-        return found if known else look(found.text)
+        return found if known else found.undecided
 
     return Traced(tuple(TraceQuestion(of[0], context, account, (name,)) for of in (odd, others) if of), hint)
 

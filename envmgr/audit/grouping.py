@@ -113,7 +113,8 @@ def _as_one(group: Sequence[Loose], causes: Mapping[str, Collection[str]]) -> Ca
 
     def rank(one: Loose) -> tuple[object, ...]:
         acts = any(action.key for action in one.finding.actions)
-        explains = sum(check in causes.get(one.finding.check, ()) for check in checks)
+        own = one.finding.check
+        explains = sum(check in causes.get(own, ()) for check in checks if check != own)
         return not acts, not one.keys, _ORDER[one.finding.severity], -explains, -len(one.nodes), len(one.finding.found)
 
     first = min(group, key=rank)
@@ -122,8 +123,9 @@ def _as_one(group: Sequence[Loose], causes: Mapping[str, Collection[str]]) -> Ca
     head = next(joined(like))
     worst = min((finding.severity for finding in [head, *rest]), key=_ORDER.__getitem__)
     actions = dict.fromkeys(action for one in [head, *rest] for action in one.actions if action.key)
-    more = [a for a in actions if a not in head.actions and a.do == "delete"]
-    hint = head.hint + "".join(f"; then {a.file}:{a.line}" for a in more[:_NAMED])
+    more = [action for action in actions if action not in head.actions and action.do == "delete"]
+    named = {f"{action.file}:{action.line}": None for action in more if f"{action.file}:{action.line}" not in head.hint}
+    hint = head.hint + "".join(f"; then {line}" for line in [*named][:_NAMED])
     said = {each.name: getattr(head, each.name) for each in fields(head)}
     said |= {"severity": worst, "hint": hint, "actions": (*head.actions, *more)}
     return Caused(**said, cause=_cause(first), consequences=tuple(joined(rest)))

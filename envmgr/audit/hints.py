@@ -34,6 +34,10 @@ class Place:
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
 
+    def seen_from(self, nodes: Iterable[str]) -> str:
+        """Return the place in words; with its node, if it is none of `nodes`."""
+        return str(self) if self.node in nodes else f"{self} on {self.node}"
+
 
 @dataclass(frozen=True, slots=True)
 class Action:
@@ -70,17 +74,20 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """The steps that fix a finding; `text` is how people read them."""
+    """The steps that fix a finding; `text` is how people read them. `about` names the cause, if no step does."""
 
     text: str = ""
     actions: tuple[Action, ...] = ()
+    about: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.text)
 
     @property
-    def keys(self) -> frozenset[str]:
-        return frozenset(action.key for action in self.actions if action.key)
+    def undecided(self) -> Hint:
+        """Return the same for nodes of which nobody knows which are right: nothing is to be done."""
+        about = next((action.key for action in self.actions if action.file), "")
+        return Hint(self.text, look(self.text).actions, about)
 
 
 def hint_of(*actions: Action) -> Hint:

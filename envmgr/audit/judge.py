@@ -124,7 +124,7 @@ def _loose(check: str, row: Found, traces: Traces) -> Loose:
         between=fold(row.between),
         actions=hint.actions,
     )
-    return Loose(finding, row.about, row.account)
+    return Loose(finding, row.about or hint.about, row.account)
 
 
 def _without_consequences(loose: Iterable[Loose], dead: Collection[str], checks: Mapping[str, Check]) -> list[Loose]:

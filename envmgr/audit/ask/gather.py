@@ -244,7 +244,7 @@ class _Gathering:
             beside = pool.submit(self.hosts.ask, script, self.asker, [node for node in traced if node in hosts])
             nodes = [node for node in traced if node not in hosts]
             fleet = self.asker.ssh(nodes, script, None, label="tracing shells that differ") if nodes else NOBODY
-            return read_traces(both(fleet, beside.result() or NOBODY))
+            return replace(read_traces(both(fleet, beside.result() or NOBODY)), senders=(self.hosts.here,))
 
     def _with_published(self, plan: AuditPlan, published: PublishedGeneration) -> AuditPlan:
         samples = choose_samples(plan.request.modules, published)

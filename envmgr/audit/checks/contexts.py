@@ -142,7 +142,8 @@ def _mend(
 
     def hint(traces: Traces) -> Hint:
         if place := traces.culprit(nodes, context, account, name):
-            return delete(place, nodes, f"{place} sets {name} after envmgr does: take that line away")
+            where = place.seen_from(nodes)
+            return delete(place, nodes, f"{where} sets {name} after envmgr does: take that line away")
         place, what = traces.before_ours(nodes, context, account)
         text = f"{what} before node-setup's is read, which is there: take that line away, or move it below"
         if place is not None:

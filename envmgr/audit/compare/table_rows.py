@@ -126,9 +126,9 @@ def _hint(of: Drift, odd: Sequence[str], others: Sequence[str], *, known: bool =
         made = of.hint(odd, others) if known or not row.hint else look(fill(row.hint, given))
         if known:
             return made
-        if isinstance(made, Hint):
-            return look(made.text)
-        return replace(made, hint=lambda traces: look(made.hint(traces).text))
+        return (
+            made.undecided if isinstance(made, Hint) else replace(made, hint=lambda traces: made.hint(traces).undecided)
+        )
     if row.cause and shell is not None:
         return set_on(odd, others, shell.context, shell.account, row, given, known=known)
     hint = hint_in_words(row, given, odd)

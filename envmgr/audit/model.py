@@ -17,7 +17,7 @@ from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Table, Words, 
 from envmgr.catalog.site import Site
 from envmgr.modules.nodesetup import READ_BY
 from envmgr.nodes.sets import fold
-from envmgr.probe.model import Facts, Fleet, ProbePart, ProbeStage, ShellAccount, ShellContext
+from envmgr.probe.model import CONTEXTS, Facts, Fleet, ProbePart, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.prefix import mount_facts
 from envmgr.probe.shell import context_key, looked_key
 from envmgr.report import Severity
@@ -179,6 +179,11 @@ class Evidence:
         """Return the ordinary user's login bash; None if it was not requested."""
         shells = self.each_shell()
         return next((each for each in shells if (each.context.name, each.account) == ("bash-login", "user")), None)
+
+    @property
+    def user_login(self) -> AskedShell:
+        """Return the login bash in which the stage `login` ran, to trace it, whatever contexts were requested."""
+        return AskedShell(CONTEXTS[0], "user", self.shells, self.plan.user)
 
     @property
     def shells(self) -> Fleet:

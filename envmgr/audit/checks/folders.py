@@ -71,7 +71,7 @@ def _nowhere(evidence: Evidence) -> Rows:
         if nodes := tuple(node for of in alike for node in of["gone"]):
             where = f"{fold(has)} only" if has else "no node"
             names = part_of("MODULEPATH", folder)
-            yield evidence.say("nowhere", nodes, evidence.login_shell(), folder=folder, where=where, names=names)
+            yield evidence.say("nowhere", nodes, evidence.user_login, folder=folder, where=where, names=names)
 
 
 def _state(folder: str, facts: Facts) -> str:

@@ -69,13 +69,12 @@ def judge(evidence: Evidence) -> Rows:
                 yield from _lost(host, facts, evidence)
 
 
-def _hosts(evidence: Evidence) -> Iterator[tuple[str, Facts, AskedShell | None]]:
-    """Yield each host that was asked: its facts, and its login shell, if that was asked."""
-    login = evidence.login_shell()
+def _hosts(evidence: Evidence) -> Iterator[tuple[str, Facts, AskedShell]]:
+    """Yield each host that was asked: its facts, and its login shell."""
     for group in evidence.shells.groups:
         for host in group.nodes:
             own = replace(evidence.shells, groups=(Group(group.facts, (host,)),))
-            yield host, group.facts, replace(login, fleet=own) if login else None
+            yield host, group.facts, replace(evidence.user_login, fleet=own)
 
 
 def _senders_first(nodes: Iterable[str], evidence: Evidence) -> list[str]:
@@ -85,7 +84,7 @@ def _senders_first(nodes: Iterable[str], evidence: Evidence) -> list[str]:
 def _conf(evidence: Evidence) -> Iterator[Found]:
     for value, nodes in evidence.shells.by_value("submitting.conf").items():
         ordered = _senders_first(nodes, evidence)
-        yield evidence.say("conf", ordered, evidence.login_shell(), name="SLURM_CONF", value=value)
+        yield evidence.say("conf", ordered, evidence.user_login, name="SLURM_CONF", value=value)
 
 
 def _narrowed(evidence: Evidence) -> Iterator[Found]:
@@ -99,8 +98,7 @@ def _narrowed(evidence: Evidence) -> Iterator[Found]:
         lost = _in_words(evidence) if ordered[0] == evidence.sender else None
         if lost != "":
             what, severity = lost or "jobs do not get what the shell has", None if sends else _WARNING
-            shell = evidence.login_shell()
-            yield evidence.say("narrowed", ordered, shell, severity, name=name, value=value, lost=what)
+            yield evidence.say("narrowed", ordered, evidence.user_login, severity, name=name, value=value, lost=what)
 
 
 def _renamed(evidence: Evidence) -> Iterator[Found]:
@@ -114,7 +112,7 @@ def _renamed(evidence: Evidence) -> Iterator[Found]:
                 yield evidence.say(row, nodes, shell, "error" if lost else None, name=name, value=value, place=place)
 
 
-def _refused(host: str, facts: Facts, shell: AskedShell | None, evidence: Evidence) -> Rows:
+def _refused(host: str, facts: Facts, shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield variables that make Slurm refuse the audit's jobs, and so those of users."""
     for way, fleet in evidence.ways.items():
         for said in dict.fromkeys(reply.reason for reply in fleet.missing if way != "ssh"):
@@ -122,7 +120,7 @@ def _refused(host: str, facts: Facts, shell: AskedShell | None, evidence: Eviden
                 yield evidence.say("refused", [host], shell, name=name, value=value, said=said)
 
 
-def _folders(host: str, facts: Facts, shell: AskedShell | None, evidence: Evidence) -> Rows:
+def _folders(host: str, facts: Facts, shell: AskedShell, evidence: Evidence) -> Rows:
     """Yield folders of MODULEPATH that the host has and a job does not find, without those that nodes name, too."""
     if evidence.as_users is None:
         return

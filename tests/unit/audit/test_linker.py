@@ -77,9 +77,7 @@ def test_nodes_with_other_folders_are_told_of_these_alone() -> None:
 def test_library_before_the_systems_is_moved_away_and_an_error_where_an_entry_gets_it() -> None:
     cached = "/opt/v/lib liba.so.1 libv.so.1\n/usr/local/lib libstdc++.so.6"
     odd = node(cached) | {"linker.shadows": "/usr/local/lib libstdc++.so.6"}
-    away = (
-        "on the node: `mkdir -p /usr/local/lib/away && mv /usr/local/lib/libstdc++.so.6* /usr/local/lib/away && ldconfig`"
-    )
+    away = "on the node: `mkdir -p /usr/local/lib/away && mv /usr/local/lib/libstdc++.so.6* /usr/local/lib/away && ldconfig`"
     said = f"{WHERE}: has libstdc++.so.6 of /usr/local/lib, which programs get and not the system's"
     assert findings(WELL, WELL, odd) == [f"warning c3: {said} | the system's, as on c[1-2] | {away}"]
     line = "libstdc++.so.6 /usr/local/lib/libstdc++.so.6 /usr/local/lib/libstdc++.so.6 GLIBCXX_3.4.28 abc"

@@ -107,6 +107,11 @@ class AuditPlan(ProbePlan):
         return self.request.modules if self.alone else ()
 
     @property
+    def without_own_path(self) -> tuple[str, ...]:
+        """The sampled entries that load without an LD_LIBRARY_PATH, so that `ldd` says what they get."""
+        return tuple(entry for entry in self.samples if "LD_LIBRARY_PATH" not in self.loads.get(entry, ""))
+
+    @property
     def generation(self) -> str:
         """The published generation's folder, empty where nothing is known to be published."""
         return f"{self.prefix}/generations/{self.number:04d}" if self.number is not None else ""

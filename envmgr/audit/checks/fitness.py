@@ -11,7 +11,8 @@ there is no warning.
 
 An entry that no node can run is an error. A node that cannot run what other nodes of its group run is an error, too. An
 entry that a whole group cannot run while other nodes can is a note. The check reports nodes of one group that differ in
-driver, GPUs, glibc or CPU level. A GPU without a driver is an error. So is a driver that `nvidia-smi` cannot talk to
+driver, GPUs, glibc or CPU level, and a node with another operating system: an error if entries get other versions of
+the system's libraries there (the check `libraries` asks the loader). A GPU without a driver is an error. So is a driver that `nvidia-smi` cannot talk to
 (often an update without a reboot).
 
 GPUs that the driver lists, and `nvidia-smi` shows to nobody who asked, are a note: Slurm's or sshd's device constraint
@@ -26,12 +27,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from envmgr.audit.ask.gpu_jobs import GpuAnswer, gpu_answers
+from envmgr.audit.fit.install_facts import outside_libraries
 from envmgr.audit.fit.matrix import hiding, is_hidden, kinds_of, observed, required
-from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
+from envmgr.audit.model import Check, Evidence, Outlier, ProbeTexts, Rows, Values
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.table import hint_by
+from envmgr.audit.table import hint_by, short
 from envmgr.backends import all_backends
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, Verdict, judge_gpu, level_flags, unfit, without_gpu
 from envmgr.catalog.gpus import FLOORS, covers, same_effect, toolkit_driver
@@ -40,6 +43,7 @@ from envmgr.catalog.site_file import CPU_ORDER
 from envmgr.nodes.access import gpu_request
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, Group
+from envmgr.report import Severity
 from envmgr.system.files import shipped
 from envmgr.system.shelltext import assign, script_text
 
@@ -206,12 +210,38 @@ def _drift(evidence: Evidence) -> Rows:
             if (kept := tuple(n for n in nodes if n in members))
         )
         fleet = Fleet(groups, {}, {}, ())
-        for row in _COMPARED:
-            of_group = f"group {name}" if evidence.groups else name
-            yield alike.compared(row, fleet.by_value(row), group=of_group)
+        of_group = f"group {name}" if evidence.groups else name
+        systems = fleet.by_value("operating_system")
+        others = _other_libraries(systems, evidence)
+        majors = {system.partition(".")[0] for system in systems}
+        severity: Severity = "error" if others else "warning" if len(majors) > 1 else "note"
+        words = partial(_system_of, others)
+        yield alike.compared("operating_system", systems, severity=severity, group=of_group, told=words)
+        for row in _COMPARED:  # of another system the C library is another one
+            same = fleet.where("operating_system", next(iter(systems), "")) if row == "glibc" else fleet
+            yield alike.compared(row, same.by_value(row), group=of_group)
 
 
-_COMPARED = ("driver", "gpus", "glibc", "cpu_level", "operating_system")
+def _system_of(others: str, of: Outlier) -> str:
+    return f"operating system {of.value or 'unknown'}{others}"
+
+
+def _other_libraries(systems: Values, evidence: Evidence) -> str:
+    """Return in words which entries get other versions of libraries on nodes with another operating system."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for nodes in systems.values():
+        for group in evidence.fleet.groups:
+            for entry in evidence.plan.without_own_path if set(group.nodes) & set(nodes) else ():
+                for library, (_, version, _) in outside_libraries(entry, group.facts).items():
+                    found.setdefault((entry, library), set()).add(version)
+    differ = sorted(pair for pair, versions in found.items() if len(versions) > 1)
+    libraries = ", ".join(dict.fromkeys(library for _, library in differ))
+    return (
+        f"; another {short(libraries)} for {', '.join(dict.fromkeys(entry for entry, _ in differ))}" if differ else ""
+    )
+
+
+_COMPARED = ("driver", "gpus", "glibc", "cpu_level")
 
 
 def _comparable(facts: NodeFacts) -> dict[str, str]:

@@ -13,8 +13,9 @@ grep -H -s -v -E '^[[:space:]]*(#|$|include[[:space:]])' /etc/ld.so.conf /etc/ld
 # names. And what lies in configured ones and is not in the cache, by its name or by that of its version.
 linker_others() { grep -v -E '^/(usr/)?lib(64|32|x32)?(/[^/ ]*-linux-gnu[^/ ]*)?(/glibc-hwcaps/[^ ]*)?/*( |$)'; }
 linker_look() { # a folder may be on a server that hangs
-  PATH=$PATH:/usr/sbin:/sbin LC_ALL=C ldconfig -p | sed -n 's/^[[:space:]]*\([^ ]*\) (.*=> \(\/.*\)\/[^/]*$/\2 \1/p' |
-    linker_others | LC_ALL=C sort -u >"$0.known"
+  PATH=$PATH:/usr/sbin:/sbin LC_ALL=C ldconfig -p | sed -n 's/^[[:space:]]*\([^ ]*\) (\([^ )]*\).*=> \(\/.*\)\/[^/]*$/\3 \1 \2/p' >"$0.all"
+  linker_others <"$0.all" >"$0.others"
+  cut -d' ' -f1,2 "$0.others" | LC_ALL=C sort -u >"$0.known"
   sed -n 's/^\(\/[^[:space:]:,=]*\).*/\1/p' /etc/ld.so.conf /etc/ld.so.conf.d/*.conf 2>/dev/null | linker_others |
     while read -r linker_folder; do
       linker_real=$(cd -P "$linker_folder" 2>/dev/null && pwd) || continue
@@ -38,6 +39,12 @@ if PATH=$PATH:/usr/sbin:/sbin command -v ldconfig >/dev/null && with_limit 5 "$0
       }
       if (!found && told++ < 200) print $1, $2
     }' "$0.known" "$0.there" | lines linker.uncached
+  # Of the cache's libraries of one name and kind, programs get the first.
+  awk '
+    FILENAME == ARGV[1] { other[$0]; next }
+    { kind = $2 " " $3 }
+    !(kind in first) { first[kind] = $0 in other ? $1 " " $2 : ""; next }
+    first[kind] != "" && !($0 in other) { print first[kind] }' "$0.others" "$0.all" | LC_ALL=C sort -u | lines linker.shadows
   find /etc/ld.so.conf /etc/ld.so.conf.d -newer /etc/ld.so.cache 2>/dev/null | LC_ALL=C sort | head -n 1 | lines linker.newer
   [ -e /etc/ld.so.cache ] || put linker.newer missing
 fi

@@ -4,18 +4,23 @@ If a preloaded library is gone, each program says so on stderr, where scripts re
 same library, it is a note. Folders that only one node has give programs of modules other libraries there.
 
 Among nodes with the same folders, the check compares the libraries that /etc/ld.so.cache has from folders other than
-the system's. It reports them by name. If a library lies in a folder and not in the cache, because nobody ran `ldconfig`
+the system's. It reports them by name. A library that programs get in the place of the system's of that name is a
+warning, and an error if the loader gives it to an entry (the check `libraries` asks it). If a library lies in a folder and not in the cache, because nobody ran `ldconfig`
 since, no program finds it. A folder from which the cache has nothing is reported even on a single node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from envmgr.audit.compare.between_nodes import as_on, compare, other_lines, other_parts
-from envmgr.audit.model import Check, Evidence, Outlier, Rows, scripts
+from envmgr.audit.fit.install_facts import standing_on
+from envmgr.audit.model import Check, Drift, Evidence, Outlier, Rows, scripts
 from envmgr.audit.table import short
 from envmgr.probe.model import Facts, Fleet
+from envmgr.report import Severity
+from envmgr.system.shelltext import quote
 
 
 def judge(evidence: Evidence) -> Rows:
@@ -26,8 +31,56 @@ def judge(evidence: Evidence) -> Rows:
     yield evidence.compared("preload", values)
     if len(values) == 1 and (preloaded := next(iter(values))):
         yield evidence.say("preloaded", values[preloaded], libraries=preloaded)
-    yield evidence.compared("folders", fleet.by_value("linker.folders", default=""), told=other_lines)
+    yield _folders(fleet, evidence)
     yield from _cache(fleet, evidence)
+
+
+def _folders(fleet: Fleet, evidence: Evidence) -> Drift:
+    """Return the comparison of configured folders: an error if an entry gets libraries from one that some nodes lack."""
+    values = fleet.by_value("linker.folders", default="")
+    lines = {value: frozenset(value.splitlines()) for value in values}
+    of_some = {line for of in lines.values() for line in of if not all(line in each for each in lines.values())}
+    folders = {line.partition(" ")[0].rstrip("/") for line in of_some}
+    of_groups = (_standing(group.facts, evidence).items() for group in fleet.groups)
+    used = {pair: entries for of_group in of_groups for pair, entries in of_group if pair[0] in folders}
+
+    def told(of: Outlier) -> str:
+        own = {line.partition(" ")[0].rstrip("/") for line in lines[of.value]}
+        return other_lines(of) + _used({pair: entries for pair, entries in used.items() if pair[0] in own})
+
+    outliers = compare(values, evidence).outliers
+    commands = [_as_others(of) for of in outliers]
+    hint = (
+        f"on the node: `{commands[0]} && ldconfig`: programs take libraries from there, Lmod's Lua, too"
+        if len(commands) == 1
+        else ""
+    )
+    return evidence.compared("folders", values, severity="error" if used else None, told=told, hint=hint)
+
+
+def _as_others(of: Outlier) -> str:
+    """Return the command that takes out the lines that only the outlier has, and adds those that it lacks."""
+    here, there = (dict.fromkeys(value.splitlines()) for value in (of.value, of.right))
+    commands = []
+    for line in {**here, **there}:
+        text, _, file = line.removesuffix(")").rpartition(" (")
+        if line not in there:
+            pattern = re.sub(r"([][\\.*^$%])", r"\\\1", text)
+            expression = rf"\%^[[:space:]]*{pattern}%d"
+            commands.append(f"sed -i {quote(expression)} {quote(file)}")
+        elif line not in here:
+            commands.append(f"echo {quote(text)} >>{quote(file)}")
+    return " && ".join(commands)
+
+
+def _standing(facts: Facts, evidence: Evidence) -> dict[tuple[str, str], list[str]]:
+    return standing_on(evidence.plan.without_own_path, facts)
+
+
+def _used(standing: Mapping[tuple[str, str], Sequence[str]]) -> str:
+    """Return in words which entries get which of these libraries."""
+    entries = sorted({entry for of in standing.values() for entry in of})
+    return f"; {', '.join(entries)} {'gets' if len(entries) == 1 else 'get'} {_said(standing)}" if entries else ""
 
 
 def _cache(fleet: Fleet, evidence: Evidence) -> Rows:
@@ -55,12 +108,30 @@ def _unlike(of: Outlier, facts: Facts, nodes: tuple[str, ...], evidence: Evidenc
     also, lacks = _pairs(of.value) - _pairs(of.right), _pairs(of.right) - _pairs(of.value) - lost
     configured = {line.partition(" ")[0].rstrip("/") for line in facts.get("linker.folders", "").splitlines()}
     left = {each for each in also if each[0] not in configured}
+    standing = {each: entries for each, entries in _standing(facts, evidence).items() if each in also}
+    first = {each for each in also - left if each in standing or each in _lines(facts, "shadows")}
     if lost:
         yield evidence.say("lost", nodes, libraries=_said(lost), right=right)
-    if left:
-        yield evidence.say("left", nodes, libraries=_said(left), right=right)
-    if words := other_parts([_said(also - left)] if also - left else [], [_said(lacks)] if lacks else []):
+    for row, pairs in (("left", left), ("first", first)):
+        used = _used({each: standing[each] for each in pairs if each in standing})
+        if pairs:
+            away = _away(pairs)
+            severity: Severity | None = "error" if used else None
+            yield evidence.say(row, nodes, severity=severity, libraries=_said(pairs), used=used, right=right, away=away)
+    if words := other_parts([_said(rest)] if (rest := also - left - first) else [], [_said(lacks)] if lacks else []):
         yield evidence.say("other_libraries", nodes, words=words, right=right)
+
+
+def _away(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return the command that moves libraries, with all their names, to where the linker does not look."""
+    of: dict[str, list[str]] = {}
+    for folder, name in sorted(pairs):
+        of.setdefault(folder, []).append(f"{quote(f'{folder}/{name}')}*")
+    moves = [
+        f"mkdir -p {quote(f'{folder}/away')} && mv {' '.join(names)} {quote(f'{folder}/away')}"
+        for folder, names in of.items()
+    ]
+    return " && ".join([*moves, "ldconfig"])
 
 
 def _lost(of: Outlier, facts: Facts) -> set[tuple[str, str]]:
@@ -80,6 +151,14 @@ def _lost(of: Outlier, facts: Facts) -> set[tuple[str, str]]:
 
 def _names(facts: Facts, key: str) -> set[tuple[str, str]]:
     return _pairs(facts.get(f"linker.{key}", ""))
+
+
+def _lines(facts: Facts, key: str) -> set[tuple[str, str]]:
+    """Return (folder, name) of lines `FOLDER NAME`."""
+    return {
+        (folder, name)
+        for folder, _, name in (each.partition(" ") for each in facts.get(f"linker.{key}", "").splitlines())
+    }
 
 
 def _pairs(lines: str) -> set[tuple[str, str]]:

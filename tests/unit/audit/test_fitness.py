@@ -171,19 +171,36 @@ def test_nodes_of_a_group_that_differ() -> None:
     same = "nodes of two kinds are two groups in site.yaml"
     assert told(fitness, given) == [
         (
+            "warning c3: group gpu, group all: operating system rocky 8.9 | operating system rocky 9.4, as on c[1-2] | "
+            "update the node, or install it again, as the others are; or put it into a group of its own in site.yaml"
+        ),
+        (
             "warning c3: group gpu, group all: GPUs 1 x NVIDIA A100 | GPUs 2 x NVIDIA A100, as on c[1-2] | "
             f"one gone? `nvidia-smi -L`, `dmesg | grep -i xid`; {same}"
         ),
-        (
-            "warning c3: group gpu, group all: glibc 2.31 | glibc 2.34, as on c[1-2] | "
-            "the same operating system on all nodes of a group, or two groups in site.yaml"
-        ),
         f"warning c3: group gpu, group all: CPU level x86-64-v2 | CPU level x86-64-v3, as on c[1-2] | {same}",
-        "note c3: group gpu, group all: operating system rocky 8.9 | operating system rocky 9.4, as on c[1-2]",
     ]
     assert (
         told(fitness, evidence({"c1": one, "c3": two})) == []
     )  # without groups nothing says that they should be alike
+
+
+def test_another_operating_system_is_an_error_where_an_entry_gets_other_libraries() -> None:
+    libc = "libc.so.6 /lib/libc.so.6 /usr/lib/libc.so.6 GLIBC_{} abc"
+    old, new = (NODE | {"fitness.os": f"debian {os}"} for os in (12, 13))
+    groups = {"all": ("c1", "c2", "c3")}
+    given = evidence({"c1": old, "c2": old, "c3": new}, groups=groups)
+    assert [line.partition(" | ")[0] for line in told(fitness, given)] == [
+        "warning c3: group all: operating system debian 13"
+    ]
+    first, other = ({"libraries.from.t/1": libc.format(version)} for version in ("2.36", "2.41"))
+    given = evidence({"c1": old | first, "c2": old | first, "c3": new | other}, groups=groups, samples=("t/1",))
+    assert [line.partition(" | ")[0] for line in told(fitness, given)] == [
+        "error c3: group all: operating system debian 13; another libc.so.6 for t/1"
+    ]
+    minor = {"fitness.os": "rocky 9.3"}, {"fitness.os": "rocky 9.4"}
+    given = evidence({"c1": NODE | minor[0], "c2": NODE | minor[0], "c3": NODE | minor[1]}, groups=groups)
+    assert [line.partition(":")[0] for line in told(fitness, given)] == ["note c3"]
 
 
 def test_nodes_below_the_sites_own_level() -> None:

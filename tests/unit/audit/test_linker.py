@@ -64,7 +64,7 @@ def test_other_libraries_in_a_folder_are_a_note_and_ldconfig_alone_is_not_the_hi
     assert findings(WELL, WELL, node("/opt/v/lib liba.so.1\n/usr/local/lib libmine.so.1")) == [
         (
             f"note c3: {WHERE}: also has libmine.so.1 of /usr/local/lib and lacks libv.so.1 of /opt/v/lib | the same libraries, as on c[1-2] | "
-            "install the same in these folders, then `ldconfig`"
+            "what is intended there? install or remove what differs, then `ldconfig`"
         )
     ]
 
@@ -72,3 +72,30 @@ def test_other_libraries_in_a_folder_are_a_note_and_ldconfig_alone_is_not_the_hi
 def test_nodes_with_other_folders_are_told_of_these_alone() -> None:
     (line,) = findings(WELL, WELL, node("", folders="/usr/local/lib (/etc/ld.so.conf.d/libc.conf)"))
     assert line.startswith("warning c3: /etc/ld.so.conf.d: lacks /opt/v/lib")
+
+
+def test_library_before_the_systems_is_moved_away_and_an_error_where_an_entry_gets_it() -> None:
+    cached = "/opt/v/lib liba.so.1 libv.so.1\n/usr/local/lib libstdc++.so.6"
+    odd = node(cached) | {"linker.shadows": "/usr/local/lib libstdc++.so.6"}
+    away = "on the node: `mkdir -p /usr/local/lib/away && mv /usr/local/lib/libstdc++.so.6* /usr/local/lib/away && ldconfig`"
+    said = f"{WHERE}: has libstdc++.so.6 of /usr/local/lib, which programs get and not the system's"
+    assert findings(WELL, WELL, odd) == [f"warning c3: {said} | the system's, as on c[1-2] | {away}"]
+    line = "libstdc++.so.6 /usr/local/lib/libstdc++.so.6 /usr/local/lib/libstdc++.so.6 GLIBCXX_3.4.28 abc"
+    answers = {"c1": WELL, "c2": WELL, "c3": odd | {"libraries.from.t/1": line}}
+    assert told(linker, evidence(answers, samples=("t/1",))) == [
+        f"error c3: {said}; t/1 gets libstdc++.so.6 of /usr/local/lib | the system's, as on c[1-2] | {away}"
+    ]
+
+
+def test_folder_of_one_node_is_taken_out_and_an_error_where_an_entry_gets_a_library_of_it() -> None:
+    odd = node("", folders=f"{CONF}\n/opt/ana/lib (/etc/ld.so.conf.d/ana.conf)")
+    said = "/etc/ld.so.conf.d: also has /opt/ana/lib (/etc/ld.so.conf.d/ana.conf)"
+    command = r"on the node: `sed -i '\%^[[:space:]]*/opt/ana/lib%d' /etc/ld.so.conf.d/ana.conf && ldconfig`"
+    (line,) = findings(WELL, WELL, odd)
+    assert line.startswith(f"warning c3: {said} | ")
+    assert f" | {command}: " in line
+    gets = {"libraries.from.t/1": "libz.so.1 /opt/ana/lib/libz.so.1 /opt/ana/lib/libz.so.1.3 - abc"}
+    (line,) = told(linker, evidence({"c1": WELL, "c2": WELL, "c3": odd | gets}, samples=("t/1",)))
+    assert line.startswith(f"error c3: {said}; t/1 gets libz.so.1 of /opt/ana/lib | ")
+    (line,) = findings(WELL, WELL, node("", folders=CONF.splitlines()[1]))
+    assert "`echo /opt/v/lib >>/etc/ld.so.conf.d/v.conf && ldconfig`" in line

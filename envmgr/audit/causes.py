@@ -73,25 +73,30 @@ class Traces:
         For a job, this is where a login shell sets it that looks like a job's on that node, or else one whose
         environment jobs inherit.
         """
+        return next(self._places(nodes, context, account, name), None)
+
+    def _places(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> Iterator[Place]:
         for key in self._keys(nodes, context, account, name):
             if found := self.places.get(key):
-                return _place(key[0], found)
-        return None
+                yield _place(key[0], found)
 
     def _keys(
         self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str
     ) -> Iterator[tuple[str, str, str, str]]:
-        shells = [traced_context(context)] if context.way == "ssh" else [traced_context(context), "bash-login"]
-        asked = (*nodes, *self.senders) if context.export == "ALL" else tuple(nodes)
-        return ((node, shell, account, name) for shell in shells for node in asked)
+        own = [(node, traced_context(context)) for node in nodes]
+        if context.way != "ssh":
+            senders = self.senders if context.export == "ALL" else ()
+            own = [at for at in own if at[1] != "bash-login" or not senders]
+            own += [(node, "bash-login") for node in (senders or nodes)]
+        return ((node, shell, account, name) for node, shell in own)
 
     def _has(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> bool:
         return any(self.places.get(key) for key in self._keys(nodes, context, account, name))
 
     def foreign(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
-        """Return `place` if it is in no file of node-setup."""
-        place = self.place(nodes, context, account, name)
-        return None if is_ours(place) else place
+        """Return the first such line that is in no file of node-setup."""
+        places = self._places(nodes, context, account, name)
+        return next((place for place in places if not is_ours(place)), None)
 
     def culprit(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
         """Return `foreign` if that shell read node-setup's files before it; else None."""

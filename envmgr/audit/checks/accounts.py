@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from envmgr.audit.compare.between_nodes import as_on, compare
 from envmgr.audit.model import Check, Evidence, Rows, scripts
+from envmgr.audit.table import fields_of
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts
 
@@ -56,7 +57,7 @@ def _numbers(name: str, evidence: Evidence) -> Rows:
 def _taken(name: str, evidence: Evidence) -> Rows:
     """Yield another account that has the user's number, and is found first by it."""
     for value, nodes in evidence.fleet.by(lambda facts: _winner(name, facts) or None).items():
-        number, winner, line = value.split(" ")
+        number, winner, line = fields_of(value, 3)
         fix = f"which account is right? `usermod -u NUMBER {winner}` gives {winner} another number"
         if line and len(nodes) < len(evidence.fleet.nodes):
             fix = f"/etc/passwd:{line} is the account of {winner}, which other nodes do not have: take that line away"
@@ -89,7 +90,7 @@ def _winner(name: str, facts: Facts) -> str:
 def _accounts(facts: Facts) -> dict[str, dict[str, str]]:
     """Return number -> name -> line, for numbers that several accounts of /etc/passwd have."""
     lines = (line.partition(" ") for line in facts.get("accounts.doubled", "").splitlines())
-    return {number: dict(account.split(":") for account in names.split()) for number, _, names in lines}
+    return {number: dict(account.partition(":")[::2] for account in names.split()) for number, _, names in lines}
 
 
 def _login(evidence: Evidence) -> Rows:

@@ -181,7 +181,7 @@ def _exported(shell: AskedShell, of_login: Mapping[str, Mapping[str, str]], evid
         for value, nodes in values.items():
             kind, why = _kind(name, value, evidence) if value else ("", "")
             harmful |= kind not in ("", "tools")
-            if kind == "tools" and (len(values) > 1 or shell.context.way != "ssh"):
+            if kind == "tools" and (len(values) > 1 or evidence.baseline is not None or shell.context.way != "ssh"):
                 continue  # the comparison tells it; Slurm sets some in jobs
             passed = {node for node, of in of_login.items() if of.get(name) != value}
             passed |= loaded if kind in _OF_MODULES else set()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from envmgr.audit.baseline import Baseline, HowAsked
 from envmgr.audit.causes import Traces
 from envmgr.audit.checks import all_checks, ambient
 from envmgr.probe.model import CONTEXTS
@@ -210,6 +213,8 @@ def test_what_sites_set_on_purpose_is_one_note_and_no_finding_where_modules_are_
         "warning c1: bash-login (alice): CFLAGS is -O1",
         "note c1: bash-login (alice): NCCL_DEBUG is WARN, UCX_TLS is rc",
     ]
+    known = replace(plain, baseline=Baseline(Path("b"), HowAsked(nodes="c1", user="alice", shells=(), checks=()), {}))
+    assert [line.partition(":")[0] for line in judged(ambient, known) if "NCCL" in line] == []
     loaded = evidence({"c1": shell(exported=f"{lines}\nPYTHONWARNINGS=error", loaded="StdEnv/2023")}, asked=LOGIN)
     assert [line.split(" | ")[0] for line in judged(ambient, loaded)] == [
         "warning c1: bash-login (alice): PYTHONWARNINGS is error"

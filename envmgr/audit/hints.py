@@ -13,7 +13,7 @@ from envmgr.nodes.sets import fold
 
 _NODES = re.compile(r" --nodes \S+")
 _COMMAND = re.compile(
-    r"(?P<where>on the node: |on the server: |(?=`(?:envmgr node-setup --apply|runuser|chmod|chown|setfacl) ))`(?P<command>[^`]+)`(?P<rest>.*)",
+    r"(?P<where>on the node: |on the server: |(?=`(?:envmgr node-setup --apply|runuser|chmod|chown|set[a-z]+) ))`(?P<command>[^`]+)`(?P<rest>.*)",
     re.DOTALL,
 )
 # Programs that only look: people read what they say.

@@ -13,7 +13,7 @@ from envmgr.audit.causes import Traces
 from envmgr.audit.checks import all_checks
 from envmgr.audit.judge import loose_of, rows_of
 from envmgr.audit.model import Check, standing_alone
-from tests.unit.audit.test_any_answer import PATIENT, answers, evidence_of
+from tests.helpers.any_answer import PATIENT, answers, evidence_of
 
 CHECKS = standing_alone(all_checks())
 OURS = re.compile(r"envmgr (?!audit|adopt)|node-setup|generation|publish")

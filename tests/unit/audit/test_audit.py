@@ -261,7 +261,7 @@ def test_job_that_inherited_a_generation_that_is_gone_is_an_error() -> None:
             None,
             "`slurm: {heal_export: true}` in site.yaml, then `envmgr node-setup --apply --nodes c1`, and TaskProlog in slurm.conf; false leaves it so, and ends this note",
         ),
-        ("HOME", True, "`envmgr node-setup --apply --nodes c1`, and TaskProlog in slurm.conf, which unsets it"),
+        ("HOME", True, "TaskProlog in slurm.conf, which unsets it, and `envmgr node-setup --apply --nodes c1`"),
         ("NONE", False, ""),
         ("ALL,X=1", None, ""),
         ("", None, ""),
@@ -286,7 +286,7 @@ def test_sh_job_that_nothing_tells_what_to_write_is_a_note() -> None:
     assert told(contexts, replace(made, ways={"slurm": fleet})) == [
         (
             "note c1: sbatch-bash (alice): a `#!/bin/sh` job that calls `module` gets `not found` | what to write instead, by the "
-            "program `module` of node-setup | `envmgr node-setup --apply --nodes c1`, and TaskProlog in slurm.conf"
+            "program `module` of node-setup | TaskProlog in slurm.conf, and `envmgr node-setup --apply --nodes c1`"
         )
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -15,12 +16,12 @@ from envmgr.audit.causes import Traces
 from envmgr.audit.checks import all_checks
 from envmgr.audit.fit.matrix import matrix
 from envmgr.audit.judge import findings_of, how_asked, rows_of
-from envmgr.audit.model import Check, Evidence
+from envmgr.audit.model import Check, Evidence, standing_alone
 from envmgr.audit.table import ENGINE
 from envmgr.catalog.recipe import Requires
 from envmgr.nodes.sets import expand
 from envmgr.probe.model import CONTEXTS, ShellAccount
-from tests.helpers.evidence import evidence, judgement
+from tests.helpers.evidence import OURS, evidence, judgement
 
 CHECKS = all_checks()
 LOGIN = next(context for context in CONTEXTS if context.name == "bash-login")
@@ -68,6 +69,28 @@ def test_no_answer_ends_a_check(name: str) -> None:
         assert len(findings_of(check, rows, Traces({}))) <= len(rows)
 
     judged()
+
+
+@pytest.mark.parametrize("name", standing_alone(CHECKS))
+def test_no_answer_gets_a_hint_of_envmgrs_where_nothing_is_published(name: str) -> None:
+    check = CHECKS[name]
+
+    @PATIENT
+    @given(answers(check))
+    def judged(facts: list[dict[str, str]]) -> None:
+        made = evidence_of(facts)
+        plan = replace(made.plan, number=None, alone=True, samples=(), installs=())
+        alone = replace(made, plan=plan, published=None, alone=True)
+        found = findings_of(check, rows_of(check, alone), Traces({}))
+        assert [each.hint for each in found if OURS.search(each.hint)] == []
+
+    judged()
+
+
+def test_list_of_a_cache_that_differs_in_empty_lines_ends_no_check() -> None:
+    check = CHECKS["resolution"]
+    odd = {"resolution.avail": "", "resolution.cache_differs": "\n", "current": "generations/0001"}
+    assert len(findings_of(check, rows_of(check, evidence_of([odd, {}, {}])), Traces({}))) >= 1
 
 
 @PATIENT

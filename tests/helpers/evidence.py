@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -30,6 +31,9 @@ from envmgr.report import Finding
 from tests.helpers.cluster import Cluster
 
 SHA = "0" * 64
+
+OURS = re.compile(r"envmgr (?!audit|adopt)|node-setup|generation|publish")
+"""What no hint names where envmgr published nothing."""
 
 
 def site(**fields: Any) -> Site:

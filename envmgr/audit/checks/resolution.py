@@ -59,7 +59,7 @@ def judge(evidence: Evidence) -> Rows:
 
 def _cache_differs(lines: list[str], fleet: Fleet, nodes: tuple[str, ...], evidence: Evidence) -> Rows:
     """Yield a cache with other modules than there are. Another check looks at envmgr's own cache."""
-    shown = "; ".join(f"{'only' if line[0] == '<' else 'not'} in the cache: {line[2:]}" for line in lines)
+    shown = "; ".join(f"{'only' if line.startswith('<') else 'not'} in the cache: {line[2:]}" for line in lines)
     known = fleet.by_each(lambda facts: facts.get("resolution.caches", "").split())
     caches = [folder for folder, of in known.items() if set(of) & set(nodes)]
     row = "cache_differs" if caches else "unknown_cache_differs"

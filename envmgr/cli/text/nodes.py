@@ -62,7 +62,7 @@ def show_adopt(result: adopt.AdoptResult) -> None:
         out("no node answered")
         return
     if result.modules:
-        rows = [[m.name, m.version, m.made_by, m.nodes, m.entry, m.root] for m in result.modules]
+        rows = [[m.name, m.version, m.made_by, m.nodes, m.entry, m.software] for m in result.modules]
         table(rows, header=["module", "version", "made by", "nodes", "in the catalog", "software"])
     else:
         out("no modules were found there")

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
-from hypothesis import given
 
-from envmgr.audit.causes import Traces
 from envmgr.audit.checks import all_checks
-from envmgr.audit.judge import loose_of, rows_of
 from envmgr.audit.model import Check, standing_alone
-from tests.helpers.any_answer import PATIENT, answers, evidence_of
+from tests.helpers.evidence import OURS
 
 CHECKS = standing_alone(all_checks())
-OURS = re.compile(r"envmgr (?!audit|adopt)|node-setup|generation|publish")
 
 # What checks say of a published generation only; no row of another name may speak of one.
 PUBLISHED = {
@@ -39,19 +33,3 @@ def hints(check: Check) -> Iterator[tuple[str, str]]:
 @pytest.mark.parametrize("name", CHECKS)
 def test_tables_name_nothing_of_envmgrs_but_where_something_is_published(name: str) -> None:
     assert {row for row, hint in hints(CHECKS[name]) if OURS.search(hint)} == PUBLISHED.get(name, set())
-
-
-@pytest.mark.parametrize("name", CHECKS)
-def test_no_answer_gets_a_hint_of_envmgrs(name: str) -> None:
-    check = CHECKS[name]
-
-    @PATIENT
-    @given(answers(check))
-    def judged(facts: list[dict[str, str]]) -> None:
-        made = evidence_of(facts)
-        plan = replace(made.plan, number=None, alone=True, samples=(), installs=())
-        alone = replace(made, plan=plan, published=None, alone=True)
-        found = [one.finding for one in loose_of(check, rows_of(check, alone), Traces({}))]
-        assert [each.hint for each in found if OURS.search(each.hint)] == []
-
-    judged()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import get_args
+
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from envmgr.audit.ask import inventory
@@ -12,11 +16,43 @@ from envmgr.audit.causes import Traces
 from envmgr.audit.checks import all_checks
 from envmgr.audit.fit.matrix import matrix
 from envmgr.audit.judge import how_asked, loose_of, rows_of
+from envmgr.audit.model import Check, Evidence, standing_alone
+from envmgr.audit.table import ENGINE
+from envmgr.catalog.recipe import Requires
 from envmgr.nodes.sets import expand
-from tests.helpers.any_answer import PATIENT, VALUE, answers, evidence_of
-from tests.helpers.evidence import judgement
+from envmgr.probe.model import CONTEXTS, ShellAccount
+from tests.helpers.evidence import OURS, evidence, judgement
 
 CHECKS = all_checks()
+LOGIN = next(context for context in CONTEXTS if context.name == "bash-login")
+ASKED = tuple((LOGIN, account, "ssh") for account in get_args(ShellAccount))
+ODD = ["", " ", "\n", "yes", "no", "0", "-1", "1e999", "nan", "9" * 30, "²", "a b", "x=y", "a|b|c", "/a:/b", "{value}"]
+VALUE = st.sampled_from([*ODD, "{0.__class__}", "%s", "no end", "hung", "a\nb c\n"]) | st.text(
+    st.characters(exclude_categories=["Cs"]), max_size=20
+)
+
+
+def keys_of(*checks: Check) -> list[str]:
+    """A key of each fact that these checks declare or read, and of every probe's."""
+    own: set[str] = set(ENGINE.keys)
+    for check in checks:
+        of = check.table
+        own |= {*of.node, *of.prefix, *of.login, *of.reads}
+        own |= {f"ctx.bash-login.{account}.{key}" for _, account, _ in ASKED for key in of.context}
+    return sorted(key.replace("*", "x/1") for key in own)
+
+
+def answers(*checks: Check) -> st.SearchStrategy[list[dict[str, str]]]:
+    """What three nodes answer."""
+    return st.lists(st.dictionaries(st.sampled_from(keys_of(*checks)), VALUE, max_size=12), min_size=3, max_size=3)
+
+
+def evidence_of(facts: Iterable[dict[str, str]]) -> Evidence:
+    nodes = {f"c{number}": of for number, of in enumerate(facts, 1)}
+    return evidence(nodes, asked=ASKED, entries={"x/1": Requires()}, samples=("x/1",))
+
+
+PATIENT = settings(deadline=None, database=None, max_examples=60, suppress_health_check=[*HealthCheck])
 
 
 @pytest.mark.parametrize("name", CHECKS)
@@ -33,6 +69,28 @@ def test_no_answer_ends_a_check(name: str) -> None:
         assert len(loose_of(check, rows, Traces({}))) <= len(rows)
 
     judged()
+
+
+@pytest.mark.parametrize("name", standing_alone(CHECKS))
+def test_no_answer_gets_a_hint_of_envmgrs_where_nothing_is_published(name: str) -> None:
+    check = CHECKS[name]
+
+    @PATIENT
+    @given(answers(check))
+    def judged(facts: list[dict[str, str]]) -> None:
+        made = evidence_of(facts)
+        plan = replace(made.plan, number=None, alone=True, samples=(), installs=())
+        alone = replace(made, plan=plan, published=None, alone=True)
+        found = [one.finding for one in loose_of(check, rows_of(check, alone), Traces({}))]
+        assert [each.hint for each in found if OURS.search(each.hint)] == []
+
+    judged()
+
+
+def test_list_of_a_cache_that_differs_in_empty_lines_ends_no_check() -> None:
+    check = CHECKS["resolution"]
+    odd = {"resolution.avail": "", "resolution.cache_differs": "\n", "current": "generations/0001"}
+    assert len(findings_of(check, rows_of(check, evidence_of([odd, {}, {}])), Traces({}))) >= 1
 
 
 @PATIENT

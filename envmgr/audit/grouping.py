@@ -48,8 +48,7 @@ class Loose:
     @property
     def keys(self) -> frozenset[str]:
         """Return what tells its cause: findings that share a key, on the same nodes, have the same one."""
-        own = {self.about} if self.about else set[str]()
-        return frozenset(own | {action.key for action in self.finding.actions if action.key})
+        return frozenset({*self.about.splitlines()} | {action.key for action in self.finding.actions if action.key})
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -137,7 +136,7 @@ def _text(finding: AuditFinding) -> AuditFinding:
 
 def _cause(one: Loose) -> str:
     lines = (f"{action.file}:{action.line}" for action in one.finding.actions if action.file)
-    return next(lines, one.about)
+    return next(lines, one.about.partition("\n")[0])
 
 
 def joined(findings: Iterable[AuditFinding]) -> Iterator[AuditFinding]:

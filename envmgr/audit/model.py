@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +15,6 @@ from envmgr.audit.hints import Hint, hint_in
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Table, Words, declared_fleet, fill, read_table
 from envmgr.catalog.site import Site
-from envmgr.modules.nodesetup import READ_BY
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import CONTEXTS, Facts, Fleet, ProbePart, ProbeStage, ShellAccount, ShellContext
 from envmgr.probe.prefix import mount_facts
@@ -46,8 +45,6 @@ class Evidence:
     the site's node groups with their nodes, `login` its login nodes and the host that sends jobs. `kinds` are groups by hardware, if no site defines
     groups. `logs` is node -> slurmd's first error, if a job ended without an answer.
 
-    `unset` are the nodes on which files of node-setup's are lost or changed, with these files.
-
     `gpu_jobs` are the answers of jobs that asked for a GPU, for nodes that otherwise hide theirs, each with a reply;
     None if no node does. `alone` means that nothing is published, here or on any node: users load only modules from
     other tools. With a `baseline`, nodes are right that have its values; what is compared goes into the `notebook`.
@@ -74,7 +71,6 @@ class Evidence:
     alone: bool = False
     baseline: Baseline | None = None
     table: Table = NO_TABLE
-    unset: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @property
     def check(self) -> str:
@@ -87,7 +83,6 @@ class Evidence:
         return replace(
             self,
             table=table,
-            unset=unset_paths(self.fleet),
             ways={way: declared_fleet(fleet, declared) for way, fleet in self.ways.items()},
             look=self.look and declared_fleet(self.look, declared),
             here=self.here and declared_fleet(self.here, declared),
@@ -151,15 +146,10 @@ class Evidence:
         return self.look or self.fleet
 
     def each_shell(self) -> Iterator[AskedShell]:
-        """Yield every requested context and account, with the answers of nodes whose prefix answers, and on which
-        node-setup's files for such shells are as they were: the check `node-setup` reports the others.
-        """
+        """Yield every requested context and account, with the answers of nodes whose prefix answers."""
         for context, account, way in self.asked:
             fleet = self.shells if way == "ssh" else self.ways[way].sound
-            bare = way != "ssh" and context.shell != "bash-interactive"  # bash of a script reads no bash.bashrc
-            of = READ_BY.get("" if bare else context.shell, frozenset()) | (READ_BY["slurm"] if way != "ssh" else set())
-            shell = AskedShell(context, account, fleet, self.plan.user if account == "user" else "root")
-            yield shell.without({node for node, paths in self.unset.items() if paths & of})
+            yield AskedShell(context, account, fleet, self.plan.user if account == "user" else "root")
 
     def answer(self, kind: type[_Answer]) -> _Answer | None:
         """Return the answer to the check's own question to this host; None if it was not asked."""
@@ -192,15 +182,6 @@ class Evidence:
         if self.here is None:
             return fleet
         return replace(fleet, groups=(*fleet.groups, *self.here.sound.groups))
-
-
-def unset_paths(fleet: Fleet) -> dict[str, frozenset[str]]:
-    """Return the nodes on which the check `node-setup` finds a file that is not as node-setup writes it, with these files."""
-    found: dict[str, frozenset[str]] = {}
-    for line, nodes in fleet.by_line("node_setup.faults").items():
-        if not line.startswith("old "):
-            found |= {node: found.get(node, frozenset()) | {line.partition(" ")[2]} for node in nodes}
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,13 +262,6 @@ class AskedShell:
     def only(self, wanted: Callable[[Facts], bool]) -> AskedShell:
         """Return it with the answers of which `wanted(facts)` is true."""
         return replace(self, fleet=self.fleet.only(wanted))
-
-    def without(self, nodes: Collection[str]) -> AskedShell:
-        """Return it without the answers of these nodes."""
-        if not nodes:
-            return self
-        groups = (replace(each, nodes=tuple(n for n in each.nodes if n not in nodes)) for each in self.fleet.groups)
-        return replace(self, fleet=replace(self.fleet, groups=tuple(group for group in groups if group.nodes)))
 
     def having(self, fact: str) -> AskedShell:
         """Return it with the answers that have a fact."""

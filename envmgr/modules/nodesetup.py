@@ -4,7 +4,7 @@ paths that users may read. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -51,13 +51,6 @@ _CSH_SOURCE = f"if ( -r {CSH_PROFILE} ) source {CSH_PROFILE}"
 _END_OF_FILE = "END_OF_FILE_OF_ENVMGR"
 
 _BASH_FILES, _ZSH_FILES = ("/etc/bash.bashrc", "/etc/bashrc"), ("/etc/zsh/zshenv", "/etc/zshenv")
-READ_BY: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(("bash", "bash-interactive"), frozenset(_BASH_FILES)),
-    "csh": frozenset((CSH_PROFILE, "/etc/csh.cshrc")),
-    "zsh": frozenset(_ZSH_FILES),
-    "slurm": frozenset((TASK_PROLOG,)),
-}
-"""A kind of shell, or `slurm` for jobs -> the files without which only these have no modules."""
 
 
 @dataclass(frozen=True, slots=True)

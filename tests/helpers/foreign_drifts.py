@@ -11,7 +11,7 @@ import yaml
 
 from envmgr.nodes.sets import expand
 from tests.helpers.cluster import Cluster
-from tests.helpers.drifts import OnNodes
+from tests.helpers.drifts import OnNodes, carry_out
 from tests.helpers.places import ROOT
 
 _FILE = ROOT / "tests/cluster/audit/foreign_drifts.yaml"
@@ -43,21 +43,17 @@ class ForeignDrift(OnNodes):
 
 
 def follow(finding: dict[str, Any], cluster: Cluster) -> list[str]:
-    """Do what its hint says that changes something: a command on the node, or the line which did it is taken away. Returns what was done."""
-    commands = [
-        c
-        for c in re.findall(r"`([^`]+)`", finding["hint"])
-        if re.match(r"(chmod|chown|runuser|mount|umount|usermod|rm) \S", c)
-    ]
-    lines = re.findall(r"(/[^\s:]+):(\d+) (?:sets|adds) it (on|in) (\S+?)(?:;|$)", finding["hint"])
-    accused = expand(finding["nodes"])
-    done = []
-    for node in accused:
-        mine = [(path, line) for path, line, word, of in lines if word == "in" or node in expand(of)]
-        for script in [*commands, *(f"sed -i {line}d {path}" for path, line in mine)]:
-            cluster.sh(node, script, check=True)
-            done.append(f"{node}: {script}")
-    return done
+    """Carry out its hint, or the commands in its text that change something. Returns what was done."""
+    acting = [step for step in finding["actions"] if step["do"] != "look"]
+    for step in acting:
+        carry_out(step, cluster)
+    if acting:
+        return [str(step) for step in acting]
+    commands = re.findall(r"`((?:chmod|chown|runuser|mount|umount|usermod|rm) [^`]+)`", finding["hint"])
+    for node in expand(finding["nodes"]):
+        for command in commands:
+            cluster.sh(node, command, check=True)
+    return commands
 
 
 def _fits(finding: dict[str, Any], want: dict[str, str]) -> bool:

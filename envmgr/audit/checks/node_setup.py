@@ -12,15 +12,13 @@ leads to in the shells that read it is not reported.
 
 from __future__ import annotations
 
-from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows, unset_paths
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.catalog.site import Site
-from envmgr.modules.nodesetup import BEGIN, END, HOME, PROFILE, SIGNERS, NodeFile, NodeFiles, node_files
+from envmgr.modules.nodesetup import BEGIN, END, SIGNERS, NodeFile, NodeFiles, node_files
 from envmgr.report import Severity
 from envmgr.system.files import sha256_bytes
 from envmgr.system.shelltext import assign, quote, script_text
-
-_SHELLS = frozenset({f"{HOME}/settings", f"{HOME}/pin", PROFILE})  # without one of them no shell has modules
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
@@ -64,11 +62,8 @@ def judge(evidence: Evidence) -> Rows:
         clean = f"sed -i --follow-symlinks -e '/^# {BEGIN}/d' -e '/^# {END}/d' -e '\\%/etc/profile\\.d/zz-envmgr%d' "
         clean += " ".join(map(quote, paths))
         severity: Severity | None = "warning" if is_minor else None
-        yield evidence.say(fault, nodes, severity=severity, paths=" ".join(paths), clean=clean)
+        about = "\n".join(f"file {path}" for path in paths)
+        yield evidence.say(fault, nodes, severity=severity, paths=" ".join(paths), about=about, clean=clean)
 
 
-def explained(evidence: Evidence) -> frozenset[str]:
-    return frozenset(node for node, paths in unset_paths(evidence.fleet).items() if paths & _SHELLS)
-
-
-CHECK = Check(judge=judge, probe=probe, explained=explained, wants=frozenset({"published"}))
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published"}))

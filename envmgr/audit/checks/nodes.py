@@ -19,7 +19,6 @@ from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.model import Check, Evidence, Rows
 from envmgr.audit.shell.submit_options import refused_by
 from envmgr.audit.table import hint_by
-from envmgr.modules.nodesetup import TASK_PROLOG
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import asleep, slurm_names
@@ -80,11 +79,7 @@ def _missing(evidence: Evidence) -> Rows:
             up = all(_takes_jobs(slurm, names.get(node, "")) for node in nodes)
             jobs = fold(names.get(node, node) for node in nodes)
             hint = hint_by(evidence.table.words, f"{way}{' up' if up else ''}: {found}", nodes=jobs, node=nodes[0])
-            # By the checks `mount`, `node-setup` and `ambient`.
-            no_prolog = way != "ssh" and all(TASK_PROLOG in evidence.unset.get(node, ()) for node in nodes)
-            told_elsewhere = (
-                no_prolog or "does not answer, and a job stuck on it" in found or _by_variables(way, found, evidence)
-            )
+            told_elsewhere = "does not answer, and a job stuck on it" in found or _by_variables(way, found, evidence)
             severity: Severity = "note" if told_elsewhere or found.startswith(_NO_FAULT) else "error"
             yield evidence.say("missing", nodes, severity=severity, way=_NAMES.get(way, way), found=found, hint=hint)
 

@@ -27,12 +27,10 @@ def probe(plan: AuditPlan) -> ProbeTexts:  # noqa: ARG001 - the same for every p
 
 
 def judge(evidence: Evidence) -> Rows:
-    faults = evidence.fleet.by_line("node_setup.faults").items()
-    told = {node for line, nodes in faults if f" {HOOK}/" in line for node in nodes}  # by the check `node-setup`
     for shell in evidence.each_shell():
+        yield from _not_loaded(shell, evidence)
         yield from _not_restored(shell, evidence)
-        yield from _not_loaded(shell.without(told), evidence)
-        yield from _hook(shell.without(told), evidence)
+        yield from _hook(shell, evidence)
 
 
 def _hook(shell: AskedShell, evidence: Evidence) -> Rows:

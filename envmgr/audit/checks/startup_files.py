@@ -28,8 +28,7 @@ def judge(evidence: Evidence) -> Rows:
                 command = as_user(shell.user, f"tee -a {quote(file)}")
                 yield evidence.say("hides", nodes, shell, file=file, command=command)
     for path, values in by_name(evidence.looked("startup_files"), _sums).items():
-        others = {value: tuple(n for n in of if path not in evidence.unset.get(n, ())) for value, of in values.items()}
-        yield evidence.compared("other_content", {value: of for value, of in others.items() if of}, path=path)
+        yield evidence.compared("other_content", values, path=path)
 
 
 def _closed(shell: AskedShell, evidence: Evidence) -> Rows:

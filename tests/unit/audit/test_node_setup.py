@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from envmgr.audit.checks import all_checks, node_setup, nodes, saved_collections, startup_files
+from envmgr.audit.checks import all_checks, node_setup
 from envmgr.modules.nodesetup import HOOK, PROFILE, TASK_PROLOG, node_files
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import CONTEXTS, Fleet
@@ -60,14 +60,6 @@ def test_list_of_signers_and_the_highest_flip_are_not_compared() -> None:
     assert node_setup._line("settings", floors[0]) == node_setup._line("settings", floors[1])
 
 
-def test_shells_without_the_lost_file_are_judged_alone() -> None:
-    lost = evidence(
-        {"c1": node(), "c2": node("lines /etc/csh.cshrc"), "c3": node(f"old {PROFILE}")},
-        asked=((LOGIN, "user", "ssh"), (CSH, "user", "ssh")),
-    ).of_check(all_checks()["contexts"].table)
-    assert [shell.fleet.nodes for shell in lost.each_shell()] == [("c1", "c2", "c3"), ("c1", "c3")]
-
-
 def test_node_without_a_profile_file_has_one_finding() -> None:
     key = "ctx.bash-login.user."
     well = {f"{key}modulepath": "/sw/generations/0001/modules", f"{key}module": "yes", f"{key}lmod_rc": ""}
@@ -76,28 +68,28 @@ def test_node_without_a_profile_file_has_one_finding() -> None:
         {"c1": node(**well), "c2": node(f"lost {PROFILE}", **{f"{key}modulepath": "", f"{key}module": "no"})},
         asked=((LOGIN, "user", "ssh"),),
     )
-    found = [
-        finding
-        for finding in judgement(given, checks).findings
-        if finding.nodes == "c2" and finding.severity == "error"
-    ]
-    assert [line(finding) for finding in found] == [f"error c2: {PROFILE}: not there | {AGAIN}"]
+    (found,) = (finding for finding in judgement(given, checks).findings if finding.nodes == "c2")
+    assert line(found) == f"error c2: {PROFILE}: not there | {AGAIN}"
+    assert {(each.check, each.where) for each in found.consequences} == {("contexts", "bash-login (alice)")}
 
 
-def test_start_up_files_hook_and_jobs_of_such_a_node_are_not_told_again() -> None:
+def test_start_up_files_hook_and_jobs_of_such_a_node_follow_from_it() -> None:
     sums = [{"startup_files.looked.node": "yes", "startup_files.sums": f"{n} /etc/zsh/zshenv"} for n in (1, 1, 2)]
     answers = [node(**sums[0]), node(**sums[1]), node("lines /etc/zsh/zshenv", **sums[2])]
-    named = {f"c{n}": facts for n, facts in enumerate(answers, 1)}
-    assert told(startup_files, evidence(named)) == []
-    key = f"ctx.{LOGIN.name}.user."
-    facts = {f"{key}hook": "broken", f"{key}modulepath": ""}
+    checks = {name: all_checks()[name] for name in ("node-setup", "startup-files")}
+    (found,) = judgement(evidence({f"c{n}": facts for n, facts in enumerate(answers, 1)}), checks).findings
+    assert [each.check for each in found.consequences] == ["startup-files"]
+    facts = {f"ctx.{LOGIN.name}.user.{key}": value for key, value in (("hook", "broken"), ("modulepath", ""))}
     given = evidence({"c2": node(f"lost {HOOK}/newer.lua", **facts)}, asked=((LOGIN, "user", "ssh"),))
-    assert told(saved_collections, given) == []
+    checks = {name: all_checks()[name] for name in ("node-setup", "saved-collections")}
+    (found,) = judgement(given, checks).findings
+    assert {each.check for each in found.consequences} == {"saved-collections"}
 
 
-def test_job_that_a_changed_task_prolog_ends_is_a_note() -> None:
+def test_job_that_a_changed_task_prolog_ends_follows_from_it() -> None:
     given = evidence({"c1": node(f"changed {TASK_PROLOG}")}, own={"c1": {"host": "c1"}})
     job = Reply("c1", "silent", "", "TaskProlog failed", 0.0, 1.0)
     jobs = Fleet((), {}, {"c1": job}, (job,))
-    (said,) = told(nodes, replace(given, ways={**given.ways, "slurm": jobs}))
-    assert said.startswith("note c1: Slurm (inherited environment): silent: TaskProlog failed | ")
+    checks = {name: all_checks()[name] for name in ("nodes", "node-setup")}
+    (found,) = judgement(replace(given, ways={**given.ways, "slurm": jobs}), checks).findings
+    assert (found.check, [each.check for each in found.consequences]) == ("node-setup", ["nodes"])

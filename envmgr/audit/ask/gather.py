@@ -163,13 +163,17 @@ class _Gathering:
                 controller = {**controller, **whole.result()}
                 plan = replace(plan, loads=loading.result())
         else:
-            if site.transport.via != "slurm":
-                # look over ssh first: a job stuck on a mount would drain its node
-                script = join_probes(parts, replace(plan, contexts=()), stages=("node",))
-                look = asker.ssh(self.nodes, script, None, label="looking first, over ssh")
-            here = self.hosts.ask(join_probes(parts, replace(plan, contexts=())), asker)
-            controller = {**controller, **look_here(plan, runner, asker.left, parts)}
-            plan = replace(plan, loads=self._loads_here(plan))
+            with ThreadPoolExecutor(3) as pool:
+                whole = pool.submit(look_here, plan, runner, asker.left, parts)
+                looking = pool.submit(self.hosts.ask, join_probes(parts, replace(plan, contexts=())), asker)
+                loading = pool.submit(self._loads_here, plan)
+                if site.transport.via != "slurm":
+                    # look over ssh first: a job stuck on a mount would drain its node
+                    script = join_probes(parts, replace(plan, contexts=()), stages=("node",))
+                    look = asker.ssh(self.nodes, script, None, label="looking first, over ssh")
+                here = looking.result()
+                controller = {**controller, **whole.result()}
+                plan = replace(plan, loads=loading.result())
         logs: Mapping[str, str] = {}
         if "slurm" in self.ways:
             began, clean = time.monotonic(), found.get("ssh", look)

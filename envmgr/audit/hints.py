@@ -13,12 +13,14 @@ from envmgr.nodes.sets import fold
 
 _NODES = re.compile(r" --nodes \S+")
 _COMMAND = re.compile(
-    r"(?P<where>on the node: |on the server: |(?=`(?:envmgr node-setup --apply|runuser|chmod|chown|set[a-z]+) ))`(?P<command>[^`]+)`(?P<rest>.*)",
+    r"(?P<where>on the node: |on the server: |(?=`(?:envmgr node-setup --apply|runuser|chmod|chown|set[a-z]+|echo|scp) ))`(?P<command>[^`]+)`(?P<rest>.*)",
     re.DOTALL,
 )
+# A line that a check read by itself, of a file that is no start-up file.
+_LINE = re.compile(r"(?:take the line (?=\S+ away)|^(?=.*take that line away))(?P<file>/[^\s:]+):(?P<line>\d+)\b")
 # Programs that only look: people read what they say.
 _LOOKS = frozenset(
-    "cat df dmesg du echo findmnt fuser getfacl grep ldd ls module nvidia-smi ps rpm sha256sum stat timeout type".split()
+    "cat df dmesg du findmnt fuser getfacl grep ldd ls module nvidia-smi ps rpm sha256sum stat timeout type".split()
 )
 
 
@@ -106,6 +108,8 @@ def hint_in(text: str, nodes: Iterable[str]) -> Hint:
 
     A command of which the text only says where to look is for people.
     """
+    if line := _LINE.search(text):
+        return delete(Place("", line["file"], int(line["line"])), nodes, text)
     found = _COMMAND.match(text)
     if found is None or _only_looks(found["command"]):
         return look(text)
@@ -122,13 +126,13 @@ def hint_in(text: str, nodes: Iterable[str]) -> Hint:
 
 def _only_looks(command: str) -> bool:
     program = command.split(" ", 1)[0].rpartition("/")[2]
-    return program in _LOOKS or "|" in command or "…" in command or "NODE" in command
+    return program in _LOOKS or "| grep" in command or "…" in command or "NODE" in command
 
 
 def delete(place: Place, nodes: Iterable[str], text: str) -> Hint:
     """Return a hint to delete the line of a place on `nodes`; the line of another node, such as a login node, there."""
     of = tuple(nodes)
-    return Hint(text, (_line("delete", place, of if place.node in of else (place.node,)),))
+    return Hint(text, (_line("delete", place, of if place.node in ("", *of) else (place.node,)),))
 
 
 def add(place: Place, nodes: Iterable[str], text: str) -> Hint:

@@ -128,4 +128,4 @@ def carry_out(step: dict[str, Any], cluster: Cluster) -> None:
         else:  # homes are shared: another node may have done it
             line = step["line"]
             own = f"sed -n '{line}{{s/^[[:space:]]*//;s/[[:space:]]*$//;p;}}' {file}"
-            cluster.sh(node, f'if [ "$({own})" = {text} ]; then sed -i {line}d {file}; fi', check=True)
+            cluster.sh(node, f'if [ -z {text} ] || [ "$({own})" = {text} ]; then sed -i {line}d {file}; fi', check=True)

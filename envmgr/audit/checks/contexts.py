@@ -166,7 +166,8 @@ def _module_command(shell: AskedShell, evidence: Evidence) -> Rows:
     for value, nodes in shell.by_value("module_alias").items():
         yield evidence.say("alias", nodes, shell, value=value)
     others = shell.only(lambda facts: facts.get(f"{shell.key}module") == "another program's")
-    for found, nodes in others.by_value("module_from", default="").items():
+    defined = others.fleet.by(lambda f: "" if f.get(f"{shell.key}tool") else f.get(f"{shell.key}module_from", ""))
+    for found, nodes in defined.items():
         _, line, file = fields_of(found, 3)
         if file.startswith("/") and "/lmod/" not in file.lower() and "/modules/" not in file:
             yield evidence.say("another_function", nodes, shell, file=file, line=line)

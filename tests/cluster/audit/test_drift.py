@@ -32,6 +32,17 @@ def test_unmounted_prefix_is_told_on_its_node_alone_and_is_gone_once_mended(audi
             "hint": f"on the node: `mount {PREFIX}`",
             "nodes": "c2",
             "between": "",
+            "actions": [
+                {
+                    "do": "run",
+                    "nodes": "c2",
+                    "server": False,
+                    "command": f"mount {PREFIX}",
+                    "file": "",
+                    "line": 0,
+                    "text": "",
+                }
+            ],
         }
     ]
     assert audited.findings(code=0) == []

@@ -34,11 +34,11 @@ def test_bashrc_that_leaves_non_interactive_shells(audited: Audited) -> None:
 
 
 def test_module_of_another_program(audited: Audited) -> None:
-    """Environment Modules on one node, whose function is defined before ours is looked for."""
+    """A function of one node, defined before ours is looked for."""
     function = "module() { echo 'ERROR: Unable to locate a modulefile' >&2; return 1; }\n"
     with prefixed(audited.cluster, "c2", Path("/etc/bash.bashrc"), function):
         found = audited.findings(*CONTEXTS, code=1)
-    assert found == [("error", "contexts", "c2", "bash-ssh (root, alice)", "`module` is another program's")]
+    assert found == [("error", "contexts", "c2", "bash-ssh (root, alice)", "`module` is another function, of /etc/bash.bashrc")]
 
 
 def test_nothing_stays_in_tmp(audited: Audited) -> None:

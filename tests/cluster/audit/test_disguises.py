@@ -38,7 +38,9 @@ def test_module_of_another_program(audited: Audited) -> None:
     function = "module() { echo 'ERROR: Unable to locate a modulefile' >&2; return 1; }\n"
     with prefixed(audited.cluster, "c2", Path("/etc/bash.bashrc"), function):
         found = audited.findings(*CONTEXTS, code=1)
-    assert found == [("error", "contexts", "c2", "bash-ssh (root, alice)", "`module` is another function, of /etc/bash.bashrc")]
+    assert found == [
+        ("error", "contexts", "c2", "bash-ssh (root, alice)", "`module` is another function, of /etc/bash.bashrc")
+    ]
 
 
 def test_nothing_stays_in_tmp(audited: Audited) -> None:

@@ -115,7 +115,7 @@ def test_lmod_settings_are_named_by_their_variables() -> None:
 def test_lmod_site_package_is_compared_by_its_content() -> None:
     path = "/opt/site/SitePackage.lua"
     one, two = {"lmod.files": f"sitePkg {'5' * 64} {path}"}, {"lmod.files": f"sitePkg {'6' * 64} {path}"}
-    hint = "copy it to every node, or remove it; LMOD_PACKAGE_PATH may name its folder"
+    hint = "as on the others: copy theirs, or remove it there; LMOD_PACKAGE_PATH may name its folder"
     assert told("lmod", {"c1": {}, "c2": one, "c3": {}}) == [
         f"error c2: SitePackage.lua: another one (555555555555): {path} | the standard one, as on c[1,3] | {hint}"
     ]
@@ -139,7 +139,7 @@ def test_lmod_that_cannot_start() -> None:
 
 def test_rc_files_that_one_node_reads_lacks_or_has_with_another_content() -> None:
     read, extra = HEALTHY["rc_files.read"], "/etc/lmod/lmodrc.lua"
-    hint = "remove it, or put the same on every node"
+    hint = "as on the others: copy theirs, or remove it there"
     plus = {"rc_files.read": f"{read}\n{'2' * 64} {extra}"}
     other = {"rc_files.read": f"{read}\n{'3' * 64} {extra}"}
     assert told("rc-files", {"c1": {}, "c2": plus, "c3": {}}) == [
@@ -181,7 +181,7 @@ def test_rc_files_modulerc_on_one_node() -> None:
     assert told("rc-files", {"c1": {}, "c2": {"rc_files.modulerc": f"{'4' * 64} /opt/rc.lua"}, "c3": {}}) == [
         (
             "warning c2: /opt/rc.lua: it sets defaults, or hides modules, for alice's login shell on this node only | not there, as on c[1,3] "
-            "| remove it, or put the same on every node; LMOD_MODULERCFILE may name it"
+            "| as on the others: copy theirs, or remove it there; LMOD_MODULERCFILE may name it"
         )
     ]
 

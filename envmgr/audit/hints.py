@@ -37,7 +37,7 @@ class Place:
         return f"{self.file}:{self.line}"
 
     def seen_from(self, nodes: Iterable[str]) -> str:
-        """Return the place in words; with its node, if it is none of `nodes`."""
+        """Return the place in words; with its node, if that is not among `nodes`."""
         return str(self) if self.node in nodes else f"{self} on {self.node}"
 
 

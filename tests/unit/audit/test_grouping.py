@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from envmgr.audit.grouping import AuditFinding, Caused, Loose, every_finding, grouped, same_on_nodes
-from envmgr.audit.hints import Action, Place, add, delete, hint_of, look
+from envmgr.audit.hints import Action, Place, add, delete, hint_in, hint_of, look
 
 LINE = Place("c2", "/etc/profile.d/x.sh", 4, "export MODULEPATH=/opt")
 CAUSES = {"mount": ("loading",), "ambient": ("contexts", "loading"), "contexts": ("loading",)}
@@ -124,3 +126,38 @@ def test_text_of_a_hint_is_made_from_its_steps() -> None:
         Action("add", "c[1-2]", file=LINE.file, line=4, text=LINE.text),
     )
     assert delete(LINE, ("c5",), "it is inherited").actions[0].nodes == "c2"
+
+
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [
+        (
+            "on the node: `mount /sw`; is the server up?",
+            [("run", "c2", "mount /sw"), ("look", "", "is the server up?")],
+        ),
+        ("on the node: `umount /a && umount /b`", [("run", "c2", "umount /a && umount /b")]),
+        ("on the server: `chmod a+x /sw/store`", [("run", "server", "chmod a+x /sw/store")]),
+        ("`envmgr node-setup --apply --nodes c2`", [("run", "", "envmgr node-setup --apply --nodes c2")]),
+        ("`runuser -u rsw -- chmod a+rX /sw/a`", [("run", "", "runuser -u rsw -- chmod a+rX /sw/a")]),
+        ("on the node: take the line /etc/hosts:12 away: why", [("delete", "c2", "/etc/hosts:12")]),
+        ("/etc/passwd:1 is another account: take that line away", [("delete", "c2", "/etc/passwd:1")]),
+        ("on the node: `module --config`", [("look", "", "on the node: `module --config`")]),
+        ("on the node: `mount | grep /sw`", [("look", "", "on the node: `mount | grep /sw`")]),
+        ("`envmgr verify` tells what was changed", [("look", "", "`envmgr verify` tells what was changed")]),
+        ("which file sets it?", [("look", "", "which file sets it?")]),
+        ("", []),
+    ],
+)
+def test_hint_of_the_house_form_is_data(text: str, steps: list[tuple[str, str, str]]) -> None:
+    made = hint_in(text, ["c2"])
+    assert made.text == text
+    assert [
+        (step.do, step.nodes or "server" * step.server, step.command or step.text or f"{step.file}:{step.line}")
+        for step in made.actions
+    ] == steps
+
+
+def test_hint_about_nodes_of_which_nobody_knows_the_right_one_acts_on_none_and_keeps_its_cause() -> None:
+    undecided = delete(LINE, ["c2"], "x.sh:4 sets it on c2").undecided
+    assert [step.do for step in undecided.actions] == ["look"]
+    assert undecided.about == "file /etc/profile.d/x.sh"

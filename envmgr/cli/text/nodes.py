@@ -91,7 +91,10 @@ def show_audit(result: audit.AuditResult, *, verbose: bool = False) -> None:
     ways = " and ".join(sorted({"Slurm" if a.way.startswith("slurm") else a.way for a in result.asked}, reverse=True))
     out(f"{what}; {result.nodes} by {ways} in {result.seconds:.1f} s{away}")
     if result.contexts:
-        out(f"contexts: {', '.join(result.contexts)} ({', '.join(result.accounts)})")
+        jobs = [context for context in result.contexts if context.startswith(("sbatch", "srun")) and not verbose]
+        named = [context for context in result.contexts if context not in jobs]
+        named += [counted(len(jobs), "kinds") + " of jobs"] * bool(jobs)
+        out(f"contexts: {', '.join(named)} ({', '.join(result.accounts)})")
     if things := sum(result.compared.values()):
         modules = f", {counted(result.modules, 'modules')} of other tools among them" if result.modules else ""
         out(

@@ -103,6 +103,14 @@ def test_a_cause_reaches_no_other_node_no_other_account_and_nothing_worse_or_unr
     ]
 
 
+def test_an_undecided_difference_follows_from_a_cause_on_one_side() -> None:
+    cause, apart = one("ambient", "csh (root)", at=LINE), one("contexts", "csh (root)", nodes="c1")
+    between = replace(apart, finding=replace(apart.finding, nodes="", between="c2,login"))
+    assert told(cause, between) == [("error", "ambient", ["contexts csh (root)"])]
+    elsewhere = replace(apart, finding=replace(apart.finding, nodes="", between="c1,login"))
+    assert len(told(cause, elsewhere)) == 2
+
+
 def test_a_group_is_as_severe_as_its_worst_and_causes_come_first() -> None:
     note = one("ambient", "csh (root)", severity="note", at=LINE)
     assert told(one("cache", "x"), note, one("contexts", "csh (root)", at=LINE)) == [

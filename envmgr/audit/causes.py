@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from envmgr.audit.hints import Action, Hint, Place, add, delete, hint_in, hint_of, look
+from envmgr.audit.hints import Action, Hint, Place, add, delete, hint_of, hint_of_row, look
 from envmgr.audit.table import Words, fill
 from envmgr.modules.nodesetup import CSH_PROFILE, HOME, PROFILE
 from envmgr.nodes.sets import fold
@@ -149,7 +149,7 @@ def set_by(
     nodes: Sequence[str], context: ShellContext, account: ShellAccount, row: Words, given: Mapping[str, object]
 ) -> Hint | Traced:
     """Return the hint of a row with the `place` that sets one of its causes, or its `unplaced` if no trace shows one."""
-    names, unknown = tuple(fill(row.cause, given).split()), hint_in(fill(row.unplaced, given), nodes)
+    names, unknown = tuple(fill(row.cause, given).split()), hint_of_row(row.unplaced, given, nodes)
     if not names:
         return unknown
 

@@ -1,26 +1,31 @@
-"""A hint of the audit as data: what to run and which line to delete or to add, in the order in which it is done. Its
-text is made from that.
-"""
+"""A hint of the audit as data: what to run and which line to delete or to add, in the order in which it is done."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from envmgr.audit.table import fill
 from envmgr.nodes.sets import fold
 
 _NODES = re.compile(r" --nodes \S+")
 _COMMAND = re.compile(
-    r"(?P<where>on the node: |on the server: |(?=`(?:envmgr node-setup --apply|runuser|chmod|chown|set[a-z]+|echo|scp) ))`(?P<command>[^`]+)`(?P<rest>.*)",
+    r"(?P<where>on the node: |on the server: |(?=`(?:envmgr node-setup --apply|runuser|chmod|chown|set[a-z]+|echo|scp) ))"
+    r"`(?P<command>[^`]+)`(?P<rest>.*)",
     re.DOTALL,
 )
-# A line that a check read by itself, of a file that is no start-up file.
-_LINE = re.compile(r"(?:take the line (?=\S+ away)|^(?=.*take that line away))(?P<file>/[^\s:]+):(?P<line>\d+)\b")
+_AT = r"(?P<file>/[^\s:]+):(?P<line>\d+)"
+# A line that a check read by itself, of a file that is no start-up file: how the code, or a row, speaks of it.
+_OWN_LINE = re.compile(rf"on the node: take the line {_AT} away|{_AT.replace('P<', 'P<own_')} is the account of ")
+_ROW_LINE = re.compile(r"\{(?P<one>place|line)\} .*take that line away|.*take the line \{(?P<other>place)\} away")
+# Values that the code makes as hints, at the beginning of a row's.
+_MADE = re.compile(r"\{(fix|opened)\}")
 # Programs that only look: people read what they say.
 _LOOKS = frozenset(
-    "cat df dmesg du findmnt fuser getfacl grep ldd ls module nvidia-smi ps rpm sha256sum stat timeout type".split()
+    "bash cat df dmesg du findmnt fuser getfacl grep ldd ls module nvidia-smi ps rpm sha256sum stat timeout type".split()
 )
 
 
@@ -104,24 +109,47 @@ def look(text: str) -> Hint:
 
 
 def hint_in(text: str, nodes: Iterable[str]) -> Hint:
-    """Return the hint that a text of the house form is: "on the node: `COMMAND`; WHAT ELSE THERE IS TO SAY".
+    """Return the hint that a text of the code is: "on the node: `COMMAND`; WHAT ELSE THERE IS TO SAY".
 
-    A command of which the text only says where to look is for people.
+    Only how it begins counts: what it quotes of nodes may say anything. A command of which the text only says where to
+    look is for people.
     """
-    if line := _LINE.search(text):
-        return delete(Place("", line["file"], int(line["line"])), nodes, text)
-    found = _COMMAND.match(text)
-    if found is None or _only_looks(found["command"]):
+    if found := _OWN_LINE.match(text):
+        file, line = found["file"] or found["own_file"], found["line"] or found["own_line"]
+        return delete(Place("", file, int(line)), nodes, text)
+    command = _COMMAND.match(text)
+    return _run(command, command["command"], command["rest"], text, nodes) if command else look(text)
+
+
+def hint_of_row(template: str, given: Mapping[str, object], nodes: Iterable[str]) -> Hint:
+    """Return the hint of a row. What a program may do is read from the row's own words, and then filled in: values come
+    from nodes and from users' files, and can say anything.
+    """
+    text = fill(template, given)
+    if made := _MADE.match(template):
+        return replace(hint_in(str(given[made[1]]), nodes), text=text)
+    if placed := _ROW_LINE.match(template):
+        at = re.fullmatch(_AT, str(given[placed["one"] or placed["other"]]))
+        return delete(Place("", at["file"], int(at["line"])), nodes, text) if at else look(text)
+    command = _COMMAND.match(template)
+    if command is None:
+        return look(text)
+    return _run(command, fill(command["command"], given), fill(command["rest"], given), text, nodes)
+
+
+def _run(found: re.Match[str], command: str, rest: str, text: str, nodes: Iterable[str]) -> Hint:
+    """Return the hint to run a command, unless it only looks, or is no whole command for a shell."""
+    try:
+        shlex.split(command)
+    except ValueError:
+        return look(text)
+    if "`" in command or "\n" in command or _only_looks(command):
         return look(text)
     where = found["where"].removesuffix(": ")
-    step = Action(
-        "run",
-        nodes=fold(nodes) if where == "on the node" else "",
-        server=where == "on the server",
-        command=found["command"],
-    )
-    rest = Action("look", text=found["rest"].lstrip(",;: "))
-    return Hint(text, tuple(action for action in (step, rest) if action.words))
+    on = fold(nodes) if where == "on the node" else ""
+    step = Action("run", nodes=on, server=where == "on the server", command=command)
+    other = Action("look", text=rest.lstrip(",;: "))
+    return Hint(text, tuple(action for action in (step, other) if action.words))
 
 
 def _only_looks(command: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 from envmgr.audit.baseline import Baseline, Compared
 from envmgr.audit.causes import Traced, set_by
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.hints import Hint, hint_in
+from envmgr.audit.hints import Hint, hint_in, hint_of_row
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
 from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Table, Words, declared_fleet, fill, read_table
 from envmgr.catalog.site import Site
@@ -297,7 +297,7 @@ def worded(
 
 def hint_in_words(row: Words, given: Mapping[str, object], nodes: Iterable[str]) -> Hint:
     """Return the hint of a row, with its command as what a program can do on the nodes."""
-    return hint_in(fill(row.unplaced if row.cause else row.hint, given), nodes)
+    return hint_of_row(row.unplaced if row.cause else row.hint, given, nodes)
 
 
 Row = Found | Noted | Drift

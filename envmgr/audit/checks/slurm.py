@@ -34,7 +34,7 @@ from envmgr.modules.nodesetup import HOME, SLURM_LINE, open_hint
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import in_words, node_hosts, slurm_names
 from envmgr.report import Severity
-from envmgr.system.shelltext import assign, script_text
+from envmgr.system.shelltext import assign, quote, script_text
 
 # Source: sinfo(1), NODE STATE CODES. The flags: * no response, ~ # ! % power, $ maintenance, @ ^ reboot, - planned.
 _FLAGS = "*~#!%$@^-"
@@ -124,7 +124,8 @@ def _prolog(file: str, prologs: Values, ours: str, odd: Sequence[str], others: S
     right = next((value for value, nodes in prologs.items() if {*nodes} & {*others}), ours)
     if not others and not ours:
         return look(f"the same line in {file} on every node, then `scontrol reconfigure`")
-    line = f" && echo TaskProlog={right} >>{file}" if right else ""
+    file = quote(file)
+    line = f" && echo {quote(f'TaskProlog={right}')} >>{file}" if right else ""
     why = ": without it jobs that inherit nothing have no modules" if ours and right == ours else ""
     return hint_in(f"on the node: `sed -i /^TaskProlog=/d {file}{line} && scontrol reconfigure`{why}", odd)
 

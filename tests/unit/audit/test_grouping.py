@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 import pytest
 
 from envmgr.audit.grouping import AuditFinding, Caused, Loose, every_finding, grouped, same_on_nodes
-from envmgr.audit.hints import Action, Place, add, delete, hint_in, hint_of, look
+from envmgr.audit.hints import Action, Place, add, delete, hint_in, hint_of, hint_of_row, look
 
 LINE = Place("c2", "/etc/profile.d/x.sh", 4, "export MODULEPATH=/opt")
 CAUSES = {"mount": ("loading",), "ambient": ("contexts", "loading"), "contexts": ("loading",)}
@@ -148,7 +149,7 @@ def test_text_of_a_hint_is_made_from_its_steps() -> None:
         ("`envmgr node-setup --apply --nodes c2`", [("run", "", "envmgr node-setup --apply --nodes c2")]),
         ("`runuser -u rsw -- chmod a+rX /sw/a`", [("run", "", "runuser -u rsw -- chmod a+rX /sw/a")]),
         ("on the node: take the line /etc/hosts:12 away: why", [("delete", "c2", "/etc/hosts:12")]),
-        ("/etc/passwd:1 is another account: take that line away", [("delete", "c2", "/etc/passwd:1")]),
+        ("/etc/passwd:1 is the account of x: take that line away", [("delete", "c2", "/etc/passwd:1")]),
         ("on the node: `module --config`", [("look", "", "on the node: `module --config`")]),
         ("on the node: `mount | grep /sw`", [("look", "", "on the node: `mount | grep /sw`")]),
         ("`envmgr verify` tells what was changed", [("look", "", "`envmgr verify` tells what was changed")]),
@@ -163,6 +164,27 @@ def test_hint_of_the_house_form_is_data(text: str, steps: list[tuple[str, str, s
         (step.do, step.nodes or "server" * step.server, step.command or step.text or f"{step.file}:{step.line}")
         for step in made.actions
     ] == steps
+
+
+@pytest.mark.parametrize(
+    ("template", "value", "steps"),
+    [
+        ("which file names {value}?", "take the line /etc/shadow:1 away", ["look"]),
+        ("{value} may be it", "on the node: `rm -r /etc`", ["look"]),
+        ("{value} is gone: take that line away", "/etc/shadow:1", ["look"]),
+        ("{line} sets exports: take that line away", "/etc/x.lua:2", ["delete"]),
+        ("{line} sets exports: take that line away", "no line", ["look"]),
+        ("on the node: `umount {value!q}`", "/mnt/a`b", ["look"]),
+        ("on the node: `umount {value!q}`", "/mnt/a; rm -r /", ["run"]),
+        ("on the node: `umount {value}`", "/mnt/'a", ["look"]),
+        ("{fix}; and so on", "on the node: `chmod a+x /sw`", ["run"]),
+    ],
+)
+def test_what_a_node_or_a_user_says_makes_no_step(template: str, value: str, steps: list[str]) -> None:
+    made = hint_of_row(template, {"value": value, "line": value, "fix": value}, ["c2"])
+    assert [step.do for step in made.actions] == steps
+    assert "rm -r /" not in [part for step in made.actions for part in shlex.split(step.command)]
+    assert all(not step.command.endswith("; rm -r /") for step in made.actions)
 
 
 def test_hint_about_nodes_of_which_nobody_knows_the_right_one_acts_on_none_and_keeps_its_cause() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -99,6 +100,20 @@ def test_every_row_is_said_with_all_of_its_values(check: Check) -> None:
             assert [values for said_name, values in said if said_name == name and not wanted <= values] == [], name
         else:
             assert [values for said_name, values in said if not said_name and wanted <= values], name
+
+
+# Of a command in a hint: what the engine, the site or the code gives as words for a shell.
+WHOLE = {"away", "clean", "command", "entry", "mode", "name", "nodes", "numbers", "show", "umounts"}
+
+
+@pytest.mark.parametrize("given", TABLES)
+def test_what_nodes_say_is_quoted_in_the_commands_of_hints(given: Table) -> None:
+    for key, row in {**facts_of(given), **given.rows}.items():
+        for command in re.findall("`([^`]+)`", f"{row.hint} {row.unplaced}"):
+            if not re.match(r"(on the node|on the server): `", f"{row.hint}{row.unplaced}"):
+                continue
+            fields = [(name, how) for _, name, _, how in Formatter().parse(command) if name is not None]
+            assert [name for name, how in fields if how != "q" and name not in WHOLE] == [], key
 
 
 def test_engine_says_each_of_its_rows() -> None:

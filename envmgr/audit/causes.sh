@@ -47,11 +47,16 @@ $trace_end" "$trace_ps4" "$2"
       'exec 9>&1 >/dev/null 2>&1; exec /bin/bash "$0" -c "$1"' "$trace_options" "$trace_end"
   fi
 }
+# A user's shell can print anything as its trace. So a file that it names is read as that user, for a bounded time, into $0.file.
+trace_read() { # FILE
+  # shellcheck disable=SC2016 # the inner shell's
+  with_limit 2 "$0.file" as "$trace_account" /bin/sh -c '[ -f "$0" ] && exec head -c 400000 "$0"' "$1"
+}
 # Whether a start-up file is as the distribution's package has it: what its lines do is not what is wrong with a node.
 trace_untouched() { # FILE
-  trace_sum=$(md5sum <"$1") || return
+  trace_read "$1" && trace_sum=$(md5sum <"$0.file") || return
   trace_sum=${trace_sum%% *}
-  cmp -s "$1" "/etc/skel/${1##*/}" || cmp -s "$1" "/usr/share/base-files/${1##*/}" ||
+  cmp -s "$0.file" "/etc/skel/${1##*/}" || cmp -s "$0.file" "/usr/share/base-files/${1##*/}" ||
     grep -q -s -F -x -e " $1 $trace_sum" /var/lib/dpkg/status ||
     grep -q -s -F -x -e "$trace_sum  ${1#/}" /var/lib/dpkg/info/*.md5sums ||
     { rpm -q -f "$1" && ! rpm -V -f --nodeps "$1" | grep -q -F -e " $1"; } >/dev/null
@@ -75,8 +80,8 @@ trace_line() { # NAME FILE [PART]
       sub(/^\++/, "", head)
       count = split(head, of, "<")
       i = of[1] in dumped && of[2] ~ /^\// ? 2 : 1 # what `export -p` wrote once: who reads it
-      for (; i <= count; i++) if (of[i] ~ /^\// && of[i] !~ /\/lmod\/|\/Lmod\//) return of[i]
-      return of[1] ~ /^\// ? of[1] : ""
+      for (; i <= count; i++) if (of[i] ~ /^\/.*:[0-9]+$/ && of[i] !~ /\/lmod\/|\/Lmod\//) return of[i]
+      return of[1] ~ /^\/.*:[0-9]+$/ ? of[1] : ""
     }
     BEGIN { part = ENVIRON["trace_part"]; skip = ENVIRON["trace_skip"] }
     /^\++[^ ]*: / {
@@ -109,6 +114,7 @@ trace_line() { # NAME FILE [PART]
 trace() { # KEY ACCOUNT HOW
   # shellcheck disable=SC2034 # trace.csh.sh reads it
   trace_home=$(getent passwd "$2" | cut -d: -f6)
+  trace_account=$2
   with_limit 10 "$0.trace" trace_run "$2" "$3"
   trace_last=$(grep '^+' "$0.trace" | tail -n 1)
   case ${trace_last#*: } in
@@ -140,6 +146,8 @@ trace() { # KEY ACCOUNT HOW
     [ -n "$trace_found" ] || trace_found=$(
       grep -n -s -E "^(export +)?$4=|^$4[[:space:]]+(DEFAULT|OVERRIDE)=" /etc/environment /etc/security/pam_env.conf | grep -F -e "$trace_part" | tail -n 1 | cut -d: -f1,2
     )
-    [ -z "$trace_found" ] || put "trace.$1.$trace_name" "$trace_found $(sed -n "${trace_found##*:}p" "${trace_found%:*}" 2>/dev/null | cut -c 1-400)"
+    [ -n "$trace_found" ] || continue
+    trace_read "${trace_found%:*}" || : >"$0.file"
+    put "trace.$1.$trace_name" "$trace_found $(awk -v line="${trace_found##*:}" 'NR == line' "$0.file" | cut -c 1-400)"
   done
 }

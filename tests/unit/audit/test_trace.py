@@ -48,6 +48,9 @@ def place(tmp_path: Path, name: str, *lines: str) -> str:
         (["+/a:1<:: X=1", "+/as-shipped/b:2<:: X=2"], "/a:1"),
         (["+/as-shipped/a:1<:: X=1", "+/as-shipped/b:2<:: export X"], ""),
         (["+:1<:: X=1"], ""),
+        (["+/a:1<:: X=1", "+/b:1e/tmp/evil<:: X=2"], ""),  # no line of bash's
+        (["+/b:1e/tmp/evil</a:7<:: X=2"], "/a:7"),
+        (["+/b<:: X=2"], ""),
         (["a line of a value: X=1", "+/a:1<:: Y=1"], ""),
     ],
 )

@@ -130,7 +130,7 @@ def _mend(row: str, name: str, values: Values, fleet: Fleet, evidence: Evidence)
         files = fleet.by_value("system_files.zone").items()
         right = next((file for file, nodes in files if of.others[0] in nodes), "")
     if row == "driver":
-        right = " ".join({*of.right.splitlines()} - {*of.value.splitlines()})
+        right = " ".join(map(quote, sorted({*of.right.splitlines()} - {*of.value.splitlines()})))
     template = evidence.table.words.get(row, "")
     return fill(template, {"name": name, "base": name.rpartition("/")[2], "right": right}) if right else ""
 

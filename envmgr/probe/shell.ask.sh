@@ -6,7 +6,7 @@ before=$(date +%s%N)
 start gate /bin/sh "$tmp/gate.sh"
 join "$gate_seconds" gate
 own gate_ms $((($(date +%s%N) - before) / 1000000))
-if [ -e "$tmp/gate.rc" ]; then tell "" gate; else put gate hung; fi
+if [ -s "$tmp/gate.rc" ]; then tell "" gate; else put gate hung; fi
 ENVMGR_REAL=$(sed -n "s/^@real=//p" "$tmp/gate.out") start node /bin/sh "$tmp/node.sh"
 if grep -q "^@gate=ok" "$tmp/gate.out"; then
   start_rest

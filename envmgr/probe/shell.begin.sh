@@ -2,6 +2,8 @@
 # How a probe begins: its host and user, a folder of its own, the accounts. A directory service that hangs is left behind, too.
 : "${user?}"
 
+# shellcheck disable=SC2034 # the stages'
+nameless_host=$(uname -n | sed 's/\./\\./g')
 own host "$(uname -n)"
 own slurm_node "${SLURMD_NODENAME:-}"
 own began "$(date +%s.%N)"

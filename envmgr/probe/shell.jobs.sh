@@ -6,7 +6,7 @@ tmp=
 # stage NAME MARK: its file, with the text on stdin; users' start-up files run before those that have a mark.
 stage() {
   {
-    printf 'mark=%s\nwho=%s\nroom=%s\njob=%s\n' "$2" "${who?}" "$tmp/room" "${SLURM_JOB_ID-}"
+    printf 'mark=%s\nwho=%s\nroom=%s\njob=%s\nnameless_host=%s\n' "$2" "${who?}" "$tmp/room" "${SLURM_JOB_ID-}" "'${nameless_host?}'"
     cat
   } >"$tmp/$1.sh"
 }
@@ -27,27 +27,26 @@ start() {
     # shellcheck disable=SC2086 # no word, or one
     ulimit $soft -f 16384
     (cd / && "$@") >"$tmp/$job.out" 2>"$tmp/$job.err"
-    echo $? >"$tmp/$job.rc~"
-    mv "$tmp/$job.rc~" "$tmp/$job.rc"
+    echo $? >"$tmp/$job.rc"
   ) <"${start_input:-/dev/null}" >/dev/null 2>&1 &
 }
 
 # skip NAME PREFIX REASON: not started, and why.
 skip() {
   put "$2end" "$3"
-  : >"$tmp/$1.rc"
+  echo skipped >"$tmp/$1.rc"
 }
 
 # known NAME PREFIX REASON: whether the node has the account `user`; where it does not, the job is skipped for REASON.
 known() {
   if grep -q "^$user:" "$who" 2>/dev/null; then return 0; fi
-  if [ -e "$tmp/who.rc" ]; then skip "$1" "$2" "$3"; else skip "$1" "$2" "getent does not answer"; fi
+  if [ -s "$tmp/who.rc" ]; then skip "$1" "$2" "$3"; else skip "$1" "$2" "getent does not answer"; fi
   return 1
 }
 
 # has_shell NAME: whether an account that the node lists has this shell. A directory service may list none, or not answer.
 has_shell() {
-  [ -e "$tmp/shells.rc" ] || {
+  [ -s "$tmp/shells.rc" ] || {
     start shells getent passwd
     join 3 shells
   }
@@ -80,28 +79,24 @@ at_pty() {
 
 # join SECONDS NAME…: wait for some.
 join() {
-  left=$(($1 * 100))
-  step=1
+  # shellcheck disable=SC2034 # doze's
+  limit_left=$(($1 * 100)) limit_nap=0
   shift
   for job in "$@"; do
-    while [ ! -e "$tmp/$job.rc" ] && [ "$left" -gt 0 ]; do
-      sleep "0.0$step"
-      left=$((left - step))
-      [ "$step" -ge 5 ] || step=$((step + (left % 2)))
-    done
+    until [ -s "$tmp/$job.rc" ] || [ "$limit_left" -le 0 ]; do doze 10; done
   done
 }
 
 # tell PREFIX NAME MARK KEYS: its facts, those that begin with the regex KEYS.
 tell() {
   end=${1:-$2.}end
-  if [ -e "$tmp/$2.rc" ] && [ ! -s "$tmp/$2.rc" ]; then return; fi
-  if [ ! -e "$tmp/$2.rc" ]; then
+  if [ ! -s "$tmp/$2.rc" ]; then
     put "$end" "no end in $limit s"
     return
   fi
-  sed -n -E "s/^@$3(~?)(${4:-.})/@\1$1\2/p" "$tmp/$2.out" | grep -v -E "^@${1}done="
   read -r rc <"$tmp/$2.rc"
+  if [ "$rc" = skipped ]; then return; fi
+  sed -n -E -e "/^@$3done=/d" -e "s/^@$3(~?)(${4:-.})/@\1$1\2/p" "$tmp/$2.out"
   if [ "$rc" = 153 ]; then
     put "$end" "its start-up files print more than 8 MB"
   elif [ "$rc" != 0 ]; then

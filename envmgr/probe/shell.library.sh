@@ -20,7 +20,7 @@ plain() { sed -e '/^ERROR: ld\.so: /d' -e '/: no version information available (
 
 # nameless: the node's own name, where it is a word, is NODE: such a text is the same on every node. `c1` in `lic1` is no name.
 nameless() {
-  nameless_host=$(uname -n | sed 's/\./\\./g')
+  nameless_host=${nameless_host:-$(uname -n | sed 's/\./\\./g')}
   nameless_edge='[^A-Za-z0-9_-]'
   nameless_long="s/(^|$nameless_edge)$nameless_host(\$|$nameless_edge)/\\1NODE\\2/g"
   nameless_short="s/(^|$nameless_edge)${nameless_host%%\\.*}(\$|$nameless_edge)/\\1NODE\\2/g"
@@ -57,24 +57,31 @@ END
 # stdout in FILE, its stderr in FILE.err; its status, or 124 when it was left behind. What hangs in the kernel cannot be
 # killed, and `timeout` and `wait` hang with it. FILE is made from "$0", the stage's own file.
 with_limit() {
-  limit_left=$(($1 * 50))
+  limit_left=$(($1 * 100))
   limit_file=$2
   shift 2
-  rm -f "$limit_file.rc"
+  : >"$limit_file.rc"
   (
     ("$@") >"$limit_file" 2>"$limit_file.err"
-    echo $? >"$limit_file.rc~"
-    mv "$limit_file.rc~" "$limit_file.rc"
+    echo $? >"$limit_file.rc"
   ) </dev/null >/dev/null 2>&1 &
   limit_child=$!
-  while [ ! -e "$limit_file.rc" ]; do
+  limit_nap=0
+  until [ -s "$limit_file.rc" ]; do
     if [ "$limit_left" -le 0 ]; then
       kill "$limit_child" 2>/dev/null
       return 124
     fi
-    sleep 0.02
-    limit_left=$((limit_left - 1))
+    doze 20
   done
   read -r limit_status <"$limit_file.rc"
   return "$limit_status"
+}
+
+# doze MOST: a quarter longer than the last time, in hundredths of a second: each time is a process.
+doze() {
+  limit_nap=$((limit_nap + 1 + limit_nap / 4))
+  [ "$limit_nap" -le "$1" ] || limit_nap=$1
+  sleep "0.$((limit_nap / 10))$((limit_nap % 10))"
+  limit_left=$((limit_left - limit_nap))
 }

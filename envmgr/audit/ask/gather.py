@@ -154,26 +154,23 @@ class _Gathering:
             plan = replace(plan, shells=(*plan.shells, *shells_of_jobs(runner, asker.left)))
         if "ssh" in self.ways:
             script = join_probes(parts, replace(plan, contexts=over_ssh))
-            with ThreadPoolExecutor(3) as pool:  # while nodes answer
-                whole = pool.submit(look_here, plan, runner, asker.left, parts)
-                looking = pool.submit(self.hosts.ask, script, asker)
+            with ThreadPoolExecutor(2) as pool:  # while nodes answer
+                looking = pool.submit(self._hosts, script, plan, parts)
                 loading = pool.submit(self._loads_here, plan)
                 found["ssh"] = asker.ssh(self.nodes, script, published)
-                here = looking.result()
-                controller = {**controller, **whole.result()}
+                here, whole = looking.result()
                 plan = replace(plan, loads=loading.result())
         else:
-            with ThreadPoolExecutor(3) as pool:
-                whole = pool.submit(look_here, plan, runner, asker.left, parts)
-                looking = pool.submit(self.hosts.ask, join_probes(parts, replace(plan, contexts=())), asker)
+            with ThreadPoolExecutor(2) as pool:
+                looking = pool.submit(self._hosts, join_probes(parts, replace(plan, contexts=())), plan, parts)
                 loading = pool.submit(self._loads_here, plan)
                 if site.transport.via != "slurm":
                     # look over ssh first: a job stuck on a mount would drain its node
                     script = join_probes(parts, replace(plan, contexts=()), stages=("node",))
                     look = asker.ssh(self.nodes, script, None, label="looking first, over ssh")
-                here = looking.result()
-                controller = {**controller, **whole.result()}
+                here, whole = looking.result()
                 plan = replace(plan, loads=loading.result())
+        controller = {**controller, **whole}
         logs: Mapping[str, str] = {}
         if "slurm" in self.ways:
             began, clean = time.monotonic(), found.get("ssh", look)
@@ -204,6 +201,14 @@ class _Gathering:
         )
         kinds = {} if evidence.groups else groups_by_kind(evidence)
         return self._with_answers(replace(evidence, kinds=kinds))
+
+    def _hosts(self, script: str, plan: AuditPlan, parts: Sequence[ProbePart]) -> tuple[Fleet | None, Facts]:
+        """Return the answers of hosts that send jobs, and what this host has, by its answer or by a look of its own."""
+        answers = self.hosts.ask(script, self.asker)
+        for group in answers.groups if answers else ():
+            if self.hosts.here in group.nodes:
+                return answers, group.facts
+        return answers, look_here(plan, self.asker.runner, self.asker.left, parts)
 
     def _as_users(self, clean: Fleet | None, plan: AuditPlan) -> Fleet | None:
         parts = [ProbePart(c.part, c.submit_probe(plan)) for c in self.checks.values() if c.submit_probe is not None]

@@ -54,10 +54,19 @@ if [ -n "${SLURM_JOB_ID-}" ]; then put export "${SLURM_EXPORT_ENV-}"; fi
 if [ -n "${envmgr_bare+set}" ] && [ -z "$envmgr_bare" ]; then put bare nothing; fi
 [ -e "$HOME/.bashrc" ] || [ -e /etc/bash.bashrc ] || put no_bashrc "$HOME/.bashrc"
 if [ -n "$first" ] && [ -z "${ENVMGR_ALIAS-}" ] && [ -n "$said" ]; then
-  module load "$first" >/dev/null 2>&1
+  # Our hook in Lmod tells for the check saved-collections what it knows: each Lmod is a tenth of this shell's work.
+  contexts_said=${room?}/first.$$
+  : 2>/dev/null >"$contexts_said" || contexts_said=/dev/null
+  export ENVMGR_COLLECTIONS=tell
+  module load "$first" >/dev/null 2>"$contexts_said"
+  unset ENVMGR_COLLECTIONS
   whole_path path_loaded
   case :${LOADEDMODULES-}: in
-    *":$first:"*) put loads yes ;;
+    *":$first:"*)
+      put loads yes
+      # shellcheck disable=SC2034 # for the check
+      [ "$contexts_said" = /dev/null ] || hook_said=$(sed -n 's/^envmgr-collections: //p' "$contexts_said")
+      ;;
     *) put loads "$(module load "$first" 2>&1 | plain | grep . | head -n 3 | tr '\n' ' ')" ;;
   esac
 fi

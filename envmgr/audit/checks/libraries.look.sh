@@ -1,8 +1,8 @@
 # shellcheck shell=sh
 # $1: sample or full; $2: seconds it may take; $3: lines of an entry's missing libraries that are printed; then ENTRY ROOT pairs.
 # Libraries that the loader takes from outside of the store are lines `NAME PATH REAL VERSION SHA256` of an entry; apart from the driver's, and
-# from those for a kind of processor, which differ. It looks at the clock itself: the probe cannot end all of its processes without ending itself. /bin/sh is there so that ldd says
-# which file it speaks of also for a single one.
+# from those for a kind of processor, which differ. It looks at the clock itself: the probe cannot end all of its processes without
+# ending itself. The loader that ldd(1) names for /bin/sh is asked as ldd asks it, in one process a file in place of six.
 
 spread() {
   awk '{ line[NR] = $0 } END { n = NR < 6 ? NR : 6; for (i = 0; i < n; i++) print line[int(i * NR / n) + 1] }'
@@ -16,19 +16,25 @@ choose() {
   fi
 }
 how=$1
+loader=$(ldd /bin/sh | sed -n 's/^[[:space:]]*\(\/[^[:space:]]*\) (.*/\1/p')
 end=$(($(date +%s) + $2))
 most=$3
 outside=
 shift 3
-while [ $# -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
+while [ -n "$loader" ] && [ $# -gt 0 ] && [ "$(date +%s)" -lt "$end" ]; do
   if cd "$2" 2>/dev/null; then
     # shellcheck disable=SC2016 # the inner shell's
     found=$(choose | tr '\n' '\0' | xargs -0 -r -n 50 /bin/sh -c '
       [ "$(date +%s)" -lt "$0" ] || exit 255
-      exec ldd /bin/sh "$@"' "$end" 2>&1 | awk -v entry="$1" -v store="${2%/*/*}/" '
+      loader=$1
+      shift
+      for file; do
+        echo "$file:"
+        LD_TRACE_LOADED_OBJECTS=1 "$loader" "$file"
+      done' "$end" "$loader" 2>&1 | awk -v entry="$1" -v store="${2%/*/*}/" '
       /^[^[:space:]].*:$/ { file = substr($0, 1, length($0) - 1); sub(/^\.\//, "", file); next }
       / => not found/ { print $1, file }
-      $2 == "=>" && $3 ~ /^\// && file != "/bin/sh" && index($3, store) != 1 && $3 !~ /\/glibc-hwcaps\// &&
+      $2 == "=>" && $3 ~ /^\// && index($3, store) != 1 && $3 !~ /\/glibc-hwcaps\// &&
         $1 !~ /^lib(cuda|nvcuvid|nvoptix|nvidia-)/ { print "=>", entry, $1, $3 }
       match($0, /version .[A-Za-z0-9_.]+. not found/) {
         version = substr($0, RSTART + 9, RLENGTH - 20)

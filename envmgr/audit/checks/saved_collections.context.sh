@@ -4,10 +4,13 @@
 
 case :${MODULEPATH-}: in
   *":$prefix/generations/"*)
-    said=
-    [ -z "${LMOD_CMD-}" ] || said=$(ENVMGR_COLLECTIONS=tell "$LMOD_CMD" bash --version 2>&1 >/dev/null)
-    case $said in *"Modules based on Lua"*)
-      said=$(printf '%s\n' "$said" | sed -n 's/^envmgr-collections: //p')
+    # By the entry that the check of contexts has loaded, or in a version that Lmod tells.
+    if [ -z "${hook_said+set}" ] && [ -n "${LMOD_CMD-}" ]; then
+      said=$(ENVMGR_COLLECTIONS=tell "$LMOD_CMD" bash --version 2>&1 >/dev/null)
+      case $said in *"Modules based on Lua"*) hook_said=$(printf '%s\n' "$said" | sed -n 's/^envmgr-collections: //p') ;; esac
+    fi
+    if [ -n "${hook_said+set}" ]; then # else Lmod does not run: another check tells that
+      said=$hook_said
       put hook "${said:-not loaded}"
       # Where the hook that Lmod loaded is node-setup's; shell-init has its own in the prefix.
       case ${said:+:${LMOD_PACKAGE_PATH-}:} in
@@ -20,8 +23,7 @@ case :${MODULEPATH-}: in
         put hook.named "${LMOD_PACKAGE_PATH-}"
         [ ! -r "$hook/SitePackage.lua" ] || put hook.there yes
       fi
-      ;;
-    esac # else Lmod does not run: another check tells that
+    fi
     ;;
 esac
 

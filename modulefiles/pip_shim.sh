@@ -1,10 +1,10 @@
 # shellcheck shell=sh
 # `pip` at a loaded module: it stands first in PATH, and keeps users from installing into what all share. What changes nothing, or
-# goes to another place, is done by the module's own pip. In front are set `subject`, `lines` (the way out) and `folder` (of that pip).
+# goes to another place, is done by the module's own pip. In front are set `subject`, `reason`, `lines` (the way out) and `folder` (of that pip).
 #
 # It reads the command line as pip's optparse does: options before and after the command, values, bundles of letters, abbreviations.
 # The word after an option that it does not know is taken neither for a place nor for a command.
-: "${subject?}" "${lines?}" "${folder?}"
+: "${subject?}" "${reason?}" "${lines?}" "${folder?}"
 
 # Of pip itself, install, uninstall and config, from pip 19 to 25.
 VALUES=' --abi --build-constraint --cache-dir --cert --client-cert --config-setting --config-settings --constraint --default-timeout
@@ -139,12 +139,12 @@ fi
 case $command in
 install | uninstall)
   { [ "$command" = install ] && elsewhere; } ||
-    refuse "pip cannot $command packages in $subject: all users share it, and it never changes" ;;
+    refuse "pip cannot $command packages in $subject: $reason" ;;
 config)
   case $action in
   set | edit | unset)
     if [ -n "$site" ] || { [ -z "$others" ] && [ -e "$home/pip.conf" ]; }; then
-      refuse "pip cannot change the settings of $subject: all users share it, and it never changes" \
+      refuse "pip cannot change the settings of $subject: $reason" \
         "hint: for settings of your own run \`pip config --user $action …\`"
     fi
     ;;

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from envmgr import __version__
-from envmgr.cli import build, catalog, nodes, publish, users
+from envmgr.cli import build, catalog, nodes, people, publish, users
 
 # Objects between two runs of Python's collector. A start makes some 50,000 that stay; collecting takes a twelfth of it.
 _COLLECTED = 100_000
@@ -78,7 +78,9 @@ def _epilog(example: str, page: str) -> str:
 app = _typer("Reproducible software environments for clusters: lock, build, publish as Lmod modules.", _Overview)
 site_app = _typer("Check and explain the site.", epilog=_epilog("envmgr site check", "site.md"))
 catalog_app = _typer("Check the catalog.", epilog=_epilog("envmgr catalog check", "recipe.md"))
+user_app = _typer("Packages of your own on a published entry.", epilog=_epilog("envmgr user list", "users.md"))
 app.add_typer(site_app, name="site")
+app.add_typer(user_app, name="user")
 app.add_typer(catalog_app, name="catalog")
 
 
@@ -87,7 +89,7 @@ def add_verb(name: str, group: str, example: str, page: str) -> Callable[[Callab
 
     Pages are installed with the program.
     """
-    into = {"site": site_app, "catalog": catalog_app}.get(name.partition(" ")[0], app)
+    into = {"site": site_app, "catalog": catalog_app, "user": user_app}.get(name.partition(" ")[0], app)
 
     def add(function: Callable[..., None]) -> None:
         _LISTED[name] = _Listed(group, function, example)
@@ -133,6 +135,15 @@ add_verb("history", "Publish", "envmgr history", "verbs.md")(publish.history)
 add_verb("diff", "Publish", "envmgr diff 11 12", "verbs.md")(publish.diff)
 add_verb("job", "Publish", "envmgr job pydata/1.0 -N 2 -- python solve.py", "jobs.md")(users.job)
 add_verb("export", "Publish", "envmgr export --to reframe --output cluster.yaml", "monitoring.md")(users.export)
+
+add_verb("user create", "Use", "envmgr user create mine --on pydata/1.0 seaborn", "users.md")(people.create)
+add_verb("user list", "Use", "envmgr user list", "users.md")(people.list_)
+add_verb("user show", "Use", "envmgr user show mine", "users.md")(people.show)
+add_verb("user add", "Use", "envmgr user add mine einops", "users.md")(people.add)
+add_verb("user remove", "Use", "envmgr user remove mine einops", "users.md")(people.remove)
+add_verb("user update", "Use", "envmgr user update mine --rebase", "users.md")(people.update)
+add_verb("user export", "Use", "envmgr user export mine --output pylock.toml", "users.md")(people.export)
+add_verb("user delete", "Use", "envmgr user delete mine", "users.md")(people.delete)
 
 add_verb("test", "Check", "envmgr test pydata/1.0 --nodes 'c[1-3]'", "recipe.md")(nodes.test)
 add_verb("verify", "Check", "envmgr verify --all", "prefix.md")(nodes.verify)

@@ -61,6 +61,12 @@ if [ -d "$ENVMGR_PIN/modules" ]; then
     *":$ENVMGR_PIN/modules:"*) ;;
     *) module use "$ENVMGR_PIN/modules" ;;
   esac
+  # Modules of the user's own packages (`envmgr user`).
+  envmgr_left=${XDG_DATA_HOME:-$HOME/.local/share}/envmgr/envs/.envmgr/modules
+  case ":${MODULEPATH:-}:" in
+    *":$envmgr_left:"*) ;;
+    *) [ ! -d "$envmgr_left" ] || module use --append "$envmgr_left" ;;
+  esac
 else
   unset ENVMGR_PIN
 fi

@@ -5,7 +5,7 @@ what a module says.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.families import NO_FAMILIES, Families, find_families, member_of
 from envmgr.modules.lmod import lua_quote
 from envmgr.modules.spec import SHIMS, ModuleSpec
-from envmgr.modules.statements import AtLoad, ModulePolicies, operations
+from envmgr.modules.statements import AtLoad, ModulePolicies, Statement, operations
 from envmgr.system.files import canonical_json, sha256_bytes, sha256_file
 from envmgr.system.shelltext import assign
 
@@ -86,18 +86,7 @@ def render_tree(
         path = f"{spec.entry}.lua"
         if path in tree:
             raise EnvmgrError("two-modules", f"there are two modules for {spec.entry}")
-        statements = operations(spec, policies, families[spec.entry])
-        gated = any(s.kind == "gpu-gate" for s in statements)
-        tree[path] = templating.render(
-            MODULE,
-            spec=spec,
-            statements=statements,
-            generation=str(generation),
-            folder=f"{generation:04d}",
-            gpu_gate=f"{templating.lua(GPU_RULES)}\n{templating.lua(GPU_GATE)}" if gated else "",
-            srun_note=templating.lua(SRUN_NOTE),
-            venv_note=templating.lua(VENV_NOTE) if spec.python else "",
-        )
+        tree[path] = templating.module(spec, operations(spec, policies, families[spec.entry]), generation)
     hidden: dict[str, list[str]] = {}
     for spec in ordered:
         if spec.hidden:
@@ -107,6 +96,13 @@ def render_tree(
             MODULERC, default=defaults.get(name, ""), hidden=hidden.get(name, [])
         )
     return dict(sorted(tree.items()))
+
+
+def render_module(
+    spec: ModuleSpec, families: Families, *, generation: int, policies: ModulePolicies, templates: Path
+) -> str:
+    """Return the text of one module that lies outside of a generation. Raise as `render_tree`."""
+    return _Templates(templates).module(spec, operations(spec, policies, families), generation)
 
 
 def _defaults(specs: Iterable[ModuleSpec]) -> dict[str, str]:
@@ -147,6 +143,19 @@ class _Templates:
         """Return Lua text as it is. `include` would read Lua's braces as Jinja's."""
         return (self._folder / name).read_text(encoding="utf-8")
 
+    def module(self, spec: ModuleSpec, statements: Sequence[Statement], generation: int) -> str:
+        gated = any(s.kind == "gpu-gate" for s in statements)
+        return self.render(
+            MODULE,
+            spec=spec,
+            statements=statements,
+            generation=str(generation),
+            folder=f"{generation:04d}",
+            gpu_gate=f"{self.lua(GPU_RULES)}\n{self.lua(GPU_GATE)}" if gated else "",
+            srun_note=self.lua(SRUN_NOTE),
+            venv_note=self.lua(VENV_NOTE) if spec.python else "",
+        )
+
     def render(self, name: str, **values: Any) -> str:
         try:
             return self._environment.get_template(name).render(**values)
@@ -174,15 +183,26 @@ def render_shims(specs: Iterable[ModuleSpec], templates: Path) -> dict[str, str]
     The program is the pip that the module puts first in PATH in place of the install's own, and refuses some of its
     actions. The generation holds it, and no install changes.
     """
-    text = (templates / PIP_SHIM).read_text(encoding="utf-8")
-    body = "".join(dropwhile(lambda line: line.startswith("#"), text.splitlines(keepends=True)))
     found: dict[str, str] = {}
     for spec in specs:
-        if (pip := spec.pip) is None:
-            continue
-        # Without a versioned name if the install does not give a minor version.
-        names = ["pip", "pip3", *([f"pip{pip.minor}"] if re.fullmatch(r"3\.[0-9]+t?", pip.minor) else [])]
-        given = assign(subject=f"the module {spec.entry}", lines=spec.own_packages, folder=pip.folder)
-        program = f"#!/bin/sh\n# Written by envmgr. Do not edit.\n{given}{body}"
-        found |= {f"{SHIMS}/{spec.entry}/{name}": program for name in names}
+        if (pip := spec.pip) is not None:
+            program = render_shim(f"the module {spec.entry}", spec.own_packages, pip.folder, templates)
+            found |= {f"{SHIMS}/{spec.entry}/{name}": program for name in pip_names(pip.minor)}
     return found
+
+
+def pip_names(minor: str) -> list[str]:
+    """Return the names of pip beside a Python; without a versioned one if its minor version is not known."""
+    return ["pip", "pip3", *([f"pip{minor}"] if re.fullmatch(r"3\.[0-9]+t?", minor) else [])]
+
+
+def render_shim(
+    subject: str, lines: str, folder: str, templates: Path, *, reason: str = "all users share it, and it never changes"
+) -> str:
+    """Return the program that stands for a pip: it refuses to change `subject` for that `reason`, prints `lines` then, and leaves all
+    else to the pip in `folder`.
+    """
+    text = (templates / PIP_SHIM).read_text(encoding="utf-8")
+    body = "".join(dropwhile(lambda line: line.startswith("#"), text.splitlines(keepends=True)))
+    given = assign(subject=subject, reason=reason, lines=lines, folder=folder)
+    return f"#!/bin/sh\n# Written by envmgr. Do not edit.\n{given}{body}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import string
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from envmgr.catalog.fitness import NodeNeeds
@@ -27,6 +29,21 @@ class EnvOp(FrozenModel):
     value: str = ""
     separator: str = ":"
     at_load: bool = False
+
+
+def applied(changes: Iterable[EnvOp], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return `environ` as it is after a load that makes these changes, in this order."""
+    found = dict(environ)
+    for op in changes:
+        value = string.Template(op.value).safe_substitute(environ) if op.at_load else op.value
+        old = found.get(op.name, "")
+        if op.kind == "unset":
+            found.pop(op.name, None)
+        elif op.kind == "set" or not old:
+            found[op.name] = value
+        elif op.kind != "set-default":
+            found[op.name] = op.separator.join((value, old) if op.kind == "prepend" else (old, value))
+    return found
 
 
 class ShellFunction(FrozenModel):

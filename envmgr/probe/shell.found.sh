@@ -11,6 +11,16 @@ shell_line=
 if [ -f /proc/self/fd/0 ]; then IFS= read -r shell_line || :; fi
 IFS=' 	
 '
+# Without the folder of the user's own modules, which the pin appends: it is no node's, and its modules hide no entry.
+found_own=${XDG_DATA_HOME:-${HOME-}/.local/share}/envmgr/envs/.envmgr/modules
+case :${MODULEPATH-}: in
+  *":$found_own:"*)
+    MODULEPATH=:$MODULEPATH:
+    MODULEPATH=${MODULEPATH%%":$found_own:"*}:${MODULEPATH#*":$found_own:"}
+    MODULEPATH=${MODULEPATH#:}
+    MODULEPATH=${MODULEPATH%:}
+    ;;
+esac
 # What was said on stderr until now, where that is a file: by start-up files, and the shell about them.
 shell_said=
 if [ -f /proc/self/fd/2 ] && [ -s /proc/self/fd/2 ]; then

@@ -37,6 +37,7 @@ TYPED = {
     "docs/signing.md": _CLUSTER,
     "docs/sources.md": _CLUSTER,
     "docs/tour.md": _CLUSTER,
+    "docs/users.md": "tests/cluster/test_users.py",
 }
 """The pages with commands that have no mark, and the tests that type these."""
 PROMPT = re.compile(r"(?:\[(\w+)@(\w+)\])?\$ ")

@@ -272,6 +272,7 @@ def test_every_reader_that_requires_a_format_has_its_kinds_here() -> None:
         "audit/baseline.py",
         "backends/conda/lockfile.py",
         "backends/wheels/lock.py",
+        "people/lock.py",  # TOML: tests/unit/people
         "builds/slurm/folder.py",
         "catalog/locks.py",
         "publish/flipfile.py",

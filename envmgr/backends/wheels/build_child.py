@@ -23,8 +23,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from envmgr.backends.wheels.worker import NoPython, make_environment, make_interpreter
 from envmgr.system.files import remove_tree, write_new
+from envmgr.wheels.install_worker import NoPython, make_environment, make_interpreter
 from envmgr.wheels.unpack import BadWheel, promised, unpack
 
 _OLDEST = 315532800  # 1980-01-01: the first time that a zip file can hold

@@ -21,9 +21,10 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import sha256_bytes
 from envmgr.system.models import FrozenModel, refuse
-from envmgr.system.untrusted_files import BESIDE, REQUIREMENTS, read_bytes, read_file_text, require_visible_patch
-from envmgr.wheels.requirements import MOST_FAULTS, MOST_ROWS, HashedRow, Question, checked, checked_all
-from envmgr.wording import one_line, shortened
+from envmgr.system.untrusted_files import BESIDE, read_bytes, require_visible_patch
+from envmgr.wheels.requirements import HashedRow, Question, checked, checked_all
+from envmgr.wheels.requirements_file import read_rows
+from envmgr.wording import one_line
 
 SYSTEM = "system"
 SYSTEM_PYTHONS = Path("/usr/bin")
@@ -32,8 +33,8 @@ LOST = (
     "have it, and `python -m venv --system-site-packages` on top does not see its packages; `python: python/{version}` "
     "loses none of that"
 )
+_BESIDE = "it lies beside recipe.yaml"
 _FILE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*\.(txt|in)")
-_HASH = re.compile(r"sha256:([0-9a-fA-F]{64})")
 
 
 class Patch(FrozenModel):
@@ -157,7 +158,7 @@ def read_question(given: WheelsInput, folder: Path) -> WheelsQuestion:
 
     def rows(value: tuple[str, ...] | str) -> list[HashedRow]:
         if isinstance(value, str):
-            return [*_read_rows(folder / value)]
+            return [*read_rows(folder / value, catalog_of(folder), hint=_BESIDE)]
         return [HashedRow(requirement=row) for row in value]
 
     requirements, constraints = rows(given.requirements), rows(given.constraints)
@@ -183,7 +184,7 @@ def question_faults(given: WheelsInput, folder: Path) -> Iterator[EnvmgrError]:
     for value in (given.requirements, given.constraints):
         if isinstance(value, str):
             try:
-                rows = [*_read_rows(folder / value)]
+                rows = [*read_rows(folder / value, catalog_of(folder), hint=_BESIDE)]
             except EnvmgrError as error:
                 yield error
             else:
@@ -204,7 +205,7 @@ def _checked_patch(patch: Patch, folder: Path, build: Sequence[str]) -> Patch:
     """Return the patch with its package's name."""
     path = folder / patch.file
     if not os.path.lexists(path):
-        raise InputError("patch-missing", f"{path} does not exist", hint="it lies beside recipe.yaml")
+        raise InputError("patch-missing", f"{path} does not exist", hint=_BESIDE)
     try:
         data = read_bytes(path, BESIDE, tree=catalog_of(folder))
     except OSError as error:
@@ -218,68 +219,6 @@ def _checked_patch(patch: Patch, folder: Path, build: Sequence[str]) -> Patch:
             hint="take it back from git; or, if the change is meant, say the new sha256 in recipe.yaml and lock again",
         )
     return patch.model_copy(update={"package": canonicalize_name(patch.package or build[0])})
-
-
-def _read_rows(path: Path) -> Iterator[HashedRow]:
-    """Yield each requirement of a file, as pip has them, with the hashes beside it. All else is refused, never dropped.
-
-    Raises:
-        InputError: `requirements-missing`, `requirement-invalid` with file and line, and as `read_file_text`.
-    """
-    if not os.path.lexists(path):
-        raise InputError("requirements-missing", f"{path} does not exist", hint="it lies beside recipe.yaml")
-    text = read_file_text(path, REQUIREMENTS, tree=catalog_of(path.parent))
-    faults: list[InputError] = []
-    for count, (number, line) in enumerate(_joined_lines(text, path), 1):
-        if count > MOST_ROWS:
-            raise _invalid_row(path, number, f"more than {MOST_ROWS} requirements", line)
-        try:
-            row = _read_row(line)
-        except ValueError as error:
-            faults.append(_invalid_row(path, number, one_line(error), line))
-        else:
-            yield row
-    if faults:
-        first, *others = faults
-        more = shortened([other.message for other in others], MOST_FAULTS)
-        raise InputError(first.reference, first.message, context=(*first.context, *more))
-
-
-def _joined_lines(text: str, path: Path) -> Iterator[tuple[int, str]]:
-    """Yield rows without comments, each with the number of its first line. A line that ends in a backslash goes on."""
-    parts: list[str] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        # A `#` begins a comment at the start of a line, and after a space.
-        row, comment, _ = ("", "#", line[1:]) if line.startswith("#") else line.partition(" #")
-        if comment and (parts or line.endswith("\\")):
-            reason = "a comment within a row that goes on: pip and uv read that in different ways"
-            raise _invalid_row(path, number, reason, line)
-        parts.append(row.removesuffix("\\").strip())
-        if row.endswith("\\"):
-            continue
-        if whole := " ".join(parts).strip():
-            yield number - len(parts) + 1, whole
-        parts = []
-    if parts:
-        raise _invalid_row(path, text.count("\n") + 1, "the last row ends in `\\`", parts[-1])
-
-
-def _read_row(row: str) -> HashedRow:
-    requirement, *options = row.split(" --")
-    hashes = []
-    for option in options:
-        name, _, value = option.replace("=", " ", 1).strip().partition(" ")
-        if name != "hash":
-            raise ValueError(f"`--{option}`: `--hash` is the only option that is allowed here")
-        found = _HASH.fullmatch(value.strip())
-        if found is None:
-            raise ValueError(f"`--{option}`: a lock holds files to their sha256 (64 hex digits), and to no other hash")
-        hashes.append(found[1].lower())
-    return HashedRow(requirement=checked(requirement.strip()), sha256=tuple(hashes))
-
-
-def _invalid_row(path: Path, number: int, reason: str, line: str) -> InputError:
-    return InputError("requirement-invalid", f"{path}:{number}: {reason}", context=one_line(line.strip()))
 
 
 @dataclass(frozen=True, slots=True)

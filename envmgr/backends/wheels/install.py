@@ -367,7 +367,7 @@ def _run_worker(
         "jobs": jobs,
     }
     return promised_by_worker(
-        "envmgr.backends.wheels.worker",
+        "envmgr.wheels.install_worker",
         request,
         len(wheels),
         str(install.entry),

@@ -293,7 +293,7 @@ def test_worker_that_is_killed_alone_is_told(scene: WheelBox) -> None:
     process = scene.box.start("build", ENTRY)
     wait_for(lambda: list(scene.box.prefix.glob("store/some/.staging-*/**/one_1.py")), what="the first files")
     for pid, words in scene.box.processes().items():
-        if "envmgr.backends.wheels.worker" in words:
+        if "envmgr.wheels.install_worker" in words:
             os.kill(pid, signal.SIGKILL)
     told = process.communicate(timeout=DEADLINE)[1]
     assert process.returncode == 3, told

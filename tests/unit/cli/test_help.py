@@ -14,7 +14,7 @@ from envmgr.cli.app import app
 from tests.helpers.places import ROOT
 from tests.helpers.verbs import VERBS
 
-GROUPS = ["Start", "Build", "Publish", "Check", "Maintain"]
+GROUPS = ["Start", "Build", "Publish", "Use", "Check", "Maintain"]
 
 
 def said(*argv: str) -> str:

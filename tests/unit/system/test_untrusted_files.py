@@ -215,7 +215,7 @@ OTHERWISE = {
     "backends/wheels/inside/declared_extensions.py": "runs in a build's Python, and writes",
     "backends/wheels/build_child.py": "runs as the account that builds",
     "backends/wheels/install.py": "logs of a build",
-    "backends/wheels/worker.py": "an interpreter of the system, or of an install",
+    "wheels/install_worker.py": "an interpreter of the system, or of an install",
     "builds/install.py": "an install, and what was built, or built anew",
     "builds/slurm/ends.py": "logs of a job",
     "catalog/site.py": "/etc/os-release",

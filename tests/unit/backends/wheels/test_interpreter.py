@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from envmgr.backends.wheels.worker import NoPython, make_environment, make_interpreter
+from envmgr.wheels.install_worker import NoPython, make_environment, make_interpreter
 
 
 @pytest.fixture
@@ -45,5 +45,5 @@ def test_all_of_the_standard_library_is_the_bases_and_the_packages_are_not(base:
 def test_base_of_another_version_or_none_is_told(base: Path, tmp_path: Path) -> None:
     with pytest.raises(NoPython, match=r"has no Python 3\.12"):
         make_interpreter(tmp_path / "made", base, "3.12")
-    with pytest.raises(NoPython, match=r"this host has no .*python3\.12"):
+    with pytest.raises(NoPython, match=r"there is no .*python3\.12"):
         make_environment(tmp_path / "other", "3.12", base / "bin")

@@ -28,7 +28,7 @@ class NoPython(Exception):  # noqa: N818 - the name of what is wrong
 
 def install(request: Mapping[str, Any]) -> None:
     """Install the files `wheels` into `staging`, with `final` baked in, over the Python `minor` of `base` (None:
-    `programs`).
+    `programs`, whose packages it has, too, with `sees_base`).
     """
     staging, final, minor = Path(request["staging"]), Path(request["final"]), str(request["minor"])
     wheels = [Path(path) for path in request["wheels"]]
@@ -45,7 +45,7 @@ def install(request: Mapping[str, Any]) -> None:
         path.rename(staging / path.name)
     shutil.rmtree(root)
     if request["base"] is None:
-        make_environment(staging, minor, Path(request["programs"]))
+        make_environment(staging, minor, Path(request["programs"]), sees_base=bool(request.get("sees_base")))
     else:
         make_interpreter(staging, Path(request["base"]), minor)
     packages = staging / "lib" / f"python{minor}" / "site-packages"
@@ -76,15 +76,18 @@ def make_interpreter(staging: Path, base: Path, minor: str) -> None:
         _link(staging / "lib" / shared.name, shared)
 
 
-def make_environment(staging: Path, minor: str, programs: Path) -> None:
-    """Make a virtual environment in `staging`, over `programs/python<minor>`. Raise NoPython; OSError."""
+def make_environment(staging: Path, minor: str, programs: Path, *, sees_base: bool = False) -> None:
+    """Make a virtual environment in `staging`, over `programs/python<minor>`, with that Python's packages if
+    `sees_base`. Raise NoPython; OSError.
+    """
     program = programs / f"python{minor}"
     if not program.is_file():
-        raise NoPython(f"this host has no {program}")
+        raise NoPython(f"there is no {program}")
     _make_folders(staging, minor)
     (staging / "bin" / f"python{minor}").symlink_to(program)
     (staging / "pyvenv.cfg").write_text(
-        f"home = {programs}\ninclude-system-site-packages = false\nversion = {minor}\n", encoding="utf-8"
+        f"home = {programs}\ninclude-system-site-packages = {str(sees_base).lower()}\nversion = {minor}\n",
+        encoding="utf-8",
     )
 
 

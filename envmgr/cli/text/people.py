@@ -1,0 +1,81 @@
+"""A user's environments as text."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from envmgr.cli.render import out, table
+from envmgr.wording import counted, size_text
+
+if TYPE_CHECKING:
+    from envmgr.commands import user, user_list
+
+_BASES = {
+    "newer": "{on} has another install now: `envmgr user update {name} --rebase` takes it",
+    "removed": "{on} is no longer published; its install is still there",
+    "gone": "the install of {on} is gone: `envmgr user update {name} --rebase`, or another entry",
+}
+
+
+def show_change(result: user.UserResult) -> None:
+    for each in result.changes:
+        sign = "~" if each.before and each.after else "+" if each.after else "-"
+        versions = " -> ".join(version for version in (each.before, each.after) if version)
+        out(f"  {sign} {each.name} {versions}")
+    for folder in result.editable:
+        out(f"  {folder}, as it is: no lock holds it")
+    for line in result.breaks:
+        out(f"may break: {line}")
+    if result.inodes is None or result.size is None:
+        out(f"nothing was changed: {result.module} would stand on {result.on}")
+        return
+    out(f"{result.module} stands on {result.on}: {_amount(result.inodes, result.size)} in {result.path}")
+    out(f"your environments had {_amount(result.inodes_before, result.size_before)} before")
+    out(
+        f"`module load {result.module}` loads it{f'; in this shell `module use {result.use}` comes first' * bool(result.use)}"
+    )
+
+
+def show_environments(result: user_list.UserListResult) -> None:
+    if not result.environments:
+        out(f"no environment in {result.folder}: `envmgr user create NAME --on ENTRY PACKAGE` makes one")
+    _rows(result.environments)
+
+
+def show_environment(result: user_list.UserShowResult) -> None:
+    row = result.environment
+    _rows([row])
+    out(f"asked for: {', '.join(row.requirements) or 'nothing'}")
+    for package in row.packages:
+        out(f"  {package}")
+    for folder in row.editable:
+        out(f"  {folder}, as it is: no lock holds it")
+    out(f"in {row.path}")
+
+
+def _rows(rows: Sequence[user_list.UserRow]) -> None:
+    table([f"user/{row.name}", row.on or "?", row.base, row.fault or _amount(row.inodes, row.size)] for row in rows)
+    for row in rows:
+        if row.base in _BASES:
+            out(f"{row.name}: {_BASES[row.base].format(on=row.on, name=row.name)}")
+        if row.strangers:
+            out(f"{row.name}: its lock does not have {', '.join(row.strangers)}")
+
+
+def show_deleted(result: user_list.UserDeleteResult) -> None:
+    done = "would delete" if result.dry_run else "deleted"
+    out(f"{done} user/{result.name}: {_amount(result.inodes, result.size)}")
+
+
+def show_lock(result: user_list.UserExportResult) -> None:
+    if result.output is None:
+        sys.stdout.write(result.text)
+        return
+    done = "would write" if result.dry_run else "wrote"
+    out(f"{done} {result.output}: `envmgr user create NAME --from-lock {result.output}` makes the same packages")
+
+
+def _amount(inodes: int, size: int) -> str:
+    return f"{counted(inodes, 'inodes')}, {size_text(size)}"

@@ -1,0 +1,310 @@
+"""`envmgr user create`, `add`, `remove` and `update`: a user's own packages on top of a published entry."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from envmgr.commands import Context, published_record, require_published
+from envmgr.errors import InputError
+from envmgr.modules.spec import ModuleSpec
+from envmgr.people.base import Base, ask_base
+from envmgr.people.environments import all_installs, amount, outdated, require_environment
+from envmgr.people.install import install_of, make_install
+from envmgr.people.lock import UserLock, lock_of, read_lock
+from envmgr.people.module import module_text
+from envmgr.people.places import MODULE_NAME, UserPlaces, place_at, require_name, user_places
+from envmgr.people.solve import Wish, may_break, solve
+from envmgr.publish.records import GenerationRecord, published_spec, read_records, read_specs
+from envmgr.report import Result
+from envmgr.store.manifest import remove_install
+from envmgr.store.prefix import Prefix
+from envmgr.system.files import atomic_write, explain_os_error
+from envmgr.system.locks import file_lock
+from envmgr.system.untrusted_files import ANYWHERE
+from envmgr.wheels.requirements import checked_all
+from envmgr.wheels.requirements_file import read_rows
+
+
+@dataclass(frozen=True, slots=True)
+class PackageChange:
+    """A package that came (`before` is empty), went (`after` is empty) or changed."""
+
+    name: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserResult(Result):
+    """An environment after a change. `path` is its folder, `content` the sha256 of its packages, equal for all users.
+
+    `inodes` and `size` (bytes) are those of the environment, None if nothing was built; `inodes_before` and
+    `size_before` those of all environments of this user before. `breaks` are packages of the entry that may break.
+    `use` is the folder that MODULEPATH of this shell lacks, empty if it has it.
+    """
+
+    schema: ClassVar[str] = "envmgr.user/1"
+    name: str
+    on: str
+    module: str
+    path: str
+    content: str
+    requirements: tuple[str, ...]
+    changes: tuple[PackageChange, ...]
+    editable: tuple[str, ...]
+    breaks: tuple[str, ...]
+    inodes: int | None
+    size: int | None
+    inodes_before: int
+    size_before: int
+    use: str
+    dry_run: bool
+
+
+def create_environment(
+    ctx: Context,
+    name: str,
+    *,
+    on: str | None = None,
+    packages: Sequence[str] = (),
+    file: Path | None = None,
+    replaced: Sequence[str] = (),
+    editable: Sequence[Path] = (),
+    from_lock: Path | None = None,
+    at: Path | None = None,
+    jobs: int = 0,
+    dry_run: bool = False,
+) -> UserResult:
+    """Make an environment on the published entry `on`, of `packages` and those of a file, or of `from_lock` exactly.
+
+    Raises:
+        InputError: `name-taken`, `name-invalid`, `place-taken`, `not-published`, `base-differs`, `clash`, and more.
+        EnvmgrError: downloads or the installation failed. Nothing is left then.
+    """
+    require_name(name)
+    places = user_places(ctx.environ)
+    _require_free(places, name)
+    place = (places.link(name), places.prefix) if at is None else place_at(at)
+    record = published_record(ctx)
+    if from_lock is not None:
+        if on is not None or packages or file is not None or replaced or editable:
+            raise InputError(
+                "lock-only", "a lock says all of an environment", hint="name nothing else beside --from-lock"
+            )
+        lock = read_lock(from_lock)
+        base = _base_of(ctx, lock, record)
+    elif on is None:
+        raise InputError("entry-missing", "an environment stands on an entry", hint="name it by `--on ENTRY`")
+    else:
+        base = _ask(ctx, on, record)
+        wish = Wish(_rows(packages, file), tuple(replaced), _folders(editable))
+        lock = solve(wish, base, _specs(ctx, record), ctx.site, ctx.runner, ctx.reporter)
+    with changing(ctx, places, name, dry_run=dry_run):
+        _require_free(places, name)  # another run may have made it meanwhile
+        return _make(ctx, places, name, lock, base, place, {}, jobs=jobs, dry_run=dry_run)
+
+
+def change_environment(
+    ctx: Context,
+    name: str,
+    change: Callable[[UserLock], Wish],
+    *,
+    rebase: bool = False,
+    jobs: int = 0,
+    dry_run: bool = False,
+) -> UserResult:
+    """Solve an environment again for what `change` makes of its lock; on the entry's current install with `rebase`.
+
+    The former install stays for shells and jobs that have it loaded, for `policies.keep_days`.
+
+    Raises:
+        InputError: `no-environment`, and as `create_environment`.
+    """
+    places = user_places(ctx.environ)
+    require_environment(places, name)  # before a lock is made
+    with changing(ctx, places, name, dry_run=dry_run):
+        former = require_environment(places, name)
+        before = lock_of(former)
+        record = published_record(ctx)
+        base = _ask(ctx, before.on, record) if rebase else _base_of(ctx, before, record, name)
+        lock = solve(change(before), base, _specs(ctx, record), ctx.site, ctx.runner, ctx.reporter)
+        place = (places.link(name), former.prefix)
+        result = _make(ctx, places, name, lock, base, place, before.versions, jobs=jobs, dry_run=dry_run)
+        if not dry_run:
+            for each in outdated(require_environment(places, name), ctx.site.policies.keep_days):
+                with file_lock(each.lock, check=ctx.runner.raise_if_cancelled):
+                    remove_install(each)
+        return result
+
+
+def with_packages(packages: Sequence[str], file: Path | None, replaced: Sequence[str]) -> Callable[[UserLock], Wish]:
+    """Return the change that adds requirements; one of a package that was asked for takes the old one's place."""
+    rows = _rows(packages, file)
+    names = {_name(row) for row in rows}
+
+    def change(lock: UserLock) -> Wish:
+        kept = [row for row in lock.requirements if _name(row) not in names]
+        return Wish((*kept, *rows), tuple(dict.fromkeys((*lock.replaced, *replaced))), lock.editable)
+
+    return change
+
+
+def without_packages(packages: Sequence[str]) -> Callable[[UserLock], Wish]:
+    """Return the change that takes requirements away. It raises InputError `not-asked-for`."""
+    names = {canonicalize_name(each) for each in packages}
+
+    def change(lock: UserLock) -> Wish:
+        asked = {_name(row) for row in lock.requirements} | {*lock.replaced}
+        if strange := sorted(names - asked):
+            raise InputError(
+                "not-asked-for",
+                f"{strange[0]} is not among what you asked for",
+                context=f"asked for: {', '.join(lock.requirements)}",
+            )
+        kept = tuple(row for row in lock.requirements if _name(row) not in names)
+        return Wish(kept, tuple(each for each in lock.replaced if each not in names), lock.editable)
+
+    return change
+
+
+def unchanged(lock: UserLock) -> Wish:
+    """Return the same wish: the newest versions that fit to it are taken."""
+    return Wish(lock.requirements, lock.replaced, lock.editable)
+
+
+@contextmanager
+def changing(ctx: Context, places: UserPlaces, name: str, *, dry_run: bool) -> Iterator[None]:
+    """Hold the lock of an environment; a dry run makes no folder."""
+    if dry_run:
+        yield
+        return
+
+    def waiting(holder: str) -> None:
+        ctx.reporter.say(f"{name}: waiting for {holder}, which changes it")
+
+    with explain_os_error(places.folder):
+        places.prefix.locks.mkdir(parents=True, exist_ok=True)
+    with file_lock(places.lock(name), on_wait=waiting, check=ctx.runner.raise_if_cancelled):
+        yield
+
+
+def _make(
+    ctx: Context,
+    places: UserPlaces,
+    name: str,
+    lock: UserLock,
+    base: Base,
+    place: tuple[Path, Prefix],
+    before: Mapping[str, str],
+    *,
+    jobs: int,
+    dry_run: bool,
+) -> UserResult:
+    """Make the install and its module, then let the links name it: what fails before leaves all as it was."""
+    link, prefix = place
+    install = install_of(name, lock, prefix, ctx.site)
+    inodes_before, size_before = amount(all_installs(places))
+    if not dry_run:
+        jobs = jobs or len(os.sched_getaffinity(0))
+        make_install(install, lock, base, ctx.site, ctx.runner, ctx.reporter, jobs=jobs)
+        with explain_os_error(places.module(name)):
+            places.module(name).parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(places.module(name), module_text(install, lock, base, ctx.site))
+            for each in {link, places.link(name)}:
+                _point(each, install.path)
+    inodes, size = (None, None) if dry_run else amount([install])
+    return UserResult(
+        name=name,
+        on=lock.on,
+        module=f"{MODULE_NAME}/{name}",
+        path=str(install.path),
+        content=lock.content,
+        requirements=lock.requirements,
+        changes=tuple(_changes(before, lock.versions)),
+        editable=lock.editable,
+        breaks=tuple(may_break(lock, base)),
+        inodes=inodes,
+        size=size,
+        inodes_before=inodes_before,
+        size_before=size_before,
+        use="" if str(places.modules) in ctx.environ.get("MODULEPATH", "").split(":") else str(places.modules),
+        dry_run=dry_run,
+    )
+
+
+def _point(link: Path, target: Path) -> None:
+    """Let a link name `target`, by one rename."""
+    beside = link.with_name(f".{link.name}.{os.getpid()}")
+    beside.unlink(missing_ok=True)
+    beside.symlink_to(target)
+    beside.replace(link)
+
+
+def _changes(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[PackageChange]:
+    for name in sorted({*before, *after}):
+        if before.get(name) != after.get(name):
+            yield PackageChange(name, before.get(name, ""), after.get(name, ""))
+
+
+def _ask(ctx: Context, on: str, record: GenerationRecord) -> Base:
+    require_published([on], record)
+    return ask_base(on, record, ctx.prefix, ctx.runner)
+
+
+def _base_of(ctx: Context, lock: UserLock, record: GenerationRecord, name: str = "") -> Base:
+    """Return the base that a lock was made for, of the newest generation that has it.
+
+    Raise InputError `base-differs` if none has.
+    """
+    records, _ = read_records(ctx.prefix)
+    for each in (record, *(records[number] for number in sorted(records, reverse=True))):
+        if (entry := each.entries.get(lock.on)) is not None and entry.digest == lock.base:
+            return ask_base(lock.on, each, ctx.prefix, ctx.runner)
+    require_published([lock.on], record)
+    again = f"`envmgr user update {name} --rebase`" if name else f"`envmgr user create NAME --on {lock.on} PACKAGE…`"
+    raise InputError(
+        "base-differs",
+        f"{lock.on} has another install now than the one that the packages were chosen for",
+        context=[f"chosen for {lock.base[:8]}", f"generation {record.number} has {record.entries[lock.on].digest[:8]}"],
+        hint=f"{again} chooses them again",
+    )
+
+
+def _specs(ctx: Context, record: GenerationRecord) -> dict[str, ModuleSpec]:
+    return {name: published_spec(raw).spec for name, raw in read_specs(ctx.prefix, record.number).items()}
+
+
+def _rows(packages: Sequence[str], file: Path | None) -> tuple[str, ...]:
+    """Return the requirements of the command line and of a file. Raise InputError `requirement-invalid`."""
+    try:
+        rows = checked_all(packages)
+    except ValueError as error:
+        raise InputError("requirement-invalid", str(error)) from None
+    more = () if file is None else tuple(row.requirement for row in read_rows(file, ANYWHERE))
+    return tuple(dict.fromkeys((*rows, *more)))
+
+
+def _name(row: str) -> str:
+    return canonicalize_name(Requirement(row).name)
+
+
+def _folders(editable: Sequence[Path]) -> tuple[str, ...]:
+    for each in editable:
+        if not each.is_dir():
+            hint = "`--editable` names a folder of Python files"
+            raise InputError("folder-missing", f"there is no folder {each}", hint=hint)
+    return tuple(str(each.resolve()) for each in editable)
+
+
+def _require_free(places: UserPlaces, name: str) -> None:
+    if os.path.lexists(places.link(name)):
+        hint = f"`envmgr user add {name} PACKAGE` adds to it"
+        raise InputError("name-taken", f"there is an environment `{name}` already", hint=hint)

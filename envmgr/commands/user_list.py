@@ -1,0 +1,152 @@
+"""`envmgr user list`, `show`, `export` and `delete`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+from envmgr.commands import Context, published_record
+from envmgr.commands.user import changing
+from envmgr.errors import EnvmgrError
+from envmgr.people.environments import amount, base_state, installs_of, links_of, require_environment, strangers
+from envmgr.people.lock import lock_of, lock_text
+from envmgr.people.places import UserPlaces, user_places
+from envmgr.publish.records import GenerationRecord
+from envmgr.report import Result
+from envmgr.store.manifest import remove_install
+from envmgr.system.files import atomic_write, explain_os_error, remove_tree
+from envmgr.system.locks import file_lock
+
+
+@dataclass(frozen=True, slots=True)
+class UserRow:
+    """An environment in a list. `base` is the state of the entry below, as `base_state` has it, or `not known`.
+
+    `strangers` are packages in it that its lock does not have. `fault` is why it cannot be read.
+    """
+
+    name: str
+    path: str
+    on: str = ""
+    base: str = "not known"
+    content: str = ""
+    requirements: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    editable: tuple[str, ...] = ()
+    inodes: int = 0
+    size: int = 0
+    strangers: tuple[str, ...] = ()
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UserListResult(Result):
+    """The environments of this user, sorted by name."""
+
+    schema: ClassVar[str] = "envmgr.user-list/1"
+    folder: str
+    environments: tuple[UserRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UserShowResult(Result):
+    """One environment of this user."""
+
+    schema: ClassVar[str] = "envmgr.user-show/1"
+    environment: UserRow
+
+
+@dataclass(frozen=True, slots=True)
+class UserDeleteResult(Result):
+    """An environment that was deleted, or would be. `inodes` and `size` (bytes) came free."""
+
+    schema: ClassVar[str] = "envmgr.user-delete/1"
+    name: str
+    path: str
+    inodes: int
+    size: int
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UserExportResult(Result):
+    """The lock of an environment as text; `output` is its file, None for none."""
+
+    schema: ClassVar[str] = "envmgr.user-export/1"
+    name: str
+    text: str
+    output: Path | None
+    dry_run: bool
+
+
+def list_environments(ctx: Context) -> UserListResult:
+    """Return the state of all environments."""
+    places, record = user_places(ctx.environ), _record(ctx)
+    return UserListResult(str(places.folder), tuple(_row(places, name, record) for name in places.names()))
+
+
+def show_environment(ctx: Context, name: str) -> UserShowResult:
+    """Return the state of one environment. Raise InputError `no-environment`."""
+    return UserShowResult(_row(user_places(ctx.environ), name, _record(ctx)))
+
+
+def _record(ctx: Context) -> GenerationRecord | None:
+    """Return the current generation; None if it cannot be read: what is asked for is the user's own."""
+    try:
+        return published_record(ctx)
+    except EnvmgrError:
+        return None
+
+
+def _row(places: UserPlaces, name: str, record: GenerationRecord | None) -> UserRow:
+    install = require_environment(places, name)
+    row = UserRow(name, str(install.path))
+    try:
+        lock = lock_of(install)
+        state = row.base if record is None else base_state(install, lock, record)
+    except EnvmgrError as error:
+        return replace(row, fault=error.message)
+    inodes, size = amount([install])
+    return replace(
+        row,
+        on=lock.on,
+        base=state,
+        content=lock.content,
+        requirements=lock.requirements,
+        packages=tuple(f"{each} {version}" for each, version in sorted(lock.versions.items())),
+        editable=lock.editable,
+        inodes=inodes,
+        size=size,
+        strangers=tuple(strangers(install, lock)),
+    )
+
+
+def delete_environment(ctx: Context, name: str, *, dry_run: bool = False) -> UserDeleteResult:
+    """Delete an environment with all its installs. Raise InputError `no-environment`."""
+    places = user_places(ctx.environ)
+    require_environment(places, name)  # before a lock is made
+    with changing(ctx, places, name, dry_run=dry_run):
+        install = require_environment(places, name)
+        olds = [*installs_of(install.prefix, name)]
+        inodes, size = amount(olds)
+        if not dry_run:
+            with explain_os_error(places.link(name)):
+                links = links_of(places, name, install)
+                places.module(name).unlink(missing_ok=True)
+                for each in olds:
+                    with file_lock(each.lock, check=ctx.runner.raise_if_cancelled):
+                        remove_install(each)
+                for link in links:
+                    link.unlink(missing_ok=True)
+                if install.prefix != places.prefix and not any(install.path.parent.iterdir()):
+                    remove_tree(install.prefix.root)  # the one beside `--at` was only for this
+        return UserDeleteResult(name, str(install.path), inodes, size, dry_run)
+
+
+def export_environment(ctx: Context, name: str, output: Path | None, *, dry_run: bool = False) -> UserExportResult:
+    """Return the lock, from which another user makes the same packages. Raise InputError `no-environment`."""
+    text = lock_text(lock_of(require_environment(user_places(ctx.environ), name)))
+    if output is not None and not dry_run:
+        atomic_write(output, text)
+    return UserExportResult(name, text, output, dry_run)

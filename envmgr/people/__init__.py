@@ -1,0 +1,1 @@
+"""Environments of users' own packages, on top of a published entry."""

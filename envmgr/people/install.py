@@ -1,0 +1,153 @@
+"""The install of a user environment: a virtual environment on the entry's Python with the wheels of the lock, read-only.
+
+It has a manifest, as installs of a site have. Nothing is left of one that did not get to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from envmgr.catalog.names import Entry
+from envmgr.catalog.site import Site, read_target
+from envmgr.catalog.site_file import Policies
+from envmgr.downloads.client import promised_by_worker
+from envmgr.modules.render import pip_names, render_shim
+from envmgr.people.base import Base
+from envmgr.people.lock import UserLock, lock_text
+from envmgr.people.places import LOCK, MODULE_NAME
+from envmgr.report import Reporter
+from envmgr.store.build_folders import staged_install
+from envmgr.store.manifest import InstallFacts, make_manifest, path_environment, write_manifest
+from envmgr.store.prefix import Install, Prefix, install_digest
+from envmgr.system.files import explain_os_error, remove_tree, shipped
+from envmgr.system.locks import file_lock
+from envmgr.system.run import Runner
+from envmgr.system.shelltext import quote
+from envmgr.wheels.fetch import fetch_wheels, wheel_failure
+from envmgr.wheels.settings import wheel_cache
+
+_LAYOUT = 1  # counts up when the same lock gives another tree
+
+
+def install_of(name: str, lock: UserLock, prefix: Prefix, site: Site) -> Install:
+    """Return the place of the install, whether or not it is there."""
+    entry = Entry(MODULE_NAME, name)
+    digest = install_digest(entry, "user", lock.content, read_target(site.cpu_level), prefix.root, layout=_LAYOUT)
+    return Install(prefix, entry, digest)
+
+
+def make_install(
+    install: Install, lock: UserLock, base: Base, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+) -> None:
+    """Make the install, unless it is there. `site` is the cluster's: its cache, indexes and mirrors are used.
+
+    Raises:
+        EnvmgrError: as downloads and the installation of wheels fail; `disk-full` also for a quota.
+    """
+    own = site.model_copy(update={"prefix": install.prefix.root, "policies": _own_policies(site)})
+    with (
+        explain_os_error(install.lock),
+        file_lock(install.lock, on_wait=_waiting(install, reporter), check=runner.raise_if_cancelled),
+    ):
+        if install.exists():
+            return
+        cached = wheel_cache(Prefix(site.prefix))
+        given = {wheel.sha256: path for wheel in lock.wheels.wheels if (path := wheel.cached(cached)).is_file()}
+        cache = wheel_cache(install.prefix)
+        try:
+            with staged_install(install, own, marks=False) as staged:
+                fetch_wheels(lock.wheels, str(install.entry), own, runner, reporter, given=given)
+                staged.folder.mkdir()
+                files = [wheel.cached(cache) for wheel in lock.wheels.wheels]
+                _unpack(files, base, install, runner, reporter, jobs=jobs)
+                _finish(staged.folder, install, lock, base)
+                staged.land()
+            facts = InstallFacts(environment=path_environment(install.path), python=base.minor)
+            provenance = {"on": base.entry, "base": base.spec.digest, "root": base.spec.root, "generation": base.number}
+            manifest = make_manifest(
+                install.path, install.digest, facts, provenance, mask=own.policies.mask, workers=jobs
+            )
+            write_manifest(install.manifest, manifest)
+        finally:
+            with suppress(OSError):  # downloads count against the user's quota
+                remove_tree(install.prefix.cache)
+
+
+def _own_policies(site: Site) -> Policies:
+    return site.policies.model_copy(update={"group": None, "min_free": 0})
+
+
+def _waiting(install: Install, reporter: Reporter) -> Callable[[str], None]:
+    return lambda holder: reporter.say(f"{install.entry}: waiting for {holder}, which makes it")
+
+
+def _unpack(
+    wheels: list[Path], base: Base, install: Install, runner: Runner, reporter: Reporter, *, jobs: int
+) -> Mapping[str, str]:
+    request = {
+        "wheels": [str(path) for path in wheels],
+        "staging": str(install.staging),
+        "final": str(install.path),
+        "minor": base.minor,
+        "base": None,
+        "programs": str(base.programs),
+        "sees_base": not base.beside,
+        "cache": str(wheel_cache(install.prefix)),
+        "jobs": jobs,
+    }
+    label = str(install.entry)
+    return promised_by_worker(
+        "envmgr.wheels.install_worker", request, len(wheels), label, runner, reporter, failure=wheel_failure
+    )
+
+
+def _finish(folder: Path, install: Install, lock: UserLock, base: Base) -> None:
+    """Add what is no wheel's: the entry's programs for this Python, pip, the lock, and the folders that are joined."""
+    packages = folder / "lib" / f"python{base.minor}" / "site-packages"
+    # `addsitedir` also follows the files *.pth of the entry's folder.
+    rows = [f"import site; site.addsitedir({path!r})" for path in base.beside]
+    if rows:
+        (packages / "_envmgr_base.pth").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    if lock.editable:
+        (packages / "_envmgr_editable.pth").write_text("\n".join(lock.editable) + "\n", encoding="utf-8")
+    for name, package in base.packages.items():
+        if name not in lock.versions:
+            for script, value in package.scripts:
+                _write_script(folder / "bin" / script, value, install.path / "bin/python")
+    _write_pip(folder, install, lock, base)
+    (folder / LOCK).write_text(lock_text(lock), encoding="utf-8")
+
+
+def _write_pip(folder: Path, install: Install, lock: UserLock, base: Base) -> None:
+    """Write the pip that changes nothing, and beside it the one that answers questions, where there is one."""
+    name = install.entry.version
+    there = "pip" in base.packages or "pip" in lock.versions
+    if there:
+        (folder / "libexec").mkdir()
+        _write_script(folder / "libexec/pip", "pip._internal.cli.main:main", install.path / "bin/python")
+    program = render_shim(
+        f"the environment {name}",
+        f"Packages of your own come by the lock of this environment:\n  envmgr user add {quote(name)} PACKAGE",
+        str(install.path / "libexec") if there else "",
+        shipped("modulefiles"),
+        reason="it has what its lock has",
+    )
+    for each in pip_names(base.minor):
+        path = folder / "bin" / each
+        path.unlink(missing_ok=True)
+        path.write_text(program, encoding="utf-8")
+        path.chmod(0o755)
+
+
+def _write_script(path: Path, value: str, python: Path) -> None:
+    """Write a program of the entry for the environment's Python; one that is there is the environment's own."""
+    from installer.scripts import Script
+
+    module, _, attribute = value.partition(":")
+    if path.exists() or path.is_symlink() or "/" in path.name or not attribute:
+        return
+    made = Script(path.name, module.strip(), attribute.partition("[")[0].strip(), "console")
+    path.write_bytes(made.generate(str(python), kind="posix")[1])
+    path.chmod(0o755)

@@ -1,0 +1,62 @@
+"""The module `user/NAME`: flat, as that of the entry below, with the environment's own folder first."""
+
+from __future__ import annotations
+
+from envmgr.catalog.names import variable_name
+from envmgr.catalog.site import Site
+from envmgr.modules.render import render_module
+from envmgr.modules.spec import EnvOp, ModuleSpec
+from envmgr.modules.statements import ModulePolicies
+from envmgr.people.base import Base
+from envmgr.people.lock import UserLock
+from envmgr.store.prefix import Install
+from envmgr.system.files import shipped
+
+
+def module_text(install: Install, lock: UserLock, base: Base, site: Site) -> str:
+    """Return the modulefile. It names only paths of the store, so that it loads in every generation that keeps them."""
+    policies = ModulePolicies.from_site(site)
+    return render_module(
+        _spec(install, lock, base, policies),
+        base.families,
+        generation=base.number,
+        policies=policies,
+        templates=shipped("modulefiles"),
+    )
+
+
+def _spec(install: Install, lock: UserLock, base: Base, policies: ModulePolicies) -> ModuleSpec:
+    stem = variable_name(base.spec.name)
+    told: tuple[EnvOp, ...] = (
+        EnvOp(kind="set", name=f"{stem}_ROOT", value=base.spec.root),
+        EnvOp(kind="set", name=f"ENVMGR_{stem}_DIGEST", value=base.spec.digest),
+        EnvOp(kind="prepend", name="PATH", value=str(install.path / "bin")),
+    )
+    if not policies.user_site:
+        told = (*told, EnvOp(kind="set", name="PYTHONNOUSERSITE", value="1"))
+    name = install.entry.version
+    own = tuple(f"{each}/{version}" for each, version in lock.versions.items())
+    return base.spec.model_copy(
+        update={
+            "name": install.entry.name,
+            "version": name,
+            "root": str(install.path),
+            "digest": install.digest,
+            "description": f"packages of a user's own on {base.entry}: {', '.join(lock.requirements) or 'none'}",
+            "help": f"`envmgr user show {name}` lists its packages; `envmgr user add {name} PACKAGE` adds one.",
+            "category": "",
+            "depends": (),
+            "environment": (*base.environment, *told),
+            "extensions": own,
+            "packages": {**base.spec.packages, **lock.versions},
+            "python": False,  # its help would speak of virtual environments
+            "own_python": True,
+            "pip": None,
+            "tests": (),
+            "default": False,
+            "hidden": False,
+            "deprecated": None,
+            "upstream": tuple(map(str, base.installs)),
+            "prefix": "",
+        }
+    )

@@ -1,0 +1,90 @@
+"""docs/users.md is typed on a real cluster by its users, with jobs on two nodes; the audit calls none of it a drift."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from envmgr.system.yamlfile import dump_yaml
+from tests.helpers.audit_scene import Audited
+from tests.helpers.cluster import Cluster
+from tests.helpers.cluster.site import SITE
+from tests.helpers.pages import NUMPY, Typist, spoken, to_type
+from tests.helpers.wheelhouse import Wheelhouse
+
+OWN = "/home/alice/.local/share/envmgr/envs"
+
+
+@pytest.fixture(scope="module")
+def lab(own_cluster: Cluster) -> Audited:
+    """A cluster with two entries that have numpy, a package index on the login node, and two users."""
+    cluster = own_cluster
+    made = Audited(cluster)
+    cluster.put_envmgr_on_path()
+    cluster.empty_prefix("rsw")
+    cluster.write_site(
+        backends={"wheels": {"indexes": {"pypi": {"url": "file:///srv/index/simple"}}}}, slurm={"heal_export": False}
+    )
+    cluster.write("login", SITE, dump_yaml(json.loads(cluster.sh("login", f"cat {SITE}").stdout), width=120))
+    house = Wheelhouse(Path(f"/proc/{cluster.pid('login')}/root/srv/index"))
+    house.wheel("einops", "0.7.0")
+    house.wheel("seaborn", "0.13.2", requires=["numpy>=1.20"])
+    house.wheel("newplots", requires=["numpy>=2"])
+    cluster.recipe("pydata/1.0", ["python", f"numpy {NUMPY.version}"])
+    cluster.recipe("pydata/2.0", ["python", "numpy 2.0.2"])
+    made.envmgr("lock", "pydata/1.0", "pydata/2.0")
+    made.envmgr("build", "pydata/1.0", "pydata/2.0")
+    made.set_up("login,c[1-3]")
+    made.task_prolog()
+    for node in ("login", *cluster.compute):
+        cluster.sh(node, "useradd -u 2002 -m bob 2>/dev/null || useradd -u 2002 bob", check=True)
+    return made
+
+
+def test_page_is_typed_by_two_users_and_the_audit_finds_no_drift(lab: Audited) -> None:
+    cluster = lab.cluster
+    typist = Typist(cluster, spoken)
+    for block in to_type("docs/users.md"):
+        typist.type(block)
+    own = f"{OWN}/.envmgr/modules"
+    for node in ("login", *cluster.compute):
+        said = cluster.sh(node, "su - alice -c 'echo $MODULEPATH'").stdout
+        assert said.strip().endswith(f":{own}"), (node, said)
+    assert lab.findings("--via", "both") == []
+    assert cluster.sh("login", f"stat -c %a {OWN}/mine/bin").stdout.strip() == "555"
+
+
+def test_job_without_the_shells_environment_finds_the_users_modules(lab: Audited) -> None:
+    cluster = lab.cluster
+    cluster.exec(
+        "login", ["envmgr", "user", "create", "none", "--on", "pydata/1.0", "einops"], user="alice", check=True
+    )
+    script = "#!/bin/bash -l\nmodule load user/none\npython -c 'import einops; print(einops.__file__)'\n"
+    cluster.write("login", "/home/alice/none.sh", script)
+    done = cluster.sh(
+        "login", "su - alice -c 'sbatch --wait --export=NONE -o none.out none.sh && cat none.out'", check=True
+    )
+    assert f"{OWN}/.envmgr/store/user/none-" in done.stdout
+
+
+def test_a_home_that_hangs_costs_a_login_its_own_modules_and_no_others(lab: Audited) -> None:
+    """The pin asks the home in a process of its own, and does not wait for it longer than for the prefix."""
+    cluster = lab.cluster
+    pin = "env -u MODULEPATH HOME=/run/home ENVMGR_PINNING=1 timeout 20 /bin/sh /etc/envmgr/node/pin sh bash"
+    own = ".local/share/envmgr/envs/.envmgr/modules"
+    cluster.sh("fs1", f"mkdir -p /srv/home/{own}", check=True)
+    cluster.sh(
+        "c1",
+        "mkdir -p /run/home; sshfs -o cache=no,entry_timeout=0,attr_timeout=0 root@fs1:/srv/home /run/home",
+        check=True,
+    )
+    try:
+        assert f":/run/home/{own}'" in cluster.sh("c1", pin, check=True).stdout
+        cluster.sh("c1", "pkill -STOP -x sshfs", check=True)
+        told = cluster.sh("c1", pin, check=True).stdout
+        assert "/generations/" in told
+        assert "/run/home" not in told
+    finally:
+        cluster.sh("c1", "pkill -CONT -x sshfs; umount -l /run/home")

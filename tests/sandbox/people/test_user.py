@@ -1,0 +1,286 @@
+"""A user's own packages on a published entry: only the difference, locked, read-only, as a module in every shell."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envmgr.system.files import remove_tree
+from tests.helpers.done import Done
+from tests.helpers.sandbox import PYTHON, Sandbox
+from tests.helpers.standin.channel import Channel
+from tests.helpers.wheel_scene import WheelBox, make_wheel_box
+
+ENTRY = "sci/1.0"
+SPECS = [f"python {PYTHON}.*", "pip", "six"]
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory: pytest.TempPathFactory, channel: Channel) -> Iterator[WheelBox]:
+    """An entry of conda with Python, pip and six 1.17; a package index with others, which has another six, too."""
+    box = Sandbox(tmp_path_factory.mktemp("users"), str(channel.folder))
+    box.write_site()
+    made = make_wheel_box(box)
+    made.index(pypi=made.house.simple.as_uri())
+    box.recipe(ENTRY, SPECS)
+    box.ok("lock", ENTRY)
+    box.ok("build", ENTRY)
+    made.house.wheel("einops", "0.7", scripts={"einops-tool": "einops:main"})
+    made.house.wheel("six", "99.0")
+    made.house.wheel("on-six", requires=["six>=1"])
+    made.house.wheel("on-new-six", requires=["six>=90"])
+    yield made
+    remove_tree(box.root / ".local")
+    box.clear()
+
+
+def run(box: Sandbox, *argv: str) -> Done:
+    return box.run("user", *argv, HOME=str(box.root))
+
+
+def user(box: Sandbox, *argv: str) -> dict[str, Any]:
+    done = run(box, *argv, "--format", "json")
+    assert done.code == 0, done.stdout + done.stderr
+    return done.data
+
+
+def refused(box: Sandbox, *argv: str) -> str:
+    done = run(box, *argv)
+    assert (done.code, done.stdout) == (2, ""), done.stdout + done.stderr
+    return done.stderr
+
+
+def changes(result: dict[str, Any]) -> list[tuple[str, str, str]]:
+    return [(each["name"], each["before"], each["after"]) for each in result["changes"]]
+
+
+def envs(box: Sandbox) -> Path:
+    return box.root / ".local/share/envmgr/envs"
+
+
+def base_of(box: Sandbox) -> Path:
+    return next(path for path in sorted((box.prefix / "store/sci").iterdir()) if path.is_dir())
+
+
+def test_environment_has_what_the_entry_lacks_and_nothing_twice(scene: WheelBox) -> None:
+    box = scene.box
+    made = user(box, "create", "first", "--on", ENTRY, "einops", "on-six", "six")
+    assert changes(made) == [("einops", "", "0.7"), ("on-six", "", "1.0")]
+    root, base = Path(made["path"]), base_of(box)
+    assert (envs(box) / "first").readlink() == root
+    assert {stat.S_IMODE(path.lstat().st_mode) & 0o222 for path in root.rglob("*") if not path.is_symlink()} == {0}
+    loaded = box.shell("""
+        module load user/first
+        python -c 'import einops, on_six, six, sys; print(einops.__file__, six.__file__, sys.prefix)'
+        einops-tool
+        command -v pip
+        echo $SCI_ROOT
+    """)
+    packages = f"lib/python{PYTHON}/site-packages"
+    assert (loaded.stderr, loaded.stdout.splitlines()) == (
+        "",
+        [f"{root}/{packages}/einops.py {base}/{packages}/six.py {root}", "einops 0.7", f"{root}/bin/pip", str(base)],
+    )
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "csh", "fish"])
+def test_module_loads_in_every_shell_and_takes_the_place_of_the_entry(scene: WheelBox, shell: str) -> None:
+    box = scene.box
+    name = f"in-{shell}"
+    user(box, "create", name, "--on", ENTRY, "einops")
+    loaded = box.shell(f"module load {ENTRY}\nmodule load user/{name}\npython -c 'import einops; print(einops.VERSION)'\necho $LOADEDMODULES\n", shell)  # fmt: skip
+    assert loaded.stdout.splitlines() == ["0.7", f"user/{name}"]
+    gone = box.shell(f"module load user/{name}\nmodule unload user/{name}\ncommand -v python einops-tool; echo $SCI_ROOT.\n", "bash")  # fmt: skip
+    assert "einops-tool" not in gone.stdout
+    assert gone.stdout.endswith("\n.\n") or gone.stdout == ".\n"
+
+
+def test_programs_of_the_entry_start_with_the_environments_python(scene: WheelBox) -> None:
+    """A `torchrun` of the entry would else see none of the user's packages."""
+    box = scene.box
+    scene.house.wheel("launcher", scripts={"launch": "launcher:main"}, files={"launcher.py": "import importlib, sys\n\ndef main():\n    print(importlib.import_module(sys.argv[1]).VERSION)\n"})  # fmt: skip
+    scene.entry("launcher/1.0", "launcher", python=scene.base(), indexes=["house"])
+    scene.index(pypi=scene.house.simple.as_uri(), house=scene.house.simple.as_uri())
+    box.ok("lock", "launcher/1.0")
+    box.ok("build", "launcher/1.0")
+    user(box, "create", "launches", "--on", "launcher/1.0", "einops")
+    assert box.shell("module load user/launches\nlaunch einops\n").stdout == "0.7\n"
+    # An entry on the system's Python is a virtual environment itself, on which no other one stands.
+    scene.entry("over/1.0", "launcher", python="system", indexes=["house"])
+    box.ok("lock", "over/1.0")
+    box.ok("build", "over/1.0")
+    user(box, "create", "over", "--on", "over/1.0", "einops")
+    assert box.shell("module load user/over\nlaunch einops\n").stdout == "0.7\n"
+
+
+def test_a_clash_names_both_sides_and_the_ways_out(scene: WheelBox) -> None:
+    box = scene.box
+    said = refused(box, "create", "clash", "--on", ENTRY, "on-new-six")
+    assert said.startswith(
+        "error[clash]: what you ask for does not fit to sci/1.0\n"
+        "  asked for: on-new-six\n"
+        "  sci/1.0 has six 1.17.0, which stays\n"
+    )
+    assert "hint: `--replace six` takes a copy of your own in the place of six 1.17.0" in said
+    assert not (envs(box) / "clash").exists()
+    made = user(box, "create", "clash", "--on", ENTRY, "on-new-six", "--replace", "six")
+    assert changes(made) == [("on-new-six", "", "1.0"), ("six", "", "99.0")]
+    assert box.shell("module load user/clash\npython -c 'import six; print(six.VERSION)'\n").stdout == "99.0\n"
+    assert "no package nothing" in refused(box, "create", "other", "--on", ENTRY, "--replace", "nothing")
+
+
+def test_packages_come_and_go_and_the_former_install_stays(scene: WheelBox) -> None:
+    box = scene.box
+    first = Path(user(box, "create", "changes", "--on", ENTRY, "einops")["path"])
+    added = user(box, "add", "changes", "on-six")
+    assert changes(added) == [("on-six", "", "1.0")]
+    assert added["inodes_before"] > 0
+    assert first.is_dir()  # a shell or a job may have it loaded
+    assert changes(user(box, "remove", "changes", "einops")) == [("einops", "0.7", "")]
+    assert "asked for: on-six" in refused(box, "remove", "changes", "einops")
+    scene.house.wheel("on-six", "2.0", requires=["six"])
+    assert changes(user(box, "update", "changes", "--dry-run")) == [("on-six", "1.0", "2.0")]
+    assert user(box, "show", "changes")["environment"]["packages"] == ["on-six 1.0"]
+    assert changes(user(box, "update", "changes")) == [("on-six", "1.0", "2.0")]
+    (scene.house.files / "on_six-2.0-py3-none-any.whl").unlink()
+    scene.house.write()
+
+
+def test_lock_gives_a_colleague_the_same_packages(scene: WheelBox) -> None:
+    box = scene.box
+    made = user(box, "create", "shared", "--on", ENTRY, "einops", "on-six")
+    file = box.root / "pylock.toml"
+    assert run(box, "export", "shared", "--output", str(file)).code == 0
+    lock = tomllib.loads(file.read_text())
+    assert [package["name"] for package in lock["packages"]] == ["einops", "on-six"]
+    assert all("sha256" in package["wheels"][0]["hashes"] for package in lock["packages"])
+    (bob := box.root / "bob").mkdir()
+    done = box.ok("user", "create", "his", "--from-lock", str(file), "--format", "json", HOME=str(bob)).data
+    assert (done["content"], done["on"]) == (made["content"], ENTRY)
+    name = f"lib/python{PYTHON}/site-packages/einops.py"
+    assert (Path(done["path"]) / name).read_bytes() == (Path(made["path"]) / name).read_bytes()
+    file.write_text(file.read_text().replace(lock["tool"]["envmgr"]["base"], "0" * 64))
+    assert "error[base-differs]" in refused(box, "create", "late", "--from-lock", str(file))
+    file.write_text("lock-version = 1\n")
+    assert "error[lock-invalid]" in refused(box, "create", "late", "--from-lock", str(file))
+
+
+def test_pip_refuses_and_names_the_verb(scene: WheelBox) -> None:
+    box = scene.box
+    user(box, "create", "pips", "--on", ENTRY, "einops")
+    said = box.shell("module load user/pips\npip install on-six\necho $?\npip list 2>/dev/null | grep -c einops\n")
+    assert said.stdout.splitlines() == ["1", "1"]
+    assert said.stderr == (
+        "error: pip cannot install packages in the environment pips: it has what its lock has\n\n"
+        "Packages of your own come by the lock of this environment:\n  envmgr user add pips PACKAGE\n"
+    )
+
+
+def test_list_names_what_the_lock_does_not_have(scene: WheelBox) -> None:
+    box = scene.box
+    root = Path(user(box, "create", "strange", "--on", ENTRY, "einops")["path"])
+    folder = root / f"lib/python{PYTHON}/site-packages"
+    folder.chmod(0o755)
+    (folder / "Other_Thing-3.1.dist-info").mkdir()
+    row = user(box, "show", "strange")["environment"]
+    assert (row["base"], row["strangers"]) == ("current", ["other-thing 3.1"])
+    assert "strange: its lock does not have other-thing 3.1\n" in run(box, "list").stdout
+
+
+def test_folder_of_a_users_own_is_used_as_it_is_and_an_environment_may_lie_elsewhere(scene: WheelBox) -> None:
+    box = scene.box
+    (own := box.root / "own").mkdir()
+    (own / "mine.py").write_text("SAID = 1\n")
+    (scratch := box.root / "scratch").mkdir()
+    made = user(box, "create", "elsewhere", "--on", ENTRY, "--editable", str(own), "--at", str(scratch / "env"))
+    assert made["editable"] == [str(own)]
+    (own / "mine.py").write_text("SAID = 2\n")
+    assert box.shell("module load user/elsewhere\npython -c 'import mine; print(mine.SAID)'\n").stdout == "2\n"
+    assert (scratch / "env").readlink() == Path(made["path"])
+    assert user(box, "delete", "elsewhere", "--dry-run")["inodes"] == made["inodes"]
+    user(box, "delete", "elsewhere")
+    assert [*scratch.iterdir()] == []
+    assert "no-environment" in refused(box, "delete", "elsewhere")
+    assert "user/elsewhere" not in box.shell("module -t avail user 2>&1\n").stdout
+
+
+def test_environment_goes_on_when_the_entry_has_another_install(scene: WheelBox) -> None:
+    """The module stands on paths of the store; a newer install is taken when its user says so."""
+    box = scene.box
+    user(box, "create", "goes-on", "--on", ENTRY, "einops")
+    former = base_of(box)
+    box.recipe(ENTRY, [*SPECS, "tabulate"])
+    box.ok("lock", ENTRY)
+    box.ok("build", ENTRY)
+    assert box.shell("module load user/goes-on\npython -c 'import einops, six; print(six.__file__)'\n").stdout.startswith(str(former))  # fmt: skip
+    assert user(box, "show", "goes-on")["environment"]["base"] == "newer"
+    assert "`envmgr user update goes-on --rebase` takes it" in run(box, "list").stdout
+    assert changes(user(box, "add", "goes-on", "on-six")) == [("on-six", "", "1.0")]  # on what it stands on
+    user(box, "update", "goes-on", "--rebase")
+    assert user(box, "show", "goes-on")["environment"]["base"] == "current"
+    assert not box.shell("module load user/goes-on\npython -c 'import six; print(six.__file__)'\n").stdout.startswith(str(former))  # fmt: skip
+
+
+def test_bad_input_leaves_nothing(scene: WheelBox) -> None:
+    box = scene.box
+    home = box.root / "nobody"
+    home.mkdir()
+    for argv, reference in (
+        (("create", "x", "--on", "nothing/1.0", "einops"), "not-published"),
+        (("create", "x/y", "--on", ENTRY, "einops"), "name-invalid"),
+        (("create", "x", "einops"), "entry-missing"),
+        (("create", "x", "--on", ENTRY, "no-such-package"), "unsolvable"),
+        (("create", "x", "--on", ENTRY, "git+https://host.invalid/x"), "requirement-invalid"),
+        (("create", "x", "--on", ENTRY, "-r", "missing.txt"), "requirements-missing"),
+        (("create", "x", "--on", ENTRY, "--editable", "missing"), "folder-missing"),
+        (("create", "x", "--on", ENTRY, "einops", "--at", "missing/x"), "place-taken"),
+        (("create", "x", "--from-lock", "missing.toml"), "lock-missing"),
+        (("add", "x", "einops"), "no-environment"),
+        (("show", "x"), "no-environment"),
+        (("create", "x", "--on", ENTRY, "einops", "--dry-run"), ""),
+    ):
+        done = box.run("user", *argv, HOME=str(home))
+        assert (f"error[{reference}]" in done.stderr) if reference else done.code == 0, f"{argv}: {done.stderr}"
+    assert [*home.iterdir()] == []
+
+
+def test_failed_download_leaves_no_environment(scene: WheelBox) -> None:
+    """The index promises another file than it has."""
+    box = scene.box
+    scene.house.wheel("broken", "1.0")
+    page = scene.house.simple / "broken"
+    promised = {path: path.read_text() for path in page.iterdir()}
+    scene.house.wheel("broken", "1.0", files={"other.py": ""})
+    for path, text in promised.items():
+        path.write_text(text)
+    done = run(box, "create", "fails", "--on", ENTRY, "broken")
+    assert (done.code, "error[wrong-sha256]" in done.stderr) == (3, True), done.stdout + done.stderr
+    assert not os.path.lexists(envs(box) / "fails")
+    assert [*(envs(box) / ".envmgr/store/user").glob("*fails*")] == []
+    scene.house.write()
+    user(box, "create", "fails", "--on", ENTRY, "broken")
+
+
+def test_two_creates_at_once_make_one(scene: WheelBox) -> None:
+    box = scene.box
+    both = [box.start("user", "create", "both", "--on", ENTRY, "einops", HOME=str(box.root)) for _ in range(2)]
+    said = [process.communicate(timeout=300) for process in both]
+    assert sorted(process.returncode for process in both) == [0, 2], said
+    assert sum("name-taken" in stderr for _, stderr in said) == 1
+
+
+def test_environment_whose_folder_is_gone_is_told_and_can_be_deleted(scene: WheelBox) -> None:
+    box = scene.box
+    root = Path(user(box, "create", "gone", "--on", ENTRY, "einops")["path"])
+    subprocess.run(["chmod", "-R", "u+w", root], check=True)
+    remove_tree(root)
+    row = next(each for each in user(box, "list")["environments"] if each["name"] == "gone")
+    assert row["fault"].startswith("there is no ")
+    user(box, "delete", "gone")

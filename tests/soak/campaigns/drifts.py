@@ -1,7 +1,7 @@
 """Each drift of tests/cluster/audit/drifts.yaml under a whole audit, over ssh and in jobs: told, mended by its hint, undone.
 
 A program carries out what the hints of the audit say. Counted is what was found, what was rightly reported (the first cause of
-the audit is the drift, with the right hint), and what an acting hint mended: the next audit is silent. Nothing is told any more
+the audit is the drift, with the right hint), and what an acting hint mended: the next audit has no error and no warning. Nothing is told any more
 once a drift is undone.
 """
 
@@ -43,7 +43,8 @@ def rated(drift: Drift, scene: Audited) -> Counter[str]:
     said: Counter[str] = Counter()
     with drift.put(scene.cluster):
         result = scene.audit("--via", "both")
-        causes = [cause for cause in result["causes"] if cause["severity"] != "note"]
+        note = all(of["severity"] == "note" for of in drift.told)
+        causes = [cause for cause in result["causes"] if note or cause["severity"] != "note"]
         said["causes"] = len(causes)
         kinds = {of["found"] for of in drift.told}  # of one kind there may be one for each kind of shell
         said["found"] = int(len({f["found"] for f in drift.findings(result)}) == len(kinds))
@@ -57,5 +58,6 @@ def rated(drift: Drift, scene: Audited) -> Counter[str]:
             said["with an acting hint"] = 1
             follow_all(acting, scene.cluster)
             scene.cluster.wait_idle()
-            said["fixed"] = int(scene.audit("--via", "both")["findings"] == [])
+            left = scene.audit("--via", "both")["findings"]
+            said["fixed"] = int(all(finding["severity"] == "note" for finding in left))  # a comment beside the line stays
     return said

@@ -66,8 +66,8 @@ def grouped(loose: Sequence[Loose], causes: Mapping[str, Collection[str]]) -> tu
     """Return one finding for each cause: causes before what has none, errors first, then by check, place and nodes.
 
     `causes` maps a check to the checks whose findings can follow from it. A finding without a cause of its own follows
-    from one that can cause it, on all its nodes and in the same account's shells; one that is less severe must name its
-    cause (`about`). A difference between nodes of which nobody knows the right ones follows from a cause on some of them.
+    from one that can cause it, on all its nodes and in the same account's shells; a warning that explains an error
+    must name its cause (`about`). A difference between nodes of which nobody knows the right ones follows from a cause on some of them.
     """
     groups = _by_key(one for one in loose if one.keys)
     alone: list[Loose] = []
@@ -101,7 +101,10 @@ def _meet(one: Loose, other: Loose) -> bool:
 def _causes(cause: Loose, one: Loose, causes: Mapping[str, Collection[str]]) -> bool:
     return (
         one.finding.check in causes.get(cause.finding.check, ())
-        and (bool(cause.about) or _ORDER[cause.finding.severity] <= _ORDER[one.finding.severity])
+        and (
+            _ORDER[cause.finding.severity] <= _ORDER[one.finding.severity]
+            or (bool(cause.about) and cause.finding.severity != "note")
+        )
         and (one.nodes <= cause.nodes or (bool(one.finding.between) and not one.nodes.isdisjoint(cause.nodes)))
         and (not cause.account or cause.account == one.account)
     )

@@ -21,6 +21,7 @@ from envmgr.store.dead_builds import clear_dead_rows, clear_kept_rows
 from envmgr.store.jobtable import lives_elsewhere, remove_dead_holds
 from envmgr.store.place import write_place
 from envmgr.store.prefix import Install, Prefix
+from envmgr.store.user_holds import make_holds_folder
 from envmgr.system.files import explain_os_error, free_bytes, group_id
 from envmgr.system.locks import try_file_lock
 from envmgr.system.modes import ask_owner
@@ -150,6 +151,7 @@ def can_write(site: Site, backends: Iterable[Backend] = ()) -> None:
             with suppress(EnvmgrError):  # another member's: it can be used, but does not pass the group on
                 _give_to_group(folder, group, site)
     write_place(prefix)
+    make_holds_folder(site)
     if group is not None:
         for folder in (below for each in own if each.public for below in sorted(each.path.iterdir())):
             if folder.is_dir() and not _is_of_group(folder, group):

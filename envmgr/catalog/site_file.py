@@ -211,6 +211,14 @@ class LmodSettings(_Model):
     dir: Path | None = None
 
 
+class UserSettings(_Model):
+    """Users' own environments (`envmgr user`)."""
+
+    holds: Path | None = Field(
+        default=None, description="folder in which users say what their environments stand on; `<prefix>/var/users`"
+    )
+
+
 class SiteFile(_Model):
     """`site.yaml` as written. Relative paths are relative to the file. Each backend checks its part of `backends`."""
 
@@ -240,6 +248,7 @@ class SiteFile(_Model):
     lmod: LmodSettings = LmodSettings()
     signing: Signing | None = None
     policies: Policies = Policies()
+    users: UserSettings = UserSettings()
 
     @field_validator("prefix", "upstream")
     @classmethod

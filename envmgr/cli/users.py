@@ -13,7 +13,9 @@ from envmgr.cli.run import open_context, verb
 
 @verb
 def job(
-    entry: Annotated[str, typer.Argument(metavar="ENTRY", help="A published entry, as name/version.")],
+    entry: Annotated[
+        str | None, typer.Argument(metavar="[ENTRY]", help="A published entry, as name/version; or use --env.")
+    ] = None,
     command: Annotated[
         list[str] | None,
         typer.Argument(metavar="[-- COMMAND]", help="Command that the job runs; by default an example."),
@@ -44,6 +46,9 @@ def job(
             help="Virtual environment that the job activates; by default the one that this shell has activated.",
         ),
     ] = None,
+    env: Annotated[
+        str | None, typer.Option("--env", metavar="NAME", help="Load your environment user/NAME in place of an entry.")
+    ] = None,
     time: options.TimeOption = None,
     partition: options.PartitionOption = None,
     account: options.AccountOption = None,
@@ -72,6 +77,7 @@ def job(
         gpus=gpus,
         output=output,
         venv=venv,
+        env=env,
         dry_run=dry_run,
         options=JobOptions(partition=partition, account=account, cpus=cpus, time=time),
     )

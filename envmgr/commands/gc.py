@@ -27,6 +27,7 @@ from envmgr.report import Result
 from envmgr.store.jobtable import held_installs
 from envmgr.store.manifest import read_manifest, remove_install
 from envmgr.store.prefix import Install, Prefix, installs
+from envmgr.store.user_holds import read_holds
 from envmgr.system.locks import file_lock
 
 _ROWS = 200  # of `kept`
@@ -116,6 +117,8 @@ def collect_garbage(
     # Nodes and Slurm are asked only if policy would remove something.
     before = _choose(ctx, days, None, InUse({}))
     asked = ask_in_use(ctx, days) if before.generations or before.installs else UsesFound()
+    for path, who in read_holds(ctx.site):
+        asked.named.setdefault(path, []).append(who)
     if dry_run:
         chosen = _choose(ctx, days, before, asked.found())
         return _result(chosen, asked, [], sum(_size(i) for i in chosen.installs), None)

@@ -12,12 +12,16 @@ from envmgr.catalog.fitness import unfit
 from envmgr.catalog.names import variable_name
 from envmgr.commands import Context, published_record, require_published
 from envmgr.commands.job_command import JobCommand, own_environment, read_command
+from envmgr.commands.user import generation_of
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import GENERATION_VARIABLE
 from envmgr.nodes.jobs import JobOptions
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import mpi_plugins, slurm_here, slurm_names, states_or_reason
+from envmgr.people.environments import require_environment
+from envmgr.people.lock import lock_of
+from envmgr.people.places import MODULE_NAME, user_places
 from envmgr.publish.records import GenerationRecord, published_spec, read_specs
 from envmgr.report import Result
 from envmgr.store.node_facts import read_node_facts
@@ -73,7 +77,7 @@ class JobResult(Result):
 
 def write_job(
     ctx: Context,
-    name: str,
+    name: str | None,
     command: Sequence[str] = (),
     *,
     nodes: int = 1,
@@ -82,21 +86,32 @@ def write_job(
     options: JobOptions | None = None,
     output: Path | None = None,
     venv: Path | None = None,
+    env: str | None = None,
     dry_run: bool = False,
 ) -> JobResult:
     """Write a job of `nodes` nodes, each with `gpus` GPUs and `processes` processes (None: one for each GPU, or one).
 
-    `options.cpus` are the cores of a process. Nothing is written without `output`. The job activates the virtual
-    environment `venv`, or else that of the shell.
+    `options.cpus` are the cores of a process. Nothing is written without `output`. The job loads the user environment
+    `env`, which says its entry; or it activates the virtual environment `venv`, or else that of the shell.
 
     Raises:
-        InputError: `not-published`, `bad-job-option`, `venv-missing`.
+        InputError: `not-published`, `bad-job-option`, `venv-missing`, `entry-missing`, `no-environment`.
         EnvmgrError: `nothing-published`; the file cannot be written.
     """
     asked = options or JobOptions()
     asked.check()
     current = published_record(ctx)
-    _require(ctx, name, current)
+    own = None
+    if env is not None:
+        own = require_environment(user_places(ctx.environ), env)
+        lock = lock_of(own)
+        if name not in (None, lock.on):  # the first word of the command
+            command = (name, *command)
+        name, current = lock.on, generation_of(ctx, lock, current, env)
+    elif name is None:
+        raise InputError("entry-missing", "a job loads an entry", hint="name it, or a user environment by `--env NAME`")
+    else:
+        _require(ctx, name, current)
     raw = read_specs(ctx.prefix, current.number)
     specs = _with_depends(name, {entry: published_spec(of).spec for entry, of in raw.items()})
     spec = specs[name]
@@ -109,11 +124,15 @@ def write_job(
     where = [*_where(ctx, asked), *([f"--exclude={excluded}"] if excluded else [])]
     shape = JobShape(nodes, processes or gpus or 1, gpus, asked.cpus, tuple(where))
     spec = spec.model_copy(update={"python": python})
-    venv = _venv(ctx, venv)
+    if own is not None:
+        spec = spec.model_copy(update={"name": MODULE_NAME, "version": own.entry.version, "digest": own.digest})
+    else:
+        venv = _venv(ctx, venv)
     text = job_text(spec, current.number, ctx.site.name, shape, launch, command, venv)
     if output is not None and not dry_run:
         atomic_write(output, text)
     number, digest, given = current.number, spec.digest, sbatch_options(spec, shape, launch)
+    name = spec.entry
     as_typed = bool(command) and not read_command(command).script
     return JobResult(
         name, number, digest, launch.program, launch.mpi, given, excluded, output, dry_run, text, as_typed, venv
@@ -213,7 +232,8 @@ class JobShape:
 def sbatch_options(spec: ModuleSpec, shape: JobShape, launch: Launch) -> tuple[str, ...]:
     """Return the options of sbatch. With torchrun one task is a node, with all its processes."""
     tasks, each = (1, shape.processes) if launch.program == "torchrun" else (shape.processes, 1)
-    found = [f"--job-name={spec.name}", "--output=%x-%j.out", f"--nodes={shape.nodes}", f"--ntasks-per-node={tasks}"]
+    name = spec.version if spec.name == MODULE_NAME else spec.name
+    found = [f"--job-name={name}", "--output=%x-%j.out", f"--nodes={shape.nodes}", f"--ntasks-per-node={tasks}"]
     found += [f"--cpus-per-task={shape.cpus * each}"] if shape.cpus is not None else []
     found += [f"--gres=gpu:{shape.gpus}"] if shape.gpus else []
     return (*found, *shape.options)

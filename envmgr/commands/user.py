@@ -12,6 +12,7 @@ from typing import ClassVar
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from envmgr.catalog.site import Site
 from envmgr.commands import Context, published_record, require_published
 from envmgr.errors import InputError
 from envmgr.modules.spec import ModuleSpec
@@ -26,6 +27,7 @@ from envmgr.publish.records import GenerationRecord, published_spec, read_record
 from envmgr.report import Result
 from envmgr.store.manifest import remove_install
 from envmgr.store.prefix import Prefix
+from envmgr.store.user_holds import write_holds
 from envmgr.system.files import atomic_write, explain_os_error
 from envmgr.system.locks import file_lock
 from envmgr.system.untrusted_files import ANYWHERE
@@ -48,7 +50,8 @@ class UserResult(Result):
 
     `inodes` and `size` (bytes) are those of the environment, None if nothing was built; `inodes_before` and
     `size_before` those of all environments of this user before. `breaks` are packages of the entry that may break.
-    `use` is the folder that MODULEPATH of this shell lacks, empty if it has it.
+    `use` is the folder that MODULEPATH of this shell lacks, empty if it has it. The installs that it stands on are kept
+    until the day `held`; `not_held` is why that could not be said.
     """
 
     schema: ClassVar[str] = "envmgr.user/1"
@@ -66,6 +69,8 @@ class UserResult(Result):
     inodes_before: int
     size_before: int
     use: str
+    held: str
+    not_held: str
     dry_run: bool
 
 
@@ -221,6 +226,7 @@ def _make(
             for each in {link, places.link(name)}:
                 _point(each, install.path)
     inodes, size = (None, None) if dry_run else amount([install])
+    held, not_held = ("", "") if dry_run else hold(ctx.site, places)
     return UserResult(
         name=name,
         on=lock.on,
@@ -236,8 +242,16 @@ def _make(
         inodes_before=inodes_before,
         size_before=size_before,
         use="" if str(places.modules) in ctx.environ.get("MODULEPATH", "").split(":") else str(places.modules),
+        held=held,
+        not_held=not_held,
         dry_run=dry_run,
     )
+
+
+def hold(site: Site, places: UserPlaces) -> tuple[str, str]:
+    """Let the site keep what this user's environments stand on. Return as `write_holds`."""
+    own = ((install.entry.version, install) for install in all_installs(places))
+    return write_holds(site, own)
 
 
 def _point(link: Path, target: Path) -> None:
@@ -260,14 +274,19 @@ def _ask(ctx: Context, on: str, record: GenerationRecord) -> Base:
 
 
 def _base_of(ctx: Context, lock: UserLock, record: GenerationRecord, name: str = "") -> Base:
-    """Return the base that a lock was made for, of the newest generation that has it.
+    """Return the base that a lock was made for. Raise as `generation_of`."""
+    return ask_base(lock.on, generation_of(ctx, lock, record, name), ctx.prefix, ctx.runner)
 
-    Raise InputError `base-differs` if none has.
+
+def generation_of(ctx: Context, lock: UserLock, record: GenerationRecord, name: str = "") -> GenerationRecord:
+    """Return the newest generation that has the install which a lock was made for; `record` is the current one.
+
+    Raise InputError `base-differs` if none has; `not-published`.
     """
     records, _ = read_records(ctx.prefix)
     for each in (record, *(records[number] for number in sorted(records, reverse=True))):
         if (entry := each.entries.get(lock.on)) is not None and entry.digest == lock.base:
-            return ask_base(lock.on, each, ctx.prefix, ctx.runner)
+            return each
     require_published([lock.on], record)
     again = f"`envmgr user update {name} --rebase`" if name else f"`envmgr user create NAME --on {lock.on} PACKAGE…`"
     raise InputError(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from envmgr.commands import Context, published_record
-from envmgr.commands.user import changing
+from envmgr.commands.user import changing, hold
 from envmgr.errors import EnvmgrError
 from envmgr.people.environments import amount, base_state, installs_of, links_of, require_environment, strangers
 from envmgr.people.lock import lock_of, lock_text
@@ -139,6 +139,7 @@ def delete_environment(ctx: Context, name: str, *, dry_run: bool = False) -> Use
                         remove_install(each)
                 for link in links:
                     link.unlink(missing_ok=True)
+                hold(ctx.site, places)
                 if install.prefix != places.prefix and not any(install.path.parent.iterdir()):
                     remove_tree(install.prefix.root)  # the one beside `--at` was only for this
         return UserDeleteResult(name, str(install.path), inodes, size, dry_run)

@@ -65,7 +65,13 @@ def make_install(
                 _finish(staged.folder, install, lock, base)
                 staged.land()
             facts = InstallFacts(environment=path_environment(install.path), python=base.minor)
-            provenance = {"on": base.entry, "base": base.spec.digest, "root": base.spec.root, "generation": base.number}
+            provenance = {
+                "on": base.entry,
+                "base": base.spec.digest,
+                "root": base.spec.root,
+                "stands_on": [str(path) for path in base.installs],
+                "generation": base.number,
+            }
             manifest = make_manifest(
                 install.path, install.digest, facts, provenance, mask=own.policies.mask, workers=jobs
             )

@@ -94,6 +94,11 @@ class Prefix:
         return self.jobs / "holds"
 
     @property
+    def user_holds(self) -> Path:
+        """One small file for every user whose environments stand on installs; all users may make theirs."""
+        return self.root / "var" / "users"
+
+    @property
     def hold_lock(self) -> Path:
         return self.locks / "hold.lock"
 

@@ -62,14 +62,20 @@ class Drift(OnNodes):
         """The one that is asked."""
         return self.ask[self.ask.index("--check") + 1]
 
-    def findings(self, result: dict[str, Any]) -> list[dict[str, Any]]:
-        """Those of an audit's result that are told, in the order of `told`; fewer where some are not."""
-        return [finding for want in self.told for finding in result["findings"] if _is(finding, want)]
+    def findings(self, result: dict[str, Any], *, worse: bool = False) -> list[dict[str, Any]]:
+        """Those of an audit's result that are told, in the order of `told`; fewer where some are not.
+
+        In a whole audit a finding may be `worse`: it has the severity of the worst that follows from it.
+        """
+        return [f for want in self.told for f in result["findings"] if _is(f, want, worse=worse)]
 
 
-def _is(finding: dict[str, Any], want: dict[str, str]) -> bool:
+def _is(finding: dict[str, Any], want: dict[str, str], *, worse: bool) -> bool:
     there, wanted = {*expand(finding["nodes"])}, {*expand(want["nodes"])}
-    if finding["severity"] != want["severity"] or not wanted <= there <= {*wanted, "login"}:
+    if finding["severity"] not in (want["severity"], *(["error"] if worse else [])) or not wanted <= there <= {
+        *wanted,
+        "login",
+    }:
         return False  # a whole audit also asks the host that sends jobs
     begins, cut, _ = want["found"].partition("…")
     return (

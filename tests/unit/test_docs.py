@@ -27,6 +27,7 @@ from envmgr.catalog.site_file import (
     SlurmSettings,
     Sources,
     Transport,
+    UserSettings,
 )
 from envmgr.cli import app
 from envmgr.wheels.settings import Index, WheelsSettings
@@ -111,6 +112,7 @@ def test_errors_page_is_sorted() -> None:
         ("site.md", LmodSettings, "lmod."),
         ("site.md", SlurmSettings, "slurm."),
         ("site.md", Signing, "signing."),
+        ("site.md", UserSettings, "users."),
         ("recipe.md", Software, ""),
         ("recipe.md", Recipe, ""),
         ("recipe.md", CondaInput, "input."),
@@ -151,6 +153,7 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
                 "lmod.": [LmodSettings],
                 "slurm.": [SlurmSettings],
                 "signing.": [Signing],
+                "users.": [UserSettings],
             },
         ),
         (

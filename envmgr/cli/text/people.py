@@ -32,6 +32,10 @@ def show_change(result: user.UserResult) -> None:
         out(f"nothing was changed: {result.module} would stand on {result.on}")
         return
     out(f"{result.module} stands on {result.on}: {_amount(result.inodes, result.size)} in {result.path}")
+    if result.held:
+        out(f"the cluster keeps what it stands on until {result.held}, and longer when you change it")
+    else:
+        out(f"the cluster may remove what it stands on some time after {result.on} changes: {result.not_held}")
     out(f"your environments had {_amount(result.inodes_before, result.size_before)} before")
     out(
         f"`module load {result.module}` loads it{f'; in this shell `module use {result.use}` comes first' * bool(result.use)}"

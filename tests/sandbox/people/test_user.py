@@ -284,3 +284,35 @@ def test_environment_whose_folder_is_gone_is_told_and_can_be_deleted(scene: Whee
     row = next(each for each in user(box, "list")["environments"] if each["name"] == "gone")
     assert row["fault"].startswith("there is no ")
     user(box, "delete", "gone")
+
+
+def test_gc_keeps_what_an_environment_stands_on_and_says_for_whom(scene: WheelBox) -> None:
+    box = scene.box
+    made = user(box, "create", "holder", "--on", ENTRY, "einops")
+    folder = box.prefix / "var/users"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
+    held = base_of_module(box, "holder")
+    assert made["held"] > "2026"
+    box.recipe(ENTRY, [*SPECS, "packaging"])
+    box.ok("lock", ENTRY)
+    box.ok("build", ENTRY)
+    policies = dict(box.policies)
+    box.policies |= {"keep_generations": 1, "keep_days": 0}
+    box.write_site()
+    kept = {row["path"]: row["reason"] for row in box.ok("gc", "--now", "--format", "json").data["kept"]}
+    assert kept[held].startswith("the environment holder of root, held until ")
+    assert (box.prefix / held).is_dir()
+    assert box.shell("module load user/holder\npython -c 'import einops'\n").returncode == 0
+    for name in user(box, "list")["environments"]:
+        user(box, "delete", name["name"])
+    assert [*folder.iterdir()] == []
+    box.ok("gc", "--now")
+    assert not (box.prefix / held).is_dir()
+    box.policies.clear()
+    box.policies |= policies
+    box.write_site()
+
+
+def base_of_module(box: Sandbox, name: str) -> str:
+    text = (envs(box) / f".envmgr/modules/user/{name}.lua").read_text()
+    return text.partition(f'"{box.prefix}/')[2].partition('"')[0].removesuffix("/bin")

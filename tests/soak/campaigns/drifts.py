@@ -47,10 +47,10 @@ def rated(drift: Drift, scene: Audited) -> Counter[str]:
         causes = [cause for cause in result["causes"] if note or cause["severity"] != "note"]
         said["causes"] = len(causes)
         kinds = {of["found"] for of in drift.told}  # of one kind there may be one for each kind of shell
-        said["found"] = int(len({f["found"] for f in drift.findings(result)}) == len(kinds))
+        said["found"] = int(len({f["found"] for f in drift.findings(result, worse=True)}) == len(kinds))
         said["rightly reported"] = int(
             bool(causes)
-            and bool(drift.findings({"findings": [causes[0], *causes[0]["consequences"]]}))
+            and bool(drift.findings({"findings": [causes[0], *causes[0]["consequences"]]}, worse=True))
             and drift.hint in causes[0]["hint"]
         )
         acting = [cause for cause in causes if any(step["do"] != "look" for step in cause["actions"])]
@@ -59,5 +59,7 @@ def rated(drift: Drift, scene: Audited) -> Counter[str]:
             follow_all(acting, scene.cluster)
             scene.cluster.wait_idle()
             left = scene.audit("--via", "both")["findings"]
-            said["fixed"] = int(all(finding["severity"] == "note" for finding in left))  # a comment beside the line stays
+            said["fixed"] = int(
+                all(finding["severity"] == "note" for finding in left)
+            )  # a comment beside the line stays
     return said

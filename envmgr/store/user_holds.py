@@ -1,0 +1,113 @@
+"""Holds: what users' environments stand on, so that `gc` keeps it. A small file for each user, named by the uid.
+
+The folder is sticky and open to all, as /tmp is. A reader believes nothing in it but the file's owner, and takes few and
+short rows that name installs of the store, for a bounded time.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from envmgr.catalog.site import Site
+from envmgr.errors import EnvmgrError
+from envmgr.store.manifest import read_manifest
+from envmgr.store.prefix import Install, Prefix
+from envmgr.system.files import atomic_write, pretty_json
+from envmgr.system.models import FrozenModel
+from envmgr.system.untrusted_files import Kind, read_bytes
+from envmgr.system.usernames import user_name
+from envmgr.wording import one_line
+
+_DAYS = 400  # that a hold counts; each change of an environment begins them again
+_FILES = 10_000
+_FILE = Kind("hold", 64 << 10)
+_INSTALL = re.compile(r"store/[A-Za-z0-9._+-]+/[A-Za-z0-9._+-]+-[0-9a-f]{8}")
+
+
+class _Hold(FrozenModel):
+    environment: str = Field(max_length=100)
+    until: datetime.date
+    installs: tuple[str, ...] = Field(max_length=200)
+
+
+class _Holds(FrozenModel):
+    schema_version: int = Field(alias="schema")
+    holds: tuple[_Hold, ...] = Field(max_length=200)
+
+
+def holds_folder(site: Site) -> Path:
+    """Return the folder of holds."""
+    return site.users.holds or Prefix(site.prefix).user_holds
+
+
+def make_holds_folder(site: Site) -> None:
+    """Make the default folder, open to all users, where it is not there yet. Call it as who writes the prefix."""
+    folder = holds_folder(site)
+    if site.users.holds is None and not folder.is_dir():
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o1777)
+
+
+def write_holds(site: Site, environments: Iterable[tuple[str, Install]]) -> tuple[str, str]:
+    """Write what this user's environments stand on; a second install of one counts, too.
+
+    Return the day until which that is kept, and why nothing could be written; one of the two is empty.
+    """
+    until = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=_DAYS - 1)
+    prefix = Prefix(site.prefix)
+    rows: dict[str, set[str]] = {}
+    for name, install in environments:
+        with suppress(EnvmgrError):
+            stands_on = read_manifest(install.manifest).provenance.get("stands_on", ())
+            rows.setdefault(name, set()).update(prefix.named(str(path)) for path in stands_on)
+    holds = [
+        {"environment": name, "until": until.isoformat(), "installs": sorted(paths)} for name, paths in rows.items()
+    ]
+    folder = holds_folder(site)
+    place = folder / str(os.getuid())
+    try:
+        if holds:
+            atomic_write(place, pretty_json({"schema": 1, "holds": holds}))
+        else:
+            place.unlink(missing_ok=True)
+    except OSError as error:
+        return "", f"{folder}: {error.strerror}"
+    return until.isoformat(), ""
+
+
+def read_holds(site: Site) -> Iterator[tuple[str, str]]:
+    """Yield the path of an install, relative to the prefix, and who holds it until when.
+
+    A file that cannot be read, is too long, a link, or another user's than its name says, holds nothing.
+    """
+    today = datetime.datetime.now(datetime.UTC).date()
+    latest = today + datetime.timedelta(days=_DAYS)
+    try:
+        with os.scandir(holds_folder(site)) as entries:
+            names = sorted(
+                entry.name for entry, _ in zip(entries, range(_FILES), strict=False) if entry.name.isdecimal()
+            )
+    except OSError:
+        return
+    for name in names:
+        path = holds_folder(site) / name
+        try:
+            status = path.lstat()
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != int(name) or status.st_nlink != 1:
+                continue
+            content = _Holds.model_validate(json.loads(read_bytes(path, _FILE)))
+        except (OSError, ValueError, RecursionError, ValidationError, EnvmgrError):
+            continue
+        for hold in content.holds:
+            if today <= hold.until <= latest:
+                who = f"the environment {one_line(hold.environment)} of {user_name(int(name))}, held until {hold.until}"
+                yield from ((each, who) for each in hold.installs if _INSTALL.fullmatch(each))

@@ -142,6 +142,8 @@ add_verb("user show", "Use", "envmgr user show mine", "users.md")(people.show)
 add_verb("user add", "Use", "envmgr user add mine einops", "users.md")(people.add)
 add_verb("user remove", "Use", "envmgr user remove mine einops", "users.md")(people.remove)
 add_verb("user update", "Use", "envmgr user update mine --rebase", "users.md")(people.update)
+add_verb("user rename", "Use", "envmgr user rename mine plots", "users.md")(people.rename)
+add_verb("user kernel", "Use", "envmgr user kernel mine", "users.md")(people.kernel)
 add_verb("user export", "Use", "envmgr user export mine --output pylock.toml", "users.md")(people.export)
 add_verb("user delete", "Use", "envmgr user delete mine", "users.md")(people.delete)
 

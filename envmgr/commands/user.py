@@ -17,8 +17,9 @@ from envmgr.commands import Context, published_record, require_published
 from envmgr.errors import InputError
 from envmgr.modules.spec import ModuleSpec
 from envmgr.people.base import Base, ask_base
-from envmgr.people.environments import all_installs, amount, outdated, require_environment
+from envmgr.people.environments import all_installs, amount, installs_of, links_of, outdated, require_environment
 from envmgr.people.install import install_of, make_install
+from envmgr.people.kernel import kernel_file, kernel_spec, remove_kernel, write_kernel
 from envmgr.people.lock import UserLock, lock_of, read_lock
 from envmgr.people.module import module_text
 from envmgr.people.places import MODULE_NAME, UserPlaces, place_at, require_name, user_places
@@ -28,7 +29,7 @@ from envmgr.report import Result
 from envmgr.store.manifest import remove_install
 from envmgr.store.prefix import Prefix
 from envmgr.store.user_holds import write_holds
-from envmgr.system.files import atomic_write, explain_os_error
+from envmgr.system.files import atomic_write, explain_os_error, remove_tree
 from envmgr.system.locks import file_lock
 from envmgr.system.untrusted_files import ANYWHERE
 from envmgr.wheels.requirements import checked_all
@@ -150,6 +151,43 @@ def change_environment(
         return result
 
 
+def rename_environment(ctx: Context, name: str, new: str, *, jobs: int = 0, dry_run: bool = False) -> UserResult:
+    """Make the packages of an environment again under another name, and then delete the first.
+
+    The path of an install is in its files, and its name in that path. Raise as `create_environment`.
+    """
+    require_name(new)
+    places = user_places(ctx.environ)
+    former = require_environment(places, name)
+    _require_free(places, new)
+    with changing(ctx, places, name, dry_run=dry_run), changing(ctx, places, new, dry_run=dry_run):
+        lock = lock_of(former)
+        base = _base_of(ctx, lock, published_record(ctx), name)
+        place = (places.link(new), places.prefix)
+        result = _make(ctx, places, new, lock, base, place, lock.versions, jobs=jobs, dry_run=dry_run)
+        if not dry_run:
+            remove_environment(ctx, places, name)
+        return result
+
+
+def remove_environment(ctx: Context, places: UserPlaces, name: str) -> None:
+    """Remove an environment with its module, links and all its installs. Call it under its lock."""
+    install = require_environment(places, name)
+    with explain_os_error(places.link(name)):
+        links = links_of(places, name, install)
+        for path in (places.module(name), places.told(name)):
+            path.unlink(missing_ok=True)
+        remove_kernel(kernel_file(ctx.environ, name))
+        for each in [*installs_of(install.prefix, name)]:
+            with file_lock(each.lock, check=ctx.runner.raise_if_cancelled):
+                remove_install(each)
+        for link in links:
+            link.unlink(missing_ok=True)
+        hold(ctx.site, places)
+        if install.prefix != places.prefix and not any(install.path.parent.iterdir()):
+            remove_tree(install.prefix.root)  # the one beside `--at` was only for this
+
+
 def with_packages(packages: Sequence[str], file: Path | None, replaced: Sequence[str]) -> Callable[[UserLock], Wish]:
     """Return the change that adds requirements; one of a package that was asked for takes the old one's place."""
     rows = _rows(packages, file)
@@ -222,9 +260,11 @@ def _make(
         make_install(install, lock, base, ctx.site, ctx.runner, ctx.reporter, jobs=jobs)
         with explain_os_error(places.module(name)):
             places.module(name).parent.mkdir(parents=True, exist_ok=True)
-            atomic_write(places.module(name), module_text(install, lock, base, ctx.site))
+            atomic_write(places.module(name), module_text(install, lock, base, ctx.site, places.told(name)))
             for each in {link, places.link(name)}:
                 _point(each, install.path)
+        if (kernel := kernel_file(ctx.environ, name)).is_file():
+            write_kernel(kernel, kernel_spec(name, places.link(name), lock, base))
     inodes, size = (None, None) if dry_run else amount([install])
     held, not_held = ("", "") if dry_run else hold(ctx.site, places)
     return UserResult(

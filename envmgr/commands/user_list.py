@@ -7,16 +7,14 @@ from pathlib import Path
 from typing import ClassVar
 
 from envmgr.commands import Context, published_record
-from envmgr.commands.user import changing, hold
+from envmgr.commands.user import changing, remove_environment
 from envmgr.errors import EnvmgrError
-from envmgr.people.environments import amount, base_state, installs_of, links_of, require_environment, strangers
+from envmgr.people.environments import amount, base_state, installs_of, require_environment, strangers
 from envmgr.people.lock import lock_of, lock_text
 from envmgr.people.places import UserPlaces, user_places
 from envmgr.publish.records import GenerationRecord
 from envmgr.report import Result
-from envmgr.store.manifest import remove_install
-from envmgr.system.files import atomic_write, explain_os_error, remove_tree
-from envmgr.system.locks import file_lock
+from envmgr.system.files import atomic_write
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,20 +126,9 @@ def delete_environment(ctx: Context, name: str, *, dry_run: bool = False) -> Use
     require_environment(places, name)  # before a lock is made
     with changing(ctx, places, name, dry_run=dry_run):
         install = require_environment(places, name)
-        olds = [*installs_of(install.prefix, name)]
-        inodes, size = amount(olds)
+        inodes, size = amount(installs_of(install.prefix, name))
         if not dry_run:
-            with explain_os_error(places.link(name)):
-                links = links_of(places, name, install)
-                places.module(name).unlink(missing_ok=True)
-                for each in olds:
-                    with file_lock(each.lock, check=ctx.runner.raise_if_cancelled):
-                        remove_install(each)
-                for link in links:
-                    link.unlink(missing_ok=True)
-                hold(ctx.site, places)
-                if install.prefix != places.prefix and not any(install.path.parent.iterdir()):
-                    remove_tree(install.prefix.root)  # the one beside `--at` was only for this
+            remove_environment(ctx, places, name)
         return UserDeleteResult(name, str(install.path), inodes, size, dry_run)
 
 

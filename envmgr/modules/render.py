@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from envmgr.system.shelltext import assign
 
 MODULE, MODULERC = "module.lua.j2", "modulerc.lua.j2"
 GPU_RULES, GPU_GATE, SRUN_NOTE, VENV_NOTE = "gpu_rules.lua", "gpu_gate.lua", "srun_note.lua", "venv_note.lua"
-PIP_SHIM = "pip_shim.sh"
+PIP_SHIM, USER_NOTE = "pip_shim.sh", "user_note.lua"
 TEMPLATE_FILES = (MODULE, MODULERC, GPU_RULES, GPU_GATE, SRUN_NOTE, VENV_NOTE, PIP_SHIM)
 
 # Raised whenever the meaning of the hashed form changes.
@@ -99,10 +100,14 @@ def render_tree(
 
 
 def render_module(
-    spec: ModuleSpec, families: Families, *, generation: int, policies: ModulePolicies, templates: Path
+    spec: ModuleSpec, families: Families, *, generation: int, policies: ModulePolicies, templates: Path, note: UserNote
 ) -> str:
-    """Return the text of one module that lies outside of a generation. Raise as `render_tree`."""
-    return _Templates(templates).module(spec, operations(spec, policies, families), generation)
+    """Return the text of a module of a user's own, which lies outside of a generation. Raise as `render_tree`."""
+    templating = _Templates(templates)
+    words = (note.name, note.entry, note.root, note.current, note.told, note.packages)
+    known = ", ".join(f"[{lua_quote(each)}] = true" for each in note.known)
+    text = f"{templating.lua(USER_NOTE)}user_note({', '.join(map(lua_quote, words))}, {{ {known} }})\n"
+    return templating.module(spec, operations(spec, policies, families), generation, text)
 
 
 def _defaults(specs: Iterable[ModuleSpec]) -> dict[str, str]:
@@ -119,6 +124,22 @@ def _defaults(specs: Iterable[ModuleSpec]) -> dict[str, str]:
                 hint="keep it in one of the recipes",
             )
     return defaults
+
+
+@dataclass(frozen=True, slots=True)
+class UserNote:
+    """What the module of a user's own environment `name` looks at when it is loaded: the `root` of its `entry` in what is
+    `current` in the prefix, a file whose time is that of the last note, and the folder of its `packages`, whose
+    folders `*.dist-info` are `known`.
+    """
+
+    name: str
+    entry: str
+    root: str
+    current: str
+    told: str
+    packages: str
+    known: tuple[str, ...]
 
 
 class _Templates:
@@ -143,7 +164,7 @@ class _Templates:
         """Return Lua text as it is. `include` would read Lua's braces as Jinja's."""
         return (self._folder / name).read_text(encoding="utf-8")
 
-    def module(self, spec: ModuleSpec, statements: Sequence[Statement], generation: int) -> str:
+    def module(self, spec: ModuleSpec, statements: Sequence[Statement], generation: int, note: str = "") -> str:
         gated = any(s.kind == "gpu-gate" for s in statements)
         return self.render(
             MODULE,
@@ -154,6 +175,7 @@ class _Templates:
             gpu_gate=f"{self.lua(GPU_RULES)}\n{self.lua(GPU_GATE)}" if gated else "",
             srun_note=self.lua(SRUN_NOTE),
             venv_note=self.lua(VENV_NOTE) if spec.python else "",
+            note=note,
         )
 
     def render(self, name: str, **values: Any) -> str:

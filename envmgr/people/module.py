@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from envmgr.catalog.names import variable_name
 from envmgr.catalog.site import Site
-from envmgr.modules.render import render_module
+from envmgr.modules.render import UserNote, render_module
 from envmgr.modules.spec import EnvOp, ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.people.base import Base
 from envmgr.people.lock import UserLock
-from envmgr.store.prefix import Install
+from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import shipped
 
 
-def module_text(install: Install, lock: UserLock, base: Base, site: Site) -> str:
-    """Return the modulefile. It names only paths of the store, so that it loads in every generation that keeps them."""
+def module_text(install: Install, lock: UserLock, base: Base, site: Site, told: Path) -> str:
+    """Return the modulefile. It names only paths of the store, so that it loads in every generation that keeps them.
+
+    `told` is a file of the user's whose time says when a load has last told of a newer entry.
+    """
+    packages = install.path / "lib" / f"python{base.minor}" / "site-packages"
+    note = UserNote(
+        name=install.entry.version,
+        entry=base.entry,
+        root=base.spec.root,
+        current=str(Prefix(site.prefix).current),
+        told=str(told),
+        packages=str(packages),
+        known=tuple(sorted(path.name for path in packages.glob("*.dist-info"))),
+    )
     policies = ModulePolicies.from_site(site)
     return render_module(
         _spec(install, lock, base, policies),
@@ -22,6 +37,7 @@ def module_text(install: Install, lock: UserLock, base: Base, site: Site) -> str
         generation=base.number,
         policies=policies,
         templates=shipped("modulefiles"),
+        note=note,
     )
 
 

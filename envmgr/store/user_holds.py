@@ -23,6 +23,7 @@ from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import atomic_write, pretty_json
 from envmgr.system.models import FrozenModel
+from envmgr.system.safe_paths import change
 from envmgr.system.untrusted_files import Kind, read_bytes
 from envmgr.system.usernames import user_name
 from envmgr.wording import one_line
@@ -54,7 +55,7 @@ def make_holds_folder(site: Site) -> None:
     folder = holds_folder(site)
     if site.users.holds is None and not folder.is_dir():
         folder.mkdir(exist_ok=True)
-        folder.chmod(0o1777)
+        change(folder, mode=0o1777, kinds=(stat.S_ISDIR,))
 
 
 def write_holds(site: Site, environments: Iterable[tuple[str, Install]]) -> tuple[str, str]:

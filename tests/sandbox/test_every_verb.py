@@ -8,6 +8,7 @@ from tests.helpers.sandbox import Sandbox
 from tests.helpers.signed import make_signing
 from tests.helpers.verbs import VERBS
 
+USER_VERBS = [verb.partition(" ")[2] for verb in VERBS if verb.startswith("user ") and verb != "user list"]
 # What is typed, and a text that its output must have. The lines build on each other.
 STORY = [
     (["init", "made"], "made/site.yaml"),
@@ -34,6 +35,8 @@ STORY = [
     (["gc"], ""),
     (["node-setup"], "/etc/envmgr/node/pin"),
     (["audit", "--explain", "mount"], "mount"),
+    (["user", "list"], "no environment in"),
+    *((["user", verb, "--help"], "Example: envmgr user") for verb in USER_VERBS),  # on a Python: tests/sandbox/people
     (["adopt", "--help"], "Propose a site.yaml"),  # with nodes: tests/cluster/audit/test_without_site.py
 ]
 

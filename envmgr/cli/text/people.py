@@ -10,7 +10,7 @@ from envmgr.cli.render import out, table
 from envmgr.wording import counted, size_text
 
 if TYPE_CHECKING:
-    from envmgr.commands import user, user_list
+    from envmgr.commands import user, user_kernel, user_list
 
 _BASES = {
     "newer": "{on} has another install now: `envmgr user update {name} --rebase` takes it",
@@ -66,6 +66,17 @@ def _rows(rows: Sequence[user_list.UserRow]) -> None:
             out(f"{row.name}: {_BASES[row.base].format(on=row.on, name=row.name)}")
         if row.strangers:
             out(f"{row.name}: its lock does not have {', '.join(row.strangers)}")
+
+
+def show_kernel(result: user_kernel.UserKernelResult) -> None:
+    done = (
+        "would " + ("remove" if result.removed else "write")
+        if result.dry_run
+        else "removed"
+        if result.removed
+        else "wrote"
+    )
+    out(f"{done} {result.path}: `{result.display_name}`")
 
 
 def show_deleted(result: user_list.UserDeleteResult) -> None:

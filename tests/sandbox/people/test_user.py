@@ -192,6 +192,9 @@ def test_list_names_what_the_lock_does_not_have(scene: WheelBox) -> None:
     row = user(box, "show", "strange")["environment"]
     assert (row["base"], row["strangers"]) == ("current", ["other-thing 3.1"])
     assert "strange: its lock does not have other-thing 3.1\n" in run(box, "list").stdout
+    assert "Note: Other_Thing-3.1 lies in user/strange, and its lock does not have it." in " ".join(
+        box.shell("module load user/strange\n").stderr.split()
+    )
 
 
 def test_folder_of_a_users_own_is_used_as_it_is_and_an_environment_may_lie_elsewhere(scene: WheelBox) -> None:
@@ -221,6 +224,12 @@ def test_environment_goes_on_when_the_entry_has_another_install(scene: WheelBox)
     box.ok("build", ENTRY)
     assert box.shell("module load user/goes-on\npython -c 'import einops, six; print(six.__file__)'\n").stdout.startswith(str(former))  # fmt: skip
     assert user(box, "show", "goes-on")["environment"]["base"] == "newer"
+    note = "Note: sci/1.0 has another install now; `envmgr user update goes-on --rebase` takes it."
+    said = [box.shell("module load user/goes-on\n").stderr for _ in range(2)]
+    assert [note in " ".join(text.split()) for text in said] == [False, False]  # it was said at the load above
+    week = envs(box) / ".envmgr/told-goes-on"
+    os.utime(week, (week.stat().st_atime, week.stat().st_mtime - 8 * 86400))
+    assert note in " ".join(box.shell("module load user/goes-on\n").stderr.split())
     assert "`envmgr user update goes-on --rebase` takes it" in run(box, "list").stdout
     assert changes(user(box, "add", "goes-on", "on-six")) == [("on-six", "", "1.0")]  # on what it stands on
     user(box, "update", "goes-on", "--rebase")

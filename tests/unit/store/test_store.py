@@ -156,6 +156,7 @@ def test_prefix_has_the_layout_of_the_design() -> None:
         "source_cache": "cache/sources",
         "holds": "var/jobs/holds",
         "hold_lock": "var/lock/hold.lock",
+        "user_holds": "var/users",
         "jobs": "var/jobs",
         "slurm_jobs": "var/jobs/slurm",
         "logs": "var/log",

@@ -1,0 +1,56 @@
+"""`envmgr user kernel`: an environment as a kernel that Jupyter offers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from envmgr.commands import Context, published_record
+from envmgr.commands.user import generation_of
+from envmgr.errors import InputError
+from envmgr.people.base import ask_base
+from envmgr.people.environments import require_environment
+from envmgr.people.kernel import kernel_file, kernel_spec, remove_kernel, write_kernel
+from envmgr.people.lock import lock_of
+from envmgr.people.places import user_places
+from envmgr.report import Result
+
+
+@dataclass(frozen=True, slots=True)
+class UserKernelResult(Result):
+    """A kernel that was written, or `removed`; `path` is its file."""
+
+    schema: ClassVar[str] = "envmgr.user-kernel/1"
+    name: str
+    path: str
+    display_name: str
+    removed: bool
+    dry_run: bool
+
+
+def make_kernel(ctx: Context, name: str, *, remove: bool = False, dry_run: bool = False) -> UserKernelResult:
+    """Write the kernel of an environment, or remove it.
+
+    Raises:
+        InputError: `no-environment`, `no-ipykernel`, `base-differs`.
+    """
+    places = user_places(ctx.environ)
+    install = require_environment(places, name)
+    file = kernel_file(ctx.environ, name)
+    if remove:
+        if not dry_run:
+            remove_kernel(file)
+        return UserKernelResult(name, str(file), name, True, dry_run)
+    lock = lock_of(install)
+    record = generation_of(ctx, lock, published_record(ctx), name)
+    base = ask_base(lock.on, record, ctx.prefix, ctx.runner)
+    if "ipykernel" not in base.packages and "ipykernel" not in lock.versions:
+        raise InputError(
+            "no-ipykernel",
+            f"neither {name} nor {lock.on} has ipykernel, which Jupyter talks to",
+            hint=f"`envmgr user add {name} ipykernel`, then the same command again",
+        )
+    spec = kernel_spec(name, places.link(name), lock, base)
+    if not dry_run:
+        write_kernel(file, spec)
+    return UserKernelResult(name, str(file), spec["display_name"], False, dry_run)

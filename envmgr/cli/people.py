@@ -132,6 +132,18 @@ def update(
 
 
 @verb
+def doctor(site: options.SiteOption = None, fmt: options.FormatOption = options.Format.table) -> VerbAnswer:
+    """Find what is wrong with your own shells and files.
+
+    It looks as you, and changes nothing. The exit code is 1 if something is wrong.
+    """
+    from envmgr.cli.text.people import show_doctor
+    from envmgr.commands.doctor import examine
+
+    return answer_with(examine(open_context(site, fmt, anywhere=True, away=True)), show_doctor)
+
+
+@verb
 def rename(
     name: Name,
     new: Annotated[str, typer.Argument(metavar="NEW", help="The name that it gets.")],

@@ -175,7 +175,7 @@ def remove_environment(ctx: Context, places: UserPlaces, name: str) -> None:
     install = require_environment(places, name)
     with explain_os_error(places.link(name)):
         links = links_of(places, name, install)
-        for path in (places.module(name), places.told(name)):
+        for path in (places.module(name), places.reported(name)):
             path.unlink(missing_ok=True)
         remove_kernel(kernel_file(ctx.environ, name))
         for each in [*installs_of(install.prefix, name)]:
@@ -260,7 +260,7 @@ def _make(
         make_install(install, lock, base, ctx.site, ctx.runner, ctx.reporter, jobs=jobs)
         with explain_os_error(places.module(name)):
             places.module(name).parent.mkdir(parents=True, exist_ok=True)
-            atomic_write(places.module(name), module_text(install, lock, base, ctx.site, places.told(name)))
+            atomic_write(places.module(name), module_text(install, lock, base, ctx.site, places.reported(name)))
             for each in {link, places.link(name)}:
                 _point(each, install.path)
         if (kernel := kernel_file(ctx.environ, name)).is_file():

@@ -104,7 +104,7 @@ def render_module(
 ) -> str:
     """Return the text of a module of a user's own, which lies outside of a generation. Raise as `render_tree`."""
     templating = _Templates(templates)
-    words = (note.name, note.entry, note.root, note.current, note.told, note.packages)
+    words = (note.name, note.entry, note.root, note.current, note.reported, note.packages)
     known = ", ".join(f"[{lua_quote(each)}] = true" for each in note.known)
     text = f"{templating.lua(USER_NOTE)}user_note({', '.join(map(lua_quote, words))}, {{ {known} }})\n"
     return templating.module(spec, operations(spec, policies, families), generation, text)
@@ -128,7 +128,7 @@ def _defaults(specs: Iterable[ModuleSpec]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class UserNote:
-    """What the module of a user's own environment `name` looks at when it is loaded: the `root` of its `entry` in what is
+    """The places that the module of a user's own environment `name` looks at when it is loaded: the `root` of its `entry` in what is
     `current` in the prefix, a file whose time is that of the last note, and the folder of its `packages`, whose
     folders `*.dist-info` are `known`.
     """
@@ -137,7 +137,7 @@ class UserNote:
     entry: str
     root: str
     current: str
-    told: str
+    reported: str
     packages: str
     known: tuple[str, ...]
 

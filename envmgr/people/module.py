@@ -15,10 +15,10 @@ from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import shipped
 
 
-def module_text(install: Install, lock: UserLock, base: Base, site: Site, told: Path) -> str:
+def module_text(install: Install, lock: UserLock, base: Base, site: Site, reported: Path) -> str:
     """Return the modulefile. It names only paths of the store, so that it loads in every generation that keeps them.
 
-    `told` is a file of the user's whose time says when a load has last told of a newer entry.
+    `reported` is a file of the user's whose time says when a load has last reported a newer entry.
     """
     packages = install.path / "lib" / f"python{base.minor}" / "site-packages"
     note = UserNote(
@@ -26,7 +26,7 @@ def module_text(install: Install, lock: UserLock, base: Base, site: Site, told: 
         entry=base.entry,
         root=base.spec.root,
         current=str(Prefix(site.prefix).current),
-        told=str(told),
+        reported=str(reported),
         packages=str(packages),
         known=tuple(sorted(path.name for path in packages.glob("*.dist-info"))),
     )

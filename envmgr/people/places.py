@@ -48,9 +48,9 @@ class UserPlaces:
     def module(self, name: str) -> Path:
         return self.modules / MODULE_NAME / f"{name}.lua"
 
-    def told(self, name: str) -> Path:
-        """The file whose time says when a load has last told that the entry below is another one."""
-        return self.prefix.root / f"told-{name}"
+    def reported(self, name: str) -> Path:
+        """The file whose time says when a load has last reported that the entry below is another one."""
+        return self.prefix.root / f"reported-{name}"
 
     def lock(self, name: str) -> Path:
         """The lock under which the environment `name` is changed."""

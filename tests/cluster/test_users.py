@@ -69,6 +69,34 @@ def test_job_without_the_shells_environment_finds_the_users_modules(lab: Audited
     assert f"{OWN}/.envmgr/store/user/none-" in done.stdout
 
 
+def test_doctor_names_the_line_and_the_command_for_what_is_a_users_own(lab: Audited) -> None:
+    cluster = lab.cluster
+    wrong = """
+        cp -a /home/alice/.bashrc /run/kept
+        printf '%s\\n' 'export PYTHONPATH=/opt/x' '# >>> conda initialize >>>' >>/home/alice/.bashrc
+        mkdir -p /home/alice/venvs/old/bin; touch /home/alice/venvs/old/pyvenv.cfg
+        ln -s /gone/python /home/alice/venvs/old/bin/python
+        mkdir -p /home/alice/.local/share/jupyter/kernels/old
+        echo '{"argv": ["/gone/python"]}' >/home/alice/.local/share/jupyter/kernels/old/kernel.json
+        chown -R alice /home/alice/venvs /home/alice/.local/share/jupyter
+    """
+    cluster.sh("login", wrong, check=True)
+    try:
+        done = cluster.sh("login", "su - alice -c 'envmgr doctor --format json'")
+        found = {(each["check"], each["severity"]): each for each in json.loads(done.stdout)["findings"]}
+        assert done.returncode == 1
+        assert "/home/alice/.bashrc:" in found["ambient", "warning"]["hint"]
+        assert found["user-files", "warning"]["hint"] == "`conda init --reverse` as alice"
+        assert found["environment", "error"]["where"] == "/home/alice/venvs/old"
+        assert found["kernel", "warning"]["hint"].startswith("`rm -r /home/alice/.local/share/jupyter/kernels/old`")
+    finally:
+        cluster.sh(
+            "login", "cp -a /run/kept /home/alice/.bashrc; rm -r /home/alice/venvs /home/alice/.local/share/jupyter"
+        )
+    well = cluster.sh("login", "su - alice -c 'envmgr doctor'")
+    assert (well.returncode, well.stdout.partition(" in ")[0]) == (0, "nothing wrong")
+
+
 def test_a_home_that_hangs_costs_a_login_its_own_modules_and_no_others(lab: Audited) -> None:
     """The pin asks the home in a process of its own, and does not wait for it longer than for the prefix."""
     cluster = lab.cluster

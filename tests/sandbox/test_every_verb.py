@@ -36,6 +36,7 @@ STORY = [
     (["node-setup"], "/etc/envmgr/node/pin"),
     (["audit", "--explain", "mount"], "mount"),
     (["user", "list"], "no environment in"),
+    (["doctor", "--help"], "Example: envmgr doctor"),  # tests/cluster/test_users.py
     *((["user", verb, "--help"], "Example: envmgr user") for verb in USER_VERBS),  # on a Python: tests/sandbox/people
     (["adopt", "--help"], "Propose a site.yaml"),  # with nodes: tests/cluster/audit/test_without_site.py
 ]

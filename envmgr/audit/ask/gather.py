@@ -17,7 +17,7 @@ from envmgr.audit.ask.ask_nodes import Asker, log_part, nodes_to_ask, read_logs,
 from envmgr.audit.ask.expected_generation import choose_samples, expected_installs, read_published
 from envmgr.audit.ask.gpu_jobs import ask_gpu_jobs
 from envmgr.audit.ask.peer_addresses import peers_here
-from envmgr.audit.ask.submit_hosts import NOBODY, SubmitHosts, both, submit_hosts
+from envmgr.audit.ask.submit_hosts import NOBODY, SubmitHosts, both, submit_hosts, this_host
 from envmgr.audit.baseline import Baseline
 from envmgr.audit.causes import Trace, TraceQuestion, Traces, nodes_to_trace, read_traces, trace_part
 from envmgr.audit.controller import Controller
@@ -67,7 +67,7 @@ def gather(
     """
     via = request.via or site.transport.via
     ways: tuple[Way, ...] = ("ssh", "slurm") if via == "both" else (via,)
-    user, accounts = _accounts(site)
+    user, accounts = (own_name(), ("user",)) if request.here else _accounts(site)
     plan = AuditPlan(
         prefix=str(site.prefix),
         user=user,
@@ -81,9 +81,9 @@ def gather(
         shells=(*site.audit.shells, *request.contexts),
         day=int(time.time() // 86400) if request.drawn and not (request.baseline or request.save_baseline) else 0,
     )
-    asker = Asker(site, runner, reporter, time.monotonic() + site.transport.deadline)
+    asker = Asker(site, runner, reporter, time.monotonic() + site.transport.deadline, here=request.here)
     sets = NodeSets(site, runner, site.transport.deadline)
-    nodes = sets.resolve(request.nodes)
+    nodes = (this_host(),) if request.here else sets.resolve(request.nodes)
     if request.reference and request.reference not in nodes:
         raise InputError(
             "unknown-node",
@@ -91,7 +91,7 @@ def gather(
             context=fold(nodes),
             hint="name one of them with `--reference`, or add it to `--nodes`",
         )
-    login = sets.resolve(site.login_nodes) if site.login_nodes is not None else ()
+    login = sets.resolve(site.login_nodes) if site.login_nodes is not None and not request.here else ()
     hosts = submit_hosts(nodes, login, all_of_them=request.nodes is None, sends_jobs="slurm" in ways)
     gathering = _Gathering(asker, checks, sets, nodes, hosts, ways, lmod, baseline)
     controller = look_here(plan, runner, asker.left)

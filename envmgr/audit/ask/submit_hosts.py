@@ -6,16 +6,13 @@ Jobs inherit from their shells, so these are asked and traced like those of node
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from envmgr.audit.ask.ask_nodes import Asker
-from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import Fleet
-from envmgr.probe.shell import GATE_SECONDS, Folding
-from envmgr.system.run import run_detached
+from envmgr.probe.shell import Folding
 
 NOBODY = Fleet((), {}, {}, ())
 
@@ -59,18 +56,18 @@ def submit_hosts(nodes: Sequence[str], login: Sequence[str], *, all_of_them: boo
     """Return the hosts to ask: this one if it is a login node or `sends_jobs`; with `all_of_them` also other login
     nodes.
     """
-    name = socket.gethostname().partition(".")[0]
+    name = this_host()
     here = name if name not in nodes and (name in login or sends_jobs) else ""
     others = tuple(host for host in login if host not in (*nodes, name)) if all_of_them else ()
     return SubmitHosts(name, here, others, frozenset([*login, *([here] if here else ())]))
 
 
+def this_host() -> str:
+    """Return the short name of this host."""
+    return socket.gethostname().partition(".")[0]
+
+
 def _ask_here(name: str, script: str, asker: Asker) -> Fleet:
     folding = Folding((name,))
-    began = time.time()
-    limit = min(asker.site.transport.node_timeout + GATE_SECONDS, asker.left)
-    done = run_detached(["/bin/sh", "-s"], stdin=script, seconds=limit, check=asker.runner.raise_if_cancelled)
-    # A script that was left behind has only a part of the answers.
-    late = f"no answer in {limit:.3g} s" if done.returncode is None else ""
-    folding(Reply(name, "silent" if late else "answered", "" if late else done.output, late, began, time.time()))
+    folding(asker.ask_here(name, script))
     return folding.fleet()

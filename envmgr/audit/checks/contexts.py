@@ -61,7 +61,7 @@ def judge(evidence: Evidence) -> Rows:
     yield from path_in_other_shells(evidence)
     yield from _prints(evidence)
     yield from _terminals(evidence)
-    if "ssh" in evidence.ways and "root" not in evidence.plan.accounts:
+    if "ssh" in evidence.ways and "root" not in evidence.plan.accounts and not evidence.plan.request.here:
         yield evidence.say("not_root", evidence.ways["ssh"].nodes)
     if unknown := sorted(_UNKNOWN_SHELLS.intersection(evidence.plan.shells)):
         yield evidence.say("unknown_shells", shells=", ".join(unknown))

@@ -102,7 +102,7 @@ def show_audit(result: audit.AuditResult, *, verbose: bool = False) -> None:
         )
     for finding in result.findings:
         out()
-        _finding(finding, result.finished - result.seconds, verbose=verbose)
+        show_finding(finding, result.finished - result.seconds, verbose=verbose)
     if result.matrix and (verbose or result.exit_code == 0):
         out()
         table(
@@ -132,7 +132,8 @@ def why_no_comparison(result: audit.AuditResult) -> str:
     return "no node answered"
 
 
-def _finding(finding: Caused, began: float, *, verbose: bool) -> None:
+def show_finding(finding: Caused, began: float = 0.0, *, verbose: bool = False) -> None:
+    """Print one cause as a block; `since` is printed if it was seen before `began`."""
     out(f"{finding.severity}[{finding.check}] {place(finding)}: {finding.where}")
     rows = [("  found", finding.found), ("  expected", finding.expected), ("  hint", finding.hint)]
     rows.append(("  also", "" if verbose else also(finding)))

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from envmgr.cli.render import out, table
+from envmgr.cli.text.nodes import show_finding
 from envmgr.wording import counted, size_text
 
 if TYPE_CHECKING:
-    from envmgr.commands import user, user_kernel, user_list
+    from envmgr.commands import doctor, user, user_kernel, user_list
 
 _BASES = {
     "newer": "{on} has another install now: `envmgr user update {name} --rebase` takes it",
@@ -66,6 +67,18 @@ def _rows(rows: Sequence[user_list.UserRow]) -> None:
             out(f"{row.name}: {_BASES[row.base].format(on=row.on, name=row.name)}")
         if row.strangers:
             out(f"{row.name}: its lock does not have {', '.join(row.strangers)}")
+
+
+def show_doctor(result: doctor.DoctorResult) -> None:
+    for finding in result.findings:
+        show_finding(finding)
+        out()
+    looked = f"{counted(len(result.contexts), 'kinds')} of shells of {result.user} on {result.host}"
+    if result.unlooked:
+        out(f"not looked at: {result.unlooked}")
+    wrong = sum(finding.severity != "note" for finding in result.findings)
+    said = f"{counted(wrong, 'causes')} found" if wrong else "nothing wrong"
+    out(f"{said} in {looked}, and in your files, environments and kernels ({result.seconds:.1f} s)")
 
 
 def show_kernel(result: user_kernel.UserKernelResult) -> None:

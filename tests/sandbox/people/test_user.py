@@ -227,7 +227,7 @@ def test_environment_goes_on_when_the_entry_has_another_install(scene: WheelBox)
     note = "Note: sci/1.0 has another install now; `envmgr user update goes-on --rebase` takes it."
     said = [box.shell("module load user/goes-on\n").stderr for _ in range(2)]
     assert [note in " ".join(text.split()) for text in said] == [False, False]  # it was said at the load above
-    week = envs(box) / ".envmgr/told-goes-on"
+    week = envs(box) / ".envmgr/reported-goes-on"
     os.utime(week, (week.stat().st_atime, week.stat().st_mtime - 8 * 86400))
     assert note in " ".join(box.shell("module load user/goes-on\n").stderr.split())
     assert "`envmgr user update goes-on --rebase` takes it" in run(box, "list").stdout

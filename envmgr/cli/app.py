@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from envmgr import __version__
-from envmgr.cli import build, catalog, nodes, people, publish, users
+from envmgr.cli import build, catalog, completion, nodes, people, publish, users
 
 # Objects between two runs of Python's collector. A start makes some 50,000 that stay; collecting takes a twelfth of it.
 _COLLECTED = 100_000
@@ -118,6 +118,8 @@ add_verb("adopt", "Start", "envmgr adopt --nodes 'c[1-3]' --output site.yaml", "
 add_verb("site check", "Start", "envmgr site check --site site.yaml", "site.md")(catalog.site_check)
 add_verb("node-setup", "Start", "envmgr node-setup --nodes 'c[1-3]' --apply", "node-setup.md")(nodes.node_setup)
 add_verb("shell-init", "Start", "envmgr shell-init zsh", "node-setup.md")(users.shell_init)
+
+add_verb("completion", "Start", "envmgr completion bash", "node-setup.md")(completion.completion)
 
 add_verb("list", "Build", "envmgr list --format json", "recipe.md")(catalog.list_)
 add_verb("show", "Build", "envmgr show pytorch/2.7-cuda12.9", "gpu.md")(catalog.show)

@@ -23,6 +23,7 @@ STORY = [
     (["list"], "greet for tests"),
     (["show", "hello/1.0"], "hello for tests"),
     (["shell-init", "bash"], "LMOD_RC="),
+    (["completion", "bash"], "complete -F _envmgr envmgr"),
     (["test", "hello/1.0"], "hello/1.0"),
     (["job", "hello/1.0", "-N", "2"], "#SBATCH --nodes=2"),
     (["verify"], "installs"),

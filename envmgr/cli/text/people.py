@@ -11,7 +11,7 @@ from envmgr.cli.text.nodes import show_finding
 from envmgr.wording import counted, size_text
 
 if TYPE_CHECKING:
-    from envmgr.commands import doctor, user, user_kernel, user_list
+    from envmgr.commands import completion, doctor, user, user_kernel, user_list
 
 _BASES = {
     "newer": "{on} has another install now: `envmgr user update {name} --rebase` takes it",
@@ -90,6 +90,10 @@ def show_kernel(result: user_kernel.UserKernelResult) -> None:
         else "wrote"
     )
     out(f"{done} {result.path}: `{result.display_name}`")
+
+
+def show_completion(result: completion.CompletionResult) -> None:
+    sys.stdout.write(result.text)
 
 
 def show_deleted(result: user_list.UserDeleteResult) -> None:

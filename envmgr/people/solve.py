@@ -14,15 +14,17 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from envmgr.catalog.site import Site
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.errors import EnvmgrError, InputError, joined_errors
 from envmgr.modules.spec import ModuleSpec
 from envmgr.people.base import Base, named_in
 from envmgr.people.lock import UserLock
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
-from envmgr.wheels.newest import RecipeFields
+from envmgr.wheels.answers import prerelease_errors
+from envmgr.wheels.metadata import Metadata
+from envmgr.wheels.newest import RecipeFields, older_versions
 from envmgr.wheels.requirements import Question
-from envmgr.wheels.resolve import resolve_beside
+from envmgr.wheels.resolve import ask_indexes, find_missing_wheels
 from envmgr.wheels.settings import PUBLIC, indexes_of
 from envmgr.wheels.target import marker_holds
 
@@ -46,7 +48,7 @@ def solve(
 
     Raises:
         InputError: `not-in-base`, a replaced package that the entry does not have; `clash`, with both sides.
-        EnvmgrError: as `resolve_beside`.
+        EnvmgrError: as `find_missing_wheels`; `prerelease`.
     """
     replaced = {canonicalize_name(name) for name in wish.replaced}
     if strange := sorted(replaced - base.packages.keys()):
@@ -59,11 +61,21 @@ def solve(
         platform=_platform(),
     )
     try:
-        wheels, _ = resolve_beside(present, wanted, base.version, site, runner, reporter, {}, _FIELDS)
+        with (
+            ask_indexes(wanted, base.version, site, runner, reporter, {}) as resolution,
+            reporter.stage("resolve", unit="packages") as stage,
+        ):
+            resolution.know([Metadata(name=name, version=version) for name, version in present.items()])
+            wheels = find_missing_wheels(resolution, stage, _FIELDS, newest=False).lock
+            older = older_versions(resolution, wheels.versions)
     except EnvmgrError as error:
         if error.reference != "unsolvable":
             raise
         raise _clash(error, wish, base, others) from None
+    if problems := prerelease_errors(wanted, wheels.packages):
+        raise joined_errors(problems)
+    for name, here, there in older:
+        reporter.say(f"{name} {here}: {there} is newer, and does not fit to what {base.entry} has, or has no wheel")
     return UserLock(
         on=base.entry,
         base=base.spec.digest,
@@ -97,6 +109,9 @@ def _clash(error: EnvmgrError, wish: Wish, base: Base, others: Mapping[str, Modu
     asked = f"asked for: {', '.join(wish.requirements)}"
     error.context = (asked, *sides, *(line for line in error.context if not line.startswith(("asked:", "index "))))
     if not held:
+        error.hint = (
+            "another version of what you ask for; what has no wheel can be built by the administrators, as an entry"
+        )
         return error
     return InputError(
         "clash", f"what you ask for does not fit to {base.entry}", context=error.context, hint="; or ".join(ways)

@@ -66,19 +66,8 @@ class Reason:
 
 
 def wheels_older(asks: Asks, versions: Mapping[str, str], fields: RecipeFields) -> EnvmgrError | None:
-    """Return the error `wheels-older` if `versions` has an older version of an asked package than the recipe allows.
-
-    With only wheels, uv goes back to the last version that works, and does not say so.
-    """
-    text = asks.compile(["--no-deps", "--no-annotate"])
-    rows = (row.partition("==") for row in text.split("\n") if "==" in row and not row.startswith((" ", "#")))
-    newest = {canonicalize_name(re.sub(r"\[.*", "", name)): re.split(r"[ ;]", version)[0] for name, _, version in rows}
-    older = [
-        (name, versions[name], version)
-        for name, version in newest.items()
-        if name in versions and Version(versions[name]) < Version(version)
-    ]
-    if not older:
+    """Return the error `wheels-older` if `versions` has an older version of an asked package than the recipe allows."""
+    if not (older := older_versions(asks, versions)):
         return None
     facts, ways = list[str](), list[str]()
     for name, here, there in older[:_AT_MOST]:
@@ -95,6 +84,22 @@ def wheels_older(asks: Asks, versions: Mapping[str, str], fields: RecipeFields) 
         ],
         hint="; or ".join(dict.fromkeys(ways)),
     )
+
+
+def older_versions(asks: Asks, versions: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return each asked package of which `versions` has an older version than there is: its name, that version, and the
+    newest that is asked for.
+
+    With only wheels, and beside packages that stay, uv goes back to the last version that works, and does not say so.
+    """
+    text = asks.compile(["--no-deps", "--no-annotate"])
+    rows = (row.partition("==") for row in text.split("\n") if "==" in row and not row.startswith((" ", "#")))
+    newest = {canonicalize_name(re.sub(r"\[.*", "", name)): re.split(r"[ ;]", version)[0] for name, _, version in rows}
+    return [
+        (name, versions[name], version)
+        for name, version in newest.items()
+        if name in versions and Version(versions[name]) < Version(version)
+    ]
 
 
 def explain_unsolvable(asks: Asks, error: EnvmgrError, fields: RecipeFields) -> EnvmgrError:

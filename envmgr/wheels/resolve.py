@@ -77,10 +77,11 @@ def resolve_beside(
     return found.lock, found.needed
 
 
-def find_missing_wheels(resolution: Resolution, stage: Stage, fields: RecipeFields) -> Resolved:
+def find_missing_wheels(resolution: Resolution, stage: Stage, fields: RecipeFields, *, newest: bool = True) -> Resolved:
     """Return the wheels that complete what `resolution` knows.
 
-    Its problem is `wheels-older`. `fields` are those of the recipe that change which wheels fit.
+    Its problem is `wheels-older`, if `newest` versions are wanted. `fields` are those of the recipe that change which
+    wheels fit.
 
     Raises:
         EnvmgrError: `unsolvable`, `no-network`, `resolve-failed`, `wheel-unhashed`.
@@ -95,7 +96,8 @@ def find_missing_wheels(resolution: Resolution, stage: Stage, fields: RecipeFiel
     chosen = [*choose_wheels(text, python, wanted.platform, wanted)]
     found = [each for each in chosen if each[0].name not in resolution.known]
     stage.update(len(found), total=len(found))
-    older = wheels_older(resolution, {wheel.name: wheel.version for wheel, _ in found}, fields)
+    versions = {wheel.name: wheel.version for wheel, _ in found}
+    older = wheels_older(resolution, versions, fields) if newest else None
     found = resolution.with_index(found)
     requires = requires_at({wheel.name: url for wheel, url in found}, resolution.runner)
     wheels = [

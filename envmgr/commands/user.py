@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 from envmgr.catalog.site import Site
 from envmgr.commands import Context, published_record, require_published
-from envmgr.errors import InputError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
 from envmgr.people.base import Base, ask_base
 from envmgr.people.environments import all_installs, amount, installs_of, links_of, outdated, require_environment
@@ -223,12 +223,30 @@ def unchanged(lock: UserLock) -> Wish:
     return Wish(lock.requirements, lock.replaced, lock.editable)
 
 
+_ELSEWHERE = "`--at FOLDER` puts an environment elsewhere, such as on a scratch file system"
+_OF_STORAGE = {
+    "disk-full": f"`envmgr user list` shows what your environments take; {_ELSEWHERE}",
+    "not-writable": f"your environments lie below your home; {_ELSEWHERE}",
+    "mount-lost": f"is your home there? {_ELSEWHERE}",
+}
+
+
 @contextmanager
 def changing(ctx: Context, places: UserPlaces, name: str, *, dry_run: bool) -> Iterator[None]:
-    """Hold the lock of an environment; a dry run makes no folder."""
+    """Hold the lock of an environment; a dry run makes no folder. Errors of the storage get a hint for its owner."""
     if dry_run:
         yield
         return
+    try:
+        with _locked(ctx, places, name):
+            yield
+    except EnvmgrError as error:
+        error.hint = _OF_STORAGE.get(error.reference, error.hint)
+        raise
+
+
+@contextmanager
+def _locked(ctx: Context, places: UserPlaces, name: str) -> Iterator[None]:
 
     def waiting(holder: str) -> None:
         ctx.reporter.say(f"{name}: waiting for {holder}, which changes it")

@@ -277,6 +277,11 @@ def test_failed_download_leaves_no_environment(scene: WheelBox) -> None:
     user(box, "create", "fails", "--on", ENTRY, "broken")
 
 
+def test_home_that_cannot_be_written_gets_a_hint_for_its_owner(scene: WheelBox) -> None:
+    done = scene.box.run("user", "create", "nowhere", "--on", ENTRY, "einops", HOME="/proc")
+    assert (done.code, "`--at FOLDER` puts an environment elsewhere" in done.stderr) == (3, True), done.stderr
+
+
 def test_two_creates_at_once_make_one(scene: WheelBox) -> None:
     box = scene.box
     both = [box.start("user", "create", "both", "--on", ENTRY, "einops", HOME=str(box.root)) for _ in range(2)]

@@ -17,7 +17,7 @@ from envmgr.commands import Context, published_record, require_published
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
 from envmgr.people.base import Base, ask_base
-from envmgr.people.environments import all_installs, amount, installs_of, links_of, outdated, require_environment
+from envmgr.people.environments import all_installs, amount, links_of, outdated, remains_of, require_environment
 from envmgr.people.install import install_of, make_install
 from envmgr.people.kernel import kernel_file, kernel_spec, remove_kernel, write_kernel
 from envmgr.people.lock import UserLock, lock_of, read_lock
@@ -29,8 +29,9 @@ from envmgr.report import Result
 from envmgr.store.manifest import remove_install
 from envmgr.store.prefix import Prefix
 from envmgr.store.user_holds import write_holds
-from envmgr.system.files import atomic_write, explain_os_error, remove_tree
+from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error, remove_tree
 from envmgr.system.locks import file_lock
+from envmgr.system.safe_paths import remove_below
 from envmgr.system.untrusted_files import ANYWHERE
 from envmgr.wheels.requirements import checked_all
 from envmgr.wheels.requirements_file import read_rows
@@ -159,9 +160,11 @@ def rename_environment(ctx: Context, name: str, new: str, *, jobs: int = 0, dry_
     require_name(new)
     places = user_places(ctx.environ)
     former = require_environment(places, name)
-    _require_free(places, new)
     with changing(ctx, places, name, dry_run=dry_run), changing(ctx, places, new, dry_run=dry_run):
         lock = lock_of(former)
+        made = places.install(new)
+        if made is None or lock_of(made).content != lock.content:  # else this was begun before, and killed
+            _require_free(places, new)
         base = _base_of(ctx, lock, published_record(ctx), name)
         place = (places.link(new), places.prefix)
         result = _make(ctx, places, new, lock, base, place, lock.versions, jobs=jobs, dry_run=dry_run)
@@ -178,9 +181,8 @@ def remove_environment(ctx: Context, places: UserPlaces, name: str) -> None:
         for path in (places.module(name), places.reported(name)):
             path.unlink(missing_ok=True)
         remove_kernel(kernel_file(ctx.environ, name))
-        for each in [*installs_of(install.prefix, name)]:
-            with file_lock(each.lock, check=ctx.runner.raise_if_cancelled):
-                remove_install(each)
+        for path in remains_of(install.prefix, name):
+            remove_below(install.prefix.root, path)
         for link in links:
             link.unlink(missing_ok=True)
         hold(ctx.site, places)
@@ -254,6 +256,7 @@ def _locked(ctx: Context, places: UserPlaces, name: str) -> Iterator[None]:
     with explain_os_error(places.folder):
         places.prefix.locks.mkdir(parents=True, exist_ok=True)
     with file_lock(places.lock(name), on_wait=waiting, check=ctx.runner.raise_if_cancelled):
+        clear_temporaries(places.prefix.locks)
         yield
 
 
@@ -314,7 +317,7 @@ def hold(site: Site, places: UserPlaces) -> tuple[str, str]:
 
 def _point(link: Path, target: Path) -> None:
     """Let a link name `target`, by one rename."""
-    beside = link.with_name(f".{link.name}.{os.getpid()}")
+    beside = link.with_name(f".{link.name}.new")  # under the lock: what a kill has left is replaced
     beside.unlink(missing_ok=True)
     beside.symlink_to(target)
     beside.replace(link)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -14,7 +15,7 @@ from envmgr.people.lock import UserLock
 from envmgr.people.places import MODULE_NAME, UserPlaces
 from envmgr.publish.records import GenerationRecord
 from envmgr.store.manifest import read_manifest
-from envmgr.store.prefix import Install, Prefix
+from envmgr.store.prefix import SHORT, Install, Prefix
 
 
 def require_environment(places: UserPlaces, name: str) -> Install:
@@ -37,6 +38,16 @@ def installs_of(prefix: Prefix, name: str) -> Iterator[Install]:
         install = prefix.install_at(f"store/{MODULE_NAME}/{manifest.name.removesuffix('.manifest.json')}")
         if install.entry.version == name:
             yield install
+
+
+def remains_of(prefix: Prefix, name: str) -> Iterator[Path]:
+    """Yield all that a prefix has of an environment, manifests first: whole installs, and what killed runs have left."""
+    label = re.compile(rf"(?:\.staging-)?{re.escape(name)}-[0-9a-f]{{{SHORT}}}(?P<manifest>\.manifest\.json)?")
+    folder = prefix.store / MODULE_NAME
+    found = [(each, match) for each in folder.glob("*") if (match := label.fullmatch(each.name))]
+    yield from (each for each, _ in sorted(found, key=lambda one: (not one[1]["manifest"], one[0].name)))
+    lock = re.compile(rf"store-{MODULE_NAME}-{re.escape(name)}-[0-9a-f]{{{SHORT}}}\.lock")
+    yield from sorted(each for each in prefix.locks.glob("*") if lock.fullmatch(each.name))
 
 
 def outdated(install: Install, days: float) -> Iterator[Install]:

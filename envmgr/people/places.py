@@ -59,7 +59,7 @@ class UserPlaces:
     def names(self) -> Iterator[str]:
         """Yield the names of all environments, sorted."""
         if self.folder.is_dir():
-            yield from sorted(each.name for each in self.folder.iterdir() if each.name != INSIDE and each.is_symlink())
+            yield from sorted(each.name for each in self.folder.iterdir() if each.name[0] != "." and each.is_symlink())
 
     def install(self, name: str) -> Install | None:
         """Return the install that NAME is now, its digest shortened; None if there is no such environment."""

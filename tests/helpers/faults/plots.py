@@ -10,11 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from envmgr.people.lock import lock_of
+from envmgr.people.places import UserPlaces
+from envmgr.store.manifest import read_manifest, unmasked_tree
+from envmgr.store.tree import tree_digest
 from envmgr.system.files import remove_tree
 from tests.helpers.easybuild.workshop import Workshop
-from tests.helpers.sandbox import Sandbox
+from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.scenes import locked
 from tests.helpers.verbs import VERBS
+from tests.helpers.wheelhouse import Wheelhouse
 
 _FOR_NODES = {"adopt", "audit"}  # they look at nodes, and write only what an option names
 MUTATING = tuple(
@@ -176,6 +181,40 @@ def set_up(box: Sandbox) -> bool:
     return all((box.root / "etc" / name).is_file() for name in files)
 
 
+def with_python(box: Sandbox) -> None:
+    """An entry with a Python, and an index with two packages."""
+    house = Wheelhouse(box.root / "house")
+    house.wheel("ipykernel")
+    house.wheel("two")
+    file = box.root / "site.yaml"
+    site = json.loads(file.read_text())
+    site["backends"] = {**site.get("backends", {}), "wheels": {"indexes": {"pypi": {"url": house.simple.as_uri()}}}}
+    file.write_text(json.dumps(site))
+    locked(box, "py/1.0", [f"python {PYTHON}.*"])
+    box.ok("build", "py/1.0")
+
+
+def with_own(box: Sandbox) -> None:
+    """A user's environment `mine` on it, with one package."""
+    with_python(box)
+    box.ok("user", "create", "mine", "--on", "py/1.0", "ipykernel", HOME=str(box.root / "home"))
+
+
+def own(box: Sandbox, name: str, *packages: str) -> bool:
+    """Whether an environment has just these packages, whole, and a module."""
+    places = UserPlaces(box.root / "home/.local/share/envmgr/envs")
+    install = places.install(name)
+    if install is None or not places.module(name).is_file():
+        return False
+    tree = tree_digest(unmasked_tree(install.path))
+    return {*lock_of(install).versions} == {*packages} and tree == read_manifest(install.manifest).tree
+
+
+def gone(box: Sandbox) -> bool:
+    home = box.root / "home/.local/share/envmgr/envs"
+    return not os.path.lexists(home / "mine") and not [*home.glob(".envmgr/*/user/mine*")]
+
+
 PLOTS: dict[str, Plot] = {
     "build": Plot(("build", "hello/1.0"), done=lambda box: "hello/1.0" in entries(box)),
     "build (EasyBuild)": Plot(("build", "toy/1.0"), done=lambda box: entries(box) == {"toy/1.0"}, easybuild=True),
@@ -198,5 +237,29 @@ PLOTS: dict[str, Plot] = {
     "remove": Plot(("remove", "greet/1.0"), done=lambda box: entries(box) == {"kept/1.0"}, over=("not-published",)),
     "rollback": Plot(("rollback", "1"), done=lambda box: box.current() == 1),
     "sign": Plot(("sign",), done=lambda box: signed(box) > 3),
+    "user add": Plot(("user", "add", "mine", "two"), with_own, lambda box: own(box, "mine", "ipykernel", "two")),
+    "user create": Plot(
+        ("user", "create", "new", "--on", "py/1.0", "two"),
+        with_python,
+        lambda box: own(box, "new", "two"),
+        ("name-taken",),
+    ),
+    "user delete": Plot(("user", "delete", "mine"), with_own, gone, ("no-environment",)),
+    "user export": Plot(("user", "export", "mine", "-o", "mine.toml"), with_own, written("mine.toml")),
+    "user kernel": Plot(
+        ("user", "kernel", "mine"),
+        with_own,
+        lambda box: (box.root / "home/.local/share/jupyter/kernels/user-mine/kernel.json").is_file(),
+    ),
+    "user remove": Plot(
+        ("user", "remove", "mine", "ipykernel"), with_own, lambda box: own(box, "mine"), ("not-asked-for",)
+    ),
+    "user rename": Plot(
+        ("user", "rename", "mine", "new"),
+        with_own,
+        lambda box: own(box, "new", "ipykernel") and gone(box),
+        ("no-environment",),
+    ),
+    "user update": Plot(("user", "update", "mine"), with_own, lambda box: own(box, "mine", "ipykernel")),
     "verify": Plot(("verify", "--repair"), damaged, harmed=True),
 }

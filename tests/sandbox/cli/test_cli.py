@@ -25,7 +25,12 @@ HEAVY = ["rich", "rattler", "yaml", "jinja2", "packaging", "conda_lock", "Cluste
 TYPER_NEEDS_PYDANTIC = any(re.match("pydantic(?![a-z-])", r) for r in importlib.metadata.requires("typer") or ())
 
 # Verbs that read. A new verb is put here, or has --dry-run.
-READING = {"adopt", "audit", "site check", "list", "show", "catalog check", "history", "diff", "test", "shell-init"}
+READING = {"adopt", "audit", "site check", "list", "show", "catalog check", "history", "diff", "test", "shell-init"} | {
+    "completion",
+    "doctor",
+    "user list",
+    "user show",
+}
 
 
 CHANGING = sorted(VERBS.keys() - READING)

@@ -330,3 +330,16 @@ def test_gc_keeps_what_an_environment_stands_on_and_says_for_whom(scene: WheelBo
 def base_of_module(box: Sandbox, name: str) -> str:
     text = (envs(box) / f".envmgr/modules/user/{name}.lua").read_text()
     return text.partition(f'"{box.prefix}/')[2].partition('"')[0].removesuffix("/bin")
+
+
+def test_delete_also_takes_what_a_killed_run_has_left(scene: WheelBox) -> None:
+    box = scene.box
+    for name in ("half", "half-1"):
+        user(box, "create", name, "--on", ENTRY, "einops")
+    store = envs(box) / ".envmgr/store/user"
+    (manifest,) = (each for each in store.glob("half-????????.manifest.json"))
+    manifest.unlink()
+    (store / f".staging-{manifest.name.partition('.')[0]}/lib").mkdir(parents=True)
+    user(box, "delete", "half")
+    assert {each.name.removesuffix(".manifest.json")[:-9] for each in store.glob("*half*")} == {"half-1"}
+    assert user(box, "show", "half-1")["environment"]["packages"] == ["einops 0.7"]

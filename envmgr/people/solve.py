@@ -47,12 +47,20 @@ def solve(
     """Return the lock of what is missing beside the entry. `others` are the modules of the same generation.
 
     Raises:
-        InputError: `not-in-base`, a replaced package that the entry does not have; `clash`, with both sides.
+        InputError: `not-in-base`, a replaced package that the entry does not have; `not-replaceable`; `clash`, with both
+            sides.
         EnvmgrError: as `find_missing_wheels`; `prerelease`.
     """
     replaced = {canonicalize_name(name) for name in wish.replaced}
     if strange := sorted(replaced - base.packages.keys()):
         raise InputError("not-in-base", f"{base.entry} has no package {strange[0]}, so there is none to replace")
+    if replaced and any(op.name == "PYTHONPATH" for op in base.environment):
+        raise InputError(
+            "not-replaceable",
+            f"{min(replaced)} of {base.entry} cannot be replaced: its module names its packages in PYTHONPATH",
+            context="Python looks there before it looks into your environment",
+            hint="another entry that has the version you need; `envmgr list` shows all",
+        )
     present = {name: package.version for name, package in base.packages.items() if name not in replaced}
     indexes = indexes_of(site)
     wanted = Question(

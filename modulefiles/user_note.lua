@@ -9,7 +9,7 @@ local function user_note(name, entry, root, current, reported, packages, known)
       LmodMessage("Note: " .. found:gsub("%.dist%-info$", "") .. " lies in " .. myModuleFullName() .. ", and its lock does not have it.\n")
     end
   end
-  if os.time() - (lfs.attributes(reported, "modification") or 0) < 7 * 86400 then
+  if not isDir(current .. "/modules") or os.time() - (lfs.attributes(reported, "modification") or 0) < 7 * 86400 then
     return
   end
   local file = io.open(current .. "/modules/" .. entry .. ".lua")

@@ -27,7 +27,7 @@ from envmgr.report import Result
 from envmgr.store.jobtable import held_installs
 from envmgr.store.manifest import read_manifest, remove_install
 from envmgr.store.prefix import Install, Prefix, installs
-from envmgr.store.user_holds import read_holds
+from envmgr.store.user_holds import clear_false_holds, read_holds
 from envmgr.system.locks import file_lock
 
 _ROWS = 200  # of `kept`
@@ -124,6 +124,7 @@ def collect_garbage(
         return _result(chosen, asked, [], sum(_size(i) for i in chosen.installs), None)
     settle()
     can_write(ctx.site)
+    clear_false_holds(ctx.site)
     with logged(ctx, "gc") as (inner, log), publishing(prefix, ctx.runner, inner.reporter):
         # Again under the lock: someone may have moved `current` back since the first look.
         require_not_replayed(prefix, ctx.signer, _NOTHING)

@@ -102,6 +102,8 @@ def write_job(
     asked.check()
     current = published_record(ctx)
     own = None
+    if env is not None and venv is not None:
+        raise InputError("bad-job-option", "--env and --venv each say what the job activates", hint="take one of them")
     if env is not None:
         own = require_environment(user_places(ctx.environ), env)
         lock = lock_of(own)

@@ -34,12 +34,13 @@ if ( -d "$ENVMGR_PIN/modules" ) then
   if ( ":${MODULEPATH}:" !~ *":${ENVMGR_PIN}/modules:"* ) then
     module use "$ENVMGR_PIN/modules"
   endif
-  set envmgr_path = "$HOME/.local/share"
+  set envmgr_path = /nonexistent
+  if ( $?HOME ) set envmgr_path = "$HOME/.local/share"
   if ( $?XDG_DATA_HOME ) then
-    if ( "$XDG_DATA_HOME" != "" ) set envmgr_path = "$XDG_DATA_HOME"
+    if ( "$XDG_DATA_HOME" =~ /* ) set envmgr_path = "$XDG_DATA_HOME"
   endif
   set envmgr_path = "$envmgr_path/envmgr/envs/.envmgr/modules"
-  if ( -d "$envmgr_path" && ":${MODULEPATH}:" !~ *":${envmgr_path}:"* ) then
+  if ( -d "$envmgr_path" && -o "$envmgr_path" && ":${MODULEPATH}:" !~ *":${envmgr_path}:"* ) then
     module use --append "$envmgr_path"
   endif
 else

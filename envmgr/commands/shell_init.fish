@@ -38,9 +38,9 @@ if test -d "$ENVMGR_PIN/modules"
     contains -- "$ENVMGR_PIN/modules" (string split -n : -- "$MODULEPATH"); or module use $ENVMGR_PIN/modules
     # modules of the user's own packages (`envmgr user`)
     set -l envmgr_own "$XDG_DATA_HOME"
-    test -n "$envmgr_own"; or set envmgr_own $HOME/.local/share
+    string match -q -- "/*" "$envmgr_own"; or set envmgr_own $HOME/.local/share
     set envmgr_own $envmgr_own/envmgr/envs/.envmgr/modules
-    if test -d "$envmgr_own"; and not contains -- "$envmgr_own" (string split -n : -- "$MODULEPATH")
+    if test -d "$envmgr_own"; and test -O "$envmgr_own"; and not contains -- "$envmgr_own" (string split -n : -- "$MODULEPATH")
         module use --append $envmgr_own
     end
 else

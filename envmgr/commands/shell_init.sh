@@ -62,10 +62,12 @@ if [ -d "$ENVMGR_PIN/modules" ]; then
     *) module use "$ENVMGR_PIN/modules" ;;
   esac
   # Modules of the user's own packages (`envmgr user`).
-  envmgr_left=${XDG_DATA_HOME:-$HOME/.local/share}/envmgr/envs/.envmgr/modules
+  case ${XDG_DATA_HOME-} in /*) envmgr_left=$XDG_DATA_HOME ;; *) envmgr_left=${HOME-}/.local/share ;; esac
+  envmgr_left=$envmgr_left/envmgr/envs/.envmgr/modules
+  # shellcheck disable=SC3067 # all that read this have -O: with another's HOME, root takes no modules of a user
   case ":${MODULEPATH:-}:" in
     *":$envmgr_left:"*) ;;
-    *) [ ! -d "$envmgr_left" ] || module use --append "$envmgr_left" ;;
+    *) if [ -d "$envmgr_left" ] && [ -O "$envmgr_left" ]; then module use --append "$envmgr_left"; fi ;;
   esac
 else
   unset ENVMGR_PIN

@@ -107,6 +107,7 @@ def create_environment(
                 "lock-only", "a lock says all of an environment", hint="name nothing else beside --from-lock"
             )
         lock = read_lock(from_lock)
+        _folders([Path(each) for each in lock.editable])
         base = _base_of(ctx, lock, record)
     elif on is None:
         raise InputError("entry-missing", "an environment stands on an entry", hint="name it by `--on ENTRY`")
@@ -142,10 +143,13 @@ def change_environment(
         before = lock_of(former)
         record = published_record(ctx)
         base = _ask(ctx, before.on, record) if rebase else _base_of(ctx, before, record, name)
-        lock = solve(change(before), base, _specs(ctx, record), ctx.site, ctx.runner, ctx.reporter)
+        kept = {} if change is unchanged or rebase else before.versions
+        lock = solve(change(before), base, _specs(ctx, record), ctx.site, ctx.runner, ctx.reporter, kept)
         place = (places.link(name), former.prefix)
         result = _make(ctx, places, name, lock, base, place, before.versions, jobs=jobs, dry_run=dry_run)
         if not dry_run:
+            if former.path != Path(result.path):
+                os.utime(former.manifest)  # it was left now: shells and jobs have it loaded
             for each in outdated(require_environment(places, name), ctx.site.policies.keep_days):
                 with file_lock(each.lock, check=ctx.runner.raise_if_cancelled):
                     remove_install(each)
@@ -159,17 +163,27 @@ def rename_environment(ctx: Context, name: str, new: str, *, jobs: int = 0, dry_
     """
     require_name(new)
     places = user_places(ctx.environ)
-    former = require_environment(places, name)
-    with changing(ctx, places, name, dry_run=dry_run), changing(ctx, places, new, dry_run=dry_run):
+    require_environment(places, name)
+    if name == new:
+        raise InputError("name-taken", f"`{name}` is its name already")
+    first, second = sorted((name, new))  # the same order for everyone: else two would wait for each other
+    with changing(ctx, places, first, dry_run=dry_run), changing(ctx, places, second, dry_run=dry_run):
+        former = require_environment(places, name)
         lock = lock_of(former)
         made = places.install(new)
-        if made is None or lock_of(made).content != lock.content:  # else this was begun before, and killed
+        if made is None or lock_of(made) != lock:  # else this was begun before, and killed
             _require_free(places, new)
         base = _base_of(ctx, lock, published_record(ctx), name)
-        place = (places.link(new), places.prefix)
+        place = (places.link(new), former.prefix)
         result = _make(ctx, places, new, lock, base, place, lock.versions, jobs=jobs, dry_run=dry_run)
         if not dry_run:
+            others = links_of(places, name, former) - {places.link(name)}  # that of `--at` stays
+            has_kernel = kernel_file(ctx.environ, name).is_file()
             remove_environment(ctx, places, name)
+            for link in others:
+                _point(link, Path(result.path))
+            if has_kernel:
+                write_kernel(kernel_file(ctx.environ, new), kernel_spec(new, places.link(new), lock, base))
         return result
 
 
@@ -186,7 +200,7 @@ def remove_environment(ctx: Context, places: UserPlaces, name: str) -> None:
         for link in links:
             link.unlink(missing_ok=True)
         hold(ctx.site, places)
-        if install.prefix != places.prefix and not any(install.path.parent.iterdir()):
+        if install.prefix != places.prefix and not any(install.path.parent.glob("*")):
             remove_tree(install.prefix.root)  # the one beside `--at` was only for this
 
 
@@ -311,8 +325,9 @@ def _make(
 
 def hold(site: Site, places: UserPlaces) -> tuple[str, str]:
     """Let the site keep what this user's environments stand on. Return as `write_holds`."""
-    own = ((install.entry.version, install) for install in all_installs(places))
-    return write_holds(site, own)
+    with file_lock(places.prefix.locks / ".holds.lock"):  # what another verb has just made is in the list, too
+        own = [(install.entry.version, install) for install in all_installs(places)]
+        return write_holds(site, own)
 
 
 def _point(link: Path, target: Path) -> None:

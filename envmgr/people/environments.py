@@ -46,13 +46,14 @@ def remains_of(prefix: Prefix, name: str) -> Iterator[Path]:
     folder = prefix.store / MODULE_NAME
     found = [(each, match) for each in folder.glob("*") if (match := label.fullmatch(each.name))]
     yield from (each for each, _ in sorted(found, key=lambda one: (not one[1]["manifest"], one[0].name)))
+    yield from sorted(each for each in prefix.cache.glob("*") if label.fullmatch(each.name))
     lock = re.compile(rf"store-{MODULE_NAME}-{re.escape(name)}-[0-9a-f]{{{SHORT}}}\.lock")
     yield from sorted(each for each in prefix.locks.glob("*") if lock.fullmatch(each.name))
 
 
 def outdated(install: Install, days: float) -> Iterator[Install]:
-    """Yield the former installs of an environment that were made more than `days` ago, when no shell and no job should
-    have them loaded any more.
+    """Yield the former installs of an environment that were left more than `days` ago, by the time of their manifests:
+    no shell and no job should have them loaded any more.
     """
     for each in installs_of(install.prefix, install.entry.version):
         if each.path != install.path and each.manifest.stat().st_mtime < time.time() - days * 86400:
@@ -71,8 +72,11 @@ def amount(installs: Iterable[Install]) -> tuple[int, int]:
 
 def links_of(places: UserPlaces, name: str, install: Install) -> set[Path]:
     """Return the links that name the environment: the one with its name, and that of `--at`."""
-    beside = {each for each in install.prefix.root.parent.iterdir() if each.is_symlink()}
-    return {places.link(name), *(each for each in beside if each.readlink() == install.path)}
+    found = {places.link(name)}
+    with suppress(FileNotFoundError):  # a scratch file system that was emptied
+        beside = [each for each in install.prefix.root.parent.iterdir() if each.is_symlink()]
+        found.update(each for each in beside if each.readlink() == install.path)
+    return found
 
 
 def base_state(install: Install, lock: UserLock, record: GenerationRecord) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError
 from envmgr.people.environments import base_state, strangers
+from envmgr.people.kernel import kernel_file
 from envmgr.people.lock import lock_of
 from envmgr.people.places import UserPlaces
 from envmgr.publish.records import GenerationRecord
@@ -31,7 +32,7 @@ def own_findings(
     yield from _pin(environ, prefix, record)
     yield from _venvs(environ, home)
     yield from _environments(places, record)
-    yield from _kernels(home)
+    yield from _kernels(environ)
     yield from _room(home)
 
 
@@ -53,10 +54,10 @@ def _venvs(environ: Mapping[str, str], home: Path) -> Iterator[Finding]:
     found = [Path(named)] if named else []
     for folder in (home, home / "venvs", home / ".virtualenvs", home / "envs"):
         with suppress(OSError):
-            found += [each for each in folder.iterdir() if (each / "pyvenv.cfg").is_file()]
+            found += [each for each in folder.iterdir() if os.path.isfile(each / "pyvenv.cfg")]  # noqa: PTH113 - raises nothing
     for each in dict.fromkeys(found):
         python = each / "bin/python"
-        if os.path.lexists(python) and not python.exists():
+        if os.path.lexists(python) and not os.path.exists(python):  # noqa: PTH110 - raises nothing
             yield Finding(
                 "environment",
                 "error",
@@ -86,16 +87,17 @@ def _environments(places: UserPlaces, record: GenerationRecord | None) -> Iterat
             yield Finding("environment", "note", where, f"{lock.on} {said}", hint=rebase if state == "newer" else "")
         if more := [*strangers(install, lock)]:
             found = f"its lock does not have {', '.join(more)}"
-            yield Finding("environment", "warning", where, found, hint=f"`envmgr user update {name}` makes it again")
+            hint = f"`envmgr user rename {name} NEW` makes it again without that"
+            yield Finding("environment", "warning", where, found, hint=hint)
 
 
-def _kernels(home: Path) -> Iterator[Finding]:
+def _kernels(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Yield Jupyter's kernels whose program is not there."""
-    for file in sorted((home / ".local/share/jupyter/kernels").glob("*/kernel.json")):
+    for file in sorted(kernel_file(environ, "x").parents[1].glob("*/kernel.json")):
         program = ""
         with suppress(OSError, ValueError, LookupError, TypeError):
             program = str(json.loads(file.read_text("utf-8"))["argv"][0])
-        if program.startswith("/") and not Path(program).exists():
+        if program.startswith("/") and not os.path.exists(program):  # noqa: PTH110 - raises nothing
             hint = f"`rm -r {quote(str(file.parent))}` takes it away"
             yield Finding("kernel", "warning", str(file.parent), f"its program is gone: {program}", hint=hint)
 

@@ -34,7 +34,9 @@ _LAYOUT = 1  # counts up when the same lock gives another tree
 def install_of(name: str, lock: UserLock, prefix: Prefix, site: Site) -> Install:
     """Return the place of the install, whether or not it is there."""
     entry = Entry(MODULE_NAME, name)
-    digest = install_digest(entry, "user", lock.content, read_target(site.cpu_level), prefix.root, layout=_LAYOUT)
+    # Its lock lies in the install: what was asked for decides that, too.
+    identity = [lock.content, [*lock.requirements], [*lock.replaced]]
+    digest = install_digest(entry, "user", identity, read_target(site.cpu_level), prefix.root, layout=_LAYOUT)
     return Install(prefix, entry, digest)
 
 
@@ -47,6 +49,7 @@ def make_install(
         EnvmgrError: as downloads and the installation of wheels fail; `disk-full` also for a quota.
     """
     own = site.model_copy(update={"prefix": install.prefix.root, "policies": _own_policies(site)})
+    downloads = Prefix(install.prefix.cache / install.label)  # its own: another create may be under way
     with (
         explain_os_error(install.lock),
         file_lock(install.lock, on_wait=_waiting(install, reporter), check=runner.raise_if_cancelled),
@@ -55,10 +58,11 @@ def make_install(
             return
         cached = wheel_cache(Prefix(site.prefix))
         given = {wheel.sha256: path for wheel in lock.wheels.wheels if (path := wheel.cached(cached)).is_file()}
-        cache = wheel_cache(install.prefix)
+        cache = wheel_cache(downloads)
         try:
             with staged_install(install, own, marks=False) as staged:
-                fetch_wheels(lock.wheels, str(install.entry), own, runner, reporter, given=given)
+                fetched = own.model_copy(update={"prefix": downloads.root})
+                fetch_wheels(lock.wheels, str(install.entry), fetched, runner, reporter, given=given)
                 staged.folder.mkdir()
                 files = [wheel.cached(cache) for wheel in lock.wheels.wheels]
                 _unpack(files, base, install, runner, reporter, jobs=jobs)
@@ -78,7 +82,7 @@ def make_install(
             write_manifest(install.manifest, manifest)
         finally:
             with suppress(OSError):  # downloads count against the user's quota
-                remove_tree(install.prefix.cache)
+                remove_tree(downloads.root)
 
 
 def _own_policies(site: Site) -> Policies:

@@ -14,23 +14,24 @@ from typing import Any
 from envmgr.modules.spec import applied
 from envmgr.people.base import Base
 from envmgr.people.lock import UserLock
-from envmgr.system.files import atomic_write, explain_os_error, pretty_json
+from envmgr.system.files import atomic_write, explain_os_error, pretty_json, sha256_bytes
 from envmgr.system.usernames import own_home
 
 
 def kernel_file(environ: Mapping[str, str], name: str) -> Path:
     """Return the file of an environment's kernel, in the user's own data folder of Jupyter."""
     data = environ.get("JUPYTER_DATA_DIR") or f"{own_home(environ.get('HOME'))}/.local/share/jupyter"
-    return Path(data) / "kernels" / f"user-{re.sub('[^a-z0-9._-]', '-', name.lower())}" / "kernel.json"
+    plain = re.sub("[^a-z0-9._-]", "-", name.lower())  # what Jupyter takes
+    other = "" if plain == name else f"-{sha256_bytes(name.encode())[:8]}"
+    return Path(data) / "kernels" / f"user-{plain}{other}" / "kernel.json"
 
 
 def kernel_spec(name: str, link: Path, lock: UserLock, base: Base) -> dict[str, Any]:
     """Return the content of kernel.json for the environment `name` at `link`.
 
-    Lists that the module adds to end with the value that Jupyter's server has: `…:${PATH}`.
+    PATH ends with the value that Jupyter's server has: `…:${PATH}`. Other variables it may lack.
     """
-    lists = {op.name for op in base.environment if op.kind in ("prepend", "append")} | {"PATH"}
-    changed = applied(base.environment, {each: f"${{{each}}}" for each in lists})
+    changed = applied(base.environment, {"PATH": "${PATH}"})
     env = changed | {"PATH": f"{link / 'bin'}:{changed['PATH']}", "PYTHONNOUSERSITE": "1"}
     return {
         "argv": [str(link / "bin/python"), "-m", "ipykernel_launcher", "-f", "{connection_file}"],

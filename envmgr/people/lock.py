@@ -1,14 +1,14 @@
 """The lock of a user environment: a pylock.toml, with what envmgr needs of it in the table `tool.envmgr`.
 
-It has only the difference to the entry below. It lies in the install itself, and two locks of the same packages have the
-same text: it names no time, no user and no folder. Source: packaging.python.org, "pylock.toml Specification".
+It has only the difference to the entry below. It lies in the install itself. It names no time and no user, and no folder but
+those that are used as they are. Source: packaging.python.org, "pylock.toml Specification".
 """
 
 from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
@@ -36,7 +36,7 @@ class UserLock(FrozenModel):
     base: str = Field(pattern=r"^[0-9a-f]{64}$")
     requirements: tuple[str, ...]
     replaced: tuple[str, ...] = ()
-    editable: tuple[str, ...] = ()
+    editable: tuple[Annotated[str, Field(pattern=r"^/[^\r\n]*$")], ...] = ()
     wheels: WheelSet
 
     @property

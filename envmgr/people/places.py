@@ -10,6 +10,7 @@ An environment at another place (`--at DIR`) has its install in the folder `.env
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ MODULE_NAME = "user"
 
 INSIDE = ".envmgr"
 LOCK = "pylock.toml"
+_TARGET = re.compile(rf"/.*/{re.escape(INSIDE)}/store/{MODULE_NAME}/[^/]+-[0-9a-f]{{{SHORT}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +61,8 @@ class UserPlaces:
     def names(self) -> Iterator[str]:
         """Yield the names of all environments, sorted."""
         if self.folder.is_dir():
-            yield from sorted(each.name for each in self.folder.iterdir() if each.name[0] != "." and each.is_symlink())
+            found = sorted(each.name for each in self.folder.iterdir() if each.name[0] != "." and each.is_symlink())
+            yield from (name for name in found if self.install(name) is not None)
 
     def install(self, name: str) -> Install | None:
         """Return the install that NAME is now, its digest shortened; None if there is no such environment."""
@@ -67,6 +70,8 @@ class UserPlaces:
             target = self.link(name).readlink()
         except OSError:
             return None
+        if not _TARGET.fullmatch(str(target)):
+            return None  # somebody else's link
         label = target.name
         return Install(Prefix(target.parents[2]), Entry(MODULE_NAME, label[: -SHORT - 1]), label[-SHORT:])
 

@@ -21,6 +21,7 @@ from envmgr.people.lock import UserLock
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
 from envmgr.wheels.answers import prerelease_errors
+from envmgr.wheels.locked import WheelSet
 from envmgr.wheels.metadata import Metadata
 from envmgr.wheels.newest import RecipeFields, older_versions
 from envmgr.wheels.requirements import Question
@@ -42,9 +43,16 @@ class Wish:
 
 
 def solve(
-    wish: Wish, base: Base, others: Mapping[str, ModuleSpec], site: Site, runner: Runner, reporter: Reporter
+    wish: Wish,
+    base: Base,
+    others: Mapping[str, ModuleSpec],
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    kept: Mapping[str, str] | None = None,
 ) -> UserLock:
-    """Return the lock of what is missing beside the entry. `others` are the modules of the same generation.
+    """Return the lock of what is missing beside the entry. `others` are the modules of the same generation; `kept` are
+    versions that stay where that can be.
 
     Raises:
         InputError: `not-in-base`, a replaced package that the entry does not have; `not-replaceable`; `clash`, with both
@@ -68,18 +76,20 @@ def solve(
         indexes=(*(name for name in indexes if name != PUBLIC), PUBLIC),
         platform=_platform(),
     )
-    try:
-        with (
-            ask_indexes(wanted, base.version, site, runner, reporter, {}) as resolution,
-            reporter.stage("resolve", unit="packages") as stage,
-        ):
-            resolution.know([Metadata(name=name, version=version) for name, version in present.items()])
-            wheels = find_missing_wheels(resolution, stage, _FIELDS, newest=False).lock
-            older = older_versions(resolution, wheels.versions)
-    except EnvmgrError as error:
-        if error.reference != "unsolvable":
-            raise
-        raise _clash(error, wish, base, others) from None
+    stay = {name: version for name, version in (kept or {}).items() if name not in replaced}
+    asked = _asked(wish.requirements)
+    # First all of them, then those that nobody asks for by name, then none.
+    for held in (stay, {name: version for name, version in stay.items() if name not in asked}, {}):
+        limits = tuple(f"{name}=={version}" for name, version in sorted(held.items()))
+        limited = wanted.model_copy(update={"constraints": limits})
+        try:
+            wheels, older = _ask(limited, base, present, site, runner, reporter)
+            break
+        except EnvmgrError as error:
+            if error.reference != "unsolvable":
+                raise
+            if not held:
+                raise _clash(error, wish, base, others) from None
     if problems := prerelease_errors(wanted, wheels.packages):
         raise joined_errors(problems)
     for name, here, there in older:
@@ -92,6 +102,19 @@ def solve(
         editable=wish.editable,
         wheels=wheels,
     )
+
+
+def _ask(
+    wanted: Question, base: Base, present: Mapping[str, str], site: Site, runner: Runner, reporter: Reporter
+) -> tuple[WheelSet, list[tuple[str, str, str]]]:
+    """Return the wheels that are missing beside `present`, and those of which there are newer versions."""
+    with (
+        ask_indexes(wanted, base.version, site, runner, reporter, {}) as resolution,
+        reporter.stage("resolve", unit="packages") as stage,
+    ):
+        resolution.know([Metadata(name=name, version=version) for name, version in present.items()])
+        wheels = find_missing_wheels(resolution, stage, _FIELDS, newest=False).lock
+        return wheels, [] if wanted.constraints else older_versions(resolution, wheels.versions)
 
 
 def _platform() -> str:

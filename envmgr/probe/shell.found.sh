@@ -12,7 +12,8 @@ if [ -f /proc/self/fd/0 ]; then IFS= read -r shell_line || :; fi
 IFS=' 	
 '
 # Without the folder of the user's own modules, which the pin appends: it is no node's, and its modules hide no entry.
-found_own=${XDG_DATA_HOME:-${HOME-}/.local/share}/envmgr/envs/.envmgr/modules
+case ${XDG_DATA_HOME-} in /*) found_own=$XDG_DATA_HOME ;; *) found_own=${HOME-}/.local/share ;; esac
+found_own=$found_own/envmgr/envs/.envmgr/modules
 case :${MODULEPATH-}: in
   *":$found_own:"*)
     MODULEPATH=:$MODULEPATH:

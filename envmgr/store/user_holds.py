@@ -29,20 +29,16 @@ from envmgr.system.usernames import user_name
 from envmgr.wording import one_line
 
 _DAYS = 400  # that a hold counts; each change of an environment begins them again
-_FILES = 10_000
-_FILE = Kind("hold", 64 << 10)
+_FILE = Kind("hold", 256 << 10)
+_MOST = 2000  # installs of one user
 _INSTALL = re.compile(r"store/[A-Za-z0-9._+-]+/[A-Za-z0-9._+-]+-[0-9a-f]{8}")
-
-
-class _Hold(FrozenModel):
-    environment: str = Field(max_length=100)
-    until: datetime.date
-    installs: tuple[str, ...] = Field(max_length=200)
 
 
 class _Holds(FrozenModel):
     schema_version: int = Field(alias="schema")
-    holds: tuple[_Hold, ...] = Field(max_length=200)
+    environments: str = Field(max_length=200)
+    until: datetime.date
+    installs: tuple[str, ...] = Field(max_length=_MOST)
 
 
 def holds_folder(site: Site) -> Path:
@@ -65,24 +61,42 @@ def write_holds(site: Site, environments: Iterable[tuple[str, Install]]) -> tupl
     """
     until = datetime.datetime.now(datetime.UTC).date() + datetime.timedelta(days=_DAYS - 1)
     prefix = Prefix(site.prefix)
-    rows: dict[str, set[str]] = {}
+    names, paths = set[str](), set[str]()
     for name, install in environments:
+        names.add(name)
         with suppress(EnvmgrError):
             stands_on = read_manifest(install.manifest).provenance.get("stands_on", ())
-            rows.setdefault(name, set()).update(prefix.named(str(path)) for path in stands_on)
-    holds = [
-        {"environment": name, "until": until.isoformat(), "installs": sorted(paths)} for name, paths in rows.items()
-    ]
+            paths.update(prefix.named(str(path)) for path in stands_on)
     folder = holds_folder(site)
     place = folder / str(os.getuid())
+    named = ", ".join(sorted(names))
+    content = {
+        "schema": 1,
+        "environments": named if len(named) <= 200 else f"{len(names)} of them",
+        "until": until.isoformat(),
+        "installs": sorted(paths),
+    }
+    if len(paths) > _MOST:
+        return "", f"they stand on {len(paths)} installs, and {_MOST} are kept for a user"
     try:
-        if holds:
-            atomic_write(place, pretty_json({"schema": 1, "holds": holds}))
+        if paths:
+            atomic_write(place, pretty_json(content))
         else:
             place.unlink(missing_ok=True)
+    except EnvmgrError as error:
+        return "", error.message
     except OSError as error:
         return "", f"{folder}: {error.strerror}"
     return until.isoformat(), ""
+
+
+def clear_false_holds(site: Site) -> None:
+    """Remove files that belong to another user than their name says, who else could keep that user from holding."""
+    with suppress(OSError), os.scandir(holds_folder(site)) as entries:
+        for entry in entries:
+            if entry.name.isdecimal() and entry.stat(follow_symlinks=False).st_uid != int(entry.name):
+                with suppress(OSError):
+                    Path(entry.path).unlink()
 
 
 def read_holds(site: Site) -> Iterator[tuple[str, str]]:
@@ -95,20 +109,27 @@ def read_holds(site: Site) -> Iterator[tuple[str, str]]:
     try:
         with os.scandir(holds_folder(site)) as entries:
             names = sorted(
-                entry.name for entry, _ in zip(entries, range(_FILES), strict=False) if entry.name.isdecimal()
+                entry.name
+                for entry in entries
+                if entry.name.isdecimal() and entry.name == str(int(entry.name)) and _is_of_owner(entry)
             )
     except OSError:
         return
     for name in names:
-        path = holds_folder(site) / name
         try:
-            status = path.lstat()
-            if not stat.S_ISREG(status.st_mode) or status.st_uid != int(name) or status.st_nlink != 1:
-                continue
-            content = _Holds.model_validate(json.loads(read_bytes(path, _FILE)))
+            content = _Holds.model_validate(json.loads(read_bytes(holds_folder(site) / name, _FILE)))
         except (OSError, ValueError, RecursionError, ValidationError, EnvmgrError):
             continue
-        for hold in content.holds:
-            if today <= hold.until <= latest:
-                who = f"the environment {one_line(hold.environment)} of {user_name(int(name))}, held until {hold.until}"
-                yield from ((each, who) for each in hold.installs if _INSTALL.fullmatch(each))
+        if today <= content.until <= latest:
+            who = (
+                f"environments of {user_name(int(name))} ({one_line(content.environments)}), held until {content.until}"
+            )
+            yield from ((each, who) for each in content.installs if _INSTALL.fullmatch(each))
+
+
+def _is_of_owner(entry: os.DirEntry[str]) -> bool:
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_uid == int(entry.name) and status.st_nlink == 1

@@ -314,7 +314,8 @@ def test_gc_keeps_what_an_environment_stands_on_and_says_for_whom(scene: WheelBo
     box.policies |= {"keep_generations": 1, "keep_days": 0}
     box.write_site()
     kept = {row["path"]: row["reason"] for row in box.ok("gc", "--now", "--format", "json").data["kept"]}
-    assert kept[held].startswith("the environment holder of root, held until ")
+    assert kept[held].startswith("environments of root (")
+    assert ", held until " in kept[held]
     assert (box.prefix / held).is_dir()
     assert box.shell("module load user/holder\npython -c 'import einops'\n").returncode == 0
     for name in user(box, "list")["environments"]:
@@ -343,3 +344,71 @@ def test_delete_also_takes_what_a_killed_run_has_left(scene: WheelBox) -> None:
     user(box, "delete", "half")
     assert {each.name.removesuffix(".manifest.json")[:-9] for each in store.glob("*half*")} == {"half-1"}
     assert user(box, "show", "half-1")["environment"]["packages"] == ["einops 0.7"]
+
+
+def test_what_was_asked_for_is_kept_also_where_no_package_changes(scene: WheelBox) -> None:
+    box = scene.box
+    user(box, "create", "asked", "--on", ENTRY, "on-six")
+    made = user(box, "add", "asked", "on-six>=1", "six>=1")
+    assert changes(made) == []
+    assert user(box, "show", "asked")["environment"]["requirements"] == ["on-six>=1", "six>=1"]
+    scene.house.wheel("on-six", "3.0", requires=["six"])
+    assert changes(user(box, "add", "asked", "einops")) == [("einops", "", "0.7")]  # the others stay as they are
+    (scene.house.files / "on_six-3.0-py3-none-any.whl").unlink()
+    scene.house.write()
+
+
+def test_rename_keeps_place_and_kernel_and_refuses_what_it_cannot_do(scene: WheelBox) -> None:
+    box = scene.box
+    (place := box.root / "disk").mkdir()
+    user(box, "create", "one", "--on", ENTRY, "einops", "--at", str(place / "env"))
+    assert "name-taken" in refused(box, "rename", "one", "one")
+    user(box, "create", "other", "--on", ENTRY, "on-six")
+    assert "name-taken" in refused(box, "rename", "one", "other")
+    made = user(box, "rename", "one", "two")
+    assert Path(made["path"]).is_relative_to(place)
+    assert (place / "env").readlink() == Path(made["path"])
+    assert box.shell("module load user/two\npython -c 'import einops'\n").returncode == 0
+    remove_tree(place)  # a scratch file system that was emptied
+    assert "fault" in next(each for each in user(box, "list")["environments"] if each["name"] == "two")
+    user(box, "delete", "two")
+
+
+def test_former_install_is_kept_from_the_day_on_which_it_was_left(scene: WheelBox) -> None:
+    box = scene.box
+    first = Path(user(box, "create", "long", "--on", ENTRY, "einops")["path"])
+    manifest = first.with_name(f"{first.name}.manifest.json")
+    os.utime(manifest, (0, 0))
+    second = Path(user(box, "add", "long", "on-six")["path"])
+    assert first.is_dir()
+    os.utime(manifest, (0, 0))
+    third = Path(user(box, "remove", "long", "on-six")["path"])
+    assert (third == first, second.is_dir()) == (True, True)
+    user(box, "add", "long", "six")
+    os.utime(second.with_name(f"{second.name}.manifest.json"), (0, 0))
+    user(box, "add", "long", "six>=1")
+    assert not second.exists()
+
+
+def test_a_prefix_that_cannot_be_written_costs_only_the_hold(scene: WheelBox) -> None:
+    box = scene.box
+    folder = box.prefix / "var/users"
+    kept = folder.with_name("users.kept")
+    folder.rename(kept)
+    folder.write_text("no folder")
+    try:
+        made = user(box, "create", "unheld", "--on", ENTRY, "einops")
+        assert (made["held"], bool(made["not_held"])) == ("", True)
+        user(box, "delete", "unheld")
+    finally:
+        folder.unlink()
+        kept.rename(folder)
+
+
+def test_links_of_others_are_no_environments(scene: WheelBox) -> None:
+    box = scene.box
+    envs(box).mkdir(parents=True, exist_ok=True)
+    (envs(box) / "stray").symlink_to("x")
+    assert "stray" not in {each["name"] for each in user(box, "list")["environments"]}
+    assert "name-taken" in refused(box, "create", "stray", "--on", ENTRY, "einops")
+    (envs(box) / "stray").unlink()

@@ -20,7 +20,7 @@ def day(days: int) -> str:
 
 
 def holds(until: str = "", installs: object = (PATH,)) -> dict[str, object]:
-    return {"schema": 1, "holds": [{"environment": "mine", "until": until or day(9), "installs": installs}]}
+    return {"schema": 1, "environments": "mine", "until": until or day(9), "installs": installs}
 
 
 def folder(tmp_path: Path):
@@ -36,7 +36,7 @@ def test_a_hold_names_its_install_user_and_day(tmp_path: Path) -> None:
     (place / str(os.getuid())).write_text(json.dumps(holds()))
     (found,) = read_holds(site)
     assert found[0] == PATH
-    assert found[1].startswith("the environment mine of ")
+    assert found[1].startswith("environments of ")
     assert found[1].endswith(f"held until {day(9)}")
 
 
@@ -47,7 +47,7 @@ def test_a_hold_names_its_install_user_and_day(tmp_path: Path) -> None:
         json.dumps(holds(until=day(5000))),
         json.dumps(holds(installs=["store/../../etc/passwd-01234567"])),
         json.dumps(holds(installs=["generations/0001"])),
-        json.dumps(holds(installs=[PATH] * 300)),
+        json.dumps(holds(installs=[PATH] * 3000)),
         json.dumps({**holds(), "more": 1}),
         "[" * 100_000,
         "x" * 100_000,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -19,9 +18,11 @@ from envmgr.publish.records import GenerationRecord
 from envmgr.report import Finding
 from envmgr.store.prefix import Prefix
 from envmgr.system.shelltext import quote
+from envmgr.system.untrusted_files import ANYWHERE, Kind, read_json
 from envmgr.system.usernames import own_home
 
 _ROOM = 1 << 20  # bytes that a home must have
+_KERNEL = Kind("kernel of Jupyter", 1 << 20)
 
 
 def own_findings(
@@ -95,8 +96,8 @@ def _kernels(environ: Mapping[str, str]) -> Iterator[Finding]:
     """Yield Jupyter's kernels whose program is not there."""
     for file in sorted(kernel_file(environ, "x").parents[1].glob("*/kernel.json")):
         program = ""
-        with suppress(OSError, ValueError, LookupError, TypeError):
-            program = str(json.loads(file.read_text("utf-8"))["argv"][0])
+        with suppress(OSError, ValueError, LookupError, TypeError, EnvmgrError):
+            program = str(read_json(file, _KERNEL, tree=ANYWHERE)["argv"][0])
         if program.startswith("/") and not os.path.exists(program):  # noqa: PTH110 - raises nothing
             hint = f"`rm -r {quote(str(file.parent))}` takes it away"
             yield Finding("kernel", "warning", str(file.parent), f"its program is gone: {program}", hint=hint)

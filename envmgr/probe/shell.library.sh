@@ -72,7 +72,7 @@ with_limit() {
       kill "$limit_child" 2>/dev/null
       return 124
     fi
-    doze 20
+    doze 5
   done
   read -r limit_status <"$limit_file.rc"
   return "$limit_status"

@@ -86,9 +86,11 @@ def test_help_of_every_verb_works_and_imports_nothing_heavy(helps: dict[str, dic
         "envmgr.cli.app",
         "envmgr.cli.build",
         "envmgr.cli.catalog",
+        "envmgr.cli.completion",
         "envmgr.cli.formats",
         "envmgr.cli.nodes",
         "envmgr.cli.options",
+        "envmgr.cli.people",
         "envmgr.cli.publish",
         "envmgr.cli.run",
         "envmgr.cli.users",
@@ -121,7 +123,7 @@ def test_every_verb_has_a_format() -> None:
 
 def test_every_verb_that_changes_something_has_a_dry_run() -> None:
     assert VERBS.keys() >= READING
-    assert CHANGING == [
+    assert [
         "build",
         "copy",
         "export",
@@ -135,8 +137,9 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
         "remove",
         "rollback",
         "sign",
+        *(f"user {verb}" for verb in ("add", "create", "delete", "export", "kernel", "remove", "rename", "update")),
         "verify",
-    ]
+    ] == CHANGING
     assert [verb for verb in CHANGING if not {"--dry-run", "-n"} <= options(verb)] == []
     # Those two write the files that options name.
     assert {verb for verb in READING if "--dry-run" in options(verb)} == {"adopt", "audit"}
@@ -164,15 +167,27 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         "remove": ["app/1.0"],
         "rollback": [],
         "sign": [],
+        "user add": ["mine", "one"],
+        "user create": ["mine", "--on", "app/1.0", "one"],
+        "user delete": ["mine"],
+        "user export": ["mine", "--output", "mine.toml"],
+        "user kernel": ["mine"],
+        "user remove": ["mine", "one"],
+        "user rename": ["mine", "new"],
+        "user update": ["mine"],
         "verify": ["--repair"],
     }
     assert sorted(arguments) == CHANGING
-    codes = {verb: sandbox.run(verb, *argv, "--dry-run").code for verb, argv in arguments.items()}
+    home = str(sandbox.root)
+    codes = {verb: sandbox.run(*verb.split(), *argv, "--dry-run", HOME=home).code for verb, argv in arguments.items()}
     assert {verb: codes[verb] for verb in ("copy", "gc", "init", "lock")} == dict.fromkeys(
         ("copy", "gc", "init", "lock"), 0
     )
     assert all(
-        codes[verb] in (2, 3) for verb in ("build", "export", "fetch", "job", "remove", "rollback", "sign", "verify")
+        codes[verb] in (2, 3)
+        for verb in arguments
+        if verb in ("build", "export", "fetch", "job", "remove", "rollback", "sign", "verify")
+        or verb.startswith("user ")
     )
     assert tree_digest(scan_tree(sandbox.root)) == before
 

@@ -230,8 +230,8 @@ def test_profile_that_overwrites_modulepath_except_for_root_and_a_malformed_csh_
         assert [row[1:] for row in found if row[0] == "error"] == [
             # It has the severity of what follows from it.
             ("shell-state", "c1", "csh (root, alice)", 'a start-up file makes the shell say "Too many (\'s."'),
-            ("contexts", "c1", "csh (root, alice)", path),
             ("contexts", "c1", "csh (root, alice)", "no `module` command"),
+            ("contexts", "c1", "csh (root, alice)", path),
             ("contexts", "c1", "bash-login (alice)", path),
         ]
 

@@ -119,7 +119,7 @@ add_verb("site check", "Start", "envmgr site check --site site.yaml", "site.md")
 add_verb("node-setup", "Start", "envmgr node-setup --nodes 'c[1-3]' --apply", "node-setup.md")(nodes.node_setup)
 add_verb("shell-init", "Start", "envmgr shell-init zsh", "node-setup.md")(users.shell_init)
 
-add_verb("completion", "Start", "envmgr completion bash", "node-setup.md")(completion.completion)
+add_verb("completion", "Start", "envmgr completion bash", "node-setup.md")(completion.completion_for(app))
 
 add_verb("list", "Build", "envmgr list --format json", "recipe.md")(catalog.list_)
 add_verb("show", "Build", "envmgr show pytorch/2.7-cuda12.9", "gpu.md")(catalog.show)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,23 +15,27 @@ if TYPE_CHECKING:
     from envmgr.commands.completion import VerbWords
 
 
-@verb
-def completion(
-    shell: Annotated[str, typer.Argument(help="Name of the shell: bash, zsh or fish.")] = "bash",
-    site: SiteOption = None,
-    fmt: FormatOption = Format.table,
-) -> VerbAnswer:
-    """Print the lines that let a shell complete commands.
+def completion_for(app: typer.Typer) -> Callable[..., None]:
+    """Return the verb that completes the commands of `app`."""
 
-    Put this into a start-up file of the shell: eval "$(envmgr completion bash)".
-    """
-    from envmgr.cli.app import app
-    from envmgr.cli.text.people import show_completion
-    from envmgr.commands.completion import completion_lines
+    @verb
+    def completion(
+        shell: Annotated[str, typer.Argument(help="Name of the shell: bash, zsh or fish.")] = "bash",
+        site: SiteOption = None,
+        fmt: FormatOption = Format.table,
+    ) -> VerbAnswer:
+        """Print the lines that let a shell complete commands.
 
-    ctx = open_context(site, fmt, told=False, anywhere=True, away=True)
-    verbs = [*verb_words(typer.main.get_command(app))]
-    return answer_with(completion_lines(ctx, shell, verbs), show_completion)
+        Put this into a start-up file of the shell: eval "$(envmgr completion bash)".
+        """
+        from envmgr.cli.text.people import show_completion
+        from envmgr.commands.completion import completion_lines
+
+        ctx = open_context(site, fmt, told=False, anywhere=True, away=True)
+        verbs = [*verb_words(typer.main.get_command(app))]
+        return answer_with(completion_lines(ctx, shell, verbs), show_completion)
+
+    return completion
 
 
 def verb_words(group: Any, before: tuple[str, ...] = ()) -> Iterator[VerbWords]:

@@ -88,7 +88,8 @@ def add(
 ) -> VerbAnswer:
     """Add packages to an environment."""
     from envmgr.cli.text.people import show_change
-    from envmgr.commands.user import change_environment, with_packages
+    from envmgr.commands.user import change_environment
+    from envmgr.people.wishes import with_packages
 
     ctx = open_context(site, fmt, anywhere=True)
     change = with_packages(packages or (), requirements, replace or ())
@@ -106,7 +107,8 @@ def remove(
 ) -> VerbAnswer:
     """Take packages out of an environment."""
     from envmgr.cli.text.people import show_change
-    from envmgr.commands.user import change_environment, without_packages
+    from envmgr.commands.user import change_environment
+    from envmgr.people.wishes import without_packages
 
     ctx = open_context(site, fmt, anywhere=True)
     result = change_environment(ctx, name, without_packages(packages), jobs=jobs, dry_run=dry_run)
@@ -124,7 +126,8 @@ def update(
 ) -> VerbAnswer:
     """Choose the packages of an environment again."""
     from envmgr.cli.text.people import show_change
-    from envmgr.commands.user import change_environment, unchanged
+    from envmgr.commands.user import change_environment
+    from envmgr.people.wishes import unchanged
 
     ctx = open_context(site, fmt, anywhere=True)
     result = change_environment(ctx, name, unchanged, rebase=rebase, jobs=jobs, dry_run=dry_run)

@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
 from envmgr.catalog.site import Site
 from envmgr.commands import Context, published_record, require_published
 from envmgr.errors import EnvmgrError, InputError
@@ -24,6 +21,7 @@ from envmgr.people.lock import UserLock, lock_of, read_lock
 from envmgr.people.module import module_text
 from envmgr.people.places import MODULE_NAME, UserPlaces, place_at, require_name, user_places
 from envmgr.people.solve import Wish, may_break, solve
+from envmgr.people.wishes import rows_of, unchanged
 from envmgr.publish.records import GenerationRecord, published_spec, read_records, read_specs
 from envmgr.report import Result
 from envmgr.store.manifest import remove_install
@@ -32,9 +30,6 @@ from envmgr.store.user_holds import write_holds
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error, remove_tree
 from envmgr.system.locks import file_lock
 from envmgr.system.safe_paths import remove_below
-from envmgr.system.untrusted_files import ANYWHERE
-from envmgr.wheels.requirements import checked_all
-from envmgr.wheels.requirements_file import read_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +108,7 @@ def create_environment(
         raise InputError("entry-missing", "an environment stands on an entry", hint="name it by `--on ENTRY`")
     else:
         base = _ask(ctx, on, record)
-        wish = Wish(_rows(packages, file), tuple(replaced), _folders(editable))
+        wish = Wish(rows_of(packages, file), tuple(replaced), _folders(editable))
         lock = solve(wish, base, _specs(ctx, record), ctx.site, ctx.runner, ctx.reporter)
     with changing(ctx, places, name, dry_run=dry_run):
         _require_free(places, name)  # another run may have made it meanwhile
@@ -202,41 +197,6 @@ def remove_environment(ctx: Context, places: UserPlaces, name: str) -> None:
         hold(ctx.site, places)
         if install.prefix != places.prefix and not any(install.path.parent.glob("*")):
             remove_tree(install.prefix.root)  # the one beside `--at` was only for this
-
-
-def with_packages(packages: Sequence[str], file: Path | None, replaced: Sequence[str]) -> Callable[[UserLock], Wish]:
-    """Return the change that adds requirements; one of a package that was asked for takes the old one's place."""
-    rows = _rows(packages, file)
-    names = {_name(row) for row in rows}
-
-    def change(lock: UserLock) -> Wish:
-        kept = [row for row in lock.requirements if _name(row) not in names]
-        return Wish((*kept, *rows), tuple(dict.fromkeys((*lock.replaced, *replaced))), lock.editable)
-
-    return change
-
-
-def without_packages(packages: Sequence[str]) -> Callable[[UserLock], Wish]:
-    """Return the change that takes requirements away. It raises InputError `not-asked-for`."""
-    names = {canonicalize_name(each) for each in packages}
-
-    def change(lock: UserLock) -> Wish:
-        asked = {_name(row) for row in lock.requirements} | {*lock.replaced}
-        if strange := sorted(names - asked):
-            raise InputError(
-                "not-asked-for",
-                f"{strange[0]} is not among what you asked for",
-                context=f"asked for: {', '.join(lock.requirements)}",
-            )
-        kept = tuple(row for row in lock.requirements if _name(row) not in names)
-        return Wish(kept, tuple(each for each in lock.replaced if each not in names), lock.editable)
-
-    return change
-
-
-def unchanged(lock: UserLock) -> Wish:
-    """Return the same wish: the newest versions that fit to it are taken."""
-    return Wish(lock.requirements, lock.replaced, lock.editable)
 
 
 _ELSEWHERE = "`--at FOLDER` puts an environment elsewhere, such as on a scratch file system"
@@ -375,20 +335,6 @@ def generation_of(ctx: Context, lock: UserLock, record: GenerationRecord, name: 
 
 def _specs(ctx: Context, record: GenerationRecord) -> dict[str, ModuleSpec]:
     return {name: published_spec(raw).spec for name, raw in read_specs(ctx.prefix, record.number).items()}
-
-
-def _rows(packages: Sequence[str], file: Path | None) -> tuple[str, ...]:
-    """Return the requirements of the command line and of a file. Raise InputError `requirement-invalid`."""
-    try:
-        rows = checked_all(packages)
-    except ValueError as error:
-        raise InputError("requirement-invalid", str(error)) from None
-    more = () if file is None else tuple(row.requirement for row in read_rows(file, ANYWHERE))
-    return tuple(dict.fromkeys((*rows, *more)))
-
-
-def _name(row: str) -> str:
-    return canonicalize_name(Requirement(row).name)
 
 
 def _folders(editable: Sequence[Path]) -> tuple[str, ...]:

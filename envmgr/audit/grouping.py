@@ -67,7 +67,8 @@ def grouped(loose: Sequence[Loose], causes: Mapping[str, Collection[str]]) -> tu
 
     `causes` maps a check to the checks whose findings can follow from it. A finding without a cause of its own follows
     from one that can cause it, on all its nodes and in the same account's shells; a warning that explains an error
-    must name its cause (`about`). A difference between nodes of which nobody knows the right ones follows from a cause on some of them.
+    must name its cause (`about`). A difference between nodes of which nobody knows the right ones follows from a cause
+    on some of them.
     """
     groups = _by_key(one for one in loose if one.keys)
     alone: list[Loose] = []

@@ -68,8 +68,8 @@ def foreign_lock(lock: Path, name: str, url: str, allowed: Collection[str]) -> I
     """Return the error for a package that would come from an unreviewed place."""
     return InputError(
         "lock-foreign",
-        f"{lock}: {name} comes from no channel or index of its recipe",
-        context=[url, *(f"the recipe's: {place}" for place in sorted(allowed))],
+        f"{lock}: {name} comes from no channel or index that is allowed",
+        context=[url, *(f"allowed: {place}" for place in sorted(allowed))],
         hint="add the channel or index to the recipe, or the place to the site's mirrors of it, if it is "
         "yours; else lock again",
     )

@@ -15,7 +15,11 @@ from envmgr.report import Result
 from envmgr.system.shelltext import quote
 
 SHELLS = ("bash", "zsh", "fish")
-_ENTRIES = 'cd {modules} 2>/dev/null && for entry in */*.lua; do echo "${{entry%.lua}}"; done'
+# `compgen -W` expands what it is given, so only names of entries come into it.
+_ENTRIES = (
+    "cd {modules} 2>/dev/null && for entry in */*.lua; do "
+    'case "$entry" in *[!A-Za-z0-9._+/-]*) ;; *) echo "${{entry%.lua}}" ;; esac; done'
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -18,10 +19,11 @@ from envmgr.people.environments import all_installs, amount, links_of, outdated,
 from envmgr.people.install import install_of, make_install
 from envmgr.people.kernel import kernel_file, kernel_spec, remove_kernel, write_kernel
 from envmgr.people.lock import UserLock, lock_of, read_lock
+from envmgr.people.lock_checks import require_sound
 from envmgr.people.module import module_text
 from envmgr.people.places import MODULE_NAME, UserPlaces, place_at, require_name, user_places
 from envmgr.people.solve import Wish, may_break, solve
-from envmgr.people.wishes import rows_of, unchanged
+from envmgr.people.wishes import rows_of, unchanged, wish_of
 from envmgr.publish.records import GenerationRecord, published_spec, read_records, read_specs
 from envmgr.report import Result
 from envmgr.store.manifest import remove_install
@@ -104,12 +106,15 @@ def create_environment(
         lock = read_lock(from_lock)
         _folders([Path(each) for each in lock.editable])
         base = _base_of(ctx, lock, record)
+        with explained():
+            require_sound(lock, base, ctx.site, from_lock)
     elif on is None:
         raise InputError("entry-missing", "an environment stands on an entry", hint="name it by `--on ENTRY`")
     else:
         base = _ask(ctx, on, record)
-        wish = Wish(rows_of(packages, file), tuple(replaced), _folders(editable))
-        lock = solve(wish, base, _specs(ctx, record), ctx.site, ctx.runner, ctx.reporter)
+        wish = wish_of(rows_of(packages, file), replaced, _folders(editable))
+        with explained():
+            lock = solve(wish, base, partial(_specs, ctx, record), ctx.site, ctx.runner, ctx.reporter)
     with changing(ctx, places, name, dry_run=dry_run):
         _require_free(places, name)  # another run may have made it meanwhile
         return _make(ctx, places, name, lock, base, place, {}, jobs=jobs, dry_run=dry_run)
@@ -139,7 +144,7 @@ def change_environment(
         record = published_record(ctx)
         base = _ask(ctx, before.on, record) if rebase else _base_of(ctx, before, record, name)
         kept = {} if change is unchanged or rebase else before.versions
-        lock = solve(change(before), base, _specs(ctx, record), ctx.site, ctx.runner, ctx.reporter, kept)
+        lock = solve(change(before), base, partial(_specs, ctx, record), ctx.site, ctx.runner, ctx.reporter, kept)
         place = (places.link(name), former.prefix)
         result = _make(ctx, places, name, lock, base, place, before.versions, jobs=jobs, dry_run=dry_run)
         if not dry_run:
@@ -200,7 +205,17 @@ def remove_environment(ctx: Context, places: UserPlaces, name: str) -> None:
 
 
 _ELSEWHERE = "`--at FOLDER` puts an environment elsewhere, such as on a scratch file system"
-_OF_STORAGE = {
+_ASK = "ask the administrators of this cluster for"
+# What a user can do, where the error would speak to an administrator.
+_HINTS = {
+    "no-network": f"try it on a login node; or {_ASK} a mirror of the index (`backends.wheels.indexes` in site.yaml)",
+    "not-found": f"choose the packages again, with what the index has now; or {_ASK} a mirror that still has the file",
+    "download-stalled": f"run the same command again; or {_ASK} a mirror of the index",
+    "download-refused": f"the server wants a login, or forbids it: {_ASK} a mirror of the index",
+    "lock-foreign": "nothing was installed; take it only if you know its author, and then choose the packages by name: "
+    "`envmgr user create NAME --on ENTRY PACKAGE`",
+    "hash-differs": "find out which of the two is right: the file of requirements may speak of a source, or of a wheel "
+    "for another platform",
     "disk-full": f"`envmgr user list` shows what your environments take; {_ELSEWHERE}",
     "not-writable": f"your environments lie below your home; {_ELSEWHERE}",
     "mount-lost": f"is your home there? {_ELSEWHERE}",
@@ -209,15 +224,22 @@ _OF_STORAGE = {
 
 @contextmanager
 def changing(ctx: Context, places: UserPlaces, name: str, *, dry_run: bool) -> Iterator[None]:
-    """Hold the lock of an environment; a dry run makes no folder. Errors of the storage get a hint for its owner."""
-    if dry_run:
-        yield
-        return
-    try:
+    """Hold the lock of an environment; a dry run makes no folder. Raise as `explained`."""
+    with explained():
+        if dry_run:
+            yield
+            return
         with _locked(ctx, places, name):
             yield
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Raise errors of the storage and of indexes with a hint of what a user can do."""
+    try:
+        yield
     except EnvmgrError as error:
-        error.hint = _OF_STORAGE.get(error.reference, error.hint)
+        error.hint = _HINTS.get(error.reference, error.hint)
         raise
 
 

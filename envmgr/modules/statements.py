@@ -161,11 +161,16 @@ def _relations(spec: ModuleSpec, families: Families) -> Iterator[Statement]:
     yield from (_call("depends_on", name) for name in spec.depends)
 
 
+def has_root(stem: str) -> bool:
+    """Return whether a module sets `STEM_ROOT`: PIP_ROOT is a setting of every pip."""
+    return KNOWN.fullmatch(stem) is None
+
+
 def _environment(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Statement]:
     # pushenv everywhere: setenv of one variable by two modules is lost when the first of them is unloaded, and it never
     # brings back the user's own value.
     stem = variable_name(spec.name)
-    if KNOWN.fullmatch(stem) is None:  # PIP_ROOT is a setting of every pip
+    if has_root(stem):
         yield _call("pushenv", f"{stem}_ROOT", spec.root)
     yield _call("pushenv", f"ENVMGR_{stem}_DIGEST", spec.digest)
     yield Statement("generation", "pushenv", (GENERATION_VARIABLE,))

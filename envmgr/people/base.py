@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.modules.families import Families, find_families, member_of
@@ -17,6 +19,7 @@ from envmgr.publish.records import GenerationRecord, published_spec, read_specs
 from envmgr.store.prefix import Prefix
 from envmgr.system.models import FrozenModel
 from envmgr.system.run import Runner, clean_env
+from envmgr.wheels.metadata import normal_name
 
 _SECONDS = 60.0  # for the Python of an entry to tell its packages, over a slow file server
 
@@ -86,7 +89,10 @@ def ask_base(entry: str, record: GenerationRecord, prefix: Prefix, runner: Runne
     if not any(spec.python for spec in loaded):
         raise InputError("no-python", f"{entry} has no Python", hint="packages of your own need an entry that has one")
     variables = applied(environment, clean_env(PYTHONNOUSERSITE="1"))
-    program = shutil.which("python3", path=variables["PATH"]) or "python3"
+    program = shutil.which("python3", path=variables["PATH"]) or ""
+    places = (*installs, *(Path(spec.root) for spec in loaded))
+    if not any(Path(program).is_relative_to(place) for place in places):  # else this host's would answer
+        raise _broken(entry, *(f"there is no python3 in {place}" for place in installs))
     said = _ask(program, variables, entry, runner)
     # A virtual environment on a virtual environment sees nothing of the lower one.
     beside = () if said.prefix == said.base else tuple(dict.fromkeys(said.folders))
@@ -111,13 +117,16 @@ def _ask(program: str, variables: Mapping[str, str], entry: str, runner: Runner)
         said = runner.run([program, "-s", "-B", question], env=variables, cwd=Path("/"), timeout=_SECONDS).stdout
         return _Said.model_validate_json(said)
     except (CommandError, ValueError) as error:
-        context = error.context if isinstance(error, CommandError) else [str(error)]
-        raise EnvmgrError(
-            "base-broken",
-            f"the Python of {entry} does not tell its packages",
-            context=context,
-            hint=f"tell the administrators of this cluster; `envmgr verify {entry}` compares it with its manifest",
-        ) from None
+        raise _broken(entry, *(error.context if isinstance(error, CommandError) else [str(error)])) from None
+
+
+def _broken(entry: str, *context: str) -> EnvmgrError:
+    return EnvmgrError(
+        "base-broken",
+        f"the Python of {entry} does not tell its packages",
+        context=context,
+        hint=f"tell the administrators of this cluster; `envmgr verify {entry}` compares it with its manifest",
+    )
 
 
 def _load_order(entry: str, specs: Mapping[str, ModuleSpec]) -> list[str]:
@@ -138,7 +147,8 @@ def _packages(said: _Said) -> dict[str, BasePackage]:
     """Return the packages by their normalised names: of two of one name, the first."""
     found: dict[str, BasePackage] = {}
     for name, version, requires, scripts in said.packages:
-        found.setdefault(canonicalize_name(name), BasePackage(version, requires, scripts))
+        with suppress(ValueError):  # what has no name or version by the specification is none that an index can have
+            found.setdefault(normal_name(name), BasePackage(str(Version(version)), requires, scripts))
     return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from packaging.utils import canonicalize_name
+from packaging.utils import canonicalize_name, canonicalize_version
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.people.lock import UserLock
@@ -96,5 +96,5 @@ def strangers(install: Install, lock: UserLock) -> Iterator[str]:
     """Yield the packages that lie in the environment and are not in its lock."""
     for folder in sorted(install.path.glob("lib/python3*/site-packages/*.dist-info")):
         name, _, version = folder.name.removesuffix(".dist-info").rpartition("-")
-        if lock.versions.get(canonicalize_name(name)) != version:
+        if lock.versions.get(canonicalize_name(name)) != canonicalize_version(version, strip_trailing_zero=False):
             yield f"{canonicalize_name(name)} {version}"

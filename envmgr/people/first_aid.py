@@ -82,7 +82,10 @@ def _environments(places: UserPlaces, record: GenerationRecord | None) -> Iterat
             continue
         rebase = f"`envmgr user update {name} --rebase`"
         if state == "gone":
-            yield Finding("environment", "error", where, f"the install of {lock.on} below it is gone", hint=rebase)
+            ways = (
+                rebase if record and lock.on in record.entries else f"{delete}; `envmgr list` shows what is published"
+            )
+            yield Finding("environment", "error", where, f"the install of {lock.on} below it is gone", hint=ways)
         elif state in ("newer", "removed"):
             said = "has another install now" if state == "newer" else "is no longer published"
             yield Finding("environment", "note", where, f"{lock.on} {said}", hint=rebase if state == "newer" else "")

@@ -5,7 +5,8 @@ It has a manifest, as installs of a site have. Nothing is left of one that did n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from envmgr.catalog.site import Site, read_target
 from envmgr.catalog.site_file import Policies
 from envmgr.downloads.client import promised_by_worker
 from envmgr.modules.render import pip_names, render_shim
-from envmgr.people.base import Base
+from envmgr.people.base import Base, BasePackage
 from envmgr.people.lock import UserLock, lock_text
+from envmgr.people.lock_checks import require_files_agree
 from envmgr.people.places import LOCK, MODULE_NAME
 from envmgr.report import Reporter
 from envmgr.store.build_folders import staged_install
@@ -27,7 +29,10 @@ from envmgr.system.run import Runner
 from envmgr.system.shelltext import quote
 from envmgr.wheels.fetch import fetch_wheels, wheel_failure
 from envmgr.wheels.settings import wheel_cache
+from envmgr.wheels.unpack import is_program
 
+# `module:function`, and perhaps extras. Source: packaging.python.org, "Entry points specification".
+_FUNCTION = re.compile(r"\s*([A-Za-z_][\w.]*)\s*:\s*([A-Za-z_][\w.]*)\s*(\[[^\r\n]*)?$", re.ASCII)
 _LAYOUT = 1  # counts up when the same lock gives another tree
 
 
@@ -36,6 +41,7 @@ def install_of(name: str, lock: UserLock, prefix: Prefix, site: Site) -> Install
     entry = Entry(MODULE_NAME, name)
     # Its lock lies in the install: what was asked for decides that, too.
     identity = [lock.content, [*lock.requirements], [*lock.replaced]]
+    identity += [[row.requirement, *row.sha256] for row in lock.hashed]
     digest = install_digest(entry, "user", identity, read_target(site.cpu_level), prefix.root, layout=_LAYOUT)
     return Install(prefix, entry, digest)
 
@@ -64,8 +70,9 @@ def make_install(
                 fetched = own.model_copy(update={"prefix": downloads.root})
                 fetch_wheels(lock.wheels, str(install.entry), fetched, runner, reporter, given=given)
                 staged.folder.mkdir()
-                files = [wheel.cached(cache) for wheel in lock.wheels.wheels]
-                _unpack(files, base, install, runner, reporter, jobs=jobs)
+                files = {wheel.name: wheel.cached(cache) for wheel in lock.wheels.wheels}
+                require_files_agree(lock, base, site, files)
+                _unpack([*files.values()], base, install, runner, reporter, jobs=jobs)
                 _finish(staged.folder, install, lock, base)
                 staged.land()
             facts = InstallFacts(environment=path_environment(install.path), python=base.minor)
@@ -122,12 +129,20 @@ def _finish(folder: Path, install: Install, lock: UserLock, base: Base) -> None:
         (packages / "_envmgr_base.pth").write_text("\n".join(rows) + "\n", encoding="utf-8")
     if lock.editable:
         (packages / "_envmgr_editable.pth").write_text("\n".join(lock.editable) + "\n", encoding="utf-8")
-    for name, package in base.packages.items():
-        if name not in lock.versions:
-            for script, value in package.scripts:
-                _write_script(folder / "bin" / script, value, install.path / "bin/python")
+    others = [package for name, package in base.packages.items() if name not in lock.versions]
+    add_programs(folder, install.path / "bin/python", others, base.minor)
     _write_pip(folder, install, lock, base)
     (folder / LOCK).write_text(lock_text(lock), encoding="utf-8")
+
+
+def add_programs(folder: Path, python: Path, packages: Sequence[BasePackage], minor: str) -> None:
+    """Write the programs of packages for `python`, the environment's; those that are there are its own.
+
+    A program whose name leads elsewhere, or whose value names no function of a module, is left out.
+    """
+    for script, value in (each for package in packages for each in package.scripts):
+        if is_program(script, minor):
+            _write_script(folder / "bin" / script, value, python)
 
 
 def _write_pip(folder: Path, install: Install, lock: UserLock, base: Base) -> None:
@@ -152,12 +167,11 @@ def _write_pip(folder: Path, install: Install, lock: UserLock, base: Base) -> No
 
 
 def _write_script(path: Path, value: str, python: Path) -> None:
-    """Write a program of the entry for the environment's Python; one that is there is the environment's own."""
     from installer.scripts import Script
 
-    module, _, attribute = value.partition(":")
-    if path.exists() or path.is_symlink() or "/" in path.name or not attribute:
+    named = _FUNCTION.match(value)
+    if named is None or path.exists() or path.is_symlink():
         return
-    made = Script(path.name, module.strip(), attribute.partition("[")[0].strip(), "console")
+    made = Script(path.name, named[1], named[2], "console")
     path.write_bytes(made.generate(str(python), kind="posix")[1])
     path.chmod(0o755)

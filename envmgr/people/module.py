@@ -8,7 +8,7 @@ from envmgr.catalog.names import variable_name
 from envmgr.catalog.site import Site
 from envmgr.modules.render import UserNote, render_module
 from envmgr.modules.spec import EnvOp, ModuleSpec
-from envmgr.modules.statements import ModulePolicies
+from envmgr.modules.statements import ModulePolicies, has_root
 from envmgr.people.base import Base
 from envmgr.people.lock import UserLock
 from envmgr.store.prefix import Install, Prefix
@@ -43,8 +43,9 @@ def module_text(install: Install, lock: UserLock, base: Base, site: Site, report
 
 def _spec(install: Install, lock: UserLock, base: Base, policies: ModulePolicies) -> ModuleSpec:
     stem = variable_name(base.spec.name)
+    root = [EnvOp(kind="set", name=f"{stem}_ROOT", value=base.spec.root)] if has_root(stem) else []
     told: tuple[EnvOp, ...] = (
-        EnvOp(kind="set", name=f"{stem}_ROOT", value=base.spec.root),
+        *root,
         EnvOp(kind="set", name=f"ENVMGR_{stem}_DIGEST", value=base.spec.digest),
         EnvOp(kind="prepend", name="PATH", value=str(install.path / "bin")),
     )

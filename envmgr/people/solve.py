@@ -7,7 +7,9 @@ any of it, and nothing of it comes a second time.
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -24,35 +26,39 @@ from envmgr.wheels.answers import prerelease_errors
 from envmgr.wheels.locked import WheelSet
 from envmgr.wheels.metadata import Metadata
 from envmgr.wheels.newest import RecipeFields, older_versions
-from envmgr.wheels.requirements import Question
+from envmgr.wheels.requirements import HashedRow, Question, read_requirement
 from envmgr.wheels.resolve import ask_indexes, find_missing_wheels
 from envmgr.wheels.settings import PUBLIC, indexes_of
 from envmgr.wheels.target import marker_holds
 
 _GLIBC = 28  # of the platform that recipes have by default; a host with an older one lowers it
+_EXTRA = re.compile(r"""\bextra\s*==\s*["']([A-Za-z0-9._-]+)["']""")
 _FIELDS = RecipeFields(platform="an entry for {platform}")
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A user's wish: requirements as checked rows, packages of the entry to replace, and folders."""
+    """A user's wish: requirements as checked rows, packages of the entry to replace, and folders. `hashed` are the rows
+    that have hashes.
+    """
 
     requirements: tuple[str, ...]
     replaced: tuple[str, ...] = ()
     editable: tuple[str, ...] = ()
+    hashed: tuple[HashedRow, ...] = ()
 
 
 def solve(
     wish: Wish,
     base: Base,
-    others: Mapping[str, ModuleSpec],
+    others: Callable[[], Mapping[str, ModuleSpec]],
     site: Site,
     runner: Runner,
     reporter: Reporter,
     kept: Mapping[str, str] | None = None,
 ) -> UserLock:
-    """Return the lock of what is missing beside the entry. `others` are the modules of the same generation; `kept` are
-    versions that stay where that can be.
+    """Return the lock of what is missing beside the entry. `others` returns the modules that are published, for the
+    hint of a clash; `kept` are versions that stay where that can be.
 
     Raises:
         InputError: `not-in-base`, a replaced package that the entry does not have; `not-replaceable`; `clash`, with both
@@ -69,13 +75,8 @@ def solve(
             context="Python looks there before it looks into your environment",
             hint="another entry that has the version you need; `envmgr list` shows all",
         )
-    present = {name: package.version for name, package in base.packages.items() if name not in replaced}
-    indexes = indexes_of(site)
-    wanted = Question(
-        requirements=(*wish.requirements, *sorted(replaced - _asked(wish.requirements))),
-        indexes=(*(name for name in indexes if name != PUBLIC), PUBLIC),
-        platform=_platform(),
-    )
+    present = known_packages(base, replaced)
+    wanted = question_of(wish, site)
     stay = {name: version for name, version in (kept or {}).items() if name not in replaced}
     asked = _asked(wish.requirements)
     # First all of them, then those that nobody asks for by name, then none.
@@ -89,7 +90,7 @@ def solve(
             if error.reference != "unsolvable":
                 raise
             if not held:
-                raise _clash(error, wish, base, others) from None
+                raise _clash(error, wish, base, others()) from None
     if problems := prerelease_errors(wanted, wheels.packages):
         raise joined_errors(problems)
     for name, here, there in older:
@@ -100,21 +101,53 @@ def solve(
         requirements=wish.requirements,
         replaced=tuple(sorted(replaced)),
         editable=wish.editable,
+        hashed=wish.hashed,
         wheels=wheels,
     )
 
 
 def _ask(
-    wanted: Question, base: Base, present: Mapping[str, str], site: Site, runner: Runner, reporter: Reporter
+    wanted: Question, base: Base, present: Sequence[Metadata], site: Site, runner: Runner, reporter: Reporter
 ) -> tuple[WheelSet, list[tuple[str, str, str]]]:
     """Return the wheels that are missing beside `present`, and those of which there are newer versions."""
     with (
         ask_indexes(wanted, base.version, site, runner, reporter, {}) as resolution,
         reporter.stage("resolve", unit="packages") as stage,
     ):
-        resolution.know([Metadata(name=name, version=version) for name, version in present.items()])
+        resolution.know(present)
         wheels = find_missing_wheels(resolution, stage, _FIELDS, newest=False).lock
         return wheels, [] if wanted.constraints else older_versions(resolution, wheels.versions)
+
+
+def question_of(wish: Wish, site: Site) -> Question:
+    """Return what the indexes of the site are asked, for this host; the public one comes last."""
+    replaced = {canonicalize_name(name) for name in wish.replaced}
+    return Question(
+        requirements=(*wish.requirements, *sorted(replaced - _asked(wish.requirements))),
+        hashed=wish.hashed,
+        indexes=(*(name for name in indexes_of(site) if name != PUBLIC), PUBLIC),
+        platform=_platform(),
+    )
+
+
+def known_packages(base: Base, replaced: Collection[str]) -> list[Metadata]:
+    """Return what the entry has and keeps. What these need is there; what their extras need may be missing."""
+    return [
+        Metadata(name=name, version=package.version, **_extras_of(package.requires))
+        for name, package in base.packages.items()
+        if name not in replaced
+    ]
+
+
+def _extras_of(rows: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    requires, extras = [], dict[str, None]()
+    for row in rows:
+        with suppress(ValueError):
+            read = read_requirement(row)
+            if named := _EXTRA.findall(str(read.marker or "")):
+                requires.append(str(read))
+                extras.update(dict.fromkeys(named))
+    return {"requires": tuple(requires), "extras": tuple(extras)}
 
 
 def _platform() -> str:

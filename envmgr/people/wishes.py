@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
@@ -12,18 +12,36 @@ from envmgr.errors import InputError
 from envmgr.people.lock import UserLock
 from envmgr.people.solve import Wish
 from envmgr.system.untrusted_files import ANYWHERE
-from envmgr.wheels.requirements import checked_all
+from envmgr.wheels.requirements import HashedRow, checked_all
 from envmgr.wheels.requirements_file import read_rows
 
 
-def rows_of(packages: Sequence[str], file: Path | None) -> tuple[str, ...]:
-    """Return the requirements of the command line and of a file. Raise InputError `requirement-invalid`."""
+def rows_of(packages: Sequence[str], file: Path | None) -> tuple[HashedRow, ...]:
+    """Return the requirements of the command line and of a file, each once. Raise InputError `requirement-invalid`."""
     try:
         rows = checked_all(packages)
     except ValueError as error:
         raise InputError("requirement-invalid", str(error)) from None
-    more = () if file is None else tuple(row.requirement for row in read_rows(file, ANYWHERE))
-    return tuple(dict.fromkeys((*rows, *more)))
+    more = () if file is None else read_rows(file, ANYWHERE)
+    return tuple(dict.fromkeys((*(HashedRow(requirement=row) for row in rows), *more)))
+
+
+def wish_of(
+    rows: Sequence[HashedRow], replaced: Sequence[str] = (), editable: Sequence[str] = (), *, more: Wish | None = None
+) -> Wish:
+    """Return the wish for rows; those of `more` stay, but for the packages that the rows name."""
+    names = {_name(row.requirement) for row in rows}
+    kept = Wish(()) if more is None else more
+    return Wish(
+        (*(row for row in kept.requirements if _name(row) not in names), *(row.requirement for row in rows)),
+        tuple(dict.fromkeys((*kept.replaced, *replaced))),
+        (*kept.editable, *editable),
+        (*_without(names, kept.hashed), *(row for row in rows if row.sha256)),
+    )
+
+
+def _without(names: Collection[str], hashed: Iterable[HashedRow]) -> tuple[HashedRow, ...]:
+    return tuple(row for row in hashed if _name(row.requirement) not in names)
 
 
 def _name(row: str) -> str:
@@ -33,13 +51,7 @@ def _name(row: str) -> str:
 def with_packages(packages: Sequence[str], file: Path | None, replaced: Sequence[str]) -> Callable[[UserLock], Wish]:
     """Return the change that adds requirements; one of a package that was asked for takes the old one's place."""
     rows = rows_of(packages, file)
-    names = {_name(row) for row in rows}
-
-    def change(lock: UserLock) -> Wish:
-        kept = [row for row in lock.requirements if _name(row) not in names]
-        return Wish((*kept, *rows), tuple(dict.fromkeys((*lock.replaced, *replaced))), lock.editable)
-
-    return change
+    return lambda lock: wish_of(rows, replaced, more=unchanged(lock))
 
 
 def without_packages(packages: Sequence[str]) -> Callable[[UserLock], Wish]:
@@ -55,11 +67,12 @@ def without_packages(packages: Sequence[str]) -> Callable[[UserLock], Wish]:
                 context=f"asked for: {', '.join(lock.requirements)}",
             )
         kept = tuple(row for row in lock.requirements if _name(row) not in names)
-        return Wish(kept, tuple(each for each in lock.replaced if each not in names), lock.editable)
+        replaced = tuple(each for each in lock.replaced if each not in names)
+        return Wish(kept, replaced, lock.editable, _without(names, lock.hashed))
 
     return change
 
 
 def unchanged(lock: UserLock) -> Wish:
     """Return the same wish: the newest versions that fit to it are taken."""
-    return Wish(lock.requirements, lock.replaced, lock.editable)
+    return Wish(lock.requirements, lock.replaced, lock.editable, lock.hashed)

@@ -330,7 +330,7 @@ class RequiredHashes:
 
 
 def require_hashes(wanted: Question, files: Iterable[LockedFile], python: str, where: object) -> None:
-    """Raise InputError `hash-differs` for the first of a lock's files that the recipe does not name; `where` is the
+    """Raise InputError `hash-differs` for the first of a lock's files that the question does not name; `where` is the
     lock's.
     """
     required = RequiredHashes(wanted, python)
@@ -344,8 +344,8 @@ def hash_differs(package: str, sums: Iterable[str], found: Sequence[str], where:
     """Return the error that shows both: the sums of the recipe, and the files that were `found` at `where`."""
     return InputError(
         "hash-differs",
-        f"{package} has none of the hashes that the recipe's requirements say",
-        context=[*(f"the recipe: sha256 {each}" for each in sorted(sums)), *(f"{where}: {each}" for each in found)],
+        f"{package} has none of the hashes that the requirements say",
+        context=[*(f"required: sha256 {each}" for each in sorted(sums)), *(f"{where}: {each}" for each in found)],
         hint="find out which of the two is right: the index may have another file of that version, or the hash is of "
         "its source (`build` in the recipe) or of a wheel for another platform",
     )

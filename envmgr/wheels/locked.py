@@ -37,6 +37,19 @@ class _LockedFile(FrozenModel):
     size: int | None = None
     uploaded: str = ""
 
+    @property
+    def named_rightly(self) -> bool:
+        """True if the name of the file is that of its package and version."""
+        from packaging.utils import parse_sdist_filename, parse_wheel_filename  # slow to import
+        from packaging.version import Version
+
+        read = parse_wheel_filename if self.file.endswith(".whl") else parse_sdist_filename
+        try:
+            name, version = read(self.file)[:2]
+            return name == self.name and version == Version(self.version)
+        except ValueError:  # each error of packaging is one
+            return False
+
     def cached(self, cache: Path) -> Path:
         """Return the place of the file in a cache of downloads."""
         return cache / self.sha256 / self.file

@@ -117,10 +117,15 @@ def _read(wheel: Path, minor: str) -> Iterator[_Promise]:
                 digest = _hex(sums.get(path, ""))
             yield _Promise(place, digest, path.startswith(f"{data}/scripts/"))
     for name, module, attribute in points:
-        if not _PROGRAM.fullmatch(name) or _is_pythons(f"bin/{name}", minor):
+        if not is_program(name, minor):
             raise BadWheel(f"{wheel.name} has a script with the name `{one_line(name)}`")
         # This text stands for a sum: two wheels may share a script only if it starts the same function.
         yield _Promise(f"bin/{name}", f"starts {module}:{attribute}", True)
+
+
+def is_program(name: str, minor: str) -> bool:
+    """Return whether a package may name a program so: by one word, and by no name of the Python `minor` itself."""
+    return _PROGRAM.fullmatch(name) is not None and not _is_pythons(f"bin/{name}", minor)
 
 
 def _text(archive: zipfile.ZipFile, name: str) -> str:

@@ -204,11 +204,16 @@ class _Gathering:
 
     def _hosts(self, script: str, plan: AuditPlan, parts: Sequence[ProbePart]) -> tuple[Fleet | None, Facts]:
         """Return the answers of hosts that send jobs, and what this host has, by its answer or by a look of its own."""
+        look = partial(look_here, plan, self.asker.runner, self.asker.left, parts)
+        if not self.hosts.here:  # nothing here answers: look while others do
+            with ThreadPoolExecutor(1) as pool:
+                own = pool.submit(look)
+                return self.hosts.ask(script, self.asker), own.result()
         answers = self.hosts.ask(script, self.asker)
         for group in answers.groups if answers else ():
             if self.hosts.here in group.nodes:
                 return answers, group.facts
-        return answers, look_here(plan, self.asker.runner, self.asker.left, parts)
+        return answers, look()
 
     def _as_users(self, clean: Fleet | None, plan: AuditPlan) -> Fleet | None:
         parts = [ProbePart(c.part, c.submit_probe(plan)) for c in self.checks.values() if c.submit_probe is not None]

@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
-from packaging.version import InvalidVersion, Version
 from pydantic import ValidationError
 
 from envmgr.backends.wheels.input import WheelsQuestion
@@ -185,7 +183,7 @@ def _require_agreement(lock: WheelsLock, path: Path, text: str) -> None:
     for files in (lock.packages, *(sdist.build for sdist in lock.sdists)):
         _require_once([each.name for each in files], path)
     for each in (file for group in lock.groups for file in group):
-        if not _is_of(each):
+        if not each.named_rightly:
             raise _invalid(f"{path.parent / SIDECAR_NAME}: {each.file} is no file of {each.name} {each.version}")
 
 
@@ -193,15 +191,6 @@ def _require_once(names: Iterable[str], path: Path) -> None:
     """Raise InputError `lock-invalid`: later only one file of a name is looked at."""
     if twice := sorted(name for name, times in Counter(names).items() if times > 1):
         raise _invalid(f"{path}: {twice[0]} is locked twice", ", ".join(twice))
-
-
-def _is_of(each: LockedFile) -> bool:
-    read = parse_wheel_filename if isinstance(each, LockedWheel) else parse_sdist_filename
-    try:
-        name, version = read(each.file)[:2]
-        return name == each.name and version == Version(each.version)
-    except (InvalidWheelFilename, InvalidSdistFilename, InvalidVersion):
-        return False
 
 
 def _counts(line: str) -> bool:

@@ -82,14 +82,8 @@ def show_doctor(result: doctor.DoctorResult) -> None:
 
 
 def show_kernel(result: user_kernel.UserKernelResult) -> None:
-    done = (
-        "would " + ("remove" if result.removed else "write")
-        if result.dry_run
-        else "removed"
-        if result.removed
-        else "wrote"
-    )
-    out(f"{done} {result.path}: `{result.display_name}`")
+    would, did = ("would remove", "removed") if result.removed else ("would write", "wrote")
+    out(f"{would if result.dry_run else did} {result.path}: `{result.display_name}`")
 
 
 def show_completion(result: completion.CompletionResult) -> None:

@@ -107,6 +107,6 @@ def test_package_of_a_place_that_is_none_of_the_recipes_is_refused(sandbox: Sand
         for verb in (("build",), ("fetch",), ("lock", "--check"), ("catalog", "check")):
             done = sandbox.run(*verb, "hello/1.0")
             assert done.code in (1, 2), (verb, evil)
-            assert "hello-prefix comes from no channel or index of its recipe" in done.stdout + done.stderr
+            assert "hello-prefix comes from no channel or index that is allowed" in done.stdout + done.stderr
     lock.write_text(text)
     sandbox.ok("lock", "--check", "hello/1.0")

@@ -120,6 +120,22 @@ def test_programs_of_the_entry_start_with_the_environments_python(scene: WheelBo
     assert box.shell("module load user/over\nlaunch einops\n").stdout == "0.7\n"
 
 
+def test_extras_of_what_the_entry_has_bring_what_they_need(scene: WheelBox) -> None:
+    box = scene.box
+    scene.house.wheel("with-more", requires=["einops; extra == 'more'", "six<1; extra == 'never'"])
+    scene.index(pypi=scene.house.simple.as_uri(), house=scene.house.simple.as_uri())
+    scene.entry("extras/1.0", "with-more", python=scene.base(), indexes=["house"])
+    box.ok("lock", "extras/1.0")
+    box.ok("build", "extras/1.0")
+    made = user(box, "create", "extra", "--on", "extras/1.0", "with-more[more]")
+    assert changes(made) == [("einops", "", "0.7")]
+    file = box.root / "extra.toml"
+    run(box, "export", "extra", "--output", str(file))
+    (bob := box.root / "extras").mkdir()
+    box.ok("user", "create", "his", "--from-lock", str(file), HOME=str(bob))
+    assert changes(user(box, "create", "plain", "--on", "extras/1.0", "with-more")) == []
+
+
 def test_a_clash_names_both_sides_and_the_ways_out(scene: WheelBox) -> None:
     box = scene.box
     said = refused(box, "create", "clash", "--on", ENTRY, "on-new-six")
@@ -258,6 +274,22 @@ def test_bad_input_leaves_nothing(scene: WheelBox) -> None:
         done = box.run("user", *argv, HOME=str(home))
         assert (f"error[{reference}]" in done.stderr) if reference else done.code == 0, f"{argv}: {done.stderr}"
     assert [*home.iterdir()] == []
+
+
+def test_entry_that_lost_its_python_is_told_and_no_other_python_is_asked(scene: WheelBox) -> None:
+    box, folder = scene.box, base_of(scene.box) / "bin"
+    programs = [path for path in folder.iterdir() if path.name.startswith("python3")]
+    folder.chmod(0o755)
+    for path in programs:
+        path.rename(f"{path}.gone")
+    try:
+        done = run(box, "create", "broken", "--on", ENTRY, "einops")
+        assert (done.code, "error[base-broken]" in done.stderr) == (3, True), done.stderr
+        assert not os.path.lexists(envs(box) / "broken")
+    finally:
+        for path in programs:
+            Path(f"{path}.gone").rename(path)
+        folder.chmod(0o555)
 
 
 def test_failed_download_leaves_no_environment(scene: WheelBox) -> None:

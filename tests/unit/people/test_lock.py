@@ -10,6 +10,7 @@ from packaging.pylock import Pylock
 from envmgr.errors import EnvmgrError
 from envmgr.people.lock import UserLock, lock_text, read_lock
 from envmgr.wheels.locked import LockedWheel, WheelSet
+from envmgr.wheels.requirements import HashedRow
 
 WHEEL = LockedWheel(
     name="einops",
@@ -27,6 +28,7 @@ LOCK = UserLock(
     requirements=("einops",),
     replaced=("six",),
     editable=("/home/alice/own",),
+    hashed=(HashedRow(requirement="einops>=0.7", sha256=("ab" * 32,)),),
     wheels=WheelSet(python="3.11.7", platform="x86_64-manylinux_2_28", uv="0.13", wheels=(WHEEL,)),
 )
 
@@ -55,7 +57,7 @@ def test_another_format_is_refused_by_name(tmp_path: Path, found: str) -> None:
     [
         lambda text: text.replace("ab" * 32, "ab"),
         lambda text: text.replace('sha256 = "', 'md5 = "'),
-        lambda text: text.replace("[tool.envmgr]", "[tool.other]"),
+        lambda text: text.replace("tool.envmgr", "tool.other"),
         lambda text: text.replace("packages", "package"),
         lambda text: text[:200],
         lambda text: text.replace('requirements = ["einops"]', "requirements = 3"),

@@ -63,7 +63,7 @@ def test_what_cannot_be_replaced_is_refused_before_any_index_is_asked(
 ) -> None:
     base = replace(BASE, environment=environment)
     with pytest.raises(InputError) as caught:
-        solve(Wish((), replaced=(name,)), base, {}, site(), Runner(), SilentReporter())
+        solve(Wish((), replaced=(name,)), base, dict, site(), Runner(), SilentReporter())
     assert caught.value.reference == reference
 
 

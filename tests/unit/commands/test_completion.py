@@ -48,6 +48,16 @@ def test_verbs_options_and_entries_are_offered(tmp_path: Path, shell: str) -> No
     assert "--from-lock" in offered(tmp_path, shell, "user", "create", "--fr")
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_name_of_a_file_is_offered_and_never_run(tmp_path: Path, shell: str) -> None:
+    folder = tmp_path / "it's/current/modules/pydata"
+    folder.mkdir(parents=True)
+    for name in ("$(touch ran)", "`touch ran`", "a b", "${IFS}"):
+        (folder / f"{name}.lua").touch()
+    assert offered(tmp_path, shell, "job", "pyd") == ["pydata/1.0", "pydata/2.0"]
+    assert not (tmp_path / "ran").exists()
+
+
 def test_another_shell_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no lines for the shell `csh`"):
         lines(tmp_path, "csh")

@@ -6,14 +6,16 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import is_plain_path
 from envmgr.errors import EnvmgrError
+from envmgr.report import Reporter
 from envmgr.store.jobtable import leave_row, recorded
 from envmgr.store.manifest import unmasked_tree
 from envmgr.store.prefix import Install
@@ -21,11 +23,13 @@ from envmgr.store.tree import make_read_only, tree_digest
 from envmgr.system.files import exchange, explain_os_error, group_id, remove_tree, sync_folder
 from envmgr.system.locks import require_not_anothers
 from envmgr.system.pythons import mark_pythons
+from envmgr.system.run import Runner
 from envmgr.system.safe_paths import remove_below
-from envmgr.system.scratch import temporary_files
+from envmgr.system.scratch import folder_lock, temporary_files
 from envmgr.system.usernames import own_home, own_name
 
 BEGIN = "envmgr-build-"
+_POLL = 0.1  # seconds
 
 
 @dataclass(slots=True)
@@ -141,23 +145,30 @@ def work_folder(site: Site, install: Install) -> Path:
 
 
 @contextmanager
-def build_folder(install: Install, folder: Path) -> Iterator[None]:
+def build_folder(install: Install, folder: Path, runner: Runner, reporter: Reporter) -> Iterator[None]:
     """Yield in a `private_folder`, with a row in the job table that stays if the folder cannot be removed. Errors as
     there.
     """
+
+    def waiting() -> None:
+        reporter.say(f"{install.entry}: waiting for another build of the same lock in {folder}, for another prefix")
+
     try:
         # The row comes first: a kill after that leaves a row that names the folder.
-        with recorded(install, folder), private_folder(folder):
+        with recorded(install, folder), private_folder(folder, on_wait=waiting, check=runner.raise_if_cancelled):
             yield
     finally:
-        if is_own_folder(folder):
-            with suppress(OSError, EnvmgrError):
+        with suppress(OSError, EnvmgrError), folder_lock(folder) as free:
+            if free:
                 leave_row(install, folder)
 
 
 @contextmanager
-def private_folder(folder: Path) -> Iterator[None]:
-    """Yield an empty folder that no other user can write, and remove it at the end.
+def private_folder(
+    folder: Path, *, on_wait: Callable[[], None] = lambda: None, check: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Yield an empty folder that no other user can write, and remove it at the end. Its path has no prefix in it: a
+    build for another prefix is waited for. `on_wait` is then called once, and `check` at each poll; it may raise.
 
     Raises EnvmgrError `build-folder` if another user made it, or if nothing can be compiled there.
     """
@@ -168,33 +179,51 @@ def private_folder(folder: Path) -> Iterator[None]:
             context="spaces, colons, quotes and shell characters do not survive makefiles",
             hint="name another place in site.yaml (build_dir), or in $TMPDIR",
         )
-    with explain_os_error(folder):
-        for last in (False, False, True):
-            try:
-                _make_private(folder)
-                break
-            except FileNotFoundError:  # a parallel build ended, and removed the shared folder
-                if last:
-                    raise
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            remove_tree(folder)
-            folder.parent.rmdir()
+    with ExitStack() as stack:
+        with explain_os_error(folder):
+            told = False
+            while not _take(folder, stack):
+                if not told:
+                    told = True
+                    on_wait()
+                check()
+                time.sleep(_POLL)
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                remove_tree(folder)
+                folder.parent.rmdir()
 
 
-def _make_private(folder: Path) -> None:
-    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if _is_anothers(folder.parent):
-        raise EnvmgrError(
-            "build-folder",
-            f"{folder.parent} can be changed by other users",
-            context="software is compiled there: a user who can write it decides what is installed",
-            hint="remove it, or name another place in site.yaml: build_dir",
-        )
-    remove_tree(folder)
-    folder.mkdir()
+def _take(folder: Path, stack: ExitStack) -> bool:
+    """Make the folder, locked until `stack` ends; return False while another build has it."""
+    while True:
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _is_anothers(folder.parent):
+            raise EnvmgrError(
+                "build-folder",
+                f"{folder.parent} can be changed by other users",
+                context="software is compiled there: a user who can write it decides what is installed",
+                hint="remove it, or name another place in site.yaml: build_dir",
+            )
+        # Another build may end at any of these steps, and remove its folder and the shared one: begin again.
+        with suppress(FileNotFoundError):
+            made = not os.path.lexists(folder)
+            with suppress(FileExistsError):
+                folder.mkdir()
+            if not is_own_folder(folder):
+                remove_tree(folder)
+                continue
+            if not made:
+                folder.chmod(0o700)  # a dead build may have closed it, even to its owner
+            with ExitStack() as lock:
+                if not lock.enter_context(folder_lock(folder)):
+                    return False
+                if made:
+                    stack.push(lock.pop_all())
+                    return True
+                remove_tree(folder)
 
 
 def _is_anothers(folder: Path) -> bool:

@@ -8,7 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError
@@ -21,6 +21,7 @@ from envmgr.system.locks import try_file_lock
 from envmgr.system.processes import all_processes, runs_here
 from envmgr.system.run import Runner
 from envmgr.system.sandbox import PLACE
+from envmgr.system.scratch import folder_lock
 
 _KEEP = 30 * 86400.0  # seconds that a row of another host is kept
 
@@ -137,13 +138,20 @@ def end_work(install: Install, folder: Path, reporter: Reporter) -> None:
         return
     if not folder.is_absolute() or ".." in folder.parts:
         return
-    if ended := end_processes_in(str(folder)):
-        processes = "process" if ended == 1 else "processes"
-        reporter.say(f"{install.entry}: ended {ended} {processes} of a build that was killed")
-    if is_own_folder(folder.parent) and is_own_folder(folder):  # then no other user can put a link there meanwhile
-        remove_tree(folder)
-        with suppress(OSError):
-            folder.parent.rmdir()  # only an empty one goes
+    with ExitStack() as stack:
+        own = is_own_folder(folder.parent) and is_own_folder(
+            folder
+        )  # then no other user can put a link there meanwhile
+        with suppress(FileNotFoundError, PermissionError):  # gone; closed by its build
+            if own and not stack.enter_context(folder_lock(folder)):
+                return  # a build for another prefix has it now, and cleared it before
+        if ended := end_processes_in(str(folder)):
+            processes = "process" if ended == 1 else "processes"
+            reporter.say(f"{install.entry}: ended {ended} {processes} of a build that was killed")
+        if own:
+            remove_tree(folder)
+            with suppress(OSError):
+                folder.parent.rmdir()  # only an empty one goes
 
 
 def end_processes_in(folder: str) -> int:

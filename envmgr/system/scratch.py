@@ -4,6 +4,7 @@ be recognised.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -11,7 +12,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from envmgr.errors import EnvmgrError
@@ -51,16 +52,38 @@ def copy_folder(base: Path) -> Iterator[Path]:
 @contextmanager
 def _locked_folder(base: Path, begin: str) -> Iterator[Path]:
     clear_dead_scratch(base)
-    with explain_os_error(base):
-        path, lock = _make(base, begin)
+    with ExitStack() as stack:
+        with explain_os_error(base):
+            path = _make(base, begin, stack)
+        try:
+            yield path
+        finally:
+            # The lock is held until the folder is gone, so that no other run clears it at the same time.
+            with suppress(OSError):  # it has no lock then: the next run removes it
+                remove_below(base, path)
+
+
+@contextmanager
+def folder_lock(path: Path) -> Iterator[bool]:
+    """Yield whether no other process has the lock on a folder, which is then ours until the end, or until the folder is
+    removed. A file system without locks gives it to all.
+
+    Raise FileNotFoundError for a folder that is not there, or no longer; OSError.
+    """
+    descriptor = os.open(path, _FOLDER)
     try:
-        yield path
-    finally:
-        # The lock is held until the folder is gone, so that no other run clears it at the same time.
-        with suppress(OSError):  # it has no lock then: the next run removes it
-            remove_below(base, path)
+        had = True
         with suppress(OSError):
-            os.close(lock)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                had = False
+        # Its holder may have removed it, and another one made it again, since it was opened.
+        if had and not os.path.samestat(os.fstat(descriptor), os.lstat(path)):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        yield had
+    finally:
+        os.close(descriptor)
 
 
 def temporary_files(account: Account | None = None) -> Path:
@@ -98,18 +121,16 @@ def clear_dead_scratch(base: Path | None = None) -> None:
                 _clear(base, name)
 
 
-def _make(base: Path, begin: str) -> tuple[Path, int]:
+def _make(base: Path, begin: str, stack: ExitStack) -> Path:
+    """Return a new folder, with its lock until `stack` ends."""
     while True:
         path = Path(tempfile.mkdtemp(prefix=f"{begin}{host_mark()}-", dir=base))
         try:
-            lock = os.open(path, _FOLDER)
-            with suppress(OSError):  # a file system without locks: the folder's age decides
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.lexists(path):
-                return path, lock
-            os.close(lock)  # another run took it for a dead one's, before it had its lock
-        except FileNotFoundError:
-            continue
+            # Another run may take it for a dead one's before it has its lock, and remove it: make another one.
+            with suppress(FileNotFoundError), ExitStack() as lock:
+                if lock.enter_context(folder_lock(path)):
+                    stack.push(lock.pop_all())
+                    return path
         except BaseException:
             with suppress(OSError):
                 path.rmdir()

@@ -206,7 +206,7 @@ def build_easyconfig(
         for each in (install.path.parent, module_file(install).parent, locks_folder(install.prefix)):
             each.mkdir(parents=True, exist_ok=True)
         _let_read(module_file(install).parent)
-    with build_folder(install, folder):
+    with build_folder(install, folder, runner, reporter):
         try:
             with explain_os_error(folder):
                 easyconfig = lay_out(order, folder, jobs)

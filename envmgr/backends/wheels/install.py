@@ -98,7 +98,7 @@ def built_wheels(
     builder = _Builder(wanted, base, recipe, item, isolate(site, runner, reporter), runner, reporter, jobs, without)
     warn_of_root(reporter, [sdist.name for sdist in lock.sdists])
     folder = work_folder(site, install)
-    with build_folder(install, folder):
+    with build_folder(install, folder, runner, reporter):
         built: list[BuiltWheel] = []
         with reporter.stage(f"{install.entry} build", total=total, unit="wheels") as stage:
             for number, sdist in enumerate(lock.sdists):

@@ -8,6 +8,8 @@ import errno
 import getpass
 import json
 import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,11 +21,13 @@ from envmgr.catalog.names import Entry
 from envmgr.errors import EnvmgrError
 from envmgr.report import SilentReporter
 from envmgr.store.build_folders import build_folder, clear, land, private_folder, work_folder
+from envmgr.store.dead_builds import end_work
 from envmgr.store.jobtable import left_row
 from envmgr.store.manifest import unmasked_tree
 from envmgr.store.prefix import Install, Prefix
 from envmgr.store.tree import make_read_only, tree_digest
 from envmgr.system.locks import file_lock, mark_of
+from envmgr.system.run import Runner
 
 
 def make(path: Path, text: str) -> None:
@@ -158,7 +162,7 @@ def test_folder_that_could_not_be_removed_is_cleared_by_a_later_run(
         if path.is_dir() and any(path.iterdir()):
             raise OSError(errno.EIO, "Input/output error", str(path))
 
-    with build_folder(install, folder):
+    with build_folder(install, folder, Runner(), SilentReporter()):
         (folder / "made").write_text("")
         monkeypatch.setattr("envmgr.store.build_folders.remove_tree", fails)
     monkeypatch.undo()
@@ -172,6 +176,46 @@ def test_folder_that_could_not_be_removed_is_cleared_by_a_later_run(
     clean_leftovers(prefix, SilentReporter())
     assert not folder.parent.exists()
     assert left_row(install) is None
-    with build_folder(install, folder):
+    with build_folder(install, folder, Runner(), SilentReporter()):
         assert left_row(install) is not None
     assert left_row(install) is None
+
+
+def test_builds_for_two_prefixes_wait_for_each_other(tmp_path: Path) -> None:
+    """The path of a build is the same for all prefixes of a user: the second one removed the first one's files."""
+    folder = tmp_path / f"envmgr-build-{getpass.getuser()}" / "zlib-1.3-12345678"
+    inside: list[int] = []
+
+    def build(number: int) -> None:
+        prefix = Prefix(tmp_path / f"prefix{number}")
+        prefix.jobs.mkdir(parents=True)
+        with build_folder(Install(prefix, Entry("zlib", "1.3"), "12345678" * 8), folder, Runner(), SilentReporter()):
+            inside.append(number)
+            assert inside == [number]
+            assert not [*folder.iterdir()]
+            (folder / "made").write_text(str(number))
+            time.sleep(0.02)
+            assert (folder / "made").read_text() == str(number)
+            inside.remove(number)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert [*pool.map(build, range(16))] == [None] * 16
+    assert not folder.parent.exists()
+    assert not [*tmp_path.glob("prefix*/var/jobs/*")]
+
+
+def test_row_of_a_dead_build_leaves_the_folder_of_a_live_one(tmp_path: Path) -> None:
+    """Another prefix builds the same lock there, since the dead build was killed."""
+    prefixes = [Prefix(tmp_path / name) for name in ("dead", "live")]
+    for prefix in prefixes:
+        prefix.jobs.mkdir(parents=True)
+    dead, live = (Install(prefix, Entry("zlib", "1.3"), "12345678" * 8) for prefix in prefixes)
+    folder = tmp_path / f"envmgr-build-{getpass.getuser()}" / f"zlib-{dead.label}"
+    with build_folder(live, folder, Runner(), SilentReporter()):
+        (folder / "made").touch()
+        end_work(dead, folder, SilentReporter())
+        assert (folder / "made").exists()
+    folder.mkdir(parents=True)
+    folder.chmod(0)
+    end_work(dead, folder, SilentReporter())
+    assert not folder.parent.exists()

@@ -6,8 +6,11 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +18,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.system import scratch
 from envmgr.system.files import remove_tree
 from envmgr.system.processes import host_mark
-from envmgr.system.scratch import clear_dead_scratch, copy_folder, scratch_folder, temporary_files
+from envmgr.system.scratch import clear_dead_scratch, copy_folder, folder_lock, scratch_folder, temporary_files
 from tests.helpers.small_disk import Small
 from tests.helpers.waiting import wait_for
 
@@ -71,6 +74,27 @@ def test_scratch_of_a_living_process_stays_and_of_a_killed_one_goes(
     process.wait()
     with scratch_folder("test") as mine:
         assert list(mine.parent.iterdir()) == [mine]
+
+
+def test_new_scratch_that_another_run_is_just_removing_is_made_again(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had the lock of the new folder before that had its own, and removed it a moment later."""
+    make, taken = tempfile.mkdtemp, ExitStack()
+
+    def made(**options: Any) -> str:
+        monkeypatch.undo()
+        folder = make(prefix=options["prefix"], dir=base)
+        taken.enter_context(folder_lock(Path(folder)))
+        return folder
+
+    monkeypatch.setattr(tempfile, "mkdtemp", made)
+    with taken, scratch_folder("test") as folder:
+        first, second = sorted(base.iterdir(), key=lambda path: path == folder)
+        remove_tree(first)
+        assert second == folder
+        assert folder.exists()
+    assert not [*base.iterdir()]
 
 
 def test_scratch_of_others_is_left_alone(base: Path, tmp_path: Path) -> None:

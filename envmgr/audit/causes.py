@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from envmgr.audit.hints import Action, Hint, Place, add, delete, hint_of, hint_of_row, look
-from envmgr.audit.table import Words, fill
+from envmgr.audit.hints import Hint, Place, add, hint_of
+from envmgr.audit.table import Steps, Words, fill
 from envmgr.modules.nodesetup import CSH_PROFILE, HOME, PROFILE
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet, ProbePart, ShellAccount, ShellContext
@@ -113,18 +113,15 @@ class Traces:
 
     def before_ours(
         self, nodes: Sequence[str], context: ShellContext, account: ShellAccount
-    ) -> tuple[Place | None, str]:
-        """Return what ends before that shell reads node-setup's files: its line, if known, and the words; nothing if it
-        reads them or they do not exist.
-        """
+    ) -> tuple[Place | None, bool]:
+        """Return whether a start-up file ends before that shell reads node-setup's, which exist; and its line, if known."""
         if (
             context.way != "ssh"
             or self._has(nodes, context, account, _PINNED)
             or not self._has(nodes, context, account, _THERE)
         ):
-            return None, ""
-        place = self.place(nodes, context, account, ":left")
-        return place, f"{place} ends a start-up file" if place else "a start-up file ends, or fails,"
+            return None, False
+        return self.place(nodes, context, account, ":left"), True
 
 
 def _place(node: str, found: str) -> Place:
@@ -149,14 +146,15 @@ def set_by(
     nodes: Sequence[str], context: ShellContext, account: ShellAccount, row: Words, given: Mapping[str, object]
 ) -> Hint | Traced:
     """Return the hint of a row with the `place` that sets one of its causes, or its `unplaced` if no trace shows one."""
-    names, unknown = tuple(fill(row.cause, given).split()), hint_of_row(row.unplaced, given, nodes)
+    names, unknown = tuple(fill(row.cause, given).split()), hint_of(row.unplaced.filled(given), nodes)
     if not names:
         return unknown
 
     def hint(traces: Traces) -> Hint:
         for name in names:
             if place := traces.foreign(nodes, context, account, name):
-                return delete(place, nodes, fill(row.hint, {**given, "place": place.seen_from(nodes), "cause": name}))
+                of_line = {**given, "place": place.seen_from(nodes), "cause": name}
+                return hint_of(row.hint.filled(of_line), nodes, place)
         return unknown
 
     return Traced((TraceQuestion(nodes[0], context, account, names),), hint)
@@ -180,7 +178,7 @@ def set_on(
 
     def hint(traces: Traces) -> Hint:
         here, there = (traces.place(of, context, account, name) for of in (odd, others))
-        found = line_of((here, odd), (there, others), fill(row.hint, given), fill(row.unplaced, given))
+        found = line_of((here, odd), (there, others), row.hint.filled(given).look, row.unplaced.filled(given).look)
         return found if known else found.undecided
 
     return Traced(tuple(TraceQuestion(of[0], context, account, (name,)) for of in (odd, others) if of), hint)
@@ -199,17 +197,17 @@ def line_of(
         own is not None and usual is not None and (own.file, own.line, own.text) == (usual.file, usual.line, usual.text)
     )
     if own is not None and not same and not is_ours(own):
-        words = f"{own} sets it on {fold(odd)}: take that line away"
+        look = ""
         if usual is None and others:
-            words += f"; no start-up file sets it on {fold(others)}"
+            look = f"no start-up file sets it on {fold(others)}"
         elif usual is not None and not is_ours(usual):
-            words += f"; {usual} sets it on {fold(others)}"
-        return delete(own, odd, text + words)
+            look = f"{usual} sets it on {fold(others)}"
+        return hint_of(Steps(delete=f"{text}{own}", because=f"sets it on {fold(odd)}", look=look), odd, own)
     if own is None and is_ours(usual):
-        return hint_of(Action("run", command=f"envmgr node-setup --apply --nodes {fold(odd)}"))
+        return hint_of(Steps(run=f"envmgr node-setup --apply --nodes {fold(odd)}", at="here"), odd)
     if own is None and usual is not None:
         return add(usual, odd, f"{text}{usual} sets it on {fold(others)}; no start-up file sets it on {fold(odd)}")
-    return look(text + unplaced)
+    return hint_of(text + unplaced, odd)
 
 
 def traced_context(context: ShellContext) -> str:

@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Literal
 
-from envmgr.audit.table import fill
+from envmgr.audit.table import Steps
 from envmgr.nodes.sets import fold
 
 _NODES = re.compile(r" --nodes \S+")
-_COMMAND = re.compile(
-    r"(?P<where>on the node: |on the server: |(?=`(?:envmgr node-setup --apply|runuser|chmod|chown|set[a-z]+|echo|scp) ))"
-    r"`(?P<command>[^`]+)`(?P<rest>.*)",
-    re.DOTALL,
-)
-_AT = r"(?P<file>/[^\s:]+):(?P<line>\d+)"
-# A line that a check read by itself, of a file that is no start-up file: how the code, or a row, speaks of it.
-_OWN_LINE = re.compile(rf"on the node: take the line {_AT} away|{_AT.replace('P<', 'P<own_')} is the account of ")
-_ROW_LINE = re.compile(r"\{(?P<one>place|line)\} .*take that line away|.*take the line \{(?P<other>place)\} away")
-# Values that the code makes as hints, at the beginning of a row's.
-_MADE = re.compile(r"\{(fix|opened)\}")
-# Programs that only look: people read what they say.
-_LOOKS = frozenset(
-    "bash cat df dmesg du findmnt fuser getfacl grep ldd ls module nvidia-smi ps rpm sha256sum stat timeout type".split()
-)
+_AT = re.compile(r"(/[^\s:]+):(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +50,6 @@ class Action:
     text: str = ""
 
     @property
-    def words(self) -> str:
-        """Return the text of a step that does not speak of a traced line, whose row has the words."""
-        if self.do == "run":
-            where = "on the node: " if self.nodes else "on the server: " if self.server else ""
-            return f"{where}`{self.command}`"
-        return self.text if self.do == "look" else ""
-
-    @property
     def key(self) -> str:
         """Return what the step fixes: findings with the same key on the same nodes have one cause. Empty for `look`."""
         if self.do == "run":
@@ -81,7 +59,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """The steps that fix a finding; `text` is how people read them. `about` names the cause, if no step does."""
+    """The actions that fix a finding; `text` is how people read them. `about` names the cause, if no step does."""
 
     text: str = ""
     actions: tuple[Action, ...] = ()
@@ -97,64 +75,36 @@ class Hint:
         return Hint(self.text, look(self.text).actions, about)
 
 
-def hint_of(*actions: Action) -> Hint:
-    """Return a hint of steps that need no other words: `on the node: `COMMAND`; WHAT TO LOOK AT`."""
-    steps = [action for action in actions if action.words]
-    return Hint("; ".join(step.words for step in steps), tuple(steps))
-
-
 def look(text: str) -> Hint:
     """Return a hint that only people can follow; an empty one for no text."""
-    return hint_of(Action("look", text=text))
+    return Hint(text, (Action("look", text=text),)) if text else Hint()
 
 
-def hint_in(text: str, nodes: Iterable[str]) -> Hint:
-    """Return the hint that a text of the code is: "on the node: `COMMAND`; WHAT ELSE THERE IS TO SAY".
+def hint_of(steps: Steps | str, nodes: Iterable[str], place: Place | None = None) -> Hint:
+    """Return the hint of filled-in steps for `nodes`. `place` is the line to delete, where it was traced.
 
-    Only how it begins counts: what it quotes of nodes may say anything. A command of which the text only says where to
-    look is for people.
+    A command or a line that values have spoiled is for people: they come from nodes and from users' files.
     """
-    if found := _OWN_LINE.match(text):
-        file, line = found["file"] or found["own_file"], found["line"] or found["own_line"]
-        return delete(Place("", file, int(line)), nodes, text)
-    command = _COMMAND.match(text)
-    return _run(command, command["command"], command["rest"], text, nodes) if command else look(text)
+    if isinstance(steps, str):
+        return look(steps)
+    if steps.delete:
+        at = _AT.fullmatch(steps.delete)
+        place = place or (Place("", at[1], int(at[2])) if at else None)
+        return delete(place, nodes, steps.text) if place else look(steps.text)
+    if not steps.run or not _is_whole(steps.run):
+        return look(steps.text)
+    on = fold(nodes) if steps.at == "node" else ""
+    step = Action("run", nodes=on, server=steps.at == "server", command=steps.run)
+    return Hint(steps.text, (step, *look(steps.look).actions))
 
 
-def hint_of_row(template: str, given: Mapping[str, object], nodes: Iterable[str]) -> Hint:
-    """Return the hint of a row. What a program may do is read from the row's own words, and then filled in: values come
-    from nodes and from users' files, and can say anything.
-    """
-    text = fill(template, given)
-    if made := _MADE.match(template):
-        return replace(hint_in(str(given[made[1]]), nodes), text=text)
-    if placed := _ROW_LINE.match(template):
-        at = re.fullmatch(_AT, str(given[placed["one"] or placed["other"]]))
-        return delete(Place("", at["file"], int(at["line"])), nodes, text) if at else look(text)
-    command = _COMMAND.match(template)
-    if command is None:
-        return look(text)
-    return _run(command, fill(command["command"], given), fill(command["rest"], given), text, nodes)
-
-
-def _run(found: re.Match[str], command: str, rest: str, text: str, nodes: Iterable[str]) -> Hint:
-    """Return the hint to run a command, unless it only looks, or is no whole command for a shell."""
+def _is_whole(command: str) -> bool:
+    """Return whether it is one whole command for a shell, which a hint can quote."""
     try:
         shlex.split(command)
     except ValueError:
-        return look(text)
-    if "`" in command or "\n" in command or _only_looks(command):
-        return look(text)
-    where = found["where"].removesuffix(": ")
-    on = fold(nodes) if where == "on the node" else ""
-    step = Action("run", nodes=on, server=where == "on the server", command=command)
-    other = Action("look", text=rest.lstrip(",;: "))
-    return Hint(text, tuple(action for action in (step, other) if action.words))
-
-
-def _only_looks(command: str) -> bool:
-    program = command.split(" ", 1)[0].rpartition("/")[2]
-    return program in _LOOKS or "| grep" in command or "…" in command or "NODE" in command
+        return False
+    return "`" not in command and "\n" not in command
 
 
 def delete(place: Place, nodes: Iterable[str], text: str) -> Hint:

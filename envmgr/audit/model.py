@@ -11,9 +11,9 @@ from typing import Literal, TypeVar
 from envmgr.audit.baseline import Baseline, Compared
 from envmgr.audit.causes import Traced, set_by
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.hints import Hint, hint_in, hint_of_row
+from envmgr.audit.hints import Hint, hint_of
 from envmgr.audit.plan import AuditPlan, PublishedGeneration
-from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Table, Words, declared_fleet, fill, read_table
+from envmgr.audit.table import NO_TABLE, Declared, DeclaredFacts, Steps, Table, Words, declared_fleet, fill, read_table
 from envmgr.catalog.site import Site
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import CONTEXTS, Facts, Fleet, ProbePart, ProbeStage, ShellAccount, ShellContext
@@ -98,7 +98,7 @@ class Evidence:
         shell: AskedShell | None = None,
         severity: Severity | None = None,
         *,
-        hint: str | Hint | Traced = "",
+        hint: str | Steps | Hint | Traced = "",
         between: Iterable[str] = (),
         **values: object,
     ) -> Found:
@@ -107,7 +107,7 @@ class Evidence:
         `severity` and `hint` replace the row's own. `between` are nodes that differ from each other.
         """
         found = worded(self.table.rows[row], self, nodes, shell, values)
-        hint = hint_in(hint, found.nodes) if isinstance(hint, str) else hint
+        hint = hint_of(hint, found.nodes) if isinstance(hint, (str, Steps)) else hint
         return replace(found, severity=severity or found.severity, hint=hint or found.hint, between=between)
 
     def compared(
@@ -118,7 +118,7 @@ class Evidence:
         *,
         kept: bool = True,
         severity: Severity | None = None,
-        hint: str | HintFor = "",
+        hint: str | Steps | HintFor = "",
         say: Callable[[str], str] | None = None,
         told: Callable[[Outlier], str] | None = None,
         expect: Callable[[str, str], str] | None = None,
@@ -232,7 +232,7 @@ class Drift:
     given: Mapping[str, object]
     kept: bool = True
     severity: Severity | None = None
-    hint: str | HintFor = ""
+    hint: str | Steps | HintFor = ""
     say: Callable[[str], str] | None = None
     told: Callable[[Outlier], str] | None = None
     expect: Callable[[str, str], str] | None = None
@@ -297,7 +297,7 @@ def worded(
 
 def hint_in_words(row: Words, given: Mapping[str, object], nodes: Iterable[str]) -> Hint:
     """Return the hint of a row, with its command as what a program can do on the nodes."""
-    return hint_of_row(row.unplaced if row.cause else row.hint, given, nodes)
+    return hint_of((row.unplaced if row.cause else row.hint).filled(given), nodes)
 
 
 Row = Found | Noted | Drift

@@ -6,7 +6,7 @@
         error: "the signal {value} is ignored by all that is started there"
         expected: signals as they are
         cause: ":trap"
-        hint: "{place} may be the line: `trap - INT QUIT TERM` after it"
+        hint: {delete: "{place}", because: may be the line, look: "or `trap - INT QUIT TERM` after it"}
         unplaced: "which start-up file says `trap ''`?"
 
 Facts are listed under the stage that reports them, with the key that the shell text gives to `put`, `own` or `lines`;
@@ -24,7 +24,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from string import Formatter
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -34,17 +34,58 @@ from envmgr.system.models import FrozenModel
 from envmgr.system.shelltext import quote
 from envmgr.system.yamlfile import parse_yaml
 
+Where = Literal["node", "server", "here"]
+WHERE: Mapping[Where, str] = {"node": "on the node: ", "server": "on the server: ", "here": ""}
+"""Where a command is typed -> how its hint begins."""
+
+
+class Steps(FrozenModel):
+    """Steps that fix a finding, as data; a text without more is `look`. In a table they are templates.
+
+    `run` is a command for a shell of root `at` the node, the file server of the prefix, or here, where envmgr runs. `delete` is the
+    line (FILE:LINE) to take away, and `because` what it does there. `look` is for people.
+    """
+
+    run: str = ""
+    at: Where = "node"
+    delete: str = ""
+    because: str = ""
+    look: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _text_alone(cls, value: Any) -> Any:
+        return {"look": value} if isinstance(value, str) else value
+
+    def __bool__(self) -> bool:
+        return bool(self.text)
+
+    @property
+    def text(self) -> str:
+        """Return how people read it."""
+        if self.run:
+            first = f"{WHERE[self.at]}`{self.run}`"
+        elif self.delete:
+            first = f"{self.delete} {self.because}: take that line away"
+        else:
+            return self.look
+        return f"{first}{', ' if self.look.startswith(_GOES_ON) else '; '}{self.look}" if self.look else first
+
+    def filled(self, values: Mapping[str, object]) -> Steps:
+        """Return the same with the values of its templates; see `fill`."""
+        return Steps(**{name: fill(text, values) for name, text in self.model_dump().items()})
+
+
+_GOES_ON = ("and ", "or ", "then ", "unless ")
+
 
 class Words(FrozenModel):
     """The words of one finding, as templates: `{value}` and what else its caller fills in.
 
     One of `error`, `warning` and `note` has the finding's text. `where` is its place; in a shell the default is that
-    shell. `cause` names variables, or other things that a trace finds, that a start-up file sets. `hint` then has
-    `{place}`, the file and line, and may have the `{cause}` that it sets: the line is to be deleted. `unplaced` is the
-    hint if no trace shows one.
-
-    A hint that begins with "on the node: `COMMAND`" or "on the server: `COMMAND`" can be carried out by a program, unless
-    the command only looks; so can a node-setup. `about` names the cause: findings about one thing are one.
+    shell. `cause` names variables, or other things that a trace finds, that a start-up file sets: `hint` is then about
+    `{place}`, that line, and may have the `{cause}` that it sets; `unplaced` is the hint if no trace shows one. `about`
+    names the cause: findings about one thing are one.
 
     `drift`, instead, is the severity of values that differ between nodes. `say` puts a value into words, `empty` is for
     an empty one, and `what` names what is compared at `where`. `expected` replaces the right value in words.
@@ -55,8 +96,8 @@ class Words(FrozenModel):
     note: str = ""
     where: str = ""
     expected: str = ""
-    hint: str = ""
-    unplaced: str = ""
+    hint: Steps = Steps()
+    unplaced: Steps = Steps()
     cause: str = ""
     about: str = ""
     drift: Severity | None = None
@@ -109,7 +150,7 @@ class Table(FrozenModel):
     `shares` names tables of `audit/shell/` whose facts and rows it has, too; `CHECK` in their keys is the check's own
     part.
     A `sampled` check draws what it looks at: a baseline may have other things. `words` are what its `judge` says for
-    names of the shell text. `causes` are the checks whose findings can follow from one of this check, and are reported
+    names of the shell text, `fixes` the hints of what it decides. `causes` are the checks whose findings can follow from one of this check, and are reported
     with it where they name no cause of their own.
     """
 
@@ -122,6 +163,7 @@ class Table(FrozenModel):
     shares: tuple[str, ...] = ()
     sampled: bool = False
     words: Mapping[str, str] = Field(default_factory=dict)
+    fixes: Mapping[str, Steps] = Field(default_factory=dict)
     causes: tuple[str, ...] = ()
     rows: Mapping[str, Words] = Field(default_factory=dict)
 

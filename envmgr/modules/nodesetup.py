@@ -11,7 +11,7 @@ from typing import Literal
 from envmgr.catalog.site import Site
 from envmgr.modules.lmod import USUAL_FOLDERS
 from envmgr.system.files import sha256_bytes, shipped
-from envmgr.system.modes import as_user, ask_owner, is_systems, opening
+from envmgr.system.modes import as_user, is_systems, opening
 from envmgr.system.shelltext import assign, quote
 
 HOME = "/etc/envmgr/node"
@@ -272,23 +272,19 @@ def public_paths(site: Site, installs: Sequence[str] = ()) -> frozenset[str]:
     return frozenset({*_FOLDERS, _SITE, SIGNERS, *files, *shared, *below} - key)
 
 
-def open_hint(
-    site: Site, paths: Sequence[str], *, whom: str, place: str = "on the node", installs: Sequence[str] = ()
-) -> str:
-    """Return how users can read `paths` again: the command if all are envmgr's own, or the system's, else whom to ask. `place` is where
-    to type it.
+def opening_command(site: Site, paths: Sequence[str], installs: Sequence[str] = ()) -> str:
+    """Return the command by which users can read `paths` again; empty unless all are envmgr's own, or the system's.
 
     The build user opens what lies below the prefix, because that user may have put a link there.
     """
-    public, before = public_paths(site, installs), f"{place}: " if place else ""
+    public = public_paths(site, installs)
     if paths and all(map(is_systems, paths)):
-        return f"{before}`{opening(paths, frozenset(paths))}`"
+        return opening(paths, frozenset(paths))
     if not paths or not public.issuperset(paths):
-        return f"{before}{ask_owner(paths, whom=whom)}"
+        return ""
     below = [path for path in paths if site.build_user is not None and path.startswith(f"{site.prefix}/")]
-    commands = [
+    return "; ".join(
         as_user(user, opening(of, public, group_only=bool(site.policies.mask & 0o005)))
         for user, of in ((site.build_user or "root", below), ("root", [path for path in paths if path not in below]))
         if of
-    ]
-    return before + ", ".join(f"`{command}`" for command in commands)
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ from envmgr.system.files import exchange, explain_os_error, group_id, remove_tre
 from envmgr.system.locks import require_not_anothers
 from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Runner
-from envmgr.system.safe_paths import remove_below
+from envmgr.system.safe_paths import empty_below, remove_below
 from envmgr.system.scratch import folder_lock, temporary_files
 from envmgr.system.usernames import own_home, own_name
 
@@ -146,29 +146,8 @@ def work_folder(site: Site, install: Install) -> Path:
 
 @contextmanager
 def build_folder(install: Install, folder: Path, runner: Runner, reporter: Reporter) -> Iterator[None]:
-    """Yield in a `private_folder`, with a row in the job table that stays if the folder cannot be removed. Errors as
-    there.
-    """
-
-    def waiting() -> None:
-        reporter.say(f"{install.entry}: waiting for another build of the same lock in {folder}, for another prefix")
-
-    try:
-        # The row comes first: a kill after that leaves a row that names the folder.
-        with recorded(install, folder), private_folder(folder, on_wait=waiting, check=runner.raise_if_cancelled):
-            yield
-    finally:
-        with suppress(OSError, EnvmgrError), folder_lock(folder) as free:
-            if free:
-                leave_row(install, folder)
-
-
-@contextmanager
-def private_folder(
-    folder: Path, *, on_wait: Callable[[], None] = lambda: None, check: Callable[[], None] = lambda: None
-) -> Iterator[None]:
-    """Yield an empty folder that no other user can write, and remove it at the end. Its path has no prefix in it: a
-    build for another prefix is waited for. `on_wait` is then called once, and `check` at each poll; it may raise.
+    """Yield in an empty folder that no other user can write, and remove it at the end. A row in the job table stays if
+    that fails. Its path has no prefix in it: a build of the same lock for another prefix is waited for.
 
     Raises EnvmgrError `build-folder` if another user made it, or if nothing can be compiled there.
     """
@@ -179,21 +158,35 @@ def private_folder(
             context="spaces, colons, quotes and shell characters do not survive makefiles",
             hint="name another place in site.yaml (build_dir), or in $TMPDIR",
         )
-    with ExitStack() as stack:
-        with explain_os_error(folder):
-            told = False
-            while not _take(folder, stack):
-                if not told:
-                    told = True
-                    on_wait()
-                check()
-                time.sleep(_POLL)
+    with ExitStack() as lock:
+        stays = False
         try:
-            yield
+            # The row comes first: a kill after that leaves a row that names the folder.
+            with recorded(install, folder):
+                with explain_os_error(folder):
+                    _wait_for(install, folder, lock, runner, reporter)
+                stays = True
+                try:
+                    yield
+                finally:
+                    with suppress(OSError):
+                        remove_below(folder.parent, folder)
+                        stays = False
         finally:
-            with suppress(OSError):
-                remove_tree(folder)
-                folder.parent.rmdir()
+            with suppress(OSError, EnvmgrError):
+                if stays:
+                    leave_row(install, folder)
+                folder.parent.rmdir()  # only an empty one goes
+
+
+def _wait_for(install: Install, folder: Path, lock: ExitStack, runner: Runner, reporter: Reporter) -> None:
+    told = False
+    while not _take(folder, lock):
+        if not told:
+            told = True
+            reporter.say(f"{install.entry}: waiting for another build of the same lock in {folder}, for another prefix")
+        runner.raise_if_cancelled()
+        time.sleep(_POLL)
 
 
 def _take(folder: Path, stack: ExitStack) -> bool:
@@ -209,21 +202,18 @@ def _take(folder: Path, stack: ExitStack) -> bool:
             )
         # Another build may end at any of these steps, and remove its folder and the shared one: begin again.
         with suppress(FileNotFoundError):
-            made = not os.path.lexists(folder)
             with suppress(FileExistsError):
                 folder.mkdir()
-            if not is_own_folder(folder):
+            # No folder, or one that a dead build closed, even to its owner.
+            if not is_own_folder(folder) or not os.access(folder, os.R_OK):
                 remove_tree(folder)
                 continue
-            if not made:
-                folder.chmod(0o700)  # a dead build may have closed it, even to its owner
             with ExitStack() as lock:
                 if not lock.enter_context(folder_lock(folder)):
                     return False
-                if made:
-                    stack.push(lock.pop_all())
-                    return True
-                remove_tree(folder)
+                empty_below(folder.parent, folder, keep="", first="")  # what a dead build left
+                stack.push(lock.pop_all())
+                return True
 
 
 def _is_anothers(folder: Path) -> bool:

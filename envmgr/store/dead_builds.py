@@ -16,10 +16,10 @@ from envmgr.report import Reporter
 from envmgr.store.build_folders import BEGIN, is_own_folder
 from envmgr.store.jobtable import BuildRow, beats, kept_row, left_row, lives_elsewhere, read_build_row, row_path
 from envmgr.store.prefix import Install, Prefix
-from envmgr.system.files import remove_tree
 from envmgr.system.locks import try_file_lock
 from envmgr.system.processes import all_processes, runs_here
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import remove_below
 from envmgr.system.sandbox import PLACE
 from envmgr.system.scratch import folder_lock
 
@@ -149,7 +149,7 @@ def end_work(install: Install, folder: Path, reporter: Reporter) -> None:
             processes = "process" if ended == 1 else "processes"
             reporter.say(f"{install.entry}: ended {ended} {processes} of a build that was killed")
         if own:
-            remove_tree(folder)
+            remove_below(folder.parent, folder)
             with suppress(OSError):
                 folder.parent.rmdir()  # only an empty one goes
 

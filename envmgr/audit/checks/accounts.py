@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from envmgr.audit.compare.between_nodes import as_on, compare
 from envmgr.audit.model import Check, Evidence, Rows, scripts
-from envmgr.audit.table import fields_of
+from envmgr.audit.table import Steps, fields_of
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts
+from envmgr.system.shelltext import quote
 
 _SAME_NUMBERS = "one directory service for all nodes, or the same lines in /etc/passwd"
 
@@ -58,10 +59,11 @@ def _taken(name: str, evidence: Evidence) -> Rows:
     """Yield another account that has the user's number, and is found first by it."""
     for value, nodes in evidence.fleet.by(lambda facts: _winner(name, facts) or None).items():
         number, winner, line = fields_of(value, 3)
-        fix = f"which account is right? `usermod -u NUMBER {winner}` gives {winner} another number"
+        hint = Steps(look=f"which account is right? `usermod -u NUMBER {winner}` gives {winner} another number")
         if line and len(nodes) < len(evidence.fleet.nodes):
-            fix = f"/etc/passwd:{line} is the account of {winner}, which other nodes do not have: take that line away"
-        yield evidence.say("taken", nodes, name=name, number=number, winner=winner, fix=fix)
+            what = f"is the account of {winner}, which other nodes do not have"
+            hint = Steps(delete=f"/etc/passwd:{line}", because=what)
+        yield evidence.say("taken", nodes, name=name, number=number, winner=winner, hint=hint)
 
 
 def _doubled(evidence: Evidence) -> Rows:
@@ -94,21 +96,18 @@ def _accounts(facts: Facts) -> dict[str, dict[str, str]]:
 
 
 def _login(evidence: Evidence) -> Rows:
-    user = evidence.plan.user
+    user, accounts = evidence.plan.user, f"where its accounts come from: {_SAME_NUMBERS}"
     there = evidence.fleet.only(lambda facts: "accounts.no_shell" not in facts)
     for key, option in (("shell", "-s"), ("home", "-d")):
         values = there.by_value(f"accounts.{key}")
         right = next(iter(compare(values, evidence).outliers), None)
-        command = (
-            f"on the node: `usermod {option} {right.right} {user}`, or where its accounts come from: " if right else ""
-        )
-        yield evidence.compared(key, values, hint=f"{command}{_SAME_NUMBERS}")
+        command = f"usermod {option} {quote(right.right)} {user}" if right else ""
+        yield evidence.compared(key, values, hint=Steps(run=command, look=f"or {accounts}" if right else accounts))
     groups = evidence.fleet.by_value("accounts.groups")
     lacks = [",".join(sorted({*of.right.split()} - {*of.value.split()})) for of in compare(groups, evidence).outliers]
-    accounts = f"where its accounts come from: {_SAME_NUMBERS}"
-    hint = f"compare `id {user}` of the nodes, and {accounts}"
+    hint = Steps(look=f"compare `id {user}` of the nodes, and {accounts}")
     if len(lacks) == 1 and lacks[0]:
-        hint = f"on the node: `usermod -aG {lacks[0]} {user}`, or {accounts}"
+        hint = Steps(run=f"usermod -aG {quote(lacks[0])} {user}", look=f"or {accounts}")
     yield evidence.compared(
         "groups", groups, hint=hint, told=lambda of: _of_groups(set(of.value.split()), set(of.right.split()))
     )

@@ -28,12 +28,12 @@ from collections.abc import Mapping, Sequence
 
 from envmgr.audit.causes import Traced, TraceQuestion, Traces
 from envmgr.audit.compare.between_nodes import as_on, compare
-from envmgr.audit.hints import Action, Hint, delete, hint_of, look
+from envmgr.audit.hints import Hint, hint_of
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Row, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.modulepath import beside_generation, generations_in_path, module_commands, path_in_other_shells
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.audit.table import fields_of, short
+from envmgr.audit.table import Steps, fields_of, short
 from envmgr.modules.nodesetup import SLURM_LINE
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, ShellContext
@@ -129,26 +129,27 @@ _GONE = "start a new login shell; what it inherited is gone"
 
 
 def _mend(
-    nodes: tuple[str, ...], shell: AskedShell, name: str, after: str = "", *, again: Sequence[Action] = ()
+    nodes: tuple[str, ...], shell: AskedShell, name: str, after: str = "", *, again: Steps | None = None
 ) -> Traced:
     """Return the hint that fixes a shell: delete the line that undoes node-setup there, or else `again`: run it."""
     context, account = shell.context, shell.account
-    if not again:
+    if again is None:
         command = f"envmgr node-setup --apply --nodes {fold(nodes)}"
-        again = [Action("run", command=command), Action("look", text=after)]
+        again = Steps(run=command, at="here", look=after)
         if context.export == "NONE" or (context.step and context.shell == "bash"):  # by TaskProlog, or not at all
-            line = f"`{SLURM_LINE}` in slurm.conf of the node, then `scontrol reconfigure`; `{command}`"
-            again = [Action("look", text=line)]
+            again = Steps(look=f"`{SLURM_LINE}` in slurm.conf of the node, then `scontrol reconfigure`; `{command}`")
 
     def hint(traces: Traces) -> Hint:
         if place := traces.culprit(nodes, context, account, name):
-            where = place.seen_from(nodes)
-            return delete(place, nodes, f"{where} sets {name} after envmgr does: take that line away")
-        place, what = traces.before_ours(nodes, context, account)
-        text = f"{what} before node-setup's is read, which is there: take that line away, or move it below"
+            line = Steps(delete=place.seen_from(nodes), because=f"sets {name} after envmgr does")
+            return hint_of(line, nodes, place)
+        place, is_left = traces.before_ours(nodes, context, account)
+        early = "before node-setup's is read, which is there"
         if place is not None:
-            return delete(place, nodes, text)
-        return look(text) if what else hint_of(*again)
+            line = Steps(delete=str(place), because=f"ends a start-up file {early}", look="or move it below")
+            return hint_of(line, nodes, place)
+        left = f"a start-up file ends, or fails, {early}: take that line away, or move it below"
+        return hint_of(left if is_left else again, nodes)
 
     return Traced((TraceQuestion(nodes[0], context, account, ("LMOD_RC", "MODULEPATH", ":left")),), hint)
 
@@ -241,7 +242,7 @@ def _generations(shell: AskedShell, evidence: Evidence) -> Rows:
         elif numbers == ["current"]:
             yield evidence.say("link", nodes, shell, hint=fix, wanted=wanted)
         elif int(numbers[0]) not in evidence.published.kept:
-            gone = _mend(nodes, shell, "MODULEPATH", again=[Action("look", text=_GONE)])
+            gone = _mend(nodes, shell, "MODULEPATH", again=Steps(look=_GONE))
             yield evidence.say("not_kept", nodes, shell, hint=gone, shown=shown, wanted=wanted)
         elif shell.context.export == "ALL":
             yield evidence.say("inherited", nodes, shell, shown=shown, wanted=wanted)
@@ -284,9 +285,10 @@ def _printing(shells: Sequence[tuple[tuple[str, ...], AskedShell]]) -> Traced:
         for nodes, of in shells:
             for name in _PRINTS:
                 if place := traces.foreign(nodes, of.context, of.account, name):
-                    return delete(place, nodes, f"{place} may be the line: print only where `[ -t 1 ]`")
+                    line = Steps(delete=str(place), because="may be the line", look="or print only where `[ -t 1 ]`")
+                    return hint_of(line, nodes, place)
         where_to = "in /etc/bash.bashrc, /etc/bashrc, /etc/profile.d and the user's own files"
-        return look(f"print only where `[ -t 1 ]`: {where_to}")
+        return hint_of(f"print only where `[ -t 1 ]`: {where_to}", ())
 
     return Traced(tuple(TraceQuestion(nodes[0], of.context, of.account, _PRINTS) for nodes, of in shells), hint)
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from envmgr.audit.compare.between_nodes import as_on, compare, other_lines, other_parts
 from envmgr.audit.fit.install_facts import standing_on
 from envmgr.audit.model import Check, Drift, Evidence, Outlier, Rows, scripts
-from envmgr.audit.table import short
+from envmgr.audit.table import Steps, short
 from envmgr.probe.model import Facts, Fleet
 from envmgr.report import Severity
 from envmgr.system.shelltext import quote
@@ -50,11 +50,8 @@ def _folders(fleet: Fleet, evidence: Evidence) -> Drift:
 
     outliers = compare(values, evidence).outliers
     commands = [_as_others(of) for of in outliers]
-    hint = (
-        f"on the node: `{commands[0]} && ldconfig`: programs take libraries from there, Lmod's Lua, too"
-        if len(commands) == 1
-        else ""
-    )
+    look = "programs take libraries from there, Lmod's Lua, too"
+    hint = Steps(run=f"{commands[0]} && ldconfig", look=look) if len(commands) == 1 else ""
     return evidence.compared("folders", values, severity="error" if used else None, told=told, hint=hint)
 
 

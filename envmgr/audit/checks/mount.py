@@ -23,12 +23,12 @@ from statistics import median
 
 from envmgr.audit.compare.between_nodes import merged
 from envmgr.audit.controller import Controller
-from envmgr.audit.fit.install_facts import umounts, without_acl_hint
+from envmgr.audit.fit.install_facts import umounts
 from envmgr.audit.model import QUORUM, Check, Evidence, ProbeTexts, Rows, Values
+from envmgr.audit.openings import open_steps, without_acl_steps
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.table import fields_of
+from envmgr.audit.table import Steps, Where, fields_of
 from envmgr.catalog.site import Site
-from envmgr.modules.nodesetup import open_hint
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet, Group, number_in
 from envmgr.probe.shell import GATE_SECONDS
@@ -40,6 +40,9 @@ from envmgr.system.shelltext import quote, script_text
 SLOW_MS = 1000  # a healthy prefix answers in a few ms
 _TIMES = 4  # a node may take so many times as long as the median of all nodes
 _ALL_SLOW_MS = 3000  # the limit where all nodes are slow, or too few are there to compare
+
+
+_WHICH = "which is right, `mount: {source: …}` in site.yaml or fstab of the nodes?"
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
@@ -77,13 +80,13 @@ def judge(evidence: Evidence) -> Rows:
     for said, nodes in evidence.fleet.sound.by_value("mount.user_stopped").items():
         before, _, owner = said.rpartition(" ")
         folder, _, mode = before.rpartition(" ")
-        place = "" if f"{folder}/".startswith(f"{prefix}/") else "on the node"
-        fix = open_hint(evidence.site, [folder], whom="users", place=place)
+        at: Where = "here" if f"{folder}/".startswith(f"{prefix}/") else "node"
+        hint = open_steps(evidence.site, [folder], whom="users", at=at)
         row = "denied" if re.fullmatch(r"[0-7]*[1357]\+", mode) else "closed"
         if row == "denied":
             having = next(group.facts for group in evidence.fleet.groups if group.nodes[0] in nodes)
-            fix = without_acl_hint(folder, having, evidence.site)
-        yield evidence.say(row, nodes, folder=folder, mode=mode, owner=owner, fix=fix)
+            hint = without_acl_steps(folder, having, evidence.site)
+        yield evidence.say(row, nodes, folder=folder, mode=mode, owner=owner, hint=hint)
     yield from _hung(fleet, evidence)
     if evidence.alone:
         return
@@ -107,12 +110,8 @@ def judge(evidence: Evidence) -> Rows:
                 away = " && ".join(f"umount {quote(at)}" for at, _ in covers)
                 yield evidence.say("covered", nodes, found=found, right=right, umounts=away)
             elif point == prefix and _source(group.facts) != right:
-                hint = (
-                    ""
-                    if right in sources
-                    else "which is right, `mount: {source: …}` in site.yaml or fstab of the nodes?"
-                )
-                yield evidence.say("other_there", nodes, hint=hint, found=found, expected=expected, point=point)
+                ask = "" if right in sources else _WHICH
+                yield evidence.say("other_there", nodes, hint=ask, found=found, expected=expected, point=point)
             else:
                 yield evidence.say("not_mounted", nodes, found=found, expected=expected)
     alike = fleet.sound.only(lambda facts: _source(facts) == right)
@@ -249,17 +248,21 @@ def _writable(evidence: Evidence, fleet: Fleet) -> Rows:
                 yield evidence.say("mode", wrong, wanted=wanted, other=other)
     for paths, nodes in evidence.fleet.sound.by_value("mount.user_writes").items():
         if paths.strip():
-            yield evidence.say("user_writes", nodes, paths=paths, fix=_closed(paths.split()[0], evidence.site))
+            yield evidence.say("user_writes", nodes, paths=paths, hint=_closed(paths.split()[0], evidence.site))
 
 
-def _closed(path: str, site: Site) -> str:
-    """Return the command that keeps others from writing `path`.
+def _closed(path: str, site: Site) -> Steps:
+    """Return the steps that keeps others from writing `path`.
 
     They may have put a link there, but not at the prefix itself.
     """
     if path == str(site.prefix) or site.build_user is None:
-        return ask_about_way(path) if path.endswith("/current/modules") else f"`{closing('go-w', path)}`"
-    return f"`{as_user(site.build_user, closing('go-w', path))}`"
+        if path.endswith("/current/modules"):
+            return Steps(look=f"on the server: {ask_about_way(path)}")
+        user = "root"
+    else:
+        user = site.build_user
+    return Steps(run=as_user(user, closing("go-w", path)), at="server", look="and give it to the build user")
 
 
 def _options(facts: Facts) -> list[str]:

@@ -25,9 +25,10 @@ from envmgr.audit.ask.peer_addresses import NONE, peers_text, read_peers
 from envmgr.audit.compare.between_nodes import values_of_like_nodes
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Row, Rows, Values
 from envmgr.audit.plan import AuditPlan
+from envmgr.audit.table import Steps
 from envmgr.probe.model import Facts
 from envmgr.report import Severity
-from envmgr.system.shelltext import script_text
+from envmgr.system.shelltext import quote, script_text
 
 _SHOWN = 3  # so many names, with their addresses, are in a node's finding
 
@@ -58,7 +59,7 @@ def _spans_nodes(evidence: Evidence) -> bool:
 def _own_names(evidence: Evidence) -> Rows:
     specs = evidence.published.specs if evidence.published is not None else {}
     jobs_span = any(test.nodes > 1 for spec in specs.values() for test in spec.tests)
-    told: dict[tuple[Severity, str, str], list[str]] = {}
+    told: dict[tuple[Severity, str, Steps], list[str]] = {}
     for group in evidence.looked("names").groups:
         if found := _found(group.facts):
             for node in group.nodes:
@@ -77,19 +78,17 @@ def _found(facts: Facts) -> str:
     return f"resolves to {foreign}, an address that the node does not have" if foreign else ""
 
 
-def _hint(facts: Facts) -> str:
+def _hint(facts: Facts) -> Steps:
     line = facts.get("names.line")
     if line is None:
-        return (
-            "on the node: its name with its own address in /etc/hosts, or in DNS: MPI, Gloo and NCCL take it from there"
-        )
-    mend = f"take the line {line} away" if "names.other" in facts else f"the node's own address in the line {line}"
-    again = (
-        "; cloud-init writes it again at each start: `manage_etc_hosts: false` in its settings"
-        if "names.writer" in facts
-        else ""
-    )
-    return f"on the node: {mend}: MPI, Gloo and NCCL take the address from there{again}"
+        what = "its name with its own address in /etc/hosts, or in DNS: MPI, Gloo and NCCL take it from there"
+        return Steps(look=f"on the node: {what}")
+    why = "MPI, Gloo and NCCL take the address from there"
+    if "names.writer" in facts:
+        why += "; cloud-init writes it again at each start: `manage_etc_hosts: false` in its settings"
+    if "names.other" in facts:
+        return Steps(delete=line, because="names the node", look=why)
+    return Steps(look=f"on the node: the node's own address in the line {line}: {why}")
 
 
 def _of_peers(evidence: Evidence) -> Rows:
@@ -145,13 +144,14 @@ def _wrong_peers(
     name, value, right = wrong[0]
     address = right.partition(",")[0]
     if len(wrong) > 1:
-        hint = "the same /etc/hosts on every node, or names in DNS"
+        hint = Steps(look="the same /etc/hosts on every node, or names in DNS")
     elif name in places:
-        hint = f"on the node: `sed -i '{places[name].rpartition(':')[2]}s/^[^[:space:]]*/{address}/' /etc/hosts`"
+        hint = Steps(run=f"sed -i '{places[name].rpartition(':')[2]}s/^[^[:space:]]*/{address}/' /etc/hosts")
     elif value == NONE:
-        hint = f"on the node: `echo '{address} {name}' >>/etc/hosts`, or fix the DNS that it asks"
+        hint = Steps(run=f"echo {quote(f'{address} {name}')} >>/etc/hosts", look="or fix the DNS that it asks")
     else:
-        hint = "on the node: `getent hosts`, and the DNS that it asks: /etc/resolv.conf, /etc/nsswitch.conf"
+        what = "`getent hosts`, and the DNS that it asks: /etc/resolv.conf, /etc/nsswitch.conf"
+        hint = Steps(look=f"on the node: {what}")
     return evidence.say("wrong_peers", nodes, names="; ".join(told) + more, expected=expected, hint=hint)
 
 

@@ -28,6 +28,7 @@ from statistics import median
 
 from envmgr.audit.compare.between_nodes import as_on, compare
 from envmgr.audit.model import QUORUM, AskedShell, Check, Evidence, Rows, scripts
+from envmgr.audit.table import Steps
 from envmgr.probe.model import Fleet, number_in
 from envmgr.report import Severity
 from envmgr.system.modes import as_user, ask_about_way, give_back, owner_enters, word
@@ -50,8 +51,8 @@ def judge(evidence: Evidence) -> Rows:
             else:
                 owner, _, folder = line.partition(" ")
                 owner, _, how = owner.partition(":")
-                fix = _writable(folder, owner, how, shell.user)
-                yield evidence.say("closed", nodes, shell, folder=folder, owner=owner, fix=fix)
+                hint = _writable(folder, owner, how, shell.user)
+                yield evidence.say("closed", nodes, shell, folder=folder, owner=owner, hint=hint)
     yield from _of_the_node(evidence)
 
 
@@ -63,8 +64,9 @@ def _of_the_node(evidence: Evidence) -> Rows:
     fleet = evidence.looked("places")
     for device, nodes in fleet.by_line("places.devices").items():
         made = evidence.table.words.get(device)
-        fix = f"on the node: `ln -s {made} {device}`" if made else f"what made /dev of the node without {device}?"
-        yield evidence.say("device", nodes, device=device, fix=fix)
+        run = f"ln -s {made} {device}" if made else ""
+        hint = Steps(run=run, look="" if made else f"what made /dev of the node without {device}?")
+        yield evidence.say("device", nodes, device=device, hint=hint)
     yield from _read_only(fleet, evidence)
     own = evidence.fleet.own
     sizes = {node: size for node in fleet.nodes if (size := number_in(own.get(node, {}), "places.shm_kib")) is not None}
@@ -96,19 +98,19 @@ def _read_only(fleet: Fleet, evidence: Evidence) -> Rows:
                 yield evidence.say("read_only", wrong, point=point, stops=what)
 
 
-def _writable(folder: str, owner: str, how: str, user: str) -> str:
-    """Return the fix that lets `user` write again in a folder of their home.
+def _writable(folder: str, owner: str, how: str, user: str) -> Steps:
+    """Return the steps that let `user` write again in a folder of their home.
 
     `how` is empty if the folder is not theirs to have.
     """
     if how not in ("home", "below"):
-        return ask_about_way(folder)
+        return Steps(look=ask_about_way(folder))
     if owner == user:
-        return f"`{owner_enters(user, folder)}`"
+        return Steps(run=owner_enters(user, folder))
     if how == "home" and (name := folder.rpartition("/")[2]) in _IN_HOME:
-        return f"`{give_back(user, name, tree=True)}`: its owner must write and enter it"
+        return Steps(run=give_back(user, name, tree=True), look="its owner must write and enter it")
     away = as_user(user, f"mv -T {word(folder)} {word(f'{folder}.old')}")
-    return f"`{away}`: programs make it again; what {user} needs of it, {user} copies back"
+    return Steps(run=away, look=f"programs make it again; what {user} needs of it, {user} copies back")
 
 
 def _noexec(shell: AskedShell, evidence: Evidence) -> Rows:

@@ -21,7 +21,8 @@ from posixpath import normpath
 from statistics import median
 
 from envmgr.audit.model import QUORUM, AskedShell, Check, Evidence, Rows, scripts
-from envmgr.modules.nodesetup import open_hint
+from envmgr.audit.openings import open_steps
+from envmgr.audit.table import Steps
 from envmgr.probe.model import number_in
 from envmgr.report import Severity
 from envmgr.system.modes import as_user, give_back
@@ -39,7 +40,7 @@ def judge(evidence: Evidence) -> Rows:
     for shell in evidence.each_shell():
         for said, nodes in shell.by_value("shell_state.said").items():
             if _WRONG.search(said):
-                yield evidence.say("said", nodes, shell, said=said, fix=_fix(said, shell, evidence))
+                yield evidence.say("said", nodes, shell, said=said, hint=_fix(said, shell, evidence))
         for options, nodes in shell.by_value("shell_state.options").items():
             left = frozenset(options.split())
             if left:  # many files use `shopt -s`, for other options than those of `set`
@@ -49,37 +50,43 @@ def judge(evidence: Evidence) -> Rows:
         yield from _slow(shell, evidence)
 
 
-def _fix(said: str, shell: AskedShell, evidence: Evidence) -> str:
-    """Return the hint for a message that start-up files make a shell print."""
+def _fix(said: str, shell: AskedShell, evidence: Evidence) -> Steps:
+    """Return the steps for a message that start-up files make a shell print."""
     file = found[1] if (found := re.match(r"(/\S+): line [0-9]+: ", said)) else ""
     if "\\x0d" in said or "\\r" in said:
-        return f"Windows' line ends: `{_without_returns(file, shell.user)}`"
+        return _without_returns(file, shell.user)
     if denied := re.search(r"(/\S+): Permission denied", said):
         closed = [file for lines in shell.by_value("shell_state.closed") for file in lines.splitlines()]
         return _denied(denied[1], shell.user, evidence, closed)
     if file:
-        return f"what is in that line of {file}?"
-    return f"`{'csh -X' if shell.context.shell == 'csh' else 'bash -lx'} -c true` as that user shows the line"
+        return Steps(look=f"what is in that line of {file}?")
+    command = f"`{'csh -X' if shell.context.shell == 'csh' else 'bash -lx'} -c true`"
+    return Steps(look=f"{command} as that user shows the line")
 
 
-def _without_returns(file: str, user: str) -> str:
-    """Return the command that removes carriage returns from a file: as root only in /etc, else as the user.
+def _without_returns(file: str, user: str) -> Steps:
+    """Return the steps that remove carriage returns from a file: as root only in /etc, else as the user.
 
     The user may have put a link on the way to a file elsewhere.
     """
-    command = f"sed -i 's/\\r$//' {quote(file) if file else 'FILE'}"
-    return command if not file or (file == normpath(file) and file.startswith("/etc/")) else as_user(user, command)
+    command, why = f"sed -i 's/\\r$//' {quote(file) if file else 'FILE'}", "it has Windows' line ends"
+    if not file:
+        return Steps(look=f"a start-up file has Windows' line ends: `{command}`")
+    if file == normpath(file) and file.startswith("/etc/"):
+        return Steps(run=command, look=why)
+    return Steps(run=as_user(user, command), look=why)
 
 
-def _denied(file: str, user: str, evidence: Evidence, closed: Sequence[str]) -> str:
-    """Return the hint for a file that a start-up file reads and `user` cannot: most such files are closed on purpose.
+def _denied(file: str, user: str, evidence: Evidence, closed: Sequence[str]) -> Steps:
+    """Return the steps for a file that a start-up file reads and `user` cannot: most such files are closed on purpose.
 
     `closed` are files of another owner in the home itself, by the report of the user's shell.
     """
     name = file.rpartition("/")[2]
     if file in closed and re.match(r"\.[^.]", name):
-        return f"as root: `{give_back(user, name)}` where it is that user's own, and another's by mistake"
-    return f"{open_hint(evidence.site, [file], whom=user)}; or take the line that reads it out of the start-up file"
+        return Steps(look=f"as root: `{give_back(user, name)}` where it is that user's own, and another's by mistake")
+    look = "or take the line that reads it out of the start-up file"
+    return open_steps(evidence.site, [file], whom=user, look=look)
 
 
 def _slow(shell: AskedShell, evidence: Evidence) -> Rows:

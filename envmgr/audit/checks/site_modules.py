@@ -30,10 +30,10 @@ from functools import partial
 from envmgr.audit.compare.between_nodes import merged
 from envmgr.audit.fit.install_facts import start_fault
 from envmgr.audit.model import QUORUM, Check, Evidence, Found, ProbeTexts, Rows, Values
+from envmgr.audit.openings import AS_OTHERS, open_steps
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import changed_lines, module_show, opened, shared, without_host
 from envmgr.audit.table import fields_of, short
-from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import Facts, Fleet
 from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
@@ -156,7 +156,7 @@ def _brought(name: str, fleet: Fleet, evidence: Evidence) -> Rows:
         "brings_closed" if closed else "brings",
         values,
         name=name,
-        opened=open_hint(evidence.site, closed[:8], whom="users"),
+        hint=open_steps(evidence.site, closed[:8], whom="users", look=AS_OTHERS) if closed else "",
         say=lambda text: _missing(text, "") or "what it names is there",
         told=lambda of: _missing(of.value, of.right),
     )

@@ -25,12 +25,13 @@ from functools import partial
 
 from envmgr.audit.compare.between_nodes import other_lines, values_of_like_nodes
 from envmgr.audit.controller import Controller, SlurmView
-from envmgr.audit.hints import Hint, hint_in, look
+from envmgr.audit.hints import Hint, hint_of
 from envmgr.audit.model import Check, Evidence, Outlier, ProbeTexts, Rows, Values
+from envmgr.audit.openings import open_steps
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.table import fields_of, short
+from envmgr.audit.table import Steps, fields_of, short
 from envmgr.errors import EnvmgrError
-from envmgr.modules.nodesetup import HOME, SLURM_LINE, open_hint
+from envmgr.modules.nodesetup import HOME, SLURM_LINE
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import in_words, node_hosts, slurm_names
 from envmgr.report import Severity
@@ -123,11 +124,11 @@ def _prolog(file: str, prologs: Values, ours: str, odd: Sequence[str], others: S
     """Return the hint that gives nodes the TaskProlog of the others, or node-setup's, if there are no others."""
     right = next((value for value, nodes in prologs.items() if {*nodes} & {*others}), ours)
     if not others and not ours:
-        return look(f"the same line in {file} on every node, then `scontrol reconfigure`")
+        return hint_of(f"the same line in {file} on every node, then `scontrol reconfigure`", odd)
     file = quote(file)
     line = f" && echo {quote(f'TaskProlog={right}')} >>{file}" if right else ""
-    why = ": without it jobs that inherit nothing have no modules" if ours and right == ours else ""
-    return hint_in(f"on the node: `sed -i /^TaskProlog=/d {file}{line} && scontrol reconfigure`{why}", odd)
+    why = "without it jobs that inherit nothing have no modules" if ours and right == ours else ""
+    return hint_of(Steps(run=f"sed -i /^TaskProlog=/d {file}{line} && scontrol reconfigure", look=why), odd)
 
 
 def _files(evidence: Evidence) -> Rows:
@@ -138,8 +139,8 @@ def _files(evidence: Evidence) -> Rows:
     for line, nodes in evidence.fleet.by_line("slurm.unreadable").items():
         path, _, mode = line.rpartition(" ")
         kind = "a file that users can read" if path.endswith(".conf") else "a folder that users can enter"
-        fix = open_hint(evidence.site, [path], whom="users")
-        yield evidence.say("unreadable", nodes, path=path, mode=mode, kind=kind, fix=fix)
+        hint = open_steps(evidence.site, [path], whom="users")
+        yield evidence.say("unreadable", nodes, path=path, mode=mode, kind=kind, hint=hint)
     plugins = evidence.fleet.by_value("slurm.plugins")
     folders = evidence.fleet.by_value("slurm.plugin_dir")
     for alike in values_of_like_nodes(plugins, evidence):  # login nodes have less of Slurm

@@ -30,12 +30,11 @@ from envmgr.audit.fit.install_facts import (
     program_fault,
     start_fault,
     umounts,
-    without_acl_hint,
 )
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
+from envmgr.audit.openings import open_steps, without_acl_steps
 from envmgr.audit.plan import AuditPlan, ExpectedInstall
-from envmgr.audit.table import fields_of
-from envmgr.modules.nodesetup import open_hint
+from envmgr.audit.table import Steps, Where, fields_of
 from envmgr.probe.model import Facts, Fleet, ProbeStage, number_in
 from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text, words
@@ -109,7 +108,6 @@ def _install(install: ExpectedInstall, evidence: Evidence) -> Rows:
     for reason, nodes in fleet.by(lambda facts: bad_installs(facts).get(entry) or None).items():
         having = [group.facts for group in fleet.groups if bad_installs(group.facts).get(entry) == reason]
         cover = next(filter(None, (covered_by(install.root, facts) for facts in having)), "")
-        opened = open_hint(evidence.site, [install.root], whom="users", place="on the server", installs=[install.root])
         stopped = next(filter(None, (facts.get(f"software.stopped.{entry}", "") for facts in having)), "")
         if reason.endswith("cannot be executed") and any(
             "noexec" in facts.get("mount.options", "").split(",") for facts in having
@@ -122,28 +120,34 @@ def _install(install: ExpectedInstall, evidence: Evidence) -> Rows:
         elif stopped:
             how, mode, owner, place = fields_of(stopped, 4)
             row, denier = "stopped" if how == "mode" else "denied", evidence.table.words.get(how, "")
-            opened = _opened(how, place, having[0], evidence)
+            hint = _opened(how, place, having[0], evidence)
             yield evidence.say(
-                row, nodes, entry=entry, file=file, mode=mode, owner=owner, place=place, denier=denier, opened=opened
+                row, nodes, entry=entry, file=file, mode=mode, owner=owner, place=place, denier=denier, hint=hint
             )
             continue
         else:
             row = "closed" if reason.endswith("Permission denied") else "fault_everywhere"
         what, away = cover.replace(" ", " (", 1) + ")", umounts(cover)
-        yield evidence.say(row, nodes, entry=entry, reason=reason, file=file, what=what, away=away, opened=opened)
+        hint = _opened_all(install, evidence) if row == "closed" else Steps()
+        yield evidence.say(row, nodes, entry=entry, reason=reason, file=file, what=what, away=away, hint=hint)
 
 
-def _opened(how: str, place: str, facts: Facts, evidence: Evidence) -> str:
+def _opened_all(install: ExpectedInstall, evidence: Evidence) -> Steps:
+    look = f"`envmgr verify {install.entry}` tells what else was changed"
+    return open_steps(evidence.site, [install.root], whom="users", at="server", installs=[install.root], look=look)
+
+
+def _opened(how: str, place: str, facts: Facts, evidence: Evidence) -> Steps:
     """Return how users can enter or read `place` again: by its mode here, if this host may write there; else on the
     server.
     """
     if how != "mode":
-        return without_acl_hint(place, facts, evidence.site)
+        return without_acl_steps(place, facts, evidence.site)
     options = f"{evidence.controller.get('mount.options', 'ro')},{evidence.controller.get('mount.super', '')}".split(
         ","
     )
-    where = "on the server" if "ro" in options else ""
-    return open_hint(evidence.site, [place], whom="users", place=where, installs=[place])
+    at: Where = "server" if "ro" in options else "here"
+    return open_steps(evidence.site, [place], whom="users", at=at, installs=[place])
 
 
 def _unseen(evidence: Evidence) -> Rows:

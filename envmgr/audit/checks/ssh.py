@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from envmgr.audit.compare.between_nodes import as_on, compare, values_of_like_nodes
 from envmgr.audit.model import Check, Evidence, Outlier, ProbeTexts, Row, Rows
 from envmgr.audit.plan import AuditPlan
-from envmgr.audit.table import fields_of, short
+from envmgr.audit.table import Steps, fields_of, short
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet
 from envmgr.system.shelltext import assign, script_text
@@ -86,8 +86,8 @@ def _let_in(fleet: Fleet, evidence: Evidence) -> Rows:
     for outlier in compare(rules, evidence).outliers:
         if outlier.value and not outlier.right:
             told.update(outlier.nodes)
-            right, fix = as_on(outlier.others), _mend(outlier, fleet)
-            yield evidence.say("refused", outlier.nodes, rule=outlier.value, right=right, fix=fix)
+            right, hint = as_on(outlier.others), _mend(outlier, fleet)
+            yield evidence.say("refused", outlier.nodes, rule=outlier.value, right=right, hint=hint)
     rest = fleet.only(lambda facts: not refused(facts, user)) if told else fleet
     for values in values_of_like_nodes(rest.by_value("ssh.sshd"), evidence):
         yield evidence.compared(
@@ -99,17 +99,15 @@ def _let_in(fleet: Fleet, evidence: Evidence) -> Rows:
         )
 
 
-def _mend(outlier: Outlier, fleet: Fleet) -> str:
+def _mend(outlier: Outlier, fleet: Fleet) -> Steps:
     word = outlier.value.partition(" ")[0].lower()
     facts = next(group.facts for group in fleet.groups if outlier.nodes[0] in group.nodes)
     lines = (fields_of(line, 2) for line in facts.get("ssh.places", "").splitlines())
     place = next((found[1] for found in lines if found[0].lower() == word), "")
-    what = (
-        f"take the line {place} away, or name one of the user's groups there"
-        if place
-        else "`sshd -T` tells its settings"
-    )
-    return f"on the node: {what}; then `systemctl reload sshd` (`ssh` on Debian)"
+    after = "then `systemctl reload sshd` (`ssh` on Debian)"
+    if not place:
+        return Steps(look=f"on the node: `sshd -T` tells its settings; {after}")
+    return Steps(delete=place, because="keeps users out", look=f"or name one of the user's groups there; {after}")
 
 
 def _only(text: str, other: str) -> str:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from envmgr.audit.compare.between_nodes import by_name
 from envmgr.audit.model import QUORUM, AskedShell, Check, Evidence, ProbeTexts, Rows, scripts
+from envmgr.audit.openings import open_steps
 from envmgr.audit.plan import AuditPlan
-from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import Facts
 from envmgr.system.modes import SYSTEMS, as_user
 from envmgr.system.shelltext import assign, quote
@@ -35,7 +35,7 @@ def _closed(shell: AskedShell, evidence: Evidence) -> Rows:
     for path, having in shell.by_line("startup_files").items():
         everywhere = len(having) == len(shell.fleet.nodes) and len(having) >= QUORUM
         if not (everywhere and path.startswith("/etc/profile.d/")):  # else it is meant for root
-            yield evidence.say("closed", having, path=path, fix=open_hint(evidence.site, [path], whom="users"))
+            yield evidence.say("closed", having, path=path, hint=open_steps(evidence.site, [path], whom="users"))
 
 
 def _sums(facts: Facts) -> dict[str, str]:

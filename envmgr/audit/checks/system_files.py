@@ -24,7 +24,7 @@ from functools import partial
 from envmgr.audit.baseline import Compared
 from envmgr.audit.compare.between_nodes import by_name, compare, other_lines
 from envmgr.audit.model import Check, Evidence, Noted, Outlier, Row, Rows, Values, scripts
-from envmgr.audit.table import fill, short
+from envmgr.audit.table import Steps, short
 from envmgr.probe.model import Facts, Fleet
 from envmgr.system.shelltext import quote
 
@@ -117,22 +117,22 @@ def _apart(values: list[str], value: str) -> str:
     return short("; ".join(line for line in value.splitlines() if line not in common)) or "nothing of that"
 
 
-def _mend(row: str, name: str, values: Values, fleet: Fleet, evidence: Evidence) -> str:
-    """Return the command that makes the others' state on all nodes that differ; empty where there is none."""
+def _mend(row: str, name: str, values: Values, fleet: Fleet, evidence: Evidence) -> Steps:
+    """Return the steps that make the others' state on all nodes that differ; empty where there are none."""
     compared = compare(values, evidence)
     if evidence.baseline is not None or compared.differ or len(compared.outliers) != 1:
-        return ""
+        return Steps()
     (of,) = compared.outliers
     right = of.right if of.right != "enough" else ""
     if row == "file":
-        return _edit(name, of, fleet)
+        return Steps(run=_edit(name, of, fleet))
     if row == "zone":
         files = fleet.by_value("system_files.zone").items()
         right = next((file for file, nodes in files if of.others[0] in nodes), "")
     if row == "driver":
         right = " ".join(map(quote, sorted({*of.right.splitlines()} - {*of.value.splitlines()})))
-    template = evidence.table.words.get(row, "")
-    return fill(template, {"name": name, "base": name.rpartition("/")[2], "right": right}) if right else ""
+    given = {"name": name, "base": name.rpartition("/")[2], "right": right}
+    return evidence.table.fixes.get(row, Steps()).filled(given) if right else Steps()
 
 
 def _edit(path: str, of: Outlier, fleet: Fleet) -> str:
@@ -158,8 +158,8 @@ def _edit(path: str, of: Outlier, fleet: Fleet) -> str:
     if len(edits) > _MOST or len(changed) > _MOST or any(re.search(r"[\\`…]|\*\*\*|NODE", line) for line in changed):
         return ""
     if not have:
-        return f"on the node: `printf '%s\\n' {' '.join(map(quote, want))} >>{quote(path)}`"
-    return f"on the node: `sed -i {' '.join(f'-e {quote(edit)}' for edit in edits)} {quote(path)}`"
+        return f"printf '%s\\n' {' '.join(map(quote, want))} >>{quote(path)}"
+    return f"sed -i {' '.join(f'-e {quote(edit)}' for edit in edits)} {quote(path)}"
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "node"))

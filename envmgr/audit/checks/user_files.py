@@ -25,6 +25,7 @@ from dataclasses import replace
 from envmgr.audit.model import Check, Evidence, Found, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
+from envmgr.audit.table import Steps
 from envmgr.system.modes import as_user, ask_about_way, closing, word
 from envmgr.system.shelltext import assign, script_text
 
@@ -51,12 +52,18 @@ def _finding(line: str, user: str, evidence: Evidence) -> Found:
     file, _, said = file.partition("|")
     mine = file.startswith("~/")
     where = f"~{user}/{file[2:]}" if mine else file
+    row = kind if kind in evidence.table.rows else "conda"
+    steps = Steps(look=ask_about_way(where))
+    if not other:
+        look = evidence.table.words.get(kind, "")
+        steps = Steps(run=as_user(user, _command(kind, where)), at="here", look=look)
     return evidence.say(
-        kind if kind in evidence.table.rows else "conda",
+        row,
+        hint="" if evidence.table.rows[row].hint else steps,
         user=user,
         where=where,
         said=said,
-        fix=ask_about_way(where) if other else f"`{as_user(user, _command(kind, where))}`",
+        fix=steps.text,
         system="" if mine else " --system",
         owner=user if mine else "root",
     )

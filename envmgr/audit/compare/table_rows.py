@@ -9,9 +9,9 @@ from functools import partial
 from envmgr.audit.baseline import Compared
 from envmgr.audit.causes import Traced, set_on
 from envmgr.audit.compare.between_nodes import alike, as_on, chosen, compare
-from envmgr.audit.hints import Hint, hint_in, look
+from envmgr.audit.hints import Hint, hint_of, look
 from envmgr.audit.model import AskedShell, Drift, Evidence, Found, Noted, Outlier, Row, Values, hint_in_words, worded
-from envmgr.audit.table import Fact, Words, fields_of, fill
+from envmgr.audit.table import Fact, Steps, Words, fields_of, fill
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Fleet
 
@@ -120,10 +120,12 @@ def _hint(of: Drift, odd: Sequence[str], others: Sequence[str], *, known: bool =
     If it is not `known` which of them are right, the hint names lines, and nothing is to be done.
     """
     row, shell, given = of.row, of.shell, {**_given(of), "nodes": fold(odd)}
-    if isinstance(of.hint, str) and of.hint:
-        return hint_in(of.hint, odd) if known else look(of.hint)
-    if not isinstance(of.hint, str):
-        made = of.hint(odd, others) if known or not row.hint else look(fill(row.hint, given))
+    if isinstance(of.hint, (str, Steps)):
+        if of.hint:
+            own = hint_of(of.hint, odd)
+            return own if known else look(own.text)
+    else:
+        made = of.hint(odd, others) if known or not row.hint else look(row.hint.filled(given).text)
         if known:
             return made
         return (

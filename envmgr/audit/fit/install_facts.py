@@ -9,11 +9,8 @@ from collections.abc import Iterable
 
 from envmgr.audit.plan import ExpectedInstall
 from envmgr.audit.table import fields_of
-from envmgr.catalog.site import Site
 from envmgr.errors import signal_text
-from envmgr.modules.nodesetup import open_hint, public_paths
 from envmgr.probe.model import Facts, number_in
-from envmgr.system.modes import without_acl
 from envmgr.system.shelltext import quote
 
 _KEY = "software.bad."
@@ -47,21 +44,13 @@ def umounts(line: str) -> str:
 
 
 def served(path: str, facts: Facts) -> tuple[str, str]:
-    """Return where a path of the prefix lies: `on SERVER` and the path there, or `on the node` and the path itself."""
+    """Return the server on which a path of the prefix lies, and the path there; or nothing, and the path itself."""
     source, point = facts.get("mount.source", ""), facts.get("mount.point", "")
     server, colon, export = source.partition(":")
     if not (colon and export.startswith("/") and f"{path}/".startswith(f"{point}/")):
-        return "on the node", path
+        return "", path
     folder = f"{export.rstrip('/')}{facts.get('mount.root', '/').rstrip('/')}"
-    return f"on {server.rpartition('@')[2]}", f"{folder}{path.removeprefix(point)}"
-
-
-def without_acl_hint(place: str, facts: Facts, site: Site) -> str:
-    """Return how an ACL is taken away from a place of the prefix, where it lies; or whom to ask, if it is not public."""
-    if place not in public_paths(site, [place]):
-        return open_hint(site, [place], whom="users", place="on the server")
-    server, path = served(place, facts)
-    return f"{server}: `{without_acl(path)}`"
+    return server.rpartition("@")[2], f"{folder}{path.removeprefix(point)}"
 
 
 def installed_program(install: ExpectedInstall) -> str:

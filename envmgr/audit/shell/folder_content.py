@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 
 from envmgr.audit.compare.between_nodes import compare, merged
 from envmgr.audit.model import Evidence, Outlier, Rows, Values
+from envmgr.audit.openings import AS_OTHERS, open_steps
 from envmgr.audit.shell.shared_shell import shared
 from envmgr.audit.table import short
-from envmgr.modules.nodesetup import open_hint
 from envmgr.probe.model import Facts, Fleet, Group
 from envmgr.system.shelltext import assign, script_text
 
@@ -92,7 +92,7 @@ def unusable(folder: str, fleet: Fleet, evidence: Evidence) -> Rows:
         "closed",
         values,
         folder=folder,
-        opened=open_hint(evidence.site, paths, whom=user),
+        hint=open_steps(evidence.site, paths, whom=user, look=AS_OTHERS),
         told=lambda of: f"{user} cannot read {short(', '.join(_added(of)) or 'less than others')}",
     )
     yield from _dead(folder, fleet, evidence)
@@ -129,7 +129,7 @@ def _lacking(row: str, fault: str, values: Values, folder: str, evidence: Eviden
         row,
         values,
         folder=folder,
-        opened=open_hint(evidence.site, paths[:_HINTED], whom="users"),
+        hint=open_steps(evidence.site, paths[:_HINTED], whom="users", look=AS_OTHERS),
         told=lambda of: short(
             "; ".join(f"{' names '.join(line.rsplit(' ', 1))}, which {fault}" for line in _added(of))
         ),

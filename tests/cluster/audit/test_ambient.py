@@ -39,7 +39,7 @@ BAGGAGE = {
         "# ours\nexport PYTHONPATH=/opt/sci",
         "warning",
         "PYTHONPATH is /opt/sci",
-        "/etc/profile.d/zzz-sci.sh:2 sets it: take it away there",
+        "/etc/profile.d/zzz-sci.sh:2 sets it: take that line away",
     ),
     "home": (
         "c2",
@@ -47,7 +47,7 @@ BAGGAGE = {
         "PYTHONHOME=/opt/py; export PYTHONHOME",
         "error",
         "PYTHONHOME is /opt/py",
-        "/etc/profile.d/aaa-sci.sh:1 sets it: take it away there",
+        "/etc/profile.d/aaa-sci.sh:1 sets it: take that line away",
     ),
     "preload": (
         "c1",
@@ -63,7 +63,7 @@ BAGGAGE = {
         "\n\npython() { echo mine; }",
         "error",
         "`python` is a function",
-        "/etc/profile.d/zzz.sh:3 defines it: take it away there",
+        "/etc/profile.d/zzz.sh:3 defines it: take that line away",
     ),
     "alias": (
         "c3",
@@ -71,7 +71,7 @@ BAGGAGE = {
         "alias python='python3 -s'",
         "error",
         "`python` is an alias: python='python3 -s'",
-        "/etc/profile.d/zzz.sh:1 defines it: take it away there",
+        "/etc/profile.d/zzz.sh:1 defines it: take that line away",
     ),
     "environment": (
         "c1",

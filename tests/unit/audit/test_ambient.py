@@ -201,7 +201,7 @@ def test_variables_that_change_shells_and_programs_are_told_of_all_nodes_with_th
     ]
     assert found[0].split(" | ")[2].startswith("/etc/LANG.sh:2 sets it: ")
     assert found[1].split(" | ")[2].startswith("/etc/TZ.sh:2 sets it: ")
-    assert found[2].endswith(" | /etc/CDPATH.sh:2 sets it: take it away there")
+    assert found[2].endswith(" | /etc/CDPATH.sh:2 sets it: take that line away")
     asked = [name for question in wanted_lines(ambient, evidence(answers, asked=LOGIN)) for name in question.names]
     assert {"CDPATH", "POSIXLY_CORRECT", "TZ", "LANG"} <= set(asked)
 

@@ -30,8 +30,9 @@ from envmgr.audit.checks import (
     user_files,
 )
 from envmgr.audit.model import Check
+from envmgr.audit.openings import open_steps
 from envmgr.catalog.recipe import Requires
-from envmgr.modules.nodesetup import HOME, open_hint, public_paths
+from envmgr.modules.nodesetup import HOME, public_paths
 from envmgr.probe import shell as probe
 from envmgr.publish.signature import KeySigner
 from envmgr.report import Finding, SilentReporter
@@ -314,12 +315,12 @@ def test_link_of_the_build_user_opens_nothing(tmp_path: Path) -> None:
         there.own(f"home/rsw/sw/store/{name}", RSW)
     before = there.seen()
     paths = [f"/home/rsw/sw/store/{name}" for name in ("a-1", "b-1")]
-    hint = open_hint(where, ["/etc/envmgr", *paths], whom="users", installs=paths)
+    hint = open_steps(where, ["/etc/envmgr", *paths], whom="users", installs=paths).text
     assert (
         hint
-        == "on the node: `runuser -u rsw -- chmod a+rX /home/rsw/sw/store/a-1 /home/rsw/sw/store/b-1`, `chmod a+rX /etc/envmgr`"
+        == "on the node: `runuser -u rsw -- chmod a+rX /home/rsw/sw/store/a-1 /home/rsw/sw/store/b-1; chmod a+rX /etc/envmgr`"
     )
-    there.type(hint.rpartition(", ")[0])
+    there.type(hint.rpartition("; ")[0] + "`")
     assert there.seen() == before
     assert (store / "b-1").stat().st_mode & 0o777 == 0o755
 
@@ -347,7 +348,7 @@ def test_no_other_code_writes_a_chown_into_a_hint() -> None:
 def test_only_envmgrs_own_public_files_are_opened() -> None:
     where = site()
     assert (
-        open_hint(where, ["/etc/envmgr/node/settings"], whom="users")
+        open_steps(where, ["/etc/envmgr/node/settings"], whom="users").text
         == "on the node: `chmod a+rX /etc/envmgr/node/settings`"
     )
     assert opening([HOME, "/etc/envmgr"], public_paths(where)) == "chmod a+rX /etc/envmgr/node /etc/envmgr"
@@ -362,7 +363,7 @@ def test_only_envmgrs_own_public_files_are_opened() -> None:
     ):
         assert opening([path], public_paths(where, [path])) == "", path
         assert opening([HOME, path], public_paths(where)) == "", path
-        assert "chmod" not in open_hint(where, [path], whom="users")
+        assert "chmod" not in open_steps(where, [path], whom="users").text
 
 
 @pytest.mark.parametrize(
@@ -377,14 +378,14 @@ def test_only_envmgrs_own_public_files_are_opened() -> None:
 )
 def test_files_that_a_distribution_opens_are_opened_for_all(path: str) -> None:
     for where in (site(), site(policies={"umask": "027"})):
-        assert open_hint(where, [path], whom="users") == f"on the node: `chmod a+rX {path}`"
+        assert open_steps(where, [path], whom="users").text == f"on the node: `chmod a+rX {path}`"
     for other in (
         "/etc/ssl/private",
         "/usr/lib/x86_64-linux-gnu/../../../etc/shadow",
         "/usr/lib/a/key.so",
         "/etc/ld.so.conf.d/key",
     ):
-        assert "chmod" not in open_hint(where, [path, other], whom="users")
+        assert "chmod" not in open_steps(where, [path, other], whom="users").text
 
 
 def test_configured_key_is_none_of_them_wherever_it_lies() -> None:
@@ -395,7 +396,7 @@ def test_configured_key_is_none_of_them_wherever_it_lies() -> None:
 def test_site_that_keeps_others_out_opens_for_its_group_alone() -> None:
     where = site(policies={"umask": "027"})
     assert (
-        open_hint(where, ["/sw/store/a-1"], whom="users", installs=["/sw/store/a-1"])
+        open_steps(where, ["/sw/store/a-1"], whom="users", installs=["/sw/store/a-1"]).text
         == "on the node: `chmod g+rX /sw/store/a-1`"
     )
 

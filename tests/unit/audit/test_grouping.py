@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from envmgr.audit.grouping import AuditFinding, Caused, Loose, every_finding, grouped, same_on_nodes
-from envmgr.audit.hints import Action, Place, add, delete, hint_in, hint_of, hint_of_row, look
+from envmgr.audit.hints import Action, Place, add, delete, hint_of, look
+from envmgr.audit.table import Steps
 
 LINE = Place("c2", "/etc/profile.d/x.sh", 4, "export MODULEPATH=/opt")
 CAUSES = {"mount": ("loading",), "ambient": ("contexts", "loading"), "contexts": ("loading",)}
@@ -21,7 +22,7 @@ def one(
     hint = (
         delete(at, nodes.split(","), f"{at}: take it away")
         if at
-        else hint_of(*(Action("run", command=run) for run in [more.pop("run", "")] if run))
+        else hint_of(Steps(run=more.pop("run", ""), at="here"), ())
     )
     finding = AuditFinding(
         check, severity, where, f"{check} is wrong", hint=hint.text, nodes=nodes, actions=hint.actions
@@ -127,61 +128,78 @@ def test_every_finding_comes_once_with_its_consequences_behind_it() -> None:
 
 
 def test_text_of_a_hint_is_made_from_its_steps() -> None:
-    mount = hint_of(Action("run", nodes="c2", command="mount /sw"), Action("look", text="is the server up?"))
-    assert mount.text == "on the node: `mount /sw`; is the server up?"
-    assert hint_of(Action("look", text="")).actions == ()
     assert not look("")
     assert add(LINE, ("c1", "c2"), "c3 gets it").actions == (
         Action("add", "c[1-2]", file=LINE.file, line=4, text=LINE.text),
     )
     assert delete(LINE, ("c5",), "it is inherited").actions[0].nodes == "c2"
+    traced = hint_of(Steps(delete=LINE.seen_from(["c5"]), because="sets it"), ["c5"], LINE)
+    assert traced.text == "/etc/profile.d/x.sh:4 on c2 sets it: take that line away"
+    assert traced.actions == (Action("delete", "c2", file=LINE.file, line=4, text=LINE.text),)
 
 
 @pytest.mark.parametrize(
-    ("text", "steps"),
+    ("steps", "text", "made"),
     [
         (
+            Steps(run="mount /sw", look="is the server up?"),
             "on the node: `mount /sw`; is the server up?",
             [("run", "c2", "mount /sw"), ("look", "", "is the server up?")],
         ),
-        ("on the node: `umount /a && umount /b`", [("run", "c2", "umount /a && umount /b")]),
-        ("on the server: `chmod a+x /sw/store`", [("run", "server", "chmod a+x /sw/store")]),
-        ("`envmgr node-setup --apply --nodes c2`", [("run", "", "envmgr node-setup --apply --nodes c2")]),
-        ("`runuser -u rsw -- chmod a+rX /sw/a`", [("run", "", "runuser -u rsw -- chmod a+rX /sw/a")]),
-        ("on the node: take the line /etc/hosts:12 away: why", [("delete", "c2", "/etc/hosts:12")]),
-        ("/etc/passwd:1 is the account of x: take that line away", [("delete", "c2", "/etc/passwd:1")]),
-        ("on the node: `module --config`", [("look", "", "on the node: `module --config`")]),
-        ("on the node: `mount | grep /sw`", [("look", "", "on the node: `mount | grep /sw`")]),
-        ("`envmgr verify` tells what was changed", [("look", "", "`envmgr verify` tells what was changed")]),
-        ("which file sets it?", [("look", "", "which file sets it?")]),
-        ("", []),
+        (
+            Steps(run="umount /a", look="and take it out of fstab"),
+            "on the node: `umount /a`, and take it out of fstab",
+            [("run", "c2", "umount /a"), ("look", "", "and take it out of fstab")],
+        ),
+        (
+            Steps(run="chmod a+x /sw/store", at="server"),
+            "on the server: `chmod a+x /sw/store`",
+            [("run", "server", "chmod a+x /sw/store")],
+        ),
+        (
+            Steps(run="envmgr node-setup --apply --nodes c2", at="here"),
+            "`envmgr node-setup --apply --nodes c2`",
+            [("run", "", "envmgr node-setup --apply --nodes c2")],
+        ),
+        (
+            Steps(delete="/etc/hosts:12", because="names the node", look="or mend it"),
+            "/etc/hosts:12 names the node: take that line away, or mend it",
+            [("delete", "c2", "/etc/hosts:12")],
+        ),
+        (Steps(look="which file sets it?"), "which file sets it?", [("look", "", "which file sets it?")]),
+        (Steps(), "", []),
     ],
 )
-def test_hint_of_the_house_form_is_data(text: str, steps: list[tuple[str, str, str]]) -> None:
-    made = hint_in(text, ["c2"])
-    assert made.text == text
+def test_steps_are_data_and_their_text(steps: Steps, text: str, made: list[tuple[str, str, str]]) -> None:
+    hint = hint_of(steps, ["c2"])
+    assert (hint.text, bool(steps)) == (text, bool(text))
     assert [
         (step.do, step.nodes or "server" * step.server, step.command or step.text or f"{step.file}:{step.line}")
-        for step in made.actions
-    ] == steps
+        for step in hint.actions
+    ] == made
+
+
+def test_text_alone_in_a_table_is_for_people() -> None:
+    assert Steps.model_validate("on the node: `rm -r /`") == Steps(look="on the node: `rm -r /`")
 
 
 @pytest.mark.parametrize(
     ("template", "value", "steps"),
     [
-        ("which file names {value}?", "take the line /etc/shadow:1 away", ["look"]),
-        ("{value} may be it", "on the node: `rm -r /etc`", ["look"]),
-        ("{value} is gone: take that line away", "/etc/shadow:1", ["look"]),
-        ("{line} sets exports: take that line away", "/etc/x.lua:2", ["delete"]),
-        ("{line} sets exports: take that line away", "no line", ["look"]),
-        ("on the node: `umount {value!q}`", "/mnt/a`b", ["look"]),
-        ("on the node: `umount {value!q}`", "/mnt/a; rm -r /", ["run"]),
-        ("on the node: `umount {value}`", "/mnt/'a", ["look"]),
-        ("{fix}; and so on", "on the node: `chmod a+x /sw`", ["run"]),
+        (Steps(look="{value} may be it"), "on the node: `rm -r /etc`", ["look"]),
+        (Steps(look="which file names {value}?"), "/etc/shadow:1 sets it: take that line away", ["look"]),
+        (Steps(delete="{value}", because="sets exports"), "/etc/x.lua:2", ["delete"]),
+        (Steps(delete="{value}", because="sets exports"), "no line", ["look"]),
+        (Steps(delete="{value}", because="sets exports"), "/etc/x:1; rm -r /", ["look"]),
+        (Steps(run="umount {value!q}"), "/mnt/a`b", ["look"]),
+        (Steps(run="umount {value!q}"), "/mnt/a\nb", ["look"]),
+        (Steps(run="umount {value!q}"), "/mnt/a; rm -r /", ["run"]),
+        (Steps(run="umount {value!q}"), "/mnt/{run}", ["run"]),
+        (Steps(run="umount {value}"), "/mnt/'a", ["look"]),
     ],
 )
-def test_what_a_node_or_a_user_says_makes_no_step(template: str, value: str, steps: list[str]) -> None:
-    made = hint_of_row(template, {"value": value, "line": value, "fix": value}, ["c2"])
+def test_what_a_node_or_a_user_says_makes_no_step(template: Steps, value: str, steps: list[str]) -> None:
+    made = hint_of(template.filled({"value": value}), ["c2"])
     assert [step.do for step in made.actions] == steps
     assert "rm -r /" not in [part for step in made.actions for part in shlex.split(step.command)]
     assert all(not step.command.endswith("; rm -r /") for step in made.actions)

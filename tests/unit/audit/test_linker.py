@@ -6,7 +6,7 @@ from envmgr.audit.checks import linker
 from tests.helpers.evidence import evidence, told
 
 WHERE = "/etc/ld.so.cache"
-MEND = "on the node: `ldconfig`: programs find libraries of these folders only in the cache"
+MEND = "on the node: `ldconfig`; programs find libraries of these folders only in the cache"
 CONF = "/opt/v/lib (/etc/ld.so.conf.d/v.conf)\n/usr/local/lib (/etc/ld.so.conf.d/libc.conf)"
 
 
@@ -93,7 +93,7 @@ def test_folder_of_one_node_is_taken_out_and_an_error_where_an_entry_gets_a_libr
     command = r"on the node: `sed -i '\%^[[:space:]]*/opt/ana/lib%d' /etc/ld.so.conf.d/ana.conf && ldconfig`"
     (line,) = findings(WELL, WELL, odd)
     assert line.startswith(f"warning c3: {said} | ")
-    assert f" | {command}: " in line
+    assert f" | {command}; " in line
     gets = {"libraries.from.t/1": "libz.so.1 /opt/ana/lib/libz.so.1 /opt/ana/lib/libz.so.1.3 - abc"}
     (line,) = told(linker, evidence({"c1": WELL, "c2": WELL, "c3": odd | gets}, samples=("t/1",)))
     assert line.startswith(f"error c3: {said}; t/1 gets libz.so.1 of /opt/ana/lib | ")

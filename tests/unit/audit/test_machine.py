@@ -384,7 +384,7 @@ def test_plugin_that_plugstack_requires_and_is_not_there() -> None:
     assert told(slurm, given) == [
         (
             "error c2: /etc/slurm/plugstack.conf: requires /usr/lib/slurm/private_tmp.so, which is not there: no job starts | "
-            "a plugin that is there | on the node: install what brings it, or take the line /etc/slurm/plugstack.conf:1 away"
+            "a plugin that is there | /etc/slurm/plugstack.conf:1 names it: take that line away, or install what brings it"
         )
     ]
 

@@ -140,7 +140,7 @@ def test_folder_on_the_way_is_opened_by_what_closes_it() -> None:
     assert line.endswith("| `chmod a+rX /sw`")
     (line,) = lines(RIGHT | {"mount.user_stopped": "/sw 755+ rsw:rsw"})
     assert line.startswith(f"{TOLD}an ACL denies alice /sw: its mode, 755+, does not | ")
-    assert "| on fs1: `setfacl -b /export/sw 2>" in line
+    assert "| on the server: `setfacl -b /export/sw 2>" in line
 
 
 def test_mounts_on_a_part_are_taken_away_as_often_as_they_are_there() -> None:

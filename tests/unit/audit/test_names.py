@@ -25,7 +25,7 @@ def findings(answers: dict[str, dict[str, str]], *, tests: tuple[SmokeTest, ...]
 
 
 ENDS = "MPI, Gloo and NCCL take the address from there"
-ONE = f"its own name: resolves to 127.0.1.1 on the node itself | the node's address | on the node: take the line /etc/hosts:2 away: {ENDS}"
+ONE = f"its own name: resolves to 127.0.1.1 on the node itself | the node's address | /etc/hosts:2 names the node: take that line away; {ENDS}"
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_default_modules_of_the_site_that_do_not_load_are_told_with_their_line()
     assert told(CHECK, given, traces) == [
         (
             "warning c[1-2]: bash-login (alice): LMOD_SYSTEM_DEFAULT_MODULES=StdEnv cannot be loaded: unknown | a default collection that restores | "
-            f"{line} sets it: name modules that are there, or take that line away"
+            f"{line} sets it: take that line away, or name modules that are there"
         )
     ]
     assert [question.names for question in wanted_lines(CHECK, given)] == [("LMOD_SYSTEM_DEFAULT_MODULES",)]
@@ -120,5 +120,5 @@ def test_line_that_hides_the_hook_is_named() -> None:
     traces = Traces({("c1", "bash-login", "user", "LMOD_PACKAGE_PATH"): "/etc/profile.d/zzz.sh:4"})
     (line,) = told(CHECK, hand_made({"c1": hidden}, asked=((LOGIN, "user", "ssh"),)), traces)
     assert line.endswith(
-        f"/etc/profile.d/zzz.sh:4 sets it after /etc/profile.d/zz-envmgr.sh: let it keep {HOOK} at the end"
+        f"/etc/profile.d/zzz.sh:4 sets it after /etc/profile.d/zz-envmgr.sh: take that line away, or let it keep {HOOK} at the end"
     )

@@ -67,7 +67,7 @@ def test_shell_that_is_another_and_one_whose_words_are_not_split() -> None:
     [
         (
             r"/home/a/.profile: line 6: $'\x0d': command not found",
-            r"Windows' line ends: `runuser -u alice -- sed -i 's/\r$//' /home/a/.profile`",
+            r"on the node: `runuser -u alice -- sed -i 's/\r$//' /home/a/.profile`; it has Windows' line ends",
         ),
         ("/etc/profile.d/x.sh: line 3: foo: command not found", "what is in that line of /etc/profile.d/x.sh?"),
         ("csh: foo: Command not found.", "`bash -lx -c true` as that user shows the line"),

@@ -16,7 +16,7 @@ from tests.helpers.evidence import evidence, told
 SIGNS = {"signing": {"allowed_signers": "allowed_signers"}}
 HERE = signature.Here(flip="7", signers="a" * 64)
 STAMP = "/var/lib/envmgr/flip"
-SET_UP = "`envmgr node-setup --apply --nodes c2` puts it there, and runs it"
+SET_UP = "`envmgr node-setup --apply --nodes c2`; it puts the file there, and runs it"
 TIMER = (
     "`envmgr node-setup --apply --nodes {}` checks now, and starts its timer or writes its line for cron; does that run on "
     "the node? `systemctl status envmgr-flip.timer`, or cron"
@@ -48,7 +48,7 @@ def test_table_and_shell_text_name_the_files_that_node_setup_writes() -> None:
     assert {rows[name].where for name in ("unchecked", "late", "refused", "old_flip")} == {FLIP_STAMP}
     assert f"<{SIGNERS}" in shell
     assert f"<{FLIP_STAMP}" in shell
-    assert PROFILE in get_check("saved-collections").table.rows["not_loaded"].hint
+    assert PROFILE in get_check("saved-collections").table.rows["not_loaded"].hint.because
 
 
 def test_nodes_that_have_checked_the_flip_in_force_are_fine() -> None:

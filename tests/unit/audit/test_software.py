@@ -335,7 +335,7 @@ def test_place_that_keeps_the_user_out_is_told_alone_with_what_opens_it() -> Non
     (line,) = lines("acl", mount_options="rw")
     assert line.startswith(
         f"error c[1-2]: h/1: an ACL denies alice {place}: its mode, 750, does not | bin/run, as alice | "
-        "on fs1: `setfacl -b /export/sw/store/h/bin "
+        "on the server: `setfacl -b /export/sw/store/h/bin "
     )
     (line,) = lines("rule")
     assert line.startswith(
@@ -346,7 +346,7 @@ def test_place_that_keeps_the_user_out_is_told_alone_with_what_opens_it() -> Non
 def test_prefix_without_exec_is_told_by_this_check_too() -> None:
     """It may be asked alone."""
     bad = MACHINE | {"software.bad.h/1": "bin/run: cannot be executed", "mount.options": "noexec,rw"}
-    mend = "on the node: `mount -o remount,exec /sw`: it is mounted noexec"
+    mend = "on the node: `mount -o remount,exec /sw`; it is mounted noexec"
     assert told(software, of_installs({"c1": MACHINE, "c2": bad}, HELLO)) == [
         f"error c2: h/1: bin/run: cannot be executed | bin/run, as alice | {mend}"
     ]

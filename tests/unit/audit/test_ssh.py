@@ -29,8 +29,8 @@ def findings(*answers: dict[str, str], **more: object) -> list[str]:
 def test_sshd_that_lets_users_in_on_the_other_nodes_alone() -> None:
     assert findings(LOOKED, WHEEL, LOOKED) == [
         (
-            "error c2: sshd: it does not let alice in: AllowGroups root wheel | alice can log in, as on c[1,3] | on the node: take the line "
-            f"/etc/ssh/sshd_config:13 away, or name one of the user's groups there; {RELOAD}"
+            "error c2: sshd: it does not let alice in: AllowGroups root wheel | alice can log in, as on c[1,3] | "
+            f"/etc/ssh/sshd_config:13 keeps users out: take that line away, or name one of the user's groups there; {RELOAD}"
         )
     ]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -51,7 +50,8 @@ def placeholders(*templates: str) -> set[str]:
 
 
 def templates(row: Words) -> tuple[str, ...]:
-    return row.where, row.found, row.expected, row.hint, row.unplaced, row.cause, row.about
+    of_hints = (text for steps in (row.hint, row.unplaced) for text in steps.model_dump().values())
+    return row.where, row.found, row.expected, *of_hints, row.cause, row.about
 
 
 def says(check: Check) -> Iterator[tuple[str, set[str]]]:
@@ -109,11 +109,17 @@ WHOLE = {"away", "clean", "command", "entry", "mode", "name", "nodes", "numbers"
 @pytest.mark.parametrize("given", TABLES)
 def test_what_nodes_say_is_quoted_in_the_commands_of_hints(given: Table) -> None:
     for key, row in {**facts_of(given), **given.rows}.items():
-        for command in re.findall("`([^`]+)`", f"{row.hint} {row.unplaced}"):
-            if not re.match(r"(on the node|on the server): `", f"{row.hint}{row.unplaced}"):
-                continue
+        for command in (row.hint.run, row.unplaced.run):
             fields = [(name, how) for _, name, _, how in Formatter().parse(command) if name is not None]
             assert [name for name, how in fields if how != "q" and name not in WHOLE] == [], key
+
+
+def test_command_and_a_line_in_a_table_are_one_step() -> None:
+    for check in CHECKS.values():
+        for key, row in {**facts_of(check.table), **check.table.rows}.items():
+            for steps in (row.hint, row.unplaced):
+                assert not (steps.run and steps.delete), key
+                assert bool(steps.delete) == bool(steps.because), key
 
 
 def test_engine_says_each_of_its_rows() -> None:

@@ -20,7 +20,7 @@ from envmgr.builds.prepare import clean_leftovers
 from envmgr.catalog.names import Entry
 from envmgr.errors import EnvmgrError
 from envmgr.report import SilentReporter
-from envmgr.store.build_folders import build_folder, clear, land, private_folder, work_folder
+from envmgr.store.build_folders import build_folder, clear, land, work_folder
 from envmgr.store.dead_builds import end_work
 from envmgr.store.jobtable import left_row
 from envmgr.store.manifest import unmasked_tree
@@ -38,6 +38,12 @@ def make(path: Path, text: str) -> None:
 
 def install(tmp_path: Path, replaces: str | None) -> Install:
     return Install(Prefix(tmp_path), Entry("a", "1"), "0" * 64, replaces=replaces)
+
+
+def in_prefix(tmp_path: Path) -> Install:
+    prefix = Prefix(tmp_path / "prefix")
+    prefix.jobs.mkdir(parents=True)
+    return Install(prefix, Entry("zlib", "1.3"), "12345678" * 8)
 
 
 def test_land_puts_a_new_tree_in_its_place(tmp_path: Path) -> None:
@@ -127,7 +133,7 @@ def test_build_goes_on_where_a_stranger_took_the_name(place: Path, tmp_path: Pat
     place.unlink()
     place.touch()
     assert work_folder(site(), INSTALL) == own
-    with private_folder(own):
+    with build_folder(in_prefix(tmp_path), own, Runner(), SilentReporter()):
         assert own.stat().st_uid == os.geteuid()
     assert not own.parent.exists()
 
@@ -145,7 +151,10 @@ def test_place_that_the_site_names_is_taken_or_refused(place: Path, tmp_path: Pa
     (named / place.name).chmod(0o777)
     folder = work_folder(site(named), INSTALL)
     assert folder.is_relative_to(named)
-    with pytest.raises(EnvmgrError, match="can be changed by other users"), private_folder(folder):
+    with (
+        pytest.raises(EnvmgrError, match="can be changed by other users"),
+        build_folder(in_prefix(tmp_path), folder, Runner(), SilentReporter()),
+    ):
         pass
 
 
@@ -158,13 +167,13 @@ def test_folder_that_could_not_be_removed_is_cleared_by_a_later_run(
     install = Install(prefix, Entry("zlib", "1.3"), "12345678" * 8)
     folder = tmp_path / f"envmgr-build-{getpass.getuser()}" / f"zlib-{install.label}"
 
-    def fails(path: Path) -> None:
+    def fails(_top: Path, path: Path) -> None:
         if path.is_dir() and any(path.iterdir()):
             raise OSError(errno.EIO, "Input/output error", str(path))
 
     with build_folder(install, folder, Runner(), SilentReporter()):
         (folder / "made").write_text("")
-        monkeypatch.setattr("envmgr.store.build_folders.remove_tree", fails)
+        monkeypatch.setattr("envmgr.store.build_folders.remove_below", fails)
     monkeypatch.undo()
     assert (folder / "made").exists()
     row = left_row(install)
@@ -187,9 +196,7 @@ def test_builds_for_two_prefixes_wait_for_each_other(tmp_path: Path) -> None:
     inside: list[int] = []
 
     def build(number: int) -> None:
-        prefix = Prefix(tmp_path / f"prefix{number}")
-        prefix.jobs.mkdir(parents=True)
-        with build_folder(Install(prefix, Entry("zlib", "1.3"), "12345678" * 8), folder, Runner(), SilentReporter()):
+        with build_folder(in_prefix(tmp_path / str(number)), folder, Runner(), SilentReporter()):
             inside.append(number)
             assert inside == [number]
             assert not [*folder.iterdir()]
@@ -201,15 +208,12 @@ def test_builds_for_two_prefixes_wait_for_each_other(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert [*pool.map(build, range(16))] == [None] * 16
     assert not folder.parent.exists()
-    assert not [*tmp_path.glob("prefix*/var/jobs/*")]
+    assert not [*tmp_path.glob("*/prefix/var/jobs/*")]
 
 
 def test_row_of_a_dead_build_leaves_the_folder_of_a_live_one(tmp_path: Path) -> None:
     """Another prefix builds the same lock there, since the dead build was killed."""
-    prefixes = [Prefix(tmp_path / name) for name in ("dead", "live")]
-    for prefix in prefixes:
-        prefix.jobs.mkdir(parents=True)
-    dead, live = (Install(prefix, Entry("zlib", "1.3"), "12345678" * 8) for prefix in prefixes)
+    dead, live = (in_prefix(tmp_path / name) for name in ("dead", "live"))
     folder = tmp_path / f"envmgr-build-{getpass.getuser()}" / f"zlib-{dead.label}"
     with build_folder(live, folder, Runner(), SilentReporter()):
         (folder / "made").touch()

@@ -15,6 +15,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.nodes import tool, tool_env
 from envmgr.nodes.envelope import Status
+from envmgr.nodes.sets import expand
 from envmgr.system.run import Runner
 from envmgr.system.users import session_as
 
@@ -73,6 +74,20 @@ def node_states(runner: Runner, *, timeout: float = _ASK) -> dict[str, tuple[str
     lines = runner.run(argv, env=tool_env(), timeout=timeout).stdout.splitlines()
     found = [line.split("|", 2) for line in lines if line.count("|") >= 2]
     return {node.strip(): (state.strip(), "" if why.strip() == "none" else why.strip()) for node, state, why in found}
+
+
+def submitting_nodes(runner: Runner) -> tuple[str, ...]:
+    """Return the hosts to which some partition restricts the sending of jobs (AllocNodes); none where it is open to all,
+    or Slurm does not say. Source: sinfo(1), `%S`.
+    """
+    if not slurm_here():
+        return ()
+    with suppress(CommandError):
+        said = runner.run([tool("sinfo"), "-h", "-o", "%S"], env=tool_env(), timeout=_ASK).stdout.splitlines()
+        return tuple(
+            dict.fromkeys(host for line in said if line.strip().lower() != "all" for host in expand(line.strip()))
+        )
+    return ()
 
 
 def states_or_reason(runner: Runner, timeout: float) -> tuple[dict[str, tuple[str, str]], str]:

@@ -30,7 +30,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod
 from envmgr.nodes.sets import NodeSets, fold
-from envmgr.nodes.slurm import slurm_here, users_with_jobs
+from envmgr.nodes.slurm import slurm_here, submitting_nodes, users_with_jobs
 from envmgr.probe.model import Facts, Fleet, ProbePart, ShellAccount, ShellContext, Way, choose_contexts
 from envmgr.probe.prefix import attribute_cache, look_here, newer_generations
 from envmgr.probe.shell import GATE_SECONDS, join_probes, part_seconds
@@ -91,7 +91,10 @@ def gather(
             context=fold(nodes),
             hint="name one of them with `--reference`, or add it to `--nodes`",
         )
-    login = sets.resolve(site.login_nodes) if site.login_nodes is not None and not request.here else ()
+    login: tuple[str, ...] = ()
+    if not request.here:
+        named = site.login_nodes
+        login = sets.resolve(named) if named is not None else submitting_nodes(runner) if "slurm" in ways else ()
     hosts = submit_hosts(nodes, login, all_of_them=request.nodes is None, sends_jobs="slurm" in ways)
     gathering = _Gathering(asker, checks, sets, nodes, hosts, ways, lmod, baseline)
     controller = look_here(plan, runner, asker.left)

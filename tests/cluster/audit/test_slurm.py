@@ -165,3 +165,20 @@ def _quoted(text: str) -> str:
     import shlex
 
     return shlex.quote(text)
+
+
+def test_login_nodes_that_slurm_names_are_asked_where_the_site_names_none(audited: Audited) -> None:
+    """Jobs may be sent from c3 only, beside this host: what its shells export goes into every job."""
+    cluster, line = audited.cluster, "/etc/profile.d/zzz-export.sh"
+    cluster.write_site(groups={"nodes": {"nodes": "c[1-2]"}})
+    cluster.exec("login", ["scontrol", "update", "PartitionName=all", "AllocNodes=login,c3"], check=True)
+    cluster.write("c3", line, "export SBATCH_EXPORT=NONE\n")
+    try:
+        found = audited.audit("--via", "both", "--context", "bash-login", *IN_JOBS, code=1)["findings"]
+    finally:
+        cluster.exec("c3", ["rm", line], check=True)
+        cluster.exec("login", ["scontrol", "update", "PartitionName=all", "AllocNodes=ALL"], check=True)
+        cluster.write_site()
+    assert [(each["check"], each["nodes"], each["actions"][0]["file"]) for each in found] == [
+        ("submitting", "c3", line)
+    ]

@@ -8,6 +8,7 @@ import pytest
 
 from envmgr.errors import EnvmgrError
 from envmgr.nodes.access import SlurmNodes, access_options, ask_slurm
+from envmgr.nodes.slurm import submitting_nodes
 from envmgr.system.run import Runner
 
 C = tuple(f"c{i}" for i in range(1, 9))
@@ -87,3 +88,20 @@ def test_a_slurm_that_does_not_answer_is_an_error_and_not_no_slurm(
     with pytest.raises(EnvmgrError, match="groups-unreadable") as error:
         ask_slurm(Runner())
     assert error.value.context == ("Connection refused",)
+
+
+@pytest.mark.parametrize(
+    ("sinfo", "hosts"),
+    [
+        ("echo all; echo ALL", ()),
+        ("echo all; echo 'login[1-2]'; echo login2,front", ("login1", "login2", "front")),
+        ("exit 1", ()),
+    ],
+)
+def test_slurm_tells_from_where_jobs_may_be_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sinfo: str, hosts: tuple[str, ...]
+) -> None:
+    slurm_that_says(tmp_path, monkeypatch, sinfo=sinfo)
+    assert set(submitting_nodes(Runner())) == set(hosts)
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert submitting_nodes(Runner()) == ()

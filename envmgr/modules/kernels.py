@@ -15,6 +15,9 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import AtLoad, ModulePolicies, Statement, operations
 from envmgr.system.files import sha256_bytes
 
+KERNELS = "kernels"
+"""A folder of a generation. JUPYTER_PATH names the generation: Jupyter looks for a folder of this name there."""
+
 
 def kernel_name(entry: str) -> str:
     """Return the name that notebooks keep: `pytorch-2.1-cuda11.8`, the same in every generation.

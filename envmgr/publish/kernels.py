@@ -7,15 +7,12 @@ from contextlib import suppress
 
 from envmgr.catalog.fitness import NodeFacts, Verdict, judge_gpu
 from envmgr.errors import EnvmgrError
-from envmgr.modules.kernels import kernel_env, kernel_name, kernel_spec
+from envmgr.modules.kernels import KERNELS, kernel_env, kernel_name, kernel_spec
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.store.node_facts import read_node_facts
 from envmgr.store.prefix import Prefix
 from envmgr.system.files import pretty_json
-
-KERNELS = "kernels"
-"""A folder of a generation. JUPYTER_PATH names the generation: Jupyter looks for a folder of this name there."""
 
 _SHOWN = 40  # characters of nodes in a name that a menu shows
 _SAID = {

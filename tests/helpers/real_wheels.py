@@ -42,7 +42,9 @@ def _closure(name: str) -> set[str]:
 
 def _wheel(dist: metadata.Distribution, folder: Path) -> Path:
     stem = f"{canonicalize_name(dist.name).replace('-', '_')}-{dist.version}"
-    tags = [line.split(": ")[1].split("-") for line in (dist.read_text("WHEEL") or "").splitlines() if line[:4] == "Tag:"]
+    tags = [
+        line.split(": ")[1].split("-") for line in (dist.read_text("WHEEL") or "").splitlines() if line[:4] == "Tag:"
+    ]
     tag = "-".join(".".join(sorted(set(column))) for column in zip(*tags, strict=True))
     place = folder / f"{stem}-{tag}.whl"
     record = []

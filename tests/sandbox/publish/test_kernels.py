@@ -79,7 +79,7 @@ def test_jupyter_starts_an_entry_by_its_generation(scene: WheelBox) -> None:
 
 def test_notebook_goes_on_after_a_publish_and_rollback_takes_a_kernel_back(scene: WheelBox) -> None:
     box, current = scene.box, scene.box.prefix / "current"
-    box.recipe("hello/1.0", ["hello"])
+    box.recipe("hello/1.0", ["hello-prefix"])
     box.ok("lock", "hello/1.0")
     box.ok("build", "hello/1.0")
     try:

@@ -1,7 +1,7 @@
 """A kernel for Jupyter: a Python, with what a module sets. Nothing is sourced, and no module is loaded.
 
 Jupyter replaces `${NAME}` in a value by its own variable, leaves it as it is where it has none, and reads `$$` as a
-dollar. So only PATH, which each process has, ends with Jupyter's own value: other lists are the module's alone.
+dollar. So only PATH, which each process has, ends with Jupyter's own value: other lists have only what modules add.
 Source: jupyter-client, "Making kernels for Jupyter", "Kernel specs"; its code, which replaces `${NAME}` since 6.0.
 """
 

@@ -52,7 +52,7 @@ def test_kernel_is_started_in_shells_jobs_and_services_and_rollback_takes_it_bac
     service = "su alice -c 'cd && env -i HOME=/home/alice PATH=/usr/bin:/bin {}'"  # as systemd starts a JupyterHub
     assert cluster.sh("c1", "su - alice -c 'sh shell.sh'").stdout == "0.7.0 c1 2\n"
     cluster.write("login", "/home/alice/job.sh", f"#!/bin/sh\n{ask}\n")
-    done = cluster.sh("login", "su - alice -c 'sbatch --wait --export=NONE -w c2 -o job.out job.sh >&2; cat job.out'")
+    done = cluster.sh("login", "su - alice -c 'sbatch --wait --export=NONE -w c2 -o job.out -e job.err job.sh >&2; cat job.out'")
     assert done.stdout == "0.7.0 c2 2\n"
     assert cluster.sh("c3", service.format("sh shell.sh")).stdout == "0.7.0 c3 2\n"
     offered = service.format(f"{python} ask.py")

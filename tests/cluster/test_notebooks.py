@@ -52,7 +52,9 @@ def test_kernel_is_started_in_shells_jobs_and_services_and_rollback_takes_it_bac
     service = "su alice -c 'cd && env -i HOME=/home/alice PATH=/usr/bin:/bin {}'"  # as systemd starts a JupyterHub
     assert cluster.sh("c1", "su - alice -c 'sh shell.sh'").stdout == "0.7.0 c1 2\n"
     cluster.write("login", "/home/alice/job.sh", f"#!/bin/sh\n{ask}\n")
-    done = cluster.sh("login", "su - alice -c 'sbatch --wait --export=NONE -w c2 -o job.out -e job.err job.sh >&2; cat job.out'")
+    done = cluster.sh(
+        "login", "su - alice -c 'sbatch --wait --export=NONE -w c2 -o job.out -e job.err job.sh >&2; cat job.out'"
+    )
     assert done.stdout == "0.7.0 c2 2\n"
     assert cluster.sh("c3", service.format("sh shell.sh")).stdout == "0.7.0 c3 2\n"
     offered = service.format(f"{python} ask.py")
@@ -81,5 +83,5 @@ def test_audit_names_a_link_that_was_lost_or_turned_and_leaves_a_folder_of_the_s
     done = lab.envmgr("node-setup", "--apply", "--nodes", "c2")
     assert f"JUPYTER_PATH={cluster.prefix}/current" in done.stdout
     assert lab.findings("--nodes", "c[1-3]", "--check", "node-setup") == []
-    lab.envmgr("node-setup", "--undo", "--apply", "--nodes", "c2")
+    cluster.envmgr(["node-setup", "--undo", "--apply", "--nodes", "c2"])  # the task prolog stays
     assert cluster.sh("c2", f"cat {link}/site/kernel.json").stdout == "{}\n"

@@ -30,20 +30,19 @@ def render_kernels(
 
     The name says for which nodes the last audit saw that GPU programs of the entry fail there.
     """
-    wanted = [spec for spec in specs.values() if spec.kernel and spec.pip is not None]
+    wanted = [(spec, spec.pip.folder) for spec in specs.values() if spec.kernel and spec.pip and spec.pip.folder]
     known: Mapping[str, NodeFacts] = {}
-    if any(spec.gpu for spec in wanted):
+    if any(spec.gpu for spec, _ in wanted):
         with suppress(EnvmgrError):  # damaged: the next audit writes them again
             known = fleet.by_node() if (fleet := read_node_facts(prefix)) else {}
     texts = {}
-    for spec in wanted:
+    for spec, programs in wanted:
         unfit = tuple(_unfit(spec, known))
         shown = "; ".join((f"generation {number}", *unfit))
-        python = f"{spec.pip.folder}/python3" if spec.pip else ""
         env = kernel_env([specs[each] for each in load_order(spec.entry, specs)], policies, number)
         about = {"entry": spec.entry, "generation": number, "unfit": unfit}
         texts[f"{KERNELS}/{kernel_name(spec.entry)}/kernel.json"] = pretty_json(
-            kernel_spec(python, f"{spec.entry} ({shown})", env, about)
+            kernel_spec(f"{programs}/python3", f"{spec.entry} ({shown})", env, about)
         )
     return texts
 

@@ -9,11 +9,14 @@ import pytest
 
 from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.gpus import Gpu, GpuNeeds
+from envmgr.catalog.names import Entry
 from envmgr.modules.spec import EnvOp, ModuleSpec, Pip
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish.kernels import render_kernels
+from envmgr.publish.records import has_kernel
+from envmgr.store.manifest import InstallFacts
 from envmgr.store.node_facts import Observed, facts_file, merge_facts
-from envmgr.store.prefix import Prefix
+from envmgr.store.prefix import Install, Prefix
 
 NEEDS = GpuNeeds(cuda="11.8", codes=("7.0", "8.0"))
 
@@ -74,3 +77,29 @@ def test_kernel_has_what_the_entry_loads_before_it_and_only_entries_with_ipykern
     assert found["env"]["PATH"] == "/sw/generations/0012/shims/top/1:/sw/top/bin:/sw/low/bin:${PATH}"
     assert found["env"]["LOW_ROOT"] == "/sw/low"
     assert found["metadata"] == {"envmgr": {"entry": "top/1", "generation": 12, "unfit": []}}
+
+
+@pytest.mark.parametrize(
+    ("own", "below", "found"),
+    [
+        (("bin/python", "lib/python3.11/site-packages/ipykernel-6.29.5.dist-info/METADATA"), (), True),  # conda, wheels
+        (("lib/python3.11/site-packages/ipykernel-5.5.dist-info/METADATA",), ("bin/python3",), True),  # EasyBuild
+        (("bin/x",), ("bin/python3", "lib64/python3.11/site-packages/ipykernel-4.10.egg-info/PKG-INFO"), True),
+        (("bin/python",), ("bin/python", "lib/python3.11/site-packages/ipykernel-6.0.dist-info/METADATA"), False),
+        (("bin/python", "lib/python3.11/site-packages/ipykernel_tools-1.0.dist-info/METADATA"), (), False),
+        (("bin/python",), ("bin/python3",), False),
+    ],
+)
+def test_ipykernel_is_found_where_the_python_of_the_module_looks(
+    tmp_path: Path, own: tuple[str, ...], below: tuple[str, ...], found: bool
+) -> None:
+    made = []
+    for name, files in (("top", own), ("low", below)):
+        install = Install(Prefix(tmp_path), Entry(name, "1"), "0" * 64)
+        for file in files:
+            (install.path / file).parent.mkdir(parents=True, exist_ok=True)
+            (install.path / file).touch()
+        made.append(install)
+    top, low = made
+    assert has_kernel(top, InstallFacts(python="3.11", needs=(low.relative,))) is found
+    assert not has_kernel(top, InstallFacts(needs=(low.relative,)))  # its module brings no Python

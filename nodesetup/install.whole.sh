@@ -205,4 +205,37 @@ link() { # PATH TARGET: a link that is wholly envmgr's; one by `systemctl enable
     esac
 }
 
+kernels() { # PATH TARGET: the link by which a Jupyter whose service reads no start-up file finds the kernels of what is current
+    is=$(readlink -- "$1") # nothing but that: the prefix may hang
+    whose=site
+    case $is in
+    "$2") whose=ours ;;
+    */current/kernels) whose=old ;; # of another prefix
+    '') [ -e "$1" ] || whose=nobody ;;
+    esac
+    case $action:$whose in
+    *:site)
+        [ "$action" = check ] || [ "$action" = undo-check ] || ! wrote "$1" || note "$1"
+        say skipped "$1" "what is there is the site's, and stays: let JupyterHub give its spawners JUPYTER_PATH=${2%/kernels}"
+        ;;
+    undo:nobody | undo-check:nobody) say same "$1" "not there" ;;
+    undo-check:*) say would-remove "$1" ;;
+    check:ours) say same "$1" ;;
+    check:*) say would-write "$1" "${is:+it leads to $is}" ;;
+    apply:ours)
+        wrote "$1" || note "$1" link
+        say same "$1"
+        ;;
+    apply:*)
+        fault=$(mkdir -p -- "${1%/*}" "${WRITTEN%/*}" 2>&1) && note "$1" link && fault=$(ln -sfn -- "$2" "$1" 2>&1)
+        changed "$1" $? written "${is:+it led to $is}"
+        ;;
+    undo:*)
+        fault=$(rm -f -- "$1" 2>&1) && note "$1"
+        changed "$1" $? removed
+        rmdir -- "${1%/*}" 2>/dev/null # if it was made for the link
+        ;;
+    esac
+}
+
 # --- The files follow; `envmgr node-setup` writes these calls.

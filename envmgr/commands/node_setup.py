@@ -279,6 +279,8 @@ def _plan(files: NodeFiles) -> tuple[PlannedFile, ...]:
         whole.append(PlannedFile(unit.path, unit.mode, unit.text, unit.why))
         target = f"../{unit.path.rpartition('/')[2]}"
         whole.append(PlannedFile(service.link, "link", f"{target}\n", f"enables it: a link to {target}"))
+    kernels = files.kernels
+    whole.append(PlannedFile(kernels.path, "link", f"{kernels.target}\n", kernels.why))
     return (*whole, *(PlannedFile(" or ".join(b.paths), None, f"{b.text}\n", b.why) for b in files.blocks))
 
 

@@ -149,6 +149,7 @@ class ResolvedEntry:
             facts=facts,
             own_python=self.install.has_python(),
             pip=records.find_pip(self.install, facts),
+            kernel=records.has_kernel(self.install, facts),
             cuda=self.lock.cuda(),
             compat=self.lock.cuda_compat(),
             upstream=tuple(filter(is_of_upstream, (self.install.relative, *facts.needs))),

@@ -16,6 +16,9 @@ if ( -d "$ENVMGR_PIN/modules" ) then
   set envmgr_path = "`echo ${LMOD_RC:q} | tr : '\n' | grep . | grep -v -F ${envmgr_prefix:q}/generations/ | sed 's/^/:/' | tr -d '\n'`"
   setenv LMOD_RC "$ENVMGR_PIN/lmodrc.lua$envmgr_path"
   setenv LMOD_CACHED_LOADS yes
+  if ( ! $?JUPYTER_PATH ) setenv JUPYTER_PATH ""
+  set envmgr_path = "`echo ${JUPYTER_PATH:q} | tr : '\n' | grep . | grep -v -F ${envmgr_prefix:q}/generations/ | tr '\n' :`"
+  setenv JUPYTER_PATH "${envmgr_path}$ENVMGR_PIN"
   if ( ! $?LMOD_AVAIL_EXTENSIONS ) setenv LMOD_AVAIL_EXTENSIONS no
   if ( ! $?LMOD_PACKAGE_PATH ) setenv LMOD_PACKAGE_PATH ""
   set envmgr_path = "`echo ${LMOD_PACKAGE_PATH:q} | tr : '\n' | grep . | grep -v -x -F ${envmgr_hook:q} | tr '\n' :`"

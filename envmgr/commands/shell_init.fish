@@ -17,6 +17,11 @@ if test -d "$ENVMGR_PIN/modules"
     end
     set -gx LMOD_RC (string join : -- $ENVMGR_PIN/lmodrc.lua $envmgr_kept)
     set -gx LMOD_CACHED_LOADS yes
+    set envmgr_kept
+    for each in (string split -n : -- "$JUPYTER_PATH")
+        string match -q -- "$envmgr_prefix/*" "$each"; or set -a envmgr_kept $each
+    end
+    set -gx JUPYTER_PATH (string join : -- $envmgr_kept $ENVMGR_PIN)
     set -q LMOD_AVAIL_EXTENSIONS; or set -gx LMOD_AVAIL_EXTENSIONS no
     set envmgr_kept
     for each in (string split -n : -- "$LMOD_PACKAGE_PATH")

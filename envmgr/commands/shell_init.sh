@@ -41,6 +41,17 @@ if [ -d "$ENVMGR_PIN/modules" ]; then
     envmgr_left=${envmgr_left#*:}
   done
   export ENVMGR_PIN LMOD_RC="$ENVMGR_PIN/lmodrc.lua$envmgr_path" LMOD_CACHED_LOADS=yes
+  # Where Jupyter finds the kernels of entries: the user's own folders come first.
+  envmgr_path=
+  envmgr_left=${JUPYTER_PATH:-}:
+  while [ -n "$envmgr_left" ]; do
+    case ${envmgr_left%%:*} in
+      "" | "$envmgr_prefix"/*) ;;
+      *) envmgr_path=$envmgr_path${envmgr_left%%:*}: ;;
+    esac
+    envmgr_left=${envmgr_left#*:}
+  done
+  export JUPYTER_PATH="$envmgr_path$ENVMGR_PIN"
   export LMOD_AVAIL_EXTENSIONS="${LMOD_AVAIL_EXTENSIONS-no}" # else `module avail` lists each package of each entry
   case $(command -v module 2>/dev/null) in
     module | alias*) ;; # not a program of that name, which is printed with its path

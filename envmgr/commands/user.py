@@ -17,7 +17,7 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.people.base import Base, ask_base
 from envmgr.people.environments import all_installs, amount, links_of, outdated, remains_of, require_environment
 from envmgr.people.install import install_of, make_install
-from envmgr.people.kernel import kernel_file, kernel_spec, remove_kernel, write_kernel
+from envmgr.people.kernel import kernel_file, remove_kernel, user_kernel, write_kernel
 from envmgr.people.lock import UserLock, lock_of, read_lock
 from envmgr.people.lock_checks import require_sound
 from envmgr.people.module import module_text
@@ -183,7 +183,10 @@ def rename_environment(ctx: Context, name: str, new: str, *, jobs: int = 0, dry_
             for link in others:
                 _point(link, Path(result.path))
             if has_kernel:
-                write_kernel(kernel_file(ctx.environ, new), kernel_spec(new, places.link(new), lock, base))
+                write_kernel(
+                    kernel_file(ctx.environ, new),
+                    user_kernel(new, places.link(new), require_environment(places, new), lock, base, ctx.site),
+                )
         return result
 
 
@@ -281,7 +284,7 @@ def _make(
             for each in {link, places.link(name)}:
                 _point(each, install.path)
         if (kernel := kernel_file(ctx.environ, name)).is_file():
-            write_kernel(kernel, kernel_spec(name, places.link(name), lock, base))
+            write_kernel(kernel, user_kernel(name, places.link(name), install, lock, base, ctx.site))
     inodes, size = (None, None) if dry_run else amount([install])
     held, not_held = ("", "") if dry_run else hold(ctx.site, places)
     return UserResult(

@@ -10,7 +10,7 @@ from envmgr.commands.user import generation_of
 from envmgr.errors import InputError
 from envmgr.people.base import ask_base
 from envmgr.people.environments import require_environment
-from envmgr.people.kernel import kernel_file, kernel_spec, remove_kernel, write_kernel
+from envmgr.people.kernel import kernel_file, remove_kernel, user_kernel, write_kernel
 from envmgr.people.lock import lock_of
 from envmgr.people.places import user_places
 from envmgr.report import Result
@@ -50,7 +50,7 @@ def make_kernel(ctx: Context, name: str, *, remove: bool = False, dry_run: bool 
             f"neither {name} nor {lock.on} has ipykernel, which Jupyter talks to",
             hint=f"`envmgr user add {name} ipykernel`, then the same command again",
         )
-    spec = kernel_spec(name, places.link(name), lock, base)
+    spec = user_kernel(name, places.link(name), install, lock, base, ctx.site)
     if not dry_run:
         write_kernel(file, spec)
     return UserKernelResult(name, str(file), spec["display_name"], False, dry_run)

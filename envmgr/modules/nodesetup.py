@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from envmgr.catalog.site import Site
+from envmgr.modules.kernels import KERNELS
 from envmgr.modules.lmod import USUAL_FOLDERS
 from envmgr.system.files import sha256_bytes, shipped
 from envmgr.system.modes import as_user, is_systems, opening
@@ -33,6 +34,7 @@ FLIP_UNIT = "/etc/systemd/system/envmgr-flip.service"
 FLIP_TIMER = "/etc/systemd/system/envmgr-flip.timer"
 FLIP_LINK = "/etc/systemd/system/timers.target.wants/envmgr-flip.timer"
 FLIP_CRON = "/etc/cron.d/envmgr-flip"
+JUPYTER_LINK = f"/usr/local/share/jupyter/{KERNELS}"  # where each Jupyter looks, whatever its environment
 SLURM_LINE = f"TaskProlog={TASK_PROLOG}"
 BEGIN, END = ">>> envmgr >>>", "<<< envmgr <<<"  # the marks around our lines in a file of the system, after "# "
 
@@ -102,12 +104,22 @@ class NodeTimer:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeLink:
+    """A link that is made where nothing is: what a site has there stays."""
+
+    path: str
+    target: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFiles:
-    """All that a node gets. `timers` are of sites that sign."""
+    """All that a node gets. `kernels` leads to those of what is current; `timers` are of sites that sign."""
 
     files: tuple[NodeFile, ...]
     blocks: tuple[NodeBlock, ...]
     services: tuple[NodeService, ...]
+    kernels: NodeLink
     timers: tuple[NodeTimer, ...] = ()
 
     @property
@@ -117,10 +129,10 @@ class NodeFiles:
 
     @property
     def count(self) -> int:
-        """The number of lines that a node answers: one for a file or block, two for a service (unit, link), two more
-        for a timer (service, cron).
+        """The number of lines that a node answers: one for a file, block or link, two for a service (unit, link), two
+        more for a timer (service, cron).
         """
-        return len(self.files) + len(self.blocks) + 2 * len(self.linked) + 2 * len(self.timers)
+        return len(self.files) + len(self.blocks) + 1 + 2 * len(self.linked) + 2 * len(self.timers)
 
     @property
     def paths(self) -> frozenset[str]:
@@ -128,6 +140,7 @@ class NodeFiles:
         return frozenset(
             [
                 *(f.path for f in self.files),
+                self.kernels.path,
                 *(p for b in self.blocks for p in b.paths),
                 *(p for s in self.linked for p in (s.unit.path, s.link)),
                 *(f.path for t in self.timers for f in (t.service, t.cron)),
@@ -171,6 +184,11 @@ def node_files(site: Site, signers: str | None = None, floor: int = 0) -> NodeFi
                 NodeFile(GPU_UNIT, "644", _text("envmgr-gpus.service"), f"runs {GPUS} at boot"), GPU_LINK, GPUS
             ),
         ),
+        kernels=NodeLink(
+            JUPYTER_LINK,
+            f"{site.prefix}/current/{KERNELS}",
+            "notebooks: for a Jupyter whose service reads no start-up file",
+        ),
         timers=() if signers is None else (_flip_timer(),),
     )
 
@@ -202,7 +220,7 @@ def install_script(files: NodeFiles, action: Action | None = None) -> str:
     calls += [f"file {f.path} {f.mode} {_here(f)}" for f in files.files]
     calls += [f"{b.function} {quote(b.text)}" for b in files.blocks]
     calls += [f"service {s.unit.path} {s.link} {s.program} {_here(s.unit)}" for s in files.services]
-    calls += [f"gpus {GPUS} {GPU_FACTS}"]
+    calls += [f"gpus {GPUS} {GPU_FACTS}", f"kernels {files.kernels.path} {quote(files.kernels.target)}"]
     for timer in files.timers:
         calls += [
             f"unit {timer.service.path} {timer.program} {_here(timer.service)}",

@@ -51,6 +51,14 @@ def _ansible(files: NodeFiles) -> str:
             ),
             "  when: envmgr_systemd.stat.exists",
         ]
+    kernels = files.kernels
+    tasks += [
+        f"- {{name: is there {kernels.path}, ansible.builtin.stat: {{path: {kernels.path}}}, register: envmgr_there}}",
+        f"- {{name: the folder of {kernels.path}, ansible.builtin.file: {{path: {kernels.path.rpartition('/')[0]}, state: directory}}}}",
+        f"- name: {kernels.path}",
+        f"  ansible.builtin.file: {{path: {kernels.path}, src: {json.dumps(kernels.target)}, state: link, force: true}}",
+        "  when: not envmgr_there.stat.exists",  # with `force`, for what it leads to may not be there
+    ]
     for block in files.blocks:
         for path in block.paths:
             # Debian's bash.bashrc returns early in a shell without a prompt, so lines at its end would not run.
@@ -88,6 +96,7 @@ def _readme(files: NodeFiles, site: Site) -> str:
         *(f"{f.path}  {f.mode}  {f.why}" for f in files.files),
         *(f"{s.unit.path}  {s.unit.mode}  {s.unit.why}; linked from {s.link}" for s in files.linked),
         *(f"{f.path}  {f.mode}  {f.why}" for t in files.timers for f in (t.service, t.cron)),
+        f"{files.kernels.path}  a link to {files.kernels.target}, where nothing is: {files.kernels.why}",
         *(f"{' or '.join(b.paths)}  lines at the {b.place}: {b.why}" for b in files.blocks),
         "",
         "The lines stand between `# " + BEGIN + "` and `# " + END + "`:",

@@ -48,7 +48,7 @@ def fingerprint(
     """Return the sha256 of all that decides a generation's content for the entry, except the generation's number and
     the install.
 
-    It covers the module's text (as statements), its part of `.modulerc.lua`, and its smoke tests, which `envmgr test`
+    It covers the module's text (as statements), its part of `.modulerc.lua`, whether it has a kernel, and its smoke tests, which `envmgr test`
     takes from the generation.
     """
     form = {
@@ -64,6 +64,7 @@ def fingerprint(
         # A module without an upstream keeps the form that it had before there was one.
         **({"upstream": [spec.prefix, *spec.upstream]} if spec.upstream or spec.prefix else {}),
         **({"imports": list(spec.imports)} if spec.imports else {}),
+        **({"kernel": True} if spec.kernel else {}),
         "statements": [[s.kind, s.name, list(s.arguments)] for s in operations(spec, policies, families)],
     }
     return sha256_bytes(canonical_json(form))

@@ -15,6 +15,7 @@ from packaging.version import Version
 from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.modules.families import Families, find_families, member_of
 from envmgr.modules.spec import EnvOp, ModuleSpec, applied
+from envmgr.publish.kernels import load_order
 from envmgr.publish.records import GenerationRecord, published_spec, read_specs
 from envmgr.store.prefix import Prefix
 from envmgr.system.models import FrozenModel
@@ -81,7 +82,7 @@ def ask_base(entry: str, record: GenerationRecord, prefix: Prefix, runner: Runne
         EnvmgrError: `generation-damaged`; `base-broken` if that Python does not start.
     """
     specs = {name: published_spec(raw).spec for name, raw in read_specs(prefix, record.number).items()}
-    loaded = [specs[name] for name in _load_order(entry, specs)]
+    loaded = [specs[name] for name in load_order(entry, specs)]
     environment = tuple(op for spec in loaded for op in spec.environment)
     installs = dict.fromkeys(
         prefix.install_at(path).path for spec in loaded for path in record.entries[spec.entry].paths
@@ -127,20 +128,6 @@ def _broken(entry: str, *context: str) -> EnvmgrError:
         context=context,
         hint=f"tell the administrators of this cluster; `envmgr verify {entry}` compares it with its manifest",
     )
-
-
-def _load_order(entry: str, specs: Mapping[str, ModuleSpec]) -> list[str]:
-    """Return the entry behind all that it loads."""
-    found: list[str] = []
-
-    def add(name: str) -> None:
-        for below in specs[name].depends:
-            if below in specs and below not in found:
-                add(below)
-        found.append(name)
-
-    add(entry)
-    return found
 
 
 def _packages(said: _Said) -> dict[str, BasePackage]:

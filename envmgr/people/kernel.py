@@ -1,7 +1,6 @@
-"""A kernel for Jupyter: the environment's own Python, with what its module sets. Nothing is sourced.
+"""A kernel for Jupyter: the environment's own Python, with what its module sets.
 
 It names the environment by its link, and is written again with each change, so that it stays right.
-Source: jupyter-client's documentation, "Making kernels for Jupyter", "Kernel specs".
 """
 
 from __future__ import annotations
@@ -11,9 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from envmgr.modules.spec import applied
+from envmgr.catalog.site import Site
+from envmgr.modules.kernels import kernel_env, kernel_spec
+from envmgr.modules.statements import ModulePolicies
 from envmgr.people.base import Base
 from envmgr.people.lock import UserLock
+from envmgr.people.module import user_spec
+from envmgr.store.prefix import Install
 from envmgr.system.files import atomic_write, explain_os_error, pretty_json, sha256_bytes
 from envmgr.system.usernames import own_home
 
@@ -26,20 +29,12 @@ def kernel_file(environ: Mapping[str, str], name: str) -> Path:
     return Path(data) / "kernels" / f"user-{plain}{other}" / "kernel.json"
 
 
-def kernel_spec(name: str, link: Path, lock: UserLock, base: Base) -> dict[str, Any]:
-    """Return the content of kernel.json for the environment `name` at `link`.
-
-    PATH ends with the value that Jupyter's server has: `…:${PATH}`. Other variables it may lack.
-    """
-    changed = applied(base.environment, {"PATH": "${PATH}"})
-    env = changed | {"PATH": f"{link / 'bin'}:{changed['PATH']}", "PYTHONNOUSERSITE": "1"}
-    return {
-        "argv": [str(link / "bin/python"), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
-        "display_name": f"{name} ({lock.on}, generation {base.number})",
-        "language": "python",
-        "env": env,
-        "metadata": {"envmgr": {"environment": name, "on": lock.on}},
-    }
+def user_kernel(name: str, link: Path, install: Install, lock: UserLock, base: Base, site: Site) -> dict[str, Any]:
+    """Return the content of kernel.json for the environment `name` at `link`."""
+    policies = ModulePolicies.from_site(site)
+    env = kernel_env([user_spec(install, lock, base, policies, programs=link / "bin")], policies, base.number)
+    shown = f"{name} ({lock.on}, generation {base.number})"
+    return kernel_spec(str(link / "bin/python"), shown, env, {"environment": name, "on": lock.on})
 
 
 def write_kernel(file: Path, spec: Mapping[str, Any]) -> None:

@@ -32,7 +32,7 @@ def module_text(install: Install, lock: UserLock, base: Base, site: Site, report
     )
     policies = ModulePolicies.from_site(site)
     return render_module(
-        _spec(install, lock, base, policies),
+        user_spec(install, lock, base, policies, programs=install.path / "bin"),
         base.families,
         generation=base.number,
         policies=policies,
@@ -41,13 +41,14 @@ def module_text(install: Install, lock: UserLock, base: Base, site: Site, report
     )
 
 
-def _spec(install: Install, lock: UserLock, base: Base, policies: ModulePolicies) -> ModuleSpec:
+def user_spec(install: Install, lock: UserLock, base: Base, policies: ModulePolicies, *, programs: Path) -> ModuleSpec:
+    """Return the module of an environment, which puts its `programs` first in PATH."""
     stem = variable_name(base.spec.name)
     root = [EnvOp(kind="set", name=f"{stem}_ROOT", value=base.spec.root)] if has_root(stem) else []
     told: tuple[EnvOp, ...] = (
         *root,
         EnvOp(kind="set", name=f"ENVMGR_{stem}_DIGEST", value=base.spec.digest),
-        EnvOp(kind="prepend", name="PATH", value=str(install.path / "bin")),
+        EnvOp(kind="prepend", name="PATH", value=str(programs)),
     )
     if not policies.user_site:
         told = (*told, EnvOp(kind="set", name="PYTHONNOUSERSITE", value="1"))

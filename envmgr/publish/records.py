@@ -273,6 +273,14 @@ def find_pip(install: Install, facts: InstallFacts) -> Pip | None:
     return Pip(folder="", minor=facts.python, writes=False)
 
 
+def has_kernel(install: Install, facts: InstallFacts) -> bool:
+    """Return whether the Python of its module finds ipykernel, by what installs say of their packages."""
+    # A Python of its own does not see the packages of those below.
+    roots = (install,) if install.has_python() else (install, *map(install.prefix.install_at, facts.needs))
+    found = (root.path.glob("lib*/python3*/site-packages/ipykernel-*-info") for root in roots)
+    return facts.python is not None and any(map(any, found))
+
+
 def generation_numbers(prefix: Prefix) -> list[int]:
     """Return every number ever taken (complete, in progress or abandoned), ascending."""
     if not prefix.generations.is_dir():

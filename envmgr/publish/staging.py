@@ -19,6 +19,7 @@ from envmgr.modules.statements import ModulePolicies
 from envmgr.publish import plan, records
 from envmgr.publish.flip_guards import require_good_flip, require_not_replayed, require_unchanged_generation
 from envmgr.publish.flips import known_current, once_current
+from envmgr.publish.kernels import render_kernels
 from envmgr.publish.signature import Signer
 from envmgr.publish.verify import named_manifests
 from envmgr.report import Reporter
@@ -348,13 +349,14 @@ def _write(staged: Staged) -> None:
 
 
 def _write_modules(staged: Staged) -> dict[str, str]:
-    """Write modules, pip's shims, lmodrc.lua and the specs; returns relative path -> sha256."""
+    """Write modules, pip's shims, kernels, lmodrc.lua and the specs; returns relative path -> sha256."""
     work, folder = staged.work, staged.folder
     specs = [item.spec for item in staged.merged.values()]
     rendered = render_tree(specs, generation=staged.number, policies=work.policies, templates=work.templates)
     texts = {f"modules/{p}": t for p, t in rendered.items()}
     programs = render_shims(specs, work.templates)
     texts |= programs
+    texts |= render_kernels({spec.entry: spec for spec in specs}, staged.number, work.policies, work.prefix)
     texts["lmodrc.lua"] = work.lmod.lmodrc_text(folder / "spider")
     texts[records.SPECS] = pretty_json({name: item.model_dump(mode="json") for name, item in staged.merged.items()})
     with explain_os_error(folder):

@@ -1,4 +1,6 @@
-"""A node for tests of node-setup: a copy of /etc over the real one in a mount namespace of its own, and a prefix without a store."""
+"""A node for tests of node-setup: a copy of /etc over the real one in a mount namespace of its own, an empty /usr/local/share, and a
+prefix without a store.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +42,7 @@ class Scene:
         )  # all that may be read
         (self.folder / "home").mkdir()
         (self.folder / "run").mkdir()
+        (self.folder / "share").mkdir()
         (self.folder / "site.yaml").write_text(f"schema: 1\nprefix: {self.prefix}\n{self.settings}")
 
     @property
@@ -76,7 +79,8 @@ class Scene:
 
     def run(self, *argv: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a program on the node, in an environment that is empty but for `env`."""
-        mounts = [f"mount --bind {self.etc} /etc", f"mount --bind {self.folder}/run /run"]
+        places = {self.etc: "/etc", self.folder / "run": "/run", self.folder / "share": "/usr/local/share"}
+        mounts = [f"mount --bind {folder} {place}" for folder, place in places.items()]
         steps = [*mounts, *self.before, f"exec {shlex.join(argv)}"]
         return subprocess.run(
             ["unshare", *USER, "--mount", "--propagation", "private", "sh", "-c", "\n".join(steps)],

@@ -5,6 +5,8 @@ profile file of login shells, the lines for zsh, csh and bash over ssh, the task
 compares all of them by content, and the files also by what users may do with them. A file that an earlier envmgr wrote,
 or that site.yaml would change now, is a warning. `envmgr node-setup --apply` fixes all of that.
 
+The link of Jupyter's kernels counts if node-setup made it, or nothing is in its place: what a site has there stays.
+
 A node that has none of them was never set up, and is no finding here: the check `contexts` tells if its shells have no
 modules. Nodes without systemd need no units. The list of signers is a part of the check `signature`. What the lost file
 leads to in the shells that read it is not reported.
@@ -31,6 +33,7 @@ def probe(plan: AuditPlan) -> ProbeTexts:
     given = assign(
         node_setup_files="\n".join(_line(kind, file) for kind, file in whole if file.path != SIGNERS),
         node_setup_units="\n".join(units),
+        node_setup_kernels=f"{files.kernels.path} {files.kernels.target}",
         node_setup_begin=BEGIN,
         node_setup_end=END,
         node_setup_bash=bash.text,
@@ -53,7 +56,7 @@ def _line(kind: str, file: NodeFile) -> str:
 def judge(evidence: Evidence) -> Rows:
     files = _files(evidence.site)
     minor = {path for service in files.linked for path in (service.unit.path, service.link)}
-    minor |= {file.path for timer in files.timers for file in (timer.service, timer.cron)}
+    minor |= {files.kernels.path, *(file.path for timer in files.timers for file in (timer.service, timer.cron))}
     together: dict[tuple[str, tuple[str, ...], bool], list[str]] = {}
     for line, nodes in evidence.looked("node_setup").by_line("node_setup.faults").items():
         fault, _, path = line.partition(" ")

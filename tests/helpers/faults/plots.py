@@ -165,12 +165,13 @@ ETC = [
     "zsh",
 ]
 IN_OWN_ETC = """\
-mount --bind ROOT/etc /etc && mount --bind ROOT/run /run && mount --bind ROOT/lib /var/lib && exec "$@"
+mount --bind ROOT/etc /etc && mount --bind ROOT/run /run && mount --bind ROOT/lib /var/lib &&
+mount --bind ROOT/share /usr/local/share && exec "$@"
 """
 
 
 def own_etc(box: Sandbox) -> None:
-    for name in ("etc", "run", "lib", "etc/systemd/system"):
+    for name in ("etc", "run", "lib", "share", "etc/systemd/system"):
         (box.root / name).mkdir(parents=True)
     here = [Path("/etc") / name for name in ETC if (Path("/etc") / name).exists()]
     subprocess.run(["cp", "-a", *here, box.root / "etc"], check=True)

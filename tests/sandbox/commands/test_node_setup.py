@@ -85,6 +85,7 @@ def test_plain_files_are_a_tree_a_script_and_tasks(sandbox: Sandbox) -> None:
     ]
     made = [task["ansible.builtin.file"] for task in tasks if "ansible.builtin.file" in task]
     links = {link["path"]: link["src"] for link in made if link["state"] == "link"}
+    assert links.pop(files.kernels.path) == files.kernels.target
     assert links == {service.link: f"../{Path(service.unit.path).name}" for service in files.services}
     blocks = [task["ansible.builtin.blockinfile"] for task in tasks if "ansible.builtin.blockinfile" in task]
     assert {b["path"] for b in blocks} == {path for block in files.blocks for path in block.paths}
@@ -122,6 +123,7 @@ def answer(sandbox: Sandbox, status: str = "written", **special: str) -> str:
     files = node_files(load_site(sandbox.root / "site.yaml", {}))
     paths = [*(f.path for f in files.files), *(b.paths[0] for b in files.blocks)]
     paths += [path for service in files.services for path in (service.unit.path, service.link)]
+    paths.append(files.kernels.path)
     lines = [special.get(Path(path).name.replace(".", "_"), f"{status}\t{path}\t") for path in paths]
     return "".join(f"{line}\n" for line in [*lines, "slurm\tabsent\t"])
 

@@ -65,11 +65,13 @@ def test_line_of_each_shell_gives_it_the_modules(box: Sandbox, shell: str) -> No
 
 @pytest.mark.parametrize("shell", LINES)
 def test_line_that_is_read_twice_changes_nothing_more(box: Sandbox, shell: str) -> None:
-    names = ("MODULEPATH", "LMOD_PACKAGE_PATH", "LMOD_SITEPACKAGE_PREPEND", "LMOD_RC")
+    names = ("MODULEPATH", "JUPYTER_PATH", "LMOD_PACKAGE_PATH", "LMOD_SITEPACKAGE_PREPEND", "LMOD_RC")
     show = "".join(f'echo "{name}=${name}"\n' for name in names)
-    done = typed(box, shell, f"{LINES[shell]}\n{show}{LINES[shell]}\n{show}")
+    old = box.prefix / "generations/0099"
+    done = typed(box, shell, f"{LINES[shell]}\n{show}{LINES[shell]}\n{show}", JUPYTER_PATH=f"/mine:{old}:/more")
     lines = done.stdout.splitlines()
-    assert lines[:4] == lines[4:]
+    assert lines[:5] == lines[5:]
+    assert lines[1] == f"JUPYTER_PATH=/mine:/more:{box.prefix}/generations/0001"
     assert f"MODULEPATH={box.prefix}/generations/0001/modules" in lines[0]
 
 

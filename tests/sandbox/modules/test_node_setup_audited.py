@@ -7,7 +7,17 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit.checks import node_setup
-from envmgr.modules.nodesetup import BEGIN, CSH_PROFILE, END, GPU_LINK, GPU_UNIT, HOOK, PROFILE, TASK_PROLOG
+from envmgr.modules.nodesetup import (
+    BEGIN,
+    CSH_PROFILE,
+    END,
+    GPU_LINK,
+    GPU_UNIT,
+    HOOK,
+    JUPYTER_LINK,
+    PROFILE,
+    TASK_PROLOG,
+)
 from envmgr.probe import shell as probe
 from envmgr.probe.shell import read_lines
 from envmgr.system.shelltext import script_text
@@ -58,6 +68,10 @@ def test_node_that_was_never_set_up_and_one_that_just_was_have_no_fault(scene: S
         (f"sed -i '/{BEGIN}/d' /etc/zsh/zshenv", ["damaged /etc/zsh/zshenv"]),
         ("sed -i 's/^.*zz-envmgr.*$/#&/' /etc/bash.bashrc", ["damaged /etc/bash.bashrc"]),
         (f"rm {GPU_LINK}; ln -sf /dev/null {GPU_UNIT}", [f"lost {GPU_LINK}"]),
+        (f"rm {JUPYTER_LINK}", [f"lost {JUPYTER_LINK}"]),
+        (f"ln -sfn /elsewhere {JUPYTER_LINK}", [f"changed {JUPYTER_LINK}"]),
+        (f"rm {JUPYTER_LINK}; mkdir {JUPYTER_LINK}", [f"changed {JUPYTER_LINK}"]),  # from the next run on, the site's
+        (f"rm /etc/envmgr/written {JUPYTER_LINK}; mkdir {JUPYTER_LINK}", []),
     ],
 )
 def test_each_fault_is_told_and_a_new_run_of_node_setup_ends_it(scene: Scene, do: str, found: list[str]) -> None:

@@ -26,6 +26,7 @@ OURS = {
     "/etc/envmgr/node/gpus.sh",
     "/etc/systemd/system/envmgr-gpus.service",
     "/etc/systemd/system/multi-user.target.wants/envmgr-gpus.service",
+    "/usr/local/share/jupyter/kernels",
     *(
         f"/etc/envmgr/node/lmod/{part}.lua"
         for part in ("SitePackage", "prepend", "collections", "newer", "restore", "closure")
@@ -134,6 +135,38 @@ def test_lines_stand_at_the_end_of_red_hats_bashrc_and_csh_has_them_from_profile
     assert (done["/etc/bashrc"], done["/etc/zshenv"], done["/etc/csh.cshrc"]) == ("written", "written", "skipped")
     assert (scene.etc / "bashrc").read_text() == "# bashrc\n" + BLOCK
     assert (scene.etc / "zshenv").read_text() == "# zshenv\n" + BLOCK
+
+
+KERNELS = "/usr/local/share/jupyter/kernels"
+
+
+def test_kernels_of_the_site_stay_and_the_result_says_the_other_way(scene: Scene) -> None:
+    ours = scene.folder / "share/jupyter/kernels"
+    (ours / "r").mkdir(parents=True)
+    (ours / "r/kernel.json").write_text("{}")
+    before = tree(ours.parent)
+    for action in ("check", "apply", "undo-check", "undo"):
+        done = scene.run("sh", "-c", install_script(scene.files, action))
+        assert f"skipped\t{KERNELS}\twhat is there is the site's, and stays: let JupyterHub give its spawners JUPYTER_PATH={scene.prefix}/current\n" in done.stdout  # fmt: skip
+    assert tree(ours.parent) == before
+    shutil.rmtree(ours)
+    ours.symlink_to("/srv/kernels")
+    assert scene.do("apply")[KERNELS] == scene.do("undo")[KERNELS] == "skipped"
+    assert str(ours.readlink()) == "/srv/kernels"
+
+
+def test_link_of_another_prefix_is_replaced_and_taken_away(scene: Scene) -> None:
+    link = scene.folder / "share/jupyter/kernels"
+    link.parent.mkdir()
+    link.symlink_to("/old prefix/current/kernels")
+    assert scene.do("check")[KERNELS] == "would-write"
+    assert scene.do("apply")[KERNELS] == "written"
+    assert link.readlink() == scene.prefix / "current/kernels"
+    link.unlink()
+    link.symlink_to("/old prefix/current/kernels")
+    assert scene.do("undo")[KERNELS] == "removed"
+    assert list((scene.folder / "share").iterdir()) == []
+    assert not (scene.etc / "envmgr").exists()
 
 
 @pytest.mark.parametrize(

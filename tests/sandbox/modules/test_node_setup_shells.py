@@ -217,7 +217,7 @@ def test_reading_it_twice_changes_nothing_and_leaves_no_variable_of_ours(scene: 
         names.append({key: value for key, value in pairs.items() if key not in drop})
     assert names[1] == names[2]
     new = {name for name in names[1].keys() - names[0].keys() if not re.match("_?LMOD_|MODULE|__LMOD", name)}
-    assert new - {"HOME", "TERM", "POSIXLY_CORRECT"} == {"ENVMGR_PIN"}
+    assert new - {"HOME", "TERM", "POSIXLY_CORRECT"} == {"ENVMGR_PIN", "JUPYTER_PATH"}
 
 
 def test_csh_has_no_variable_of_ours_after(scene: Scene) -> None:
@@ -237,6 +237,7 @@ def test_task_prolog_gives_a_sh_job_what_it_needs(scene: Scene) -> None:
         "ENVMGR_PIN",
         "MODULEPATH",
         "LMOD_RC",
+        "JUPYTER_PATH",
         "LMOD_CACHED_LOADS",
         "LMOD_AVAIL_EXTENSIONS",
         "LMOD_CMD",
@@ -252,9 +253,30 @@ def test_task_prolog_gives_a_sh_job_what_it_needs(scene: Scene) -> None:
     assert scene.said("bash", "-c", "module load hello; echo $HELLO", env=env) == ["1"]
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_jupyter_finds_one_generation_behind_the_users_own_folders(scene: Scene, shell: str) -> None:
+    """The folder with the kernels of the shell's own generation; once, in nested shells and jobs, too."""
+    show, old, new = "echo $JUPYTER_PATH", f"{scene.prefix}/generations/0001", str(scene.generation(2))
+    assert scene.said(*SHELLS[shell], show) == [new]
+    for before, after in {
+        "/mine:/more": f"/mine:/more:{new}",
+        f"/mine:{old}:/more:{scene.prefix}/current": f"/mine:/more:{new}",
+        f"{new}:/mine:{new}::": f"/mine:{new}",
+        "/other/generations/0001": f"/other/generations/0001:{new}",
+    }.items():
+        assert scene.said(*SHELLS[shell], show, env={"JUPYTER_PATH": before}) == [after]
+    pinned = {"ENVMGR_PIN": old, "JUPYTER_PATH": f"/mine:{old}"}
+    assert scene.said(*SHELLS[shell], show, env=pinned) == [f"/mine:{old}"]
+    loaded = f"module load hello; {show}; module unload hello; {show}; module purge; {show}"
+    assert scene.said(*SHELLS[shell], loaded, env={"JUPYTER_PATH": "/a b:/mine"}) == [f"/a b:/mine:{new}"] * 3
+    (scene.etc / "profile.d/aa-own.sh").write_text("JUPYTER_PATH=/unexported\n")
+    if shell in ("bash login", "dash login"):
+        assert scene.said(*SHELLS[shell], show) == [f"/unexported:{new}"]
+
+
 def test_what_a_shell_inherited_goes_when_the_prefix_is_not_there(scene: Scene) -> None:
     pin = f"{scene.prefix}/generations/0001"
     remove_tree(scene.prefix)
-    env = {"ENVMGR_PIN": pin, "MODULEPATH": f"{pin}/modules:/own", "LMOD_RC": f"{pin}/lmodrc.lua"}
-    text = f'. {PROFILE}; echo "${{ENVMGR_PIN-none}} $MODULEPATH ${{LMOD_RC-none}}"'
-    assert scene.said("dash", "-c", text, env=env) == ["none /own none"]
+    env = {"ENVMGR_PIN": pin, "MODULEPATH": f"{pin}/modules:/own", "LMOD_RC": f"{pin}/lmodrc.lua", "JUPYTER_PATH": pin}
+    text = f'. {PROFILE}; echo "${{ENVMGR_PIN-none}} $MODULEPATH ${{LMOD_RC-none}} ${{JUPYTER_PATH-none}}"'
+    assert scene.said("dash", "-c", text, env=env) == ["none /own none none"]

@@ -273,6 +273,7 @@ OTHER = {
     "python": (True, True),
     "own_python": (True, True),
     "pip": (Pip(folder="/x/bin", minor="3.11", writes=True), True),
+    "kernel": (True, False),
     "requires": (Requires(glibc="2.17"), True),
     "gpu": (GpuNeeds(cuda="12.1", codes=("7.0",)), True),
     "tests": ((SmokeTest(name="t", run="true"),), False),
@@ -296,7 +297,7 @@ def test_fingerprint_changes_when_the_text_does_or_the_tests(field: str) -> None
     assert (render(changed) != render(BASE)) is shown
     families = find_families({changed.entry: member_of(changed)})[changed.entry]
     assert (fingerprint(changed, WARN, "t", families) != fingerprint(BASE, WARN, "t")) is (
-        shown or field in ("tests", "imports")
+        shown or field in ("tests", "imports", "kernel")
     )
 
 

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from envmgr.errors import EnvmgrError, InputError
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # a backend's worker also lies in this package, and starts wi
     from envmgr.store.manifest import InstallFacts
     from envmgr.store.prefix import Install, Item, Prefix
     from envmgr.system.run import Runner
+    from envmgr.wheels.difference import Difference
 
 Model = TypeVar("Model", bound="BaseModel")
 
@@ -184,6 +185,17 @@ class LoadedLock(ABC):
         """Return the CUDA version of its `cuda-compat` (forward compatibility); empty without one."""
         return ""
 
+    def extended(
+        self,
+        recipe: Recipe,  # noqa: ARG002 - most locks take no wheels
+        more: Difference,  # noqa: ARG002
+        root: Path,  # noqa: ARG002
+    ) -> tuple[dict[str, Any], Mapping[str, str | bytes]] | None:
+        """Return the recipe's `input` with the wheels of `more`, and the files of the lock that answers it: these very
+        packages. `root` is the install. None if such a lock has no wheels. Raises InputError `not-requestable`.
+        """
+        return None
+
     def may_build(self) -> None:  # noqa: B027 - most need nothing
         """Raise EnvmgrError if this user cannot build anything at all; called before anything is written."""
 
@@ -274,6 +286,10 @@ class Backend(ABC):
     @abstractmethod
     def read_packages(self, folder: Path) -> Mapping[str, str]:
         """Return name -> `version build` of the lock in `folder`, stale or not; empty without a lock."""
+
+    def lock_of_install(self, recipe: Recipe, root: Path, site: Site) -> Mapping[str, str]:  # noqa: ARG002 - most installs do not say
+        """Return the files of the lock by which the install at `root` was made, if it says all of it; else none."""
+        return {}
 
     def channels(self, recipe: Recipe, site: Site) -> Collection[str]:  # noqa: ARG002 - most backends have none
         """Return the names that `LockOptions.places` may have. Raises InputError."""

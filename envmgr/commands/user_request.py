@@ -89,7 +89,7 @@ def request_entry(
         scratch_folder("request") as work,
         scratch_folder("request") if dry_run else copy_folder(folder.parent) as made,
     ):
-        source = lock_below(published, lock.on, site, work)
+        source = lock_below(published, lock.on, name, site, work)
         files = {**entry_files(entry, lock, source, published, install, site)}
         root = made / "request"
         with explain_os_error(folder):

@@ -7,7 +7,7 @@ Nothing is solved: the lock has the packages of the entry below, as they were pu
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ from envmgr.publish.records import PublishedEntry
 from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import atomic_write
-from envmgr.system.shelltext import quote, words
+from envmgr.system.shelltext import quote
 from envmgr.system.untrusted_files import SOFTWARE, read_bytes
 from envmgr.system.usernames import own_name
 from envmgr.system.yamlfile import dump_yaml
@@ -55,8 +55,8 @@ class RequestedPackage:
     size: int | None
 
 
-def lock_below(published: PublishedEntry, on: str, site: Site, work: Path) -> LoadedEntry:
-    """Return the entry that an environment stands on, with the lock by which its install was made.
+def lock_below(published: PublishedEntry, on: str, name: str, site: Site, work: Path) -> LoadedEntry:
+    """Return the entry that the environment `name` stands on, with the lock by which its install was made.
 
     That is the catalog's, unless it has moved on: then one that is read from the install, and written below `work`.
 
@@ -78,15 +78,15 @@ def lock_below(published: PublishedEntry, on: str, site: Site, work: Path) -> Lo
         recipe = Recipe.model_validate(read_manifest(install.manifest).provenance["recipe"], context=UNPARSED)
         folder = work / on
         folder.mkdir(parents=True)
-        for name, text in get_backend(recipe.backend).lock_of_install(recipe, install.path, site).items():
-            atomic_write(folder / name, text)
+        for file, text in get_backend(recipe.backend).lock_of_install(recipe, install.path, site).items():
+            atomic_write(folder / file, text)
         if made := loaded(recipe, folder):
             return made
     raise InputError(
         "not-requestable",
         f"the lock of {on} is another one now than that of the install which the environment stands on",
         context=f"install {published.path}",
-        hint="when the administrators have built it again: `envmgr user update NAME --rebase`, and the same command",
+        hint=f"when the administrators have built it again: `envmgr user update {name} --rebase`, and the same command",
     )
 
 
@@ -158,7 +158,7 @@ def _software(entry: Entry, lock: UserLock, site: Site) -> str | bytes:
 def request_text(
     entry: Entry,
     lock: UserLock,
-    packages: tuple[RequestedPackage, ...],
+    packages: Sequence[RequestedPackage],
     published: PublishedEntry,
     site: Site,
     *,
@@ -166,36 +166,22 @@ def request_text(
     takes: tuple[int, int],
 ) -> str:
     """Return the text of a pull request. `takes` are the inodes and bytes of the environment."""
-    catalog = next((str(root) for root in site.catalogs[:-1]), "CATALOG")
-    rows = [
-        f"| {each.name} | {each.version} | {each.before} | {'' if each.size is None else size_text(each.size)} "
-        f"| `{each.file}` | `{each.sha256}` |"
-        for each in packages
-    ]
-    left = [Path(folder).name for folder in lock.editable]
-    lines = [
-        f"# Add {entry}",
-        "",
-        f"{own_name()} asks the administrators of {site.name} for an entry: {lock.on} with {counted(len(packages), 'packages')} more.",
-        *(["", for_terminal(why).strip()] if why.strip() else []),
-        "",
-        f"- below: {lock.on}, `{published.path}`, digest `{published.digest}`",
-        f"- asked for: {', '.join(f'`{row}`' for row in lock.requirements)}",
-        *([f"- in the place of those of {lock.on}: {', '.join(lock.replaced)}"] if lock.replaced else []),
-        *([f"- left out, as no lock holds folders: {', '.join(left)}"] if left else []),
-        f"- the environment takes {counted(takes[0], 'inodes')}, {size_text(takes[1])}",
-        f"- content of the environment that was tried: `{lock.content}`",
-        "",
-        "| package | version | instead of | size | file | sha256 |",
-        "| --- | --- | --- | --- | --- | --- |",
-        *rows,
-        "",
-        "The lock has these files and those of the entry below. Nothing was solved again. To look at it, build and test it:",
-        "",
-        f"    cp -r {quote(entry.name)} {words(catalog)}",
-        f"    envmgr catalog check {entry}",
-        f"    envmgr lock --check {entry}",
-        f"    envmgr build --dry-run {entry}",
-        f"    envmgr build {entry}",
-    ]
-    return "\n".join(lines) + "\n"
+    import jinja2
+
+    place = Path(__file__).with_name("request.md.j2")
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, keep_trailing_newline=True)  # noqa: S701 - the text is no HTML
+    environment.filters["amount"] = lambda size: "" if size is None else size_text(size)
+    text: str = environment.from_string(place.read_text(encoding="utf-8")).render(
+        entry=entry,
+        lock=lock,
+        packages=packages,
+        published=published,
+        site=site,
+        user=own_name(),
+        why=for_terminal(why).strip(),
+        count=counted(len(packages), "packages"),
+        takes=f"{counted(takes[0], 'inodes')}, {size_text(takes[1])}",
+        left_out=[Path(folder).name for folder in lock.editable],
+        catalog=quote(str(next(iter(site.catalogs[:-1]), "CATALOG"))),
+    )
+    return text

@@ -119,7 +119,7 @@ def entry_files(
             "not-requestable", f"no recipe can say what user/{install.entry.version} has", context=str(error)
         ) from None
     tests = [test.model_dump(mode="json", exclude_defaults=True, exclude={"files"}) for test in recipe.tests]
-    if modules := [*_imports(install, rows)]:
+    if modules := dict.fromkeys(_imports(install, rows)):
         name = f"import {', '.join(modules)}"
         tests = [test for test in tests if test["name"] != name] + [{"name": name, "run": f"python -c '{name}'"}]
     said = recipe.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=_REST)
@@ -133,13 +133,13 @@ def entry_files(
 
 
 def _imports(install: Install, rows: tuple[str, ...]) -> Iterator[str]:
-    """Yield the modules of the packages that the user asked for, as far as the environment has these itself."""
+    """Yield a module of each package that the user asked for, as far as the environment has it itself."""
     asked = {canonicalize_name(Requirement(row).name) for row in rows}
     for record in sorted(install.path.glob("lib/python3*/site-packages/*.dist-info/RECORD")):
         if canonicalize_name(record.parent.name.partition("-")[0]) in asked:
             with record.open(encoding="utf-8", newline="") as lines:
                 modules, _ = top_modules(row[0] for row in csv.reader(lines) if row)
-            yield from (module for module in modules if not module.startswith("_"))
+            yield from [module for module in modules if not module.startswith("_")][:1]
 
 
 def _software(entry: Entry, lock: UserLock, site: Site) -> str | bytes:

@@ -16,7 +16,12 @@ from tests.helpers.pages import NUMPY, Typist, spoken, to_type
 from tests.helpers.wheelhouse import Wheelhouse
 
 OWN = "/home/alice/.local/share/envmgr/envs"
-LAUNCHER = "import sys, einops, numpy\n\nprint(sys.argv[1], einops.VERSION, numpy.__version__)\n"
+LAUNCHER = """\
+import sys, einops, numpy
+
+if __name__ == "__main__":
+    print(sys.argv[1:], einops.VERSION, numpy.__version__)
+"""
 AS_JUPYTER_CLIENT = """\
 import json, os, pathlib, string, subprocess
 
@@ -80,7 +85,7 @@ def test_kernel_colleague_and_merged_entry_have_the_packages_that_she_tried(lab:
     def alice(command: str) -> str:
         return cluster.sh("login", f"su - alice -c '{command}'", check=True).stdout
 
-    assert alice("python3 /run/kernel.py") == f"opened 0.7.0 {NUMPY.version}\n"
+    assert alice("python3 /run/kernel.py") == f"['-f', 'opened'] 0.7.0 {NUMPY.version}\n"
     packages = "lib/python3*/site-packages"
     sums = [
         cluster.sh("login", f"cd {envs} && sha256sum {packages}/einops* {packages}/seaborn*", check=True).stdout

@@ -76,15 +76,13 @@ def request_entry(
             hint=f"`envmgr user add {name} PACKAGE` adds one",
         )
     published = generation_of(ctx, lock, current, name).entries[lock.on]
-    below = parse_entry(lock.on)
-    entry = Entry(f"{below.name}-{name}", below.version) if wanted is None else parse_entry(wanted)
+    entry = parse_entry(wanted or lock.on.replace("/", f"-{name}/"))
     open_ones = tuple(root for root in ctx.site.catalogs if closed_catalog(root) is None)
     site = ctx.site.model_copy(update={"catalogs": open_ones})
     if str(entry) in current.entries or replace(ctx, site=site).catalog.look(entry):
         raise InputError("entry-exists", f"there is {entry} already", hint="name another one by `--as NAME/VERSION`")
     folder = output or Path(f"request-{name}")
-    if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
-        raise InputError("place-taken", f"{folder} is there already", hint="name a new folder by `--output`")
+    _require_free(folder)
     with (
         scratch_folder("request") as work,
         scratch_folder("request") if dry_run else copy_folder(folder.parent) as made,
@@ -102,6 +100,7 @@ def request_entry(
         with explain_os_error(folder):
             atomic_write(root / REQUEST_NAME, files[REQUEST_NAME])
             if not dry_run:
+                _require_free(folder)
                 root.rename(folder)
     return UserRequestResult(
         name=name,
@@ -114,6 +113,12 @@ def request_entry(
         left_out=lock.editable,
         dry_run=dry_run,
     )
+
+
+def _require_free(folder: Path) -> None:
+    with explain_os_error(folder):
+        if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+            raise InputError("place-taken", f"{folder} is there already", hint="name a new folder by `--output`")
 
 
 def _require_sound(ctx: Context, entry: Entry, root: Path) -> None:

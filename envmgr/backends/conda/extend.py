@@ -42,13 +42,12 @@ def extended(
     wheels = more.joined(own.values())
     given = {key: value for key, value in said.items() if key != "exclude_newer"}
     given |= {"pip": more.rows(old.pip), "indexes": more.indexes(old.indexes if old.pip else ())}
-    added = AddedWheels(python=python, platform=more.wheels.platform, uv=more.wheels.uv, wheels=wheels)
-    given["pip"] += unasked(CondaInput.model_validate(given).question(), added.parts, python)
+    question = CondaInput.model_validate(given).question()
+    added = AddedWheels(python=python, platform=question.platform, uv=more.wheels.uv, wheels=wheels)
+    given["pip"] += unasked(question, added.parts, python)
     wanted = CondaInput.model_validate(given)
     needed = needed_of(wanted.question(), added.parts, python) - added.parts.keys()
-    added = added.model_copy(
-        update={"platform": wanted.question().platform, "assumed": dict(_brought(needed, lock, root, python))}
-    )
+    added = added.model_copy(update={"assumed": dict(_brought(needed, lock, root, python))})
     return given, lock_texts(dataclasses.replace(lock, recipe_digest=wanted.digest(), added=added))
 
 

@@ -94,7 +94,9 @@ def request_entry(
             for path, content in files.items():
                 (root / path).parent.mkdir(parents=True, exist_ok=True)
                 atomic_write(root / path, content)
-        _require_sound(replace(ctx, site=site.model_copy(update={"catalogs": (root, *open_ones)})), entry, root)
+        _require_sound(
+            replace(ctx, site=site.model_copy(update={"catalogs": (root, *open_ones)})), entry, lock.on, root
+        )
         packages = requested_packages(lock, source)
         files[REQUEST_NAME] = request_text(entry, lock, packages, published, ctx.site, why=why, takes=amount([install]))
         with explain_os_error(folder):
@@ -121,13 +123,13 @@ def _require_free(folder: Path) -> None:
             raise InputError("place-taken", f"{folder} is there already", hint="name a new folder by `--output`")
 
 
-def _require_sound(ctx: Context, entry: Entry, root: Path) -> None:
+def _require_sound(ctx: Context, entry: Entry, below: str, root: Path) -> None:
     """Raise InputError `not-requestable` for an entry that an administrator could not build as it is."""
     faults = [each.found for each in check_catalog(ctx, [str(entry)]).findings if each.severity == "error"]
     if faults:
         raise InputError(
             "not-requestable",
-            f"{entry} would be an entry that cannot be built from the packages of the environment alone",
+            f"{entry} cannot be built from just the packages of {below} and of the environment",
             context=shortened([fault.replace(f"{root}/", "") for fault in faults]),
             hint="ask the administrators for it in words, with the lock that `envmgr user export` writes",
         )

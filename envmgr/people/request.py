@@ -126,33 +126,31 @@ def entry_files(
     document = {"schema": 1, "backend": backend, "input": made[0], **said, **({"tests": tests} if tests else {})}
     files = {f"{entry}/{name}": content for name, content in made[1].items()}
     return {
-        f"{entry.name}/{SOFTWARE_NAME}": _software(entry, lock, site),
+        f"{entry.name}/{SOFTWARE_NAME}": _software(entry, lock.on, rows, site),
         f"{entry}/{RECIPE_NAME}": dump_yaml(document, width=120, blocks=True),
         **files,
     }
 
 
-def _imports(install: Install, rows: tuple[str, ...]) -> Iterator[str]:
+def _imports(install: Install, rows: Sequence[str]) -> Iterator[str]:
     """Yield a module of each package that the user asked for, as far as the environment has it itself."""
     asked = {canonicalize_name(Requirement(row).name) for row in rows}
     for record in sorted(install.path.glob("lib/python3*/site-packages/*.dist-info/RECORD")):
         if canonicalize_name(record.parent.name.partition("-")[0]) in asked:
-            with record.open(encoding="utf-8", newline="") as lines:
+            with record.open(encoding="utf-8", errors="replace", newline="") as lines:
                 modules, _ = top_modules(row[0] for row in csv.reader(lines) if row)
             yield from [module for module in modules if not module.startswith("_")][:1]
 
 
-def _software(entry: Entry, lock: UserLock, site: Site) -> str | bytes:
+def _software(entry: Entry, on: str, rows: Sequence[str], site: Site) -> str | bytes:
     """Return what all versions of the name share: as the catalog has it, or else of the entry below."""
     for root in site.catalogs:
         if (place := root / entry.name / SOFTWARE_NAME).is_file():
             return read_bytes(place, SOFTWARE, tree=root)
-    found = open_catalog(site).look(parse_entry(lock.on))
-    shared = (
-        {} if found is None else found.software().model_dump(include={"category", "acknowledge"}, exclude_defaults=True)
-    )
-    names = and_more([*lock.versions], 5)
-    return dump_yaml({"description": f"{lock.on} with {names}", **shared}, width=120)
+    description = f"{on} with {and_more([Requirement(row).name for row in rows], 5)}"
+    found = open_catalog(site).look(parse_entry(on))
+    shared = found.software().model_dump(include={"category", "acknowledge"}, exclude_defaults=True) if found else {}
+    return dump_yaml({"description": description, **shared}, width=120)
 
 
 def request_text(

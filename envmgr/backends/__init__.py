@@ -185,6 +185,10 @@ class LoadedLock(ABC):
         """Return the CUDA version of its `cuda-compat` (forward compatibility); empty without one."""
         return ""
 
+    def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - nothing stands on most locks
+        """Return the files that `load_lock` reads beside the recipe: the manifest keeps them."""
+        return {}
+
     def extended(
         self,
         recipe: Recipe,  # noqa: ARG002 - most locks take no wheels
@@ -286,10 +290,6 @@ class Backend(ABC):
     @abstractmethod
     def read_packages(self, folder: Path) -> Mapping[str, str]:
         """Return name -> `version build` of the lock in `folder`, stale or not; empty without a lock."""
-
-    def lock_of_install(self, recipe: Recipe, root: Path, site: Site) -> Mapping[str, str]:  # noqa: ARG002 - most installs do not say
-        """Return the files of the lock by which the install at `root` was made, if it says all of it; else none."""
-        return {}
 
     def channels(self, recipe: Recipe, site: Site) -> Collection[str]:  # noqa: ARG002 - most backends have none
         """Return the names that `LockOptions.places` may have. Raises InputError."""

@@ -58,7 +58,7 @@ class RequestedPackage:
 def lock_below(published: PublishedEntry, on: str, name: str, site: Site, work: Path) -> LoadedEntry:
     """Return the entry that the environment `name` stands on, with the lock by which its install was made.
 
-    That is the catalog's, unless it has moved on: then one that is read from the install, and written below `work`.
+    That is the catalog's, unless it has moved on: then the one that the install's manifest keeps, written below `work`.
 
     Raises:
         InputError: `not-requestable`, if neither says it.
@@ -74,11 +74,14 @@ def lock_below(published: PublishedEntry, on: str, name: str, site: Site, work: 
         if (found := open_catalog(site).look(entry)) and (made := loaded(found.recipe(shells=False), found.folder)):
             return made
     install = Prefix(site.prefix).install_at(published.path)
-    with suppress(EnvmgrError, OSError, ValueError, KeyError, TypeError):  # no install, or records that say less
-        recipe = Recipe.model_validate(read_manifest(install.manifest).provenance["recipe"], context=UNPARSED)
+    with suppress(
+        EnvmgrError, OSError, ValueError, KeyError, TypeError
+    ):  # no install, or one of an envmgr that kept less
+        kept = read_manifest(install.manifest).provenance
+        recipe = Recipe.model_validate(kept["recipe"], context=UNPARSED)
         folder = work / on
         folder.mkdir(parents=True)
-        for file, text in get_backend(recipe.backend).lock_of_install(recipe, install.path, site).items():
+        for file, text in kept["lock"].items():
             atomic_write(folder / file, text)
         if made := loaded(recipe, folder):
             return made

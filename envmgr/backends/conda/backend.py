@@ -76,6 +76,9 @@ class LoadedCondaLock(LoadedLock):
         edited = edited_by_hand(self.folder)
         return facts_of(self.content, self.wanted, edited) if checked else _facts(self.content, self.wanted, edited)
 
+    def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - the lock says all
+        return lock_texts(self.content)
+
     def extended(
         self, recipe: Recipe, more: Difference, root: Path
     ) -> tuple[dict[str, Any], Mapping[str, str | bytes]] | None:
@@ -196,11 +199,6 @@ class CondaBackend(Backend):
             return read_lock(folder)[0].describe()
         except EnvmgrError:
             return {}
-
-    def lock_of_install(self, recipe: Recipe, root: Path, site: Site) -> Mapping[str, str]:
-        from envmgr.backends.conda.extend import lock_of_install
-
-        return lock_of_install(CondaInput.model_validate(recipe.input), root, site)
 
     def channels(self, recipe: Recipe, site: Site) -> Collection[str]:
         said = recipe.input

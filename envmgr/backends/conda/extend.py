@@ -1,27 +1,20 @@
-"""A conda recipe and its lock with the wheels of a user added: its very packages, and nothing is solved.
-
-The lock of an install that no catalog has any more is read from the install's own records of its packages.
-"""
+"""A conda recipe and its lock with the wheels of a user added: its very packages, and nothing is solved."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
+from envmgr.backends.conda.lock import CondaLock
 from envmgr.backends.conda.lockfile import lock_texts
-from envmgr.backends.conda.models import CondaInput, channels_of
-from envmgr.backends.conda.pip import promised_distributions, require_python
-from envmgr.catalog.site import Site
+from envmgr.backends.conda.models import CondaInput
+from envmgr.backends.conda.pip import require_python
 from envmgr.errors import InputError
 from envmgr.wheels.answers import needed_of
 from envmgr.wheels.difference import Difference, unasked
 from envmgr.wheels.locked import AddedWheels
-
-_FIELDS = {field.name for field in dataclasses.fields(LockedPackage)} - {"track_features"}
 
 
 def extended(
@@ -47,40 +40,15 @@ def extended(
     given["pip"] += unasked(question, added.parts, python)
     wanted = CondaInput.model_validate(given)
     needed = needed_of(wanted.question(), added.parts, python) - added.parts.keys()
-    added = added.model_copy(update={"assumed": dict(_brought(needed, lock, root, python))})
+    added = added.model_copy(update={"assumed": dict(_brought(needed, root, python))})
     return given, lock_texts(dataclasses.replace(lock, recipe_digest=wanted.digest(), added=added))
 
 
-def _brought(names: set[str], lock: CondaLock, root: Path, python: str) -> Iterator[tuple[str, str]]:
+def _brought(names: set[str], root: Path, python: str) -> Iterator[tuple[str, str]]:
     """Yield each name of a distribution with `name version` of the package that brings it."""
     from envmgr.backends.conda.wheels_worker import installed_distributions, owner_of
 
-    known = promised_distributions(lock.packages)
     there = installed_distributions(root / "lib" / f"python{'.'.join(python.split('.')[:2])}" / "site-packages")
-    for name in sorted(names):
-        if name in known:
-            yield name, " ".join(known[name])
-        elif name in there:
-            version, folder = there[name]
-            yield name, f"{owner_of(root, f'/{folder}').partition(' ')[0]} {version}"
-
-
-def lock_of_install(wanted: CondaInput, root: Path, site: Site) -> Mapping[str, str]:
-    """Return the texts of the lock that an install was made by; none if it has wheels, whose sums it does not say."""
-    if wanted.pip:
-        return {}
-    known, records = channels_of(site), [json.loads(path.read_bytes()) for path in (root / "conda-meta").glob("*.json")]
-    packages = [LockedPackage.from_json({key: row[key] for key in _FIELDS & row.keys()}) for row in records]
-    return lock_texts(
-        CondaLock(
-            platform=wanted.platform,
-            recipe_digest=wanted.digest(),
-            packages=tuple(sorted(packages, key=lambda package: package.name)),
-            channels=tuple(
-                ChannelSource(name, known[name].url if name in known else name, "channel", {})
-                for name in wanted.channels
-            ),
-            virtual_packages=wanted.all_virtual_packages(),
-            solver="unknown",
-        )
-    )
+    for name in sorted(names & there.keys()):
+        version, folder = there[name]
+        yield name, f"{owner_of(root, f'/{folder}').partition(' ')[0]} {version}"

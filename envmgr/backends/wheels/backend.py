@@ -34,7 +34,7 @@ from envmgr.nodes.jobs import JobOptions
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
-from envmgr.system.untrusted_files import LOCK, copy_files
+from envmgr.system.untrusted_files import BESIDE, LOCK, copy_files, read_bytes
 from envmgr.wheels.answers import asks_for_all, prerelease_faults, require_hashes, require_own_wheels
 from envmgr.wheels.difference import Difference
 from envmgr.wheels.locked import WHEEL_UNPACKED, describe_wheels
@@ -77,6 +77,13 @@ class LoadedWheelsLock(LoadedLock):
         own = [] if checked else [*recipe_faults(self.content, self.wanted, self.base.version)]
         own += [] if checked else prerelease_faults(self.wanted, self.content.packages)
         return _facts(self.content, self.base, self.wanted, own)
+
+    def texts(self, recipe: Recipe) -> Mapping[str, str]:
+        named = [recipe.input.get(field) for field in ("requirements", "constraints")]
+        files = [*(each for each in named if isinstance(each, str)), *(patch.file for patch in self.wanted.patches)]
+        tree = catalog_of(self.folder)
+        found = {name: read_bytes(self.folder / name, BESIDE, tree=tree).decode(errors="replace") for name in files}
+        return {**found, **wheels_lock_texts(self.content)}
 
     def extended(
         self,

@@ -165,9 +165,9 @@ def test_entry_of_wheels_has_the_users_in_the_place_of_those_that_she_replaced(s
     scene.index(pypi=house.simple.as_uri(), house=house.simple.as_uri())
     house.wheel("plain", "1.0")
     house.wheel("with-more", requires=["einops; extra == 'more'"])
-    scene.entry(
-        "over/1.0", "plain<2", "with-more", python=scene.base("six"), indexes=["house"], constraints=["plain==1.*"]
-    )
+    given = {"requirements": "requirements.txt", "constraints": ["plain==1.*"]}
+    folder = scene.entry("over/1.0", python=scene.base("six"), indexes=["house"], **given)
+    (folder / "requirements.txt").write_text("plain<2\nwith-more\n")
     box.ok("lock", "over/1.0")
     box.ok("build", "over/1.0")
     house.wheel("plain", "2.0")
@@ -181,17 +181,29 @@ def test_entry_of_wheels_has_the_users_in_the_place_of_those_that_she_replaced(s
     said = parse_yaml((folder / "recipe.yaml").read_text(), "recipe")["input"]
     assert said["requirements"] == ["with-more", "on-plain", "with-more[more]", "plain"]
     assert "constraints" not in said
-    # Its lock has sums that no install says: without it nobody knows which wheels these were.
+    # The catalog moves on, and has another file of requirements, too: the manifest keeps both.
     house.wheel("with-more", "2.0")
-    shutil.copytree(box.root / "recipes/over", box.root / "kept")
+    below = box.root / "recipes/over/1.0"
+    (below / "requirements.txt").write_text("with-more\n")
     box.ok("lock", "over/1.0")
+    folder = merged(box, "wheels", "--as", "over/2.0")
+    lock = json.loads((folder / "wheels.lock.json").read_text())
+    assert {each["name"]: each["sha256"] for each in lock["wheels"]} == own
+    (house.files / "with_more-2.0-py3-none-any.whl").unlink()
+    house.write()
+
+
+def test_install_that_nothing_says_the_lock_of_is_told_with_the_way_out(scene: WheelBox) -> None:
+    box, catalog = scene.box, scene.box.root / "recipes/sci"
+    user(box, "create", "unknown", "--on", ENTRY, "einops")
+    (manifest,) = box.prefix.glob("store/sci/1.0-*.manifest.json")
+    for path in (catalog, manifest):
+        path.rename(box.root / path.name)
     try:
-        assert "`envmgr user update wheels --rebase`" in refused(box, "not-requestable", "wheels", "--as", "over/2.0")
+        assert "`envmgr user update unknown --rebase`" in refused(box, "not-requestable", "unknown")
     finally:
-        shutil.rmtree(box.root / "recipes/over")
-        (box.root / "kept").rename(box.root / "recipes/over")
-        (house.files / "with_more-2.0-py3-none-any.whl").unlink()
-        house.write()
+        for path in (catalog, manifest):
+            (box.root / path.name).rename(path)
 
 
 def test_wheels_beside_conda_packages_and_those_that_replace_them(scene: WheelBox) -> None:

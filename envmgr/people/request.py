@@ -118,9 +118,9 @@ def entry_files(
         if made is None:
             made, backend = on_python(lock.on, more, below.folder), "wheels"
     except ValidationError as error:
-        raise InputError(
-            "not-requestable", f"no recipe can say what user/{install.entry.version} has", context=str(error)
-        ) from None
+        context = [each["msg"] for each in error.errors()]
+        message = f"no recipe can say what user/{install.entry.version} has"
+        raise InputError("not-requestable", message, context=context) from None
     tests = [test.model_dump(mode="json", exclude_defaults=True, exclude={"files"}) for test in recipe.tests]
     if modules := dict.fromkeys(_imports(install, rows)):
         name = f"import {', '.join(modules)}"

@@ -26,7 +26,7 @@ from envmgr.people.request import (
 )
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
-from envmgr.system.scratch import copy_folder, scratch_folder
+from envmgr.system.scratch import clear_dead_scratch, copy_folder, scratch_folder
 from envmgr.wording import shortened
 
 
@@ -82,12 +82,11 @@ def request_entry(
     if str(entry) in current.entries or replace(ctx, site=site).catalog.look(entry):
         raise InputError("entry-exists", f"there is {entry} already", hint="name another one by `--as NAME/VERSION`")
     folder = output or Path(f"request-{name}")
+    if not dry_run:
+        clear_dead_scratch(folder.parent)
     _require_free(folder)
-    with (
-        scratch_folder("request") as work,
-        scratch_folder("request") if dry_run else copy_folder(folder.parent) as made,
-    ):
-        source = lock_below(published, lock.on, name, site, work)
+    with scratch_folder("request") if dry_run else copy_folder(folder.parent) as made:
+        source = lock_below(published, lock.on, name, site, made / "below")
         files = {**entry_files(entry, lock, source, published, install, site)}
         root = made / "request"
         with explain_os_error(folder):

@@ -109,7 +109,7 @@ def test_kernel_colleague_and_merged_entry_have_the_packages_that_she_tried(lab:
     }
     cluster.sh("login", "chmod 700 /etc/envmgr/recipes", check=True)  # the install says its lock, too
     try:
-        assert "+ einops 0.7.0\n" in alice("envmgr user request mine --as figures/1.0 --dry-run")
+        assert "+ einops 0.7.0\n" in alice("envmgr user request mine --as figures/1.0 --dry-run -o figures")
     finally:
         cluster.sh("login", "chmod 755 /etc/envmgr/recipes", check=True)
     assert "/home/alice" not in lock + cluster.sh("login", "cat /etc/envmgr/recipes/pydata-mine/1.0/recipe.yaml").stdout

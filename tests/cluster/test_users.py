@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,24 @@ from tests.helpers.pages import NUMPY, Typist, spoken, to_type
 from tests.helpers.wheelhouse import Wheelhouse
 
 OWN = "/home/alice/.local/share/envmgr/envs"
+LAUNCHER = """\
+import sys, einops, numpy
+
+if __name__ == "__main__":
+    print(sys.argv[1:], einops.VERSION, numpy.__version__)
+"""
+AS_JUPYTER_CLIENT = """\
+import json, os, pathlib, string, subprocess
+
+spec = json.loads(pathlib.Path("/home/alice/.local/share/jupyter/kernels/user-mine/kernel.json").read_text())
+env = {name: string.Template(value).safe_substitute(os.environ) for name, value in spec["env"].items()}
+subprocess.run([word.format(connection_file="opened") for word in spec["argv"]], env={**os.environ, **env}, check=True)
+"""
+DISTRIBUTIONS = """\
+from importlib import metadata
+
+print(*sorted({f"{each.name} {each.version}" for each in metadata.distributions()}))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +51,7 @@ def lab(own_cluster: Cluster) -> Audited:
     house.wheel("einops", "0.7.0")
     house.wheel("seaborn", "0.13.2", requires=["numpy>=1.20"])
     house.wheel("newplots", requires=["numpy>=2"])
+    house.wheel("ipykernel", files={"ipykernel_launcher.py": LAUNCHER})
     cluster.recipe("pydata/1.0", ["python", f"numpy {NUMPY.version}"])
     cluster.recipe("pydata/2.0", ["python", "numpy 2.0.2"])
     made.envmgr("lock", "pydata/1.0", "pydata/2.0")
@@ -54,6 +74,45 @@ def test_page_is_typed_by_two_users_and_the_audit_finds_no_drift(lab: Audited) -
         assert said.strip().endswith(f":{own}"), (node, said)
     assert lab.findings("--via", "both") == []
     assert cluster.sh("login", f"stat -c %a {OWN}/mine/bin").stdout.strip() == "555"
+
+
+def test_kernel_colleague_and_merged_entry_have_the_packages_that_she_tried(lab: Audited) -> None:
+    """After the page: a kernel as jupyter-client starts it, bob's files, and the module that the administrator built."""
+    cluster = lab.cluster
+    cluster.write("login", "/run/kernel.py", AS_JUPYTER_CLIENT)
+    cluster.write("login", "/run/distributions.py", DISTRIBUTIONS)
+
+    def alice(command: str) -> str:
+        return cluster.sh("login", f"su - alice -c '{command}'", check=True).stdout
+
+    assert alice("python3 /run/kernel.py") == f"['-f', 'opened'] 0.7.0 {NUMPY.version}\n"
+    packages = "lib/python3*/site-packages"
+    find = f"find {packages}/einops* {packages}/seaborn* -type f | sort | xargs sha256sum"
+    sums = [
+        cluster.sh("login", f"cd {envs} && {find}", check=True).stdout
+        for envs in (f"{OWN}/mine", "/home/bob/.local/share/envmgr/envs/theirs")
+    ]
+    assert "seaborn.py" in sums[0]
+    assert sums[0] == sums[1]
+    tried, merged = (
+        alice(f"module load {module} && python /run/distributions.py") for module in ("user/mine", "pydata-mine/1.0")
+    )
+    assert tried == merged
+    assert {"einops 0.7.0", "ipykernel 1.0", "seaborn 0.13.2", f"numpy {NUMPY.version}"} <= {
+        *re.findall(r"\S+ \S+", tried)
+    }
+    lock = cluster.sh("login", "cat /etc/envmgr/recipes/pydata-mine/1.0/conda-lock.yml", check=True).stdout
+    below = cluster.sh("login", "cat /etc/envmgr/recipes/pydata/1.0/conda-lock.yml", check=True).stdout
+    own = cluster.sh("login", f"cat {OWN}/mine/pylock.toml", check=True).stdout
+    assert {*re.findall(r"[0-9a-f]{64}", lock)} >= {*re.findall(r"sha256: ([0-9a-f]{64})", below)} | {
+        *re.findall(r'sha256 = "([0-9a-f]{64})', own)
+    }
+    cluster.sh("login", "chmod 700 /etc/envmgr/recipes", check=True)  # the install says its lock, too
+    try:
+        assert "+ einops 0.7.0\n" in alice("envmgr user request mine --as figures/1.0 --dry-run -o figures")
+    finally:
+        cluster.sh("login", "chmod 755 /etc/envmgr/recipes", check=True)
+    assert "/home/alice" not in lock + cluster.sh("login", "cat /etc/envmgr/recipes/pydata-mine/1.0/recipe.yaml").stdout
 
 
 def test_job_without_the_shells_environment_finds_the_users_modules(lab: Audited) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.conda.cuda import cuda_of
@@ -39,6 +39,7 @@ from envmgr.wheels.settings import indexes_of
 
 if TYPE_CHECKING:
     from envmgr.downloads import Fetched, Given
+    from envmgr.wheels.difference import Difference
     from envmgr.wheels.locked import LockedWheel
 
 ANACONDA_TERMS = "anaconda-terms"
@@ -74,6 +75,16 @@ class LoadedCondaLock(LoadedLock):
     def facts(self, *, checked: bool = False) -> LockFacts:
         edited = edited_by_hand(self.folder)
         return facts_of(self.content, self.wanted, edited) if checked else _facts(self.content, self.wanted, edited)
+
+    def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - the lock says all
+        return lock_texts(self.content)
+
+    def extended(
+        self, recipe: Recipe, more: Difference, root: Path
+    ) -> tuple[dict[str, Any], Mapping[str, str | bytes]] | None:
+        from envmgr.backends.conda.extend import extended
+
+        return extended(self.content, self.wanted, recipe.input, more, root)
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.backends.conda.install import fetch_archives

@@ -111,7 +111,7 @@ def refuse_taken(wheels: Sequence[Path], there: Installed, staging: Path) -> Non
         name = str(parse_wheel_filename(wheel.name)[0])
         if name in there:
             version, folder = there[name]
-            owner = _owner(staging, f"/{folder}") or "a package of conda's"
+            owner = owner_of(staging, f"/{folder}") or "a package of conda's"
             raise Taken(f"{name} {version}", wheel.name, owner)
 
 
@@ -124,7 +124,7 @@ def refuse_taken_paths(expected: Promised, wheels: Sequence[Path], staging: Path
         wheel = next(
             w.name for w in wheels if any(p == path or p.startswith(f"{path}/") for p in promised([w], minor).paths)
         )
-        raise Taken(path, wheel, _owner(staging, path) or "a package of conda's")
+        raise Taken(path, wheel, owner_of(staging, path) or "a package of conda's")
 
 
 def _is_no_folder(staging: Path, folder: str) -> bool:
@@ -155,7 +155,7 @@ def _records(staging: Path) -> Iterator[dict[str, Any]]:
         yield record
 
 
-def _owner(staging: Path, place: str) -> str:
+def owner_of(staging: Path, place: str) -> str:
     """Return `name version build` of the conda package that has this path, or one below it.
 
     A path that begins with a slash is found anywhere.

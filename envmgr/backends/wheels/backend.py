@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.wheels.input import (
@@ -33,8 +34,9 @@ from envmgr.nodes.jobs import JobOptions
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
-from envmgr.system.untrusted_files import LOCK, copy_files
+from envmgr.system.untrusted_files import BESIDE, LOCK, copy_files, read_bytes
 from envmgr.wheels.answers import asks_for_all, prerelease_faults, require_hashes, require_own_wheels
+from envmgr.wheels.difference import Difference
 from envmgr.wheels.locked import WHEEL_UNPACKED, describe_wheels
 from envmgr.wheels.settings import WheelsSettings, explain_indexes, indexes_of, wheel_cache
 from envmgr.wheels.target import cuda_majors, cuda_of_wheels, glibc_of, newer_than_cuda
@@ -75,6 +77,23 @@ class LoadedWheelsLock(LoadedLock):
         own = [] if checked else [*recipe_faults(self.content, self.wanted, self.base.version)]
         own += [] if checked else prerelease_faults(self.wanted, self.content.packages)
         return _facts(self.content, self.base, self.wanted, own)
+
+    def texts(self, recipe: Recipe) -> Mapping[str, str]:
+        named = [recipe.input.get(field) for field in ("requirements", "constraints")]
+        files = [*(each for each in named if isinstance(each, str)), *(patch.file for patch in self.wanted.patches)]
+        tree = catalog_of(self.folder)
+        found = {name: read_bytes(self.folder / name, BESIDE, tree=tree).decode(errors="replace") for name in files}
+        return {**found, **wheels_lock_texts(self.content)}
+
+    def extended(
+        self,
+        recipe: Recipe,
+        more: Difference,
+        root: Path,  # noqa: ARG002 - the lock says all
+    ) -> tuple[dict[str, Any], Mapping[str, str | bytes]] | None:
+        from envmgr.backends.wheels.extend import extended
+
+        return extended(self.content, self.wanted, recipe.input, more, self.folder)
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.wheels.fetch import fetch_wheels

@@ -35,7 +35,7 @@ _BUILD_DATA = ("_sysconfigdata", "_sysconfig_vars", "Makefile", "build-details.j
 
 # Debian freezes a `site` into the program that looks in dist-packages only. This runs right after it, and does what the
 # unpatched one would have done; in a virtual environment the base's packages count only when it was told so.
-_DEBIAN_SITE = b"""\
+DEBIAN_SITE = b"""\
 import os
 import site
 import sys
@@ -124,7 +124,7 @@ def _entries(files: dict[str, Path], patchelf: Path) -> Iterator[Entry]:
     yield Entry("bin/python", link=f"python{PYTHON}")
     yield Entry(f"lib/python{PYTHON}/site-packages/README.txt", b"Packages that are not part of Python go here.\n")
     if rewrite.debian:
-        yield Entry(f"lib/python{PYTHON}/sitecustomize.py", _DEBIAN_SITE)
+        yield Entry(f"lib/python{PYTHON}/sitecustomize.py", DEBIAN_SITE)
 
 
 def _is_elf(path: Path) -> bool:

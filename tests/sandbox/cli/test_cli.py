@@ -137,7 +137,10 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
         "remove",
         "rollback",
         "sign",
-        *(f"user {verb}" for verb in ("add", "create", "delete", "export", "kernel", "remove", "rename", "update")),
+        *(
+            f"user {verb}"
+            for verb in ("add", "create", "delete", "export", "kernel", "remove", "rename", "request", "update")
+        ),
         "verify",
     ] == CHANGING
     assert [verb for verb in CHANGING if not {"--dry-run", "-n"} <= options(verb)] == []
@@ -174,6 +177,7 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         "user kernel": ["mine"],
         "user remove": ["mine", "one"],
         "user rename": ["mine", "new"],
+        "user request": ["mine"],
         "user update": ["mine"],
         "verify": ["--repair"],
     }

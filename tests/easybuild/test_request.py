@@ -1,0 +1,63 @@
+"""A user's environment on a Python that EasyBuild built becomes an entry of wheels on that Python."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+from envmgr.system.yamlfile import parse_yaml
+from tests.helpers.easybuild.workshop import Workshop
+from tests.helpers.standin.interpreter import DEBIAN_SITE
+from tests.helpers.wheelhouse import Wheelhouse
+
+SYSTEM = Path("/usr/bin/python3").resolve()
+MINOR = SYSTEM.name.removeprefix("python")
+# The operating system's Python, at a place of its own: it finds its library by where it lies.
+INSTALL = f"""\
+all:
+install:
+\tmkdir -p $(PREFIX)/bin $(PREFIX)/lib
+\tcp {SYSTEM} $(PREFIX)/bin/{SYSTEM.name}
+\tln -s {SYSTEM.name} $(PREFIX)/bin/python3
+\tcp -r /usr/lib/{SYSTEM.name} $(PREFIX)/lib/
+\trm -rf $(PREFIX)/lib/{SYSTEM.name}/config-* $(PREFIX)/lib/{SYSTEM.name}/EXTERNALLY-MANAGED
+\trm -f $(PREFIX)/lib/{SYSTEM.name}/sitecustomize.py
+\tcp sitecustomize.py $(PREFIX)/lib/{SYSTEM.name}/
+"""
+
+
+def test_packages_on_a_python_of_easybuild_are_an_entry_on_it(workshop: Workshop) -> None:
+    box = workshop
+    house = Wheelhouse(box.root / "house")
+    house.wheel("einops", "0.7")
+    house.wheel("on-einops", requires=["einops"])
+    box.settings["backends"] = {"wheels": {"indexes": {"pypi": {"url": house.simple.as_uri()}}}}
+    box.write_site()
+    version = f"{MINOR}.2"
+    program = f"bin/{SYSTEM.name}"
+    box.toy(
+        "Python",
+        version,
+        files={"Makefile": INSTALL, "sitecustomize.py": DEBIAN_SITE.decode()},
+        sanity_check_paths={"files": [program], "dirs": ["lib"]},
+    )
+    box.locked("python/x", f"Python-{version}.eb")
+    box.ok("build", "python/x")
+    home = str(box.root / "home")
+    Path(home).mkdir()
+    box.ok("user", "create", "mine", "--on", "python/x", "on-einops", HOME=home)
+    made = box.ok("user", "request", "mine", "--format", "json", HOME=home).data
+    shutil.copytree(box.root / "request-mine/python-mine", box.root / "recipes/python-mine")
+    recipe = parse_yaml((box.root / "recipes/python-mine/x/recipe.yaml").read_text(), "recipe")
+    assert recipe["backend"] == "wheels"
+    assert recipe["input"]["python"] == "python/x"
+    assert recipe["input"]["requirements"] == ["on-einops"]
+    lock = json.loads((box.root / "recipes/python-mine/x/wheels.lock.json").read_text())
+    sums = {each["name"]: each["sha256"] for each in lock["wheels"]}
+    assert sums == {each["name"]: each["sha256"] for each in made["packages"]}
+    assert sums.keys() == {"einops", "on-einops"}
+    box.ok("lock", "--check", "python-mine/x")
+    box.ok("build", "python-mine/x")
+    loaded = box.shell("module load python-mine/x\npython3 -c 'import on_einops, einops; print(einops.VERSION)'\n")
+    assert (loaded.stdout, loaded.stderr) == ("0.7\n", "")

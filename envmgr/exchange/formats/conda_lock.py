@@ -1,0 +1,60 @@
+"""conda-lock.yml (v1), the format of envmgr's own locks of conda: its reader reads other tools' files, too."""
+
+from __future__ import annotations
+
+import re
+
+from envmgr.backends.conda.lockfile import document_of, package_of
+from envmgr.errors import EnvmgrError
+from envmgr.exchange import Contents, Exact, Given, Left
+from envmgr.exchange.checks import row_of
+from envmgr.exchange.conda import contents_of
+from envmgr.system.untrusted_files import MOST_LOCKED
+from envmgr.system.yamlfile import dump_yaml, parse_yaml
+from envmgr.wheels.locked import LockedWheel
+from envmgr.wheels.requirements import HashedRow
+
+NAME = re.compile(r"[^/]*conda-lock\.ya?ml")
+CONTENT = re.compile(r"^metadata:(\n.*)*^package:|^package:(\n.*)*^metadata:", re.MULTILINE)
+PLACES = True
+
+
+def read(given: Given) -> Contents:
+    """Return the packages for the site's platform. Raise InputError `import-invalid`, `platform-missing`,
+    `lock-invalid`.
+    """
+    data = parse_yaml(given.text, given.path, most=MOST_LOCKED)
+    if not isinstance(data, dict) or data.get("version") != 1 or not isinstance(data.get("package"), list):
+        raise given.invalid("it is no conda-lock v1 file")
+    items = [each for each in data["package"] if isinstance(each, dict)]
+    own = [each for each in items if each.get("platform") == given.subdir]
+    given.require_platform(own, [str(each.get("platform")) for each in items])
+    left = list[Left]()
+    packages, wheels, rows, lacks = [], list[LockedWheel](), list[HashedRow](), ""
+    for number, item in enumerate(own):
+        name = f"{item.get('name')} {item.get('version')}"
+        if item.get("category", "main") != "main" or item.get("optional"):
+            left.append(given.left(item.get("url"), f"{name} is of the category `{item.get('category')}`"))
+        elif item.get("manager") == "conda":
+            packages.append(package_of(item, f"{given.path}: package {number}"))
+        else:
+            from envmgr.backends.conda.pip import wheel_of
+
+            try:
+                wheels.append(wheel_of(item, name, given.path, given.text))
+            except EnvmgrError as error:
+                lacks = error.message
+            found = row_of(f"{item.get('name')}=={item.get('version')}")
+            rows += [found] if isinstance(found, HashedRow) else []
+    metadata = data.get("metadata")
+    channels = metadata.get("channels") if isinstance(metadata, dict) else None
+    urls = [str(each.get("url")) for each in channels or () if isinstance(each, dict)]
+    return contents_of(given, packages, wheels, left, rows, urls, lacks)
+
+
+def write(exact: Exact) -> tuple[str, list[Left]]:
+    """Return a file that conda-lock, micromamba and pixi read."""
+    document = document_of(exact.only_conda())
+    for item in document["package"]:
+        item["url"] = exact.places.get(item["hash"]["sha256"], item["url"])
+    return dump_yaml(document, width=200), []

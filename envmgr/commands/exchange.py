@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from envmgr.backends import get_backend
 from envmgr.catalog.entries import RECIPE_NAME, SOFTWARE_NAME
+from envmgr.catalog.lock_rules import UNANSWERED
 from envmgr.catalog.names import Entry, fault_in_part, parse_entry
 from envmgr.catalog.recipe import Recipe, load_recipe
 from envmgr.commands import Context
@@ -77,7 +78,7 @@ def import_file(
     if not (contents.specs or contents.rows or contents.easyconfigs):
         lines = [f"{row.line}: {row.text}: {row.why}" for row in contents.left[:20]]
         raise InputError("import-empty", f"{one_line(path)} asks for nothing that a recipe can ask for", context=lines)
-    root, drafts = ctx.catalog.own_root(), list[tuple[Draft, str]]()
+    root, drafts = ctx.catalog.own_root(), list[tuple[Draft, str, list[str]]]()
     if contents.easyconfigs:
         if entry is not None and len(contents.easyconfigs) > 1:
             count = len(contents.easyconfigs)
@@ -86,15 +87,15 @@ def import_file(
             )
         for each in contents.easyconfigs:
             made = parse_entry(entry) if entry is not None else _entry(each.name, each.version, path)
-            drafts.append((Draft(made, "easybuild", each.input, {}, {}, 1), ""))
+            drafts.append((Draft(made, "easybuild", each.input, {}, {}, 1), "", []))
     else:
         made = parse_entry(entry) if entry is not None else _entry(contents.name, contents.version or _VERSION, path)
         _require_free(ctx, root, made)
         drafts.append(_best(ctx, contents, made, python))
-    for draft, _ in drafts:
+    for draft, _, _ in drafts:
         _require_free(ctx, root, draft.entry)
     description = contents.description or f"Imported from {path.name}"
-    rows = tuple(_write(ctx, root, draft, lacks, path, description, dry_run=dry_run) for draft, lacks in drafts)
+    rows = tuple(_write(ctx, root, *each, path, description, dry_run=dry_run) for each in drafts)
     return ImportResult(str(path), found, rows, contents.left, dry_run)
 
 
@@ -116,11 +117,13 @@ def _require_free(ctx: Context, root: Path, entry: Entry) -> None:
         )
 
 
-def _best(ctx: Context, contents: Contents, entry: Entry, python: str | None) -> tuple[Draft, str]:
-    """Return the draft with exact packages, if its lock is sound, or else the other one and what the first lacks."""
+def _best(ctx: Context, contents: Contents, entry: Entry, python: str | None) -> tuple[Draft, str, list[str]]:
+    """Return the draft with exact packages, if its lock answers it, or else the other one and what the first lacks; and
+    the faults of what is returned.
+    """
     exact, other = drafts_of(contents, entry, ctx.site, python)
     if exact is None:
-        return other(), ""
+        return other(), "", []
     try:
         draft = exact()
         with scratch_folder("import") as scratch:
@@ -128,15 +131,16 @@ def _best(ctx: Context, contents: Contents, entry: Entry, python: str | None) ->
             folder.mkdir(parents=True)
             for name, text in draft.files("a file").items():
                 (folder / name).write_text(text, encoding="utf-8")
-            if not (fault := _fault(ctx, draft, folder)):
-                return draft, ""
+            fault, needs = _faults(ctx, draft, folder)
+            if not fault:
+                return draft, "", needs
     except NotExact as error:
         fault = str(error)
-    return other(), one_line(fault)
+    return other(), one_line(fault), []
 
 
-def _fault(ctx: Context, draft: Draft, folder: Path) -> str:
-    """Return why the draft's own backend does not build its lock; empty if it does."""
+def _faults(ctx: Context, draft: Draft, folder: Path) -> tuple[str, list[str]]:
+    """Return why the draft's lock does not answer its recipe, empty if it does; and what a person has to decide first."""
     try:
         with reading_entry(draft.entry):
             recipe = load_recipe(folder / RECIPE_NAME)
@@ -145,12 +149,13 @@ def _fault(ctx: Context, draft: Draft, folder: Path) -> str:
     except Interrupted:
         raise
     except EnvmgrError as error:
-        return why_failed(error).replace(f"{folder}/", "")
-    return "; ".join(f"{fault.rule}: {fault.text}" for fault in faults[:3])
+        return why_failed(error).replace(f"{folder}/", ""), []
+    own = [fault.text for fault in faults if fault.rule == UNANSWERED]
+    return "; ".join(own[:3]), [f"{fault.rule}: {fault.text}: {fault.mend}" for fault in faults]
 
 
 def _write(
-    ctx: Context, root: Path, draft: Draft, lacks: str, path: Path, description: str, *, dry_run: bool
+    ctx: Context, root: Path, draft: Draft, lacks: str, needs: list[str], path: Path, description: str, *, dry_run: bool
 ) -> ImportedEntry:
     target, texts = root / draft.entry.name / draft.entry.version, draft.files(path.name)
     if not dry_run:
@@ -165,7 +170,7 @@ def _write(
                 for name, text in texts.items():
                     atomic_write(staging / target.name / name, text)
                 (staging / target.name).rename(target)
-    faults = get_backend(draft.backend).faults(_recipe(draft), ctx.site)
+    faults = [*get_backend(draft.backend).faults(_recipe(draft), ctx.site), *needs]
     return ImportedEntry(
         str(draft.entry), str(target), draft.backend, (*texts,), draft.count, bool(draft.lock), lacks, tuple(faults)
     )

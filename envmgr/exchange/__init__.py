@@ -59,7 +59,7 @@ class Given:
         shown = str(text)
         place = -1 if line else self.text.find(shown)
         line = line if place < 0 else self.text.count("\n", 0, place) + 1
-        return Left(line, one_line(masked(shown), _LONGEST), one_line(why))
+        return Left(line, one_line(masked(shown), _LONGEST), one_line(masked(why)))
 
     def invalid(self, why: object, hint: str = "") -> InputError:
         """Return the error for a file that is not of its format."""

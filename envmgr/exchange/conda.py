@@ -41,6 +41,7 @@ def contents_of(
         lacks = f"there is no sha256 of {and_more(unhashed, _FEW)}"
     if secret:
         lacks = f"the URL of {secret[0].name} holds a name, a password or a token"
+    packages = sorted(packages, key=lambda each: each.name)
     places = [*channels, *(each.channel for each in packages)]
     return Contents(
         left=(*left, *(given.left(each.url, "a recipe and a lock hold no secret") for each in secret)),

@@ -24,11 +24,11 @@ def toml_of(given: Given) -> dict[str, Any]:
 
 def pylock_of(given: Given, data: Mapping[str, Any]) -> Pylock:
     """Return the lock. Raise InputError `import-invalid`."""
-    from packaging.pylock import Pylock
+    from packaging.pylock import Pylock, PylockValidationError
 
     try:
         return Pylock.from_dict(data)
-    except ValueError as error:  # each error of packaging is one
+    except (PylockValidationError, ValueError) as error:
         raise given.invalid(error) from None
 
 

@@ -84,7 +84,7 @@ def _exact_conda(contents: Contents, entry: Entry, site: Site) -> Draft:
 
     if contents.lacks:
         raise NotExact(contents.lacks)
-    packages = tuple(sorted((_own_url(each, site) for each in contents.packages), key=lambda each: each.name))
+    packages = tuple(_own_url(each, site) for each in contents.packages)
     more: dict[str, Any] = {}
     if cuda := short_cuda(cuda_version(packages)):
         more["virtual_packages"] = {"__cuda": cuda}

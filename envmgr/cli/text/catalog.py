@@ -208,14 +208,14 @@ def show_import(result: exchange.ImportResult) -> None:
     done = "would write" if result.dry_run else "wrote"
     for each in result.entries:
         out(f"{done} {each.folder}: {', '.join(each.files)}")
+        if each.lacks:
+            out(f"  without a lock: {each.lacks}")
+        for fault in each.faults:
+            out(f"  first: {fault}")
         if each.exact:
             out(f"  exactly {counted(each.packages, 'packages')} of {result.path}; `envmgr build {each.entry}`")
         else:
-            if each.lacks:
-                out(f"  without a lock: {each.lacks}")
-            out(f"  {'first: ' + each.faults[0] if each.faults else f'`envmgr lock {each.entry}` finds its packages'}")
-        for fault in each.faults[0 if each.exact else 1 :]:
-            out(f"  first: {fault}")
+            out(f"  `envmgr lock {each.entry}` finds its packages")
     if result.left:
         out("\nnot carried over:")
         table([[f"  {row.line or ''}", row.text, row.why] for row in result.left])

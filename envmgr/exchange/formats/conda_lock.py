@@ -15,7 +15,7 @@ from envmgr.wheels.locked import LockedWheel
 from envmgr.wheels.requirements import HashedRow
 
 NAME = re.compile(r"[^/]*conda-lock\.ya?ml")
-CONTENT = re.compile(r"^metadata:(\n.*)*^package:|^package:(\n.*)*^metadata:", re.MULTILINE)
+CONTENT = re.compile(r"^package:", re.MULTILINE)
 PLACES = True
 
 
@@ -54,7 +54,10 @@ def read(given: Given) -> Contents:
 
 def write(exact: Exact) -> tuple[str, list[Left]]:
     """Return a file that conda-lock, micromamba and pixi read."""
-    document = document_of(exact.only_conda())
+    lock = exact.only_conda()
+    document = document_of(lock)
     for item in document["package"]:
         item["url"] = exact.places.get(item["hash"]["sha256"], item["url"])
-    return dump_yaml(document, width=200), []
+    bare = [each for each in lock.packages if not each.md5]
+    why = "the lock has none, and conda-lock itself reads no file without it"
+    return dump_yaml(document, width=200), [Left(0, f"md5 of {each.name}", why) for each in bare]

@@ -9,6 +9,7 @@ import re
 from urllib.parse import unquote
 
 from envmgr.backends.conda.lock import LockedPackage
+from envmgr.backends.conda.lockfile import package_of
 from envmgr.exchange import Contents, Exact, Given, Left
 from envmgr.exchange.conda import contents_of
 
@@ -35,23 +36,11 @@ def read(given: Given) -> Contents:
             others.append(found["subdir"])
             left.append(given.left(row, f"it is for {found['subdir']}", number))
         else:
-            packages.append(_package(found))
+            sums = {"sha256" if len(found["sum"] or "") == 64 else "md5": found["sum"]}
+            item = {"name": found["name"], "version": unquote(found["version"]), "url": found["url"], "hash": sums}
+            packages.append(package_of(item, f"{given.path}:{number}"))
     given.require_platform([each for each in packages if each.subdir != "noarch"] or not others, others)
     return contents_of(given, packages, (), left)
-
-
-def _package(found: re.Match[str]) -> LockedPackage:
-    digest = found["sum"] or ""
-    return LockedPackage(
-        name=found["name"],
-        version=unquote(found["version"]),
-        build=found["build"],
-        build_number=0,
-        subdir=found["subdir"],
-        url=found["url"],
-        md5=digest if len(digest) == 32 else "",
-        sha256=digest if len(digest) == 64 else "",
-    )
 
 
 def write(exact: Exact) -> tuple[str, list[Left]]:

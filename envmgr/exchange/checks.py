@@ -1,4 +1,4 @@
-"""Whether parts of files can stand in a recipe: what a backend's own model of its input says of them."""
+"""Checks whether parts of files can stand in a recipe, by the backends' own models of its input."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def drafts_of(contents: Contents, entry: Entry, site: Site, python: str | None) 
     """Return what makes the draft with exact packages, which may raise NotExact, and the one without; the first is
     None if the file is no lock. `python` is the entry below wheels; by default the newest that fits.
 
-    Raises InputError for a `python` that is none, when they are called.
+    When they are called, they raise InputError for a `python` that cannot be used.
     """
     if contents.specs:
         exact = (lambda: _exact_conda(contents, entry, site)) if contents.packages else None

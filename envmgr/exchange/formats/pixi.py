@@ -67,18 +67,17 @@ def read(given: Given) -> Contents:
 
 def _wheel(each: Any) -> LockedWheel | None:
     """Return the wheel; None for what is no wheel, or has no sha256."""
-    sha256 = each.hashes.sha256 if each.hashes is not None else None
     try:
         return LockedWheel(
             name=canonicalize_name(each.name),
             version=str(each.version),
             file=unquote(urlsplit(each.location).path).rpartition("/")[2],
-            sha256=(sha256 or b"").hex(),
+            sha256=each.hashes.sha256.hex(),
             index="",
             url=each.location,
             requires=tuple(each.requires_dist),
         )
-    except ValidationError:
+    except (AttributeError, ValidationError):  # there is no hash, or no file
         return None
 
 

@@ -114,10 +114,8 @@ def export(
 
     refuse_missing_folder(output)
     if to in writers():
-        if system is not None or nodes is not None:
-            raise typer.BadParameter(f"--system and --nodes are not for {to}: its file is of one entry.")
-        ctx = open_context(site, fmt, anywhere=True)
-        locked = export_lock(ctx, entries or [], to=to, output=output, dry_run=dry_run)
+        ctx, of_cluster = open_context(site, fmt, anywhere=True), system is not None or nodes is not None
+        locked = export_lock(ctx, entries or [], to=to, of_cluster=of_cluster, output=output, dry_run=dry_run)
         return answer_with(locked, show_exported_lock)
     ctx = open_context(site, fmt)
     result = export_entries(ctx, entries or (), to=to, system=system, nodes=nodes, output=output, dry_run=dry_run)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -78,52 +79,45 @@ def import_file(
     if not (contents.specs or contents.rows or contents.easyconfigs):
         lines = [f"{row.line}: {row.text}: {row.why}" for row in contents.left[:20]]
         raise InputError("import-empty", f"{one_line(path)} asks for nothing that a recipe can ask for", context=lines)
-    root, drafts = ctx.catalog.own_root(), list[tuple[Draft, str, list[str]]]()
-    if contents.easyconfigs:
-        if entry is not None and len(contents.easyconfigs) > 1:
-            count = len(contents.easyconfigs)
-            raise InputError(
-                "entry-syntax", f"{one_line(path)} makes {count} entries, and --as names one", hint="leave it out"
-            )
-        for each in contents.easyconfigs:
-            made = parse_entry(entry) if entry is not None else _entry(each.name, each.version, path)
-            drafts.append((Draft(made, "easybuild", each.input, {}, {}, 1), "", []))
-    else:
-        made = parse_entry(entry) if entry is not None else _entry(contents.name, contents.version or _VERSION, path)
-        _require_free(ctx, root, made)
+    root, drafts = ctx.catalog.own_root(), list[Draft]()
+    for each in contents.easyconfigs:
+        made = _entry(each.name, each.version, path, entry if len(contents.easyconfigs) == 1 else None)
+        drafts.append(Draft(made, "easybuild", each.input, {}, {}, 1))
+    if not drafts:
+        made = _entry(contents.name, contents.version or _VERSION, path, entry)
         drafts.append(_best(ctx, contents, made, python))
-    for draft, _, _ in drafts:
+    elif entry is not None and len(drafts) > 1:
+        message = f"{one_line(path)} makes {len(drafts)} entries, and --as names one"
+        raise InputError("entry-syntax", message, hint="leave it out")
+    for draft in drafts:
         _require_free(ctx, root, draft.entry)
-    description = contents.description or f"Imported from {path.name}"
-    rows = tuple(_write(ctx, root, *each, path, description, dry_run=dry_run) for each in drafts)
+    description = one_line(contents.description or f"Imported from {path.name}")
+    rows = tuple(_write(ctx, root, draft, path, description, dry_run=dry_run) for draft in drafts)
     return ImportResult(str(path), found, rows, contents.left, dry_run)
 
 
-def _entry(name: str, version: str, path: Path) -> Entry:
-    if not name or fault_in_part(name) or fault_in_part(version):
-        said = f"`{one_line(name)}/{one_line(version)}` cannot be one" if name else "the file has no name for it"
-        raise InputError(
-            "entry-missing", f"{one_line(path)} becomes an entry: {said}", hint="name it by `--as NAME/VERSION`"
-        )
+def _entry(name: str, version: str, path: Path, given: str | None) -> Entry:
+    """Return the entry that is `given`, or else the file's own. Raise InputError `entry-missing`, `entry-syntax`."""
+    if given is not None:
+        return parse_entry(given)
+    if fault := fault_in_part(name) or fault_in_part(version) if name else "the file has no name for it":
+        message = f"{one_line(path)} needs the name of an entry: {fault}"
+        raise InputError("entry-missing", message, hint="name it by `--as NAME/VERSION`")
     return Entry(name, version)
 
 
 def _require_free(ctx: Context, root: Path, entry: Entry) -> None:
     place, other = root / entry.name / entry.version, ctx.catalog.look(entry)
     if os.path.lexists(place) or other is not None:
-        there = place if other is None else other.folder
-        raise InputError(
-            "entry-exists", f"{there} exists", hint="name another entry by `--as NAME/VERSION`, or remove it first"
-        )
+        hint = "name another entry by `--as NAME/VERSION`, or remove it first"
+        raise InputError("entry-exists", f"{place if other is None else other.folder} exists", hint=hint)
 
 
-def _best(ctx: Context, contents: Contents, entry: Entry, python: str | None) -> tuple[Draft, str, list[str]]:
-    """Return the draft with exact packages, if its lock answers it, or else the other one and what the first lacks; and
-    the faults of what is returned.
-    """
+def _best(ctx: Context, contents: Contents, entry: Entry, python: str | None) -> Draft:
+    """Return the draft with exact packages if its lock answers its recipe, or else the other one, and why."""
     exact, other = drafts_of(contents, entry, ctx.site, python)
     if exact is None:
-        return other(), "", []
+        return other()
     try:
         draft = exact()
         with scratch_folder("import") as scratch:
@@ -131,16 +125,16 @@ def _best(ctx: Context, contents: Contents, entry: Entry, python: str | None) ->
             folder.mkdir(parents=True)
             for name, text in draft.files("a file").items():
                 (folder / name).write_text(text, encoding="utf-8")
-            fault, needs = _faults(ctx, draft, folder)
-            if not fault:
-                return draft, "", needs
+            needs = _decisions(ctx, draft, folder)
+        return replace(draft, needs=tuple(needs))
     except NotExact as error:
-        fault = str(error)
-    return other(), one_line(fault), []
+        return replace(other(), lacks=one_line(error))
 
 
-def _faults(ctx: Context, draft: Draft, folder: Path) -> tuple[str, list[str]]:
-    """Return why the draft's lock does not answer its recipe, empty if it does; and what a person has to decide first."""
+def _decisions(ctx: Context, draft: Draft, folder: Path) -> Iterator[str]:
+    """Yield what a person has to decide before the lock in `folder` is built. Raise NotExact if it does not answer its
+    recipe.
+    """
     try:
         with reading_entry(draft.entry):
             recipe = load_recipe(folder / RECIPE_NAME)
@@ -149,15 +143,15 @@ def _faults(ctx: Context, draft: Draft, folder: Path) -> tuple[str, list[str]]:
     except Interrupted:
         raise
     except EnvmgrError as error:
-        return why_failed(error).replace(f"{folder}/", ""), []
-    own = [fault.text for fault in faults if fault.rule == UNANSWERED]
-    return "; ".join(own[:3]), [f"{fault.rule}: {fault.text}: {fault.mend}" for fault in faults]
+        raise NotExact(why_failed(error).replace(f"{folder}/", "")) from None
+    for fault in faults:
+        if fault.rule == UNANSWERED:
+            raise NotExact(fault.text)
+        yield f"{fault.rule}: {fault.text}: {fault.mend}"
 
 
-def _write(
-    ctx: Context, root: Path, draft: Draft, lacks: str, needs: list[str], path: Path, description: str, *, dry_run: bool
-) -> ImportedEntry:
-    target, texts = root / draft.entry.name / draft.entry.version, draft.files(path.name)
+def _write(ctx: Context, root: Path, draft: Draft, path: Path, description: str, *, dry_run: bool) -> ImportedEntry:
+    target, texts = root / draft.entry.name / draft.entry.version, draft.files(one_line(path.name))
     if not dry_run:
         with explain_os_error(target):
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -170,14 +164,12 @@ def _write(
                 for name, text in texts.items():
                     atomic_write(staging / target.name / name, text)
                 (staging / target.name).rename(target)
-    faults = [*get_backend(draft.backend).faults(_recipe(draft), ctx.site), *needs]
+    recipe = Recipe(backend=draft.backend, input=dict(draft.input))
+    faults = (*get_backend(draft.backend).faults(recipe, ctx.site), *draft.needs)
+    exact = bool(draft.lock)
     return ImportedEntry(
-        str(draft.entry), str(target), draft.backend, (*texts,), draft.count, bool(draft.lock), lacks, tuple(faults)
+        str(draft.entry), str(target), draft.backend, (*texts,), draft.count, exact, draft.lacks, faults
     )
-
-
-def _recipe(draft: Draft) -> Recipe:
-    return Recipe(backend=draft.backend, input=dict(draft.input))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +192,13 @@ class ExportedLock(Result):
 
 
 def export_lock(
-    ctx: Context, names: list[str], *, to: str, output: Path | None = None, dry_run: bool = False
+    ctx: Context,
+    names: list[str],
+    *,
+    to: str,
+    of_cluster: bool = False,
+    output: Path | None = None,
+    dry_run: bool = False,
 ) -> ExportedLock:
     """Write the lock of one entry for the tool `to`.
 
@@ -208,6 +206,9 @@ def export_lock(
         InputError: `unknown-entry`, `entry-missing`, `export-impossible`; EnvmgrError: as its lock; the file cannot be
             written.
     """
+    if of_cluster:
+        message = f"--system and --nodes are of a cluster, and a file for {to} is of one entry"
+        raise InputError("export-impossible", message, hint="leave them out")
     if len(names) != 1:
         raise InputError("entry-missing", f"a file for {to} is of one entry", hint="name it as name/version")
     from envmgr.exchange.exact import exact_of
@@ -220,8 +221,7 @@ def export_lock(
     row = None if current is None else current.entries.get(str(found.entry))
     if row is not None and row.lock != lock.sha256:
         ctx.reporter.say(f"{found.entry}: what is published was built from another lock than the one in {found.folder}")
-    format_ = writers()[to]
-    text, left = format_.write(exact_of(lock, ctx.site, ctx.runner, places=format_.PLACES))
+    text, left = writers()[to].write(exact_of(lock, ctx.site, ctx.runner))
     for line in shortened([f"not in it: {row.text}: {row.why}" for row in left]):
         ctx.reporter.say(line)
     if output is not None and not dry_run:

@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 import platform
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
@@ -111,19 +111,16 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """The exact packages of an entry's lock. `conda` is None for an entry of wheels; `places` are URLs by sha256,
-    `indexes` those of the indexes that the wheels come from.
+    """The exact packages of an entry's lock. `conda` is None for an entry of wheels. `urls` are those of wheels by sha256,
+    which are asked for only where they are needed; `indexes` are those that the wheels come from.
     """
 
     entry: str
     python: str
     conda: CondaLock | None
     wheels: tuple[LockedFile, ...]
-    places: Mapping[str, str]
+    urls: Callable[[], Mapping[str, str]]
     indexes: tuple[str, ...]
-
-    def url(self, file: LockedFile) -> str:
-        return self.places[file.sha256]
 
     def only_conda(self) -> CondaLock:
         """Return the packages of conda. Raise InputError `export-impossible` if there are none."""
@@ -152,12 +149,11 @@ class Exact:
 
 class Format(Protocol):
     """A module of `formats/`. One that reads has `CONTENT`, which its texts have, or else `NAME`, and `read`; one that
-    writes has `write`, and `PLACES`, whether it needs the URLs of wheels.
+    writes has `write`.
     """
 
     NAME: ClassVar[re.Pattern[str]]
     CONTENT: ClassVar[re.Pattern[str] | None]
-    PLACES: ClassVar[bool]
 
     def read(self, given: Given) -> Contents:
         """Return the content. Raise InputError `import-invalid`, `platform-missing`."""

@@ -24,12 +24,11 @@ def contents_of(
     wheels: Iterable[LockedWheel],
     left: Iterable[Left],
     rows: Iterable[HashedRow] = (),
-    channels: Iterable[str] = (),
     lacks: str = "",
 ) -> Contents:
     """Return contents with each package as a spec, and what keeps them from being kept exactly.
 
-    `rows` ask for the wheels; `channels` are the file's own order. Raise InputError `import-invalid`.
+    `rows` ask for the wheels. Raise InputError `import-invalid`.
     """
     if twice := sorted(name for name, times in Counter(each.name for each in packages).items() if times > 1):
         raise given.invalid(f"{twice[0]} is in it twice for {given.subdir}")
@@ -42,10 +41,10 @@ def contents_of(
     if secret:
         lacks = f"the URL of {secret[0].name} holds a name, a password or a token"
     packages = sorted(packages, key=lambda each: each.name)
-    places = [*channels, *(each.channel for each in packages)]
+    places = [each for each, _ in Counter(each.channel for each in packages).most_common()]
     return Contents(
         left=(*left, *(given.left(each.url, "a recipe and a lock hold no secret") for each in secret)),
-        channels=tuple(dict.fromkeys(place.rstrip("/") for place in places if masked(place) == place)),
+        channels=tuple(place for place in places if masked(place) == place),
         specs=tuple(f"{each.name} {each.version} {each.build}" for each in packages),
         rows=tuple(rows),
         packages=tuple(packages),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from envmgr.backends import LoadedLock
 from envmgr.backends.conda.backend import LoadedCondaLock
 from envmgr.backends.wheels.backend import LoadedWheelsLock
@@ -13,13 +15,8 @@ from envmgr.wheels.locked import LockedFile, LockedWheel, WheelSet
 from envmgr.wheels.settings import indexes_of
 
 
-def exact_of(lock: LoadedLock, site: Site, runner: Runner, *, places: bool) -> Exact:
-    """Return the packages; with `places`, indexes are asked for the URLs of wheels that the lock does not name.
-
-    Raises:
-        InputError: `export-impossible` for an entry that is built from easyconfigs.
-        EnvmgrError: an index does not answer, or no longer has a file.
-    """
+def exact_of(lock: LoadedLock, site: Site, runner: Runner) -> Exact:
+    """Return the packages. Raise InputError `export-impossible` for an entry that is built from easyconfigs."""
     own: WheelSet | None
     if isinstance(lock, LoadedCondaLock):
         own, files = lock.content.added, lock.content.added.packages if lock.content.added else ()
@@ -31,21 +28,23 @@ def exact_of(lock: LoadedLock, site: Site, runner: Runner, *, places: bool) -> E
             f"{lock.entry} is built from easyconfigs: no other tool's lock has such packages",
             hint="EasyBuild reads the easyconfigs themselves",
         )
-    known = {each.sha256: url for each in files if (url := _url(each))}
-    if places and own is not None and len(known) < len(files):
-        from envmgr.wheels.fetch import locate_files
-
-        known |= locate_files([each for each in files if each.sha256 not in known], own, str(lock.entry), site, runner)
     return Exact(
         entry=str(lock.entry),
         python="" if own is None else own.python,
         conda=lock.content if isinstance(lock, LoadedCondaLock) else None,
         wheels=tuple(files),
-        places=known,
+        urls=lambda: {} if own is None else _urls(own, files, str(lock.entry), site, runner),
         indexes=tuple(dict.fromkeys(indexes_of(site)[each.index].url for each in files if each.index)),
     )
 
 
-def _url(file: LockedFile) -> str:
-    url = file.url if isinstance(file, LockedWheel) else None
-    return url if url is not None and "://" in url else ""
+def _urls(own: WheelSet, files: Sequence[LockedFile], label: str, site: Site, runner: Runner) -> dict[str, str]:
+    """Return the URLs that the lock names, and those that the indexes have today for other files. Raise EnvmgrError if an
+    index does not answer, or no longer has a file.
+    """
+    from envmgr.wheels.fetch import locate_files
+
+    urls = {each.sha256: each.url for each in files if isinstance(each, LockedWheel) and each.url}
+    known = {sha256: url for sha256, url in urls.items() if "://" in url}
+    unknown = [each for each in files if each.sha256 not in known]
+    return known | (locate_files(unknown, own, label, site, runner) if unknown else {})

@@ -37,7 +37,10 @@ class NotExact(Exception):  # noqa: N818 - the name of what happened
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A recipe, as files by name. `lock` are the files of its lock, of `count` packages; empty without one."""
+    """A recipe, with files `beside` it by name. `lock` are the files of its lock, of `count` packages; empty without one.
+
+    `lacks` is why it has none, `needs` is what a person has to decide before it is built.
+    """
 
     entry: Entry
     backend: str
@@ -45,6 +48,8 @@ class Draft:
     beside: Mapping[str, str]
     lock: Mapping[str, str]
     count: int
+    lacks: str = ""
+    needs: tuple[str, ...] = ()
 
     def files(self, origin: str) -> dict[str, str]:
         """Return the files in the order of writing. `origin` is the file that it is made of."""

@@ -16,7 +16,6 @@ from envmgr.wheels.requirements import HashedRow
 
 NAME = re.compile(r"[^/]*conda-lock\.ya?ml")
 CONTENT = re.compile(r"^package:", re.MULTILINE)
-PLACES = True
 
 
 def read(given: Given) -> Contents:
@@ -46,18 +45,15 @@ def read(given: Given) -> Contents:
                 lacks = error.message
             found = row_of(f"{item.get('name')}=={item.get('version')}")
             rows += [found] if isinstance(found, HashedRow) else []
-    metadata = data.get("metadata")
-    channels = metadata.get("channels") if isinstance(metadata, dict) else None
-    urls = [str(each.get("url")) for each in channels or () if isinstance(each, dict)]
-    return contents_of(given, packages, wheels, left, rows, urls, lacks)
+    return contents_of(given, packages, wheels, left, rows, lacks)
 
 
 def write(exact: Exact) -> tuple[str, list[Left]]:
     """Return a file that conda-lock, micromamba and pixi read."""
-    lock = exact.only_conda()
+    lock, urls = exact.only_conda(), exact.urls()
     document = document_of(lock)
     for item in document["package"]:
-        item["url"] = exact.places.get(item["hash"]["sha256"], item["url"])
+        item["url"] = urls.get(item["hash"]["sha256"], item["url"])
     bare = [each for each in lock.packages if not each.md5]
     why = "the lock has none, and conda-lock itself reads no file without it"
     return dump_yaml(document, width=200), [Left(0, f"md5 of {each.name}", why) for each in bare]

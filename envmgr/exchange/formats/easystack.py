@@ -15,7 +15,6 @@ from envmgr.system.yamlfile import parse_yaml
 
 NAME = re.compile(r"[^/]*\.ya?ml")
 CONTENT = re.compile(r"^easyconfigs:", re.MULTILINE)
-PLACES = False
 _FILE = re.compile(r"(?P<name>.+?)-(?P<version>[0-9].*)\.eb")
 # EasyBuild's option -> the field of a recipe's input, and how its text is split.
 _OPTIONS = {

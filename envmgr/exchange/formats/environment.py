@@ -15,7 +15,6 @@ from envmgr.system.yamlfile import dump_yaml, parse_yaml
 
 NAME = re.compile(r"env(ironment)?[^/]*\.ya?ml")
 CONTENT = re.compile(r"^dependencies:", re.MULTILINE)
-PLACES = False
 
 
 def read(given: Given) -> Contents:

@@ -15,7 +15,6 @@ from envmgr.exchange.conda import contents_of
 
 NAME = re.compile(r"[^/]*\.txt")
 CONTENT = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)
-PLACES = False
 _URL = re.compile(
     r"(?P<url>[a-z]+://\S+/(?P<subdir>[a-z0-9-]+)/(?P<name>[^/#\s]+)-(?P<version>[^/#\s-]+)-(?P<build>[^/#\s-]+)"
     r"\.(?:conda|tar\.bz2))(?:#(?:sha256:)?(?P<sum>[0-9a-f]{64}|[0-9a-f]{32}))?"

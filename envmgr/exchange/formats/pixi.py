@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -23,7 +24,6 @@ from envmgr.wheels.requirements import HashedRow
 
 NAME = re.compile(r"pixi\.lock")
 CONTENT = re.compile(r"^environments:\s*$", re.MULTILINE)
-PLACES = True
 _DEFAULT = "default"
 _KEPT = ("sha256", "md5", "depends", "constrains", "license", "size", "timestamp", "python_site_packages_path")
 
@@ -57,15 +57,15 @@ def read(given: Given) -> Contents:
             row := row_of(f"{each.name}=={each.version}"), HashedRow
         ):
             rows.append(row)
-            wheel = _wheel(each)
+            wheel = _wheel(each, given.path.parent)
             wheels += [] if wheel is None else [wheel]
             lacks = lacks if wheel else f"{each.name} is no wheel with a sha256"
         else:
             left.append(given.left(each.location, "it is built from its source"))
-    return contents_of(given, packages, wheels, left, rows, [str(each) for each in own.channels()], lacks)
+    return contents_of(given, packages, wheels, left, rows, lacks)
 
 
-def _wheel(each: Any) -> LockedWheel | None:
+def _wheel(each: Any, folder: Path) -> LockedWheel | None:
     """Return the wheel; None for what is no wheel, or has no sha256."""
     try:
         return LockedWheel(
@@ -74,7 +74,7 @@ def _wheel(each: Any) -> LockedWheel | None:
             file=unquote(urlsplit(each.location).path).rpartition("/")[2],
             sha256=each.hashes.sha256.hex(),
             index="",
-            url=each.location,
+            url=each.location if "://" in each.location else (folder / each.location).absolute().as_uri(),
             requires=tuple(each.requires_dist),
         )
     except (AttributeError, ValidationError):  # there is no hash, or no file
@@ -83,11 +83,11 @@ def _wheel(each: Any) -> LockedWheel | None:
 
 def write(exact: Exact) -> tuple[str, list[Left]]:
     """Return a lock with one environment for one platform."""
-    lock = exact.only_conda()
+    lock, urls = exact.only_conda(), exact.urls()
     conda = [{"conda": each.url, **{k: v for k, v in each.to_json().items() if k in _KEPT}} for each in lock.packages]
     pypi = [
         {
-            "pypi": exact.url(each),
+            "pypi": urls[each.sha256],
             "name": each.name,
             "version": each.version,
             "sha256": each.sha256,

@@ -10,7 +10,6 @@ from envmgr.exchange.pylocks import pylock_of, rows_of, toml_of
 
 NAME = re.compile(r"pylock(\.[^/]+)?\.toml")
 CONTENT = re.compile(r"^lock-version\s*=", re.MULTILINE)
-PLACES = True
 
 
 def read(given: Given) -> Contents:
@@ -26,9 +25,9 @@ def write(exact: Exact) -> tuple[str, list[Left]]:
     from packaging.pylock import Pylock
 
     left = exact.only_wheels()
-    packages = []
+    packages, urls = [], exact.urls()
     for each in exact.wheels:
-        file: dict[str, Any] = {"name": each.file, "url": exact.url(each), "hashes": {"sha256": each.sha256}}
+        file: dict[str, Any] = {"name": each.file, "url": urls[each.sha256], "hashes": {"sha256": each.sha256}}
         if each.size is not None:
             file["size"] = each.size
         kind = {"wheels": [file]} if each.file.endswith(".whl") else {"sdist": file}

@@ -13,7 +13,6 @@ from envmgr.wheels.requirements import HashedRow
 
 NAME = re.compile(r"pyproject\.toml")
 CONTENT = re.compile(r"^\[(project|build-system|tool\.[^\]]+)\]", re.MULTILINE)
-PLACES = False
 _READ = ("name", "version", "description", "dependencies", "requires-python")
 # Fields of `project` that say nothing of what is installed.
 _WORDS = ("readme", "license", "license-files", "authors", "maintainers", "keywords", "classifiers", "urls")

@@ -13,7 +13,6 @@ from envmgr.wheels.requirements_file import rows_in
 
 NAME = re.compile(r"[^/]*\.(txt|in)")
 CONTENT = None
-PLACES = False
 
 
 def read(given: Given) -> Contents:

@@ -16,7 +16,6 @@ from envmgr.system.untrusted_files import ANYWHERE, Kind, read_file_text
 
 NAME = re.compile(r"uv\.lock")
 CONTENT = re.compile(r"^\[\[package\]\]", re.MULTILINE)
-PLACES = False
 _PROJECT = "pyproject.toml"
 _KIND = Kind("project file", 4 << 20)
 _LIMIT = 60.0  # seconds

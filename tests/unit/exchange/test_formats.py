@@ -329,7 +329,12 @@ def exact(*, wheels: bool = True) -> Exact:
         "linux-64", "3" * 64, PACKAGES, (ChannelSource(FORGE, FORGE, "channel", {}),), {}, "rattler", added
     )
     return Exact(
-        "sci/1.0", "3.11.7", lock, (WHEEL,) if wheels else (), {WHEEL.sha256: URL}, ("https://house.example/simple",)
+        "sci/1.0",
+        "3.11.7",
+        lock,
+        (WHEEL,) if wheels else (),
+        lambda: lambda: {WHEEL.sha256: URL},
+        ("https://house.example/simple",),
     )
 
 

@@ -125,8 +125,7 @@ def _best(ctx: Context, contents: Contents, entry: Entry, python: str | None) ->
             folder.mkdir(parents=True)
             for name, text in draft.files("a file").items():
                 (folder / name).write_text(text, encoding="utf-8")
-            needs = _decisions(ctx, draft, folder)
-        return replace(draft, needs=tuple(needs))
+            return replace(draft, needs=tuple(_decisions(ctx, draft, folder)))
     except NotExact as error:
         return replace(other(), lacks=one_line(error))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 from envmgr.catalog.names import nearest
-from envmgr.errors import InputError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.exchange import formats
 from envmgr.system.invisible import LINES
 from envmgr.system.untrusted_files import ANYWHERE, Kind, read_file_text
@@ -60,6 +60,12 @@ class Given:
         place = -1 if line else self.text.find(shown)
         line = line if place < 0 else self.text.count("\n", 0, place) + 1
         return Left(line, one_line(masked(shown), _LONGEST), one_line(masked(why)))
+
+    def rows(self, value: object) -> list[Any]:
+        """Return a list of the file, which may be absent. Raise InputError `import-invalid` for another value."""
+        if value is not None and not isinstance(value, list):
+            raise self.invalid(f"`{one_line(value, 60)}` must be a list")
+        return value or []
 
     def invalid(self, why: object, hint: str = "") -> InputError:
         """Return the error for a file that is not of its format."""
@@ -200,7 +206,12 @@ def read_file(
         said = f"may be {' or '.join(chosen)}" if chosen else "is of no format that is known by its name or its text"
         hint = f"name it by `envmgr import --from`: {', '.join(chosen or known)}"
         raise InputError("format-unclear", f"{one_line(path)} {said}", hint=hint)
-    return chosen[0], known[chosen[0]].read(given)
+    try:
+        return chosen[0], known[chosen[0]].read(given)
+    except (EnvmgrError, OSError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - the libraries that read strangers' files have many
+        raise given.invalid(error or type(error).__name__) from None
 
 
 def _recognised(given: Given, known: Mapping[str, Format]) -> list[str]:

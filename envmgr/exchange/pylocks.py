@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from envmgr.exchange import Given, Left
 from envmgr.exchange.checks import row_of
@@ -12,24 +10,6 @@ from envmgr.wheels.requirements import HashedRow
 
 if TYPE_CHECKING:
     from packaging.pylock import Package, Pylock
-
-
-def toml_of(given: Given) -> dict[str, Any]:
-    """Return the document. Raise InputError `import-invalid`."""
-    try:
-        return tomllib.loads(given.text)
-    except (ValueError, RecursionError) as error:
-        raise given.invalid(error or "nested too deep") from None
-
-
-def pylock_of(given: Given, data: Mapping[str, Any]) -> Pylock:
-    """Return the lock. Raise InputError `import-invalid`."""
-    from packaging.pylock import Pylock, PylockValidationError
-
-    try:
-        return Pylock.from_dict(data)
-    except (PylockValidationError, ValueError) as error:
-        raise given.invalid(error) from None
 
 
 def rows_of(given: Given, lock: Pylock) -> tuple[tuple[HashedRow, ...], list[Left]]:

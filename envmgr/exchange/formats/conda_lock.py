@@ -41,8 +41,8 @@ def read(given: Given) -> Contents:
 
             try:
                 wheels.append(wheel_of(item, name, given.path, given.text))
-            except EnvmgrError as error:
-                lacks = error.message
+            except (EnvmgrError, ValueError) as error:
+                lacks = error.message if isinstance(error, EnvmgrError) else f"{name} is no wheel"
             found = row_of(f"{item.get('name')}=={item.get('version')}")
             rows += [found] if isinstance(found, HashedRow) else []
     return contents_of(given, packages, wheels, left, rows, lacks)

@@ -28,7 +28,7 @@ def read(given: Given) -> Contents:
         if key not in ("name", "channels", "dependencies")
     ]
     channels, specs, rows = list[str](), list[str](), []
-    for channel in data.get("channels") or ():
+    for channel in given.rows(data.get("channels")):
         if channel == "nodefaults":  # no recipe has them unless it names them
             continue
         if fault := channel_fault(channel):
@@ -37,7 +37,7 @@ def read(given: Given) -> Contents:
             channels.append(channel)
     for each in data["dependencies"]:
         if isinstance(each, dict) and [*each] == ["pip"]:
-            for row in each["pip"] or ():
+            for row in given.rows(each["pip"]):
                 found = row_of(row)
                 rows += [] if isinstance(found, str) else [found]
                 left += [given.left(row, found)] if isinstance(found, str) else []

@@ -36,10 +36,7 @@ def read(given: Given) -> Contents:
 
     with scratch_folder("pixi") as folder:
         (folder / "pixi.lock").write_text(given.text, encoding="utf-8")
-        try:
-            environments = dict(LockFile.from_path(folder / "pixi.lock").environments())
-        except Exception as error:  # noqa: BLE001 - rattler has many
-            raise given.invalid(error) from None
+        environments = dict(LockFile.from_path(folder / "pixi.lock").environments())
     if _DEFAULT not in environments:
         raise given.invalid(f"it has no environment `{_DEFAULT}`")
     own = environments.pop(_DEFAULT)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from typing import Any
 
+from packaging.pylock import Pylock
+
 from envmgr.exchange import Contents, Exact, Given, Left
-from envmgr.exchange.pylocks import pylock_of, rows_of, toml_of
+from envmgr.exchange.pylocks import rows_of
 
 NAME = re.compile(r"pylock(\.[^/]+)?\.toml")
 CONTENT = re.compile(r"^lock-version\s*=", re.MULTILINE)
@@ -14,7 +17,7 @@ CONTENT = re.compile(r"^lock-version\s*=", re.MULTILINE)
 
 def read(given: Given) -> Contents:
     """Return its packages. Raise InputError `import-invalid`."""
-    lock = pylock_of(given, toml_of(given))
+    lock = Pylock.from_dict(tomllib.loads(given.text))
     rows, left = rows_of(given, lock)
     return Contents(left=tuple(left), rows=rows, pylock=lock, python=str(lock.requires_python or ""))
 
@@ -22,7 +25,6 @@ def read(given: Given) -> Contents:
 def write(exact: Exact) -> tuple[str, list[Left]]:
     """Return a file for exactly the entry's Python."""
     import tomlkit
-    from packaging.pylock import Pylock
 
     left = exact.only_wheels()
     packages, urls = [], exact.urls()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envmgr.exchange import Contents, Given, Left
 from envmgr.exchange.checks import row_of
-from envmgr.exchange.pylocks import toml_of
 from envmgr.wheels.requirements import HashedRow
 
 NAME = re.compile(r"pyproject\.toml")
@@ -26,7 +26,7 @@ _ALSO = {
 
 def read(given: Given) -> Contents:
     """Return the dependencies. Raise InputError `import-invalid`."""
-    data = toml_of(given)
+    data = tomllib.loads(given.text)
     project = data.get("project")
     rows = project.get("dependencies") if isinstance(project, dict) else None
     if not isinstance(project, dict) or not isinstance(rows, list):
@@ -47,6 +47,6 @@ def _others(given: Given, data: Mapping[str, Any], project: Mapping[str, Any]) -
         yield given.left(key, "it is not of the recipe's input")
     if "dependency-groups" in data:
         yield given.left("dependency-groups", "only `project.dependencies` are carried over")
-    for tool in (tool for tool in data.get("tool", {}) if tool in _ALSO):
+    for tool in _ALSO.keys() & {*data.get("tool", ())}:
         yield given.left(f"tool.{tool}", _ALSO[tool])
     yield Left(0, "the project itself", "a wheel of it, in an index of the site, can be a requirement")

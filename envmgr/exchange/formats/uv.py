@@ -8,9 +8,11 @@ from __future__ import annotations
 import re
 import tomllib
 
+from packaging.pylock import Pylock
+
 from envmgr.errors import CommandError
 from envmgr.exchange import Contents, Given
-from envmgr.exchange.pylocks import pylock_of, rows_of, toml_of
+from envmgr.exchange.pylocks import rows_of
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.untrusted_files import ANYWHERE, Kind, read_file_text
 
@@ -27,7 +29,7 @@ def read(given: Given) -> Contents:
     """
     from uv import find_uv_bin
 
-    data = toml_of(given)
+    data = tomllib.loads(given.text)
     project = read_file_text(given.path.parent / _PROJECT, _KIND, tree=ANYWHERE)
     with scratch_folder("project") as folder:
         (folder / "uv.lock").write_text(given.text, encoding="utf-8")
@@ -37,8 +39,9 @@ def read(given: Given) -> Contents:
         try:
             done = given.runner.run([*argv, "--project", folder], cwd=folder, timeout=_LIMIT)
         except CommandError as error:
-            raise given.invalid(" ".join(error.context)) from None
-    lock = pylock_of(given, tomllib.loads(done.stdout))
+            hint = "`uv export --format pylock.toml` in its project makes a file that can be imported"
+            raise given.invalid(" ".join(error.context), hint) from None
+    lock = Pylock.from_dict(tomllib.loads(done.stdout))
     rows, left = rows_of(given, lock)
     packages = [each for each in data.get("package", ()) if isinstance(each, dict)]
     own = next((each for each in packages if {"virtual", "editable"} & {*each.get("source", {})}), {})

@@ -7,15 +7,19 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from packaging.pylock import Pylock
 from rattler import LockFile
 
 from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
-from envmgr.errors import InputError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.exchange import Contents, Exact, read_file, writers
 from envmgr.system.run import Runner
 from envmgr.wheels.locked import AddedWheels, LockedWheel
@@ -284,6 +288,8 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("conda-lock.yml", CONDA_LOCK.replace("version: 1\n", "version: 2\n", 1), "no conda-lock v1 file"),
         ("pylock.toml", 'lock-version = "9.0"\n', "created-by"),
         ("pylock.toml", "lock-version = [", "import-invalid"),
+        ("environment.yml", "channels: x\ndependencies: []\n", "`x` must be a list"),
+        ("pyproject.toml", "[project]\nname = " + "[" * 5_000, "import-invalid"),
         ("uv.lock", "[[package]]\n", "project file pyproject.toml does not exist"),
         ("any.txt", "@EXPLICIT\n", "no packages of conda for linux-64"),
         ("any.txt", EXPLICIT + EXPLICIT, "zlib is in it twice"),
@@ -297,6 +303,18 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 )
 def test_hostile_files_are_refused(tmp_path: Path, name: str, text: str, said: str) -> None:
     assert said in refused(tmp_path, text, name)
+
+
+PIECES = st.sampled_from(
+    ["", "[", "{", ": 7", "- x\n", "null", "''", "\n", "=", "[[packages]]\n", "#", "1e9", "x" * 300]
+)
+
+
+@given(st.sampled_from(sorted(FILES)), st.integers(0, 900), st.integers(0, 60), PIECES)
+def test_damaged_files_are_read_or_refused(name: str, place: int, length: int, piece: str) -> None:
+    format_, text = FILES[name]
+    with TemporaryDirectory() as folder, suppress(EnvmgrError):
+        read(Path(folder), text[:place] + piece + text[place + length :], name, format_)
 
 
 def test_missing_file_pipe_and_folder_are_refused(tmp_path: Path) -> None:
@@ -333,7 +351,7 @@ def exact(*, wheels: bool = True) -> Exact:
         "3.11.7",
         lock,
         (WHEEL,) if wheels else (),
-        lambda: lambda: {WHEEL.sha256: URL},
+        lambda: {WHEEL.sha256: URL},
         ("https://house.example/simple",),
     )
 

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from envmgr.backends.conda.cuda import cuda_version
 from envmgr.backends.conda.lock import PYTHON, ChannelSource, CondaLock, LockedPackage, needed_names, read_row
 from envmgr.backends.conda.lockfile import lock_texts
 from envmgr.backends.conda.models import CondaInput, channels_of
 from envmgr.catalog.entries import RECIPE_NAME, open_catalog
 from envmgr.catalog.gpus import short_cuda
-from envmgr.catalog.names import Entry, sort_key
+from envmgr.catalog.names import Entry
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.exchange import Contents, conda_platform
@@ -79,24 +80,20 @@ def _conda(contents: Contents, entry: Entry, site: Site, specs: Sequence[str], m
     found: dict[str, Any] = {"channels": [*dict.fromkeys(channels)], "specs": [*specs], **more}
     if conda_platform() != "linux-64":
         found["platform"] = conda_platform()
+    if cuda := short_cuda(cuda_version(contents.packages)):
+        found["virtual_packages"] = {"__cuda": cuda}
     if contents.rows:
         found["pip"] = [row.requirement for row in contents.rows]
     return Draft(entry, "conda", found, {}, {}, len(contents.packages) + len(contents.wheels))
 
 
 def _exact_conda(contents: Contents, entry: Entry, site: Site) -> Draft:
-    from envmgr.backends.conda.cuda import cuda_version
-
     if contents.lacks:
         raise NotExact(contents.lacks)
     packages = tuple(_own_url(each, site) for each in contents.packages)
-    more: dict[str, Any] = {}
-    if cuda := short_cuda(cuda_version(packages)):
-        more["virtual_packages"] = {"__cuda": cuda}
     wheels = [_in_index(each, each.url or "", site) for each in contents.wheels]
     indexes = [*dict.fromkeys(each.index for each in wheels)]
-    if indexes not in ([], [PUBLIC]):
-        more["indexes"] = indexes
+    more = {} if indexes in ([], [PUBLIC]) else {"indexes": indexes}
     draft = _conda(contents, entry, site, [f"{each.name} {each.version}" for each in _roots(packages)], more)
     wanted = CondaInput.model_validate(draft.input)
     added = None
@@ -163,8 +160,7 @@ def _bases(contents: Contents, entry: Entry, site: Site, python: str | None) -> 
     fits = SpecifierSet()
     with suppress(InvalidSpecifier):
         fits = SpecifierSet(contents.python)
-    found = [each.entry for each in open_catalog(site).entries() if each.entry.name == PYTHON]
-    for each in sorted(found, key=lambda each: sort_key(each.version), reverse=True):
+    for each in reversed([each.entry for each in open_catalog(site).entries() if each.entry.name == PYTHON]):
         with suppress(EnvmgrError):  # a Python without a lock
             base = load_base(str(each), entry, site)
             if fits.contains(base.version):
@@ -194,8 +190,6 @@ def _exact_wheels(contents: Contents, entry: Entry, site: Site, python: str | No
     from envmgr.wheels.resolve import choose_files
 
     assert contents.pylock is not None
-    if contents.lacks:
-        raise NotExact(contents.lacks)
     wanted = f"{platform.machine()}-manylinux_2_{_GLIBC}"
     why = ""
     for name, base in _bases(contents, entry, site, python):

@@ -91,6 +91,8 @@ def import_file(
         message = f"{one_line(path)} makes {len(drafts)} entries, and --as names one"
         raise InputError("entry-syntax", message, hint="leave it out")
     for draft in drafts:
+        if not dry_run:
+            clear_dead_scratch(root / draft.entry.name)  # also where a killed run has made the entry
         _require_free(ctx, root, draft.entry)
     description = one_line(contents.description or f"Imported from {path.name}")
     rows = tuple(_write(ctx, root, draft, path, description, dry_run=dry_run) for draft in drafts)
@@ -155,7 +157,6 @@ def _write(ctx: Context, root: Path, draft: Draft, path: Path, description: str,
     if not dry_run:
         with explain_os_error(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            clear_dead_scratch(target.parent)
             if not (software := target.parent / SOFTWARE_NAME).exists():
                 atomic_write(software, dump_yaml({"description": description}, width=120))
             # A folder beside the target, so that one rename makes the whole entry appear.

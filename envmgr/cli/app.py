@@ -137,7 +137,7 @@ add_verb("rollback", "Publish", "envmgr rollback 12", "prefix.md")(publish.rollb
 add_verb("history", "Publish", "envmgr history", "verbs.md")(publish.history)
 add_verb("diff", "Publish", "envmgr diff 11 12", "verbs.md")(publish.diff)
 add_verb("job", "Publish", "envmgr job pydata/1.0 -N 2 -- python solve.py", "jobs.md")(users.job)
-add_verb("export", "Publish", "envmgr export --to reframe --output cluster.yaml", "monitoring.md")(users.export)
+add_verb("export", "Publish", "envmgr export pydata/1.0 --to pixi", "exchange.md")(users.export)
 
 add_verb("doctor", "Use", "envmgr doctor", "users.md")(people.doctor)
 add_verb("user create", "Use", "envmgr user create mine --on pydata/1.0 seaborn", "users.md")(people.create)

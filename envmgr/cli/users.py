@@ -101,7 +101,7 @@ def export(
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
-    """Write published entries, or the lock of one entry, as a file of another tool.
+    """Write entries, or an entry's lock, as another tool's file.
 
     ReFrame gets a configuration with one partition for each node group and one environment for each entry. The lock of
     one entry becomes a file for conda, pixi, pip or uv.

@@ -125,6 +125,7 @@ add_verb("list", "Build", "envmgr list --format json", "recipe.md")(catalog.list
 add_verb("show", "Build", "envmgr show pytorch/2.7-cuda12.9", "gpu.md")(catalog.show)
 add_verb("copy", "Build", "envmgr copy python/3.11", "verbs.md")(catalog.copy)
 add_verb("catalog check", "Build", "envmgr catalog check python/3.11", "recipe.md")(catalog.catalog_check)
+add_verb("import", "Build", "envmgr import conda-lock.yml --as plots/1.0", "exchange.md")(catalog.import_)
 add_verb("lock", "Build", "envmgr lock pydata/1.0 --dry-run", "recipe.md")(build.lock)
 add_verb("fetch", "Build", "envmgr fetch python/3.11", "sources.md")(build.fetch_verb)
 add_verb("build", "Build", "envmgr build python/3.11 --jobs 4", "tour.md")(build.build)
@@ -136,7 +137,7 @@ add_verb("rollback", "Publish", "envmgr rollback 12", "prefix.md")(publish.rollb
 add_verb("history", "Publish", "envmgr history", "verbs.md")(publish.history)
 add_verb("diff", "Publish", "envmgr diff 11 12", "verbs.md")(publish.diff)
 add_verb("job", "Publish", "envmgr job pydata/1.0 -N 2 -- python solve.py", "jobs.md")(users.job)
-add_verb("export", "Publish", "envmgr export --to reframe --output cluster.yaml", "monitoring.md")(users.export)
+add_verb("export", "Publish", "envmgr export pydata/1.0 --to pixi", "exchange.md")(users.export)
 
 add_verb("doctor", "Use", "envmgr doctor", "users.md")(people.doctor)
 add_verb("user create", "Use", "envmgr user create mine --on pydata/1.0 seaborn", "users.md")(people.create)

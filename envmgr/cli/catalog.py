@@ -85,6 +85,39 @@ def copy(
 
 
 @verb
+def import_(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="File of another tool, such as pixi.lock.")],
+    name: Annotated[
+        str | None,
+        typer.Option("--from", metavar="FORMAT", help="Format of the file; by default by its name and text."),
+    ] = None,
+    entry: Annotated[
+        str | None,
+        typer.Option("--as", metavar="ENTRY", help="The new entry, as name/version; by default as in the file."),
+    ] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ENTRY", help="Python below wheels, such as python/3.11; by default the newest that fits."
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> VerbAnswer:
+    """Make a recipe of another tool's file.
+
+    If the file is a lock, the entry gets exactly its packages. What cannot be carried over is listed line by line.
+    """
+    from envmgr.cli.text.catalog import show_import
+    from envmgr.commands.exchange import import_file
+
+    ctx = open_context(site, fmt, anywhere=True)
+    result = import_file(ctx, path, name=name, entry=entry, python=python, dry_run=dry_run)
+    return answer_with(result, show_import)
+
+
+@verb
 def catalog_check(entries: SomeEntries = None, site: SiteOption = None, fmt: FormatOption = Format.table) -> VerbAnswer:
     """Check recipes and locks, and show where faults are."""
     from envmgr.cli.text.catalog import show_check

@@ -92,7 +92,7 @@ def add(
     from envmgr.people.wishes import with_packages
 
     ctx = open_context(site, fmt, anywhere=True)
-    change = with_packages(packages or (), requirements, replace or ())
+    change = with_packages(packages or (), requirements, replace or (), ctx.runner, ctx.reporter)
     return answer_with(change_environment(ctx, name, change, jobs=jobs, dry_run=dry_run), show_change)
 
 

@@ -86,7 +86,9 @@ def job(
 
 @verb
 def export(
-    to: Annotated[str, typer.Option("--to", help="Name of the tool, such as reframe.", metavar="TOOL")],
+    to: Annotated[
+        str, typer.Option("--to", help="Name of the tool or format, such as reframe or pixi.", metavar="TOOL")
+    ],
     entries: options.SomeEntries = None,
     output: options.OutputOption = None,
     system: Annotated[
@@ -99,15 +101,22 @@ def export(
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
-    """Write the published entries as a file of another tool.
+    """Write entries, or an entry's lock, as another tool's file.
 
-    ReFrame gets a configuration with one partition for each node group and one environment for each entry.
+    ReFrame gets a configuration with one partition for each node group and one environment for each entry. The lock of
+    one entry becomes a file for conda, pixi, pip or uv.
     """
     from envmgr.cli.render import refuse_missing_folder
-    from envmgr.cli.text.nodes import show_export
+    from envmgr.cli.text.nodes import show_export, show_exported_lock
+    from envmgr.commands.exchange import export_lock
     from envmgr.commands.export import export_entries
+    from envmgr.exchange import writers
 
     refuse_missing_folder(output)
+    if to in writers():
+        ctx, of_cluster = open_context(site, fmt, anywhere=True), system is not None or nodes is not None
+        locked = export_lock(ctx, entries or [], to=to, of_cluster=of_cluster, output=output, dry_run=dry_run)
+        return answer_with(locked, show_exported_lock)
     ctx = open_context(site, fmt)
     result = export_entries(ctx, entries or (), to=to, system=system, nodes=nodes, output=output, dry_run=dry_run)
     return answer_with(result, show_export)

@@ -112,7 +112,7 @@ def create_environment(
         raise InputError("entry-missing", "an environment stands on an entry", hint="name it by `--on ENTRY`")
     else:
         base = _ask(ctx, on, record)
-        wish = wish_of(rows_of(packages, file), replaced, _folders(editable))
+        wish = wish_of(rows_of(packages, file, ctx.runner, ctx.reporter), replaced, _folders(editable))
         with explained():
             lock = solve(wish, base, partial(_specs, ctx, record), ctx.site, ctx.runner, ctx.reporter)
     with changing(ctx, places, name, dry_run=dry_run):

@@ -9,21 +9,41 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envmgr.errors import InputError
+from envmgr.exchange import REQUIREMENTS, read_file
 from envmgr.people.lock import UserLock
 from envmgr.people.solve import Wish
+from envmgr.report import Reporter
+from envmgr.system.run import Runner
 from envmgr.system.untrusted_files import ANYWHERE
 from envmgr.wheels.requirements import HashedRow, checked_all
 from envmgr.wheels.requirements_file import read_rows
+from envmgr.wording import shortened
 
 
-def rows_of(packages: Sequence[str], file: Path | None) -> tuple[HashedRow, ...]:
-    """Return the requirements of the command line and of a file, each once. Raise InputError `requirement-invalid`."""
+def rows_of(packages: Sequence[str], file: Path | None, runner: Runner, reporter: Reporter) -> tuple[HashedRow, ...]:
+    """Return the requirements of the command line and of a file, each once. What of the file is left out is reported.
+
+    Raises InputError `requirement-invalid`, `import-empty`, and as the file's format.
+    """
     try:
         rows = checked_all(packages)
     except ValueError as error:
         raise InputError("requirement-invalid", str(error)) from None
-    more = () if file is None else read_rows(file, ANYWHERE)
+    more = () if file is None else _rows_in(file, runner, reporter)
     return tuple(dict.fromkeys((*(HashedRow(requirement=row) for row in rows), *more)))
+
+
+def _rows_in(file: Path, runner: Runner, reporter: Reporter) -> Iterable[HashedRow]:
+    format_, contents = (REQUIREMENTS, None) if not file.is_file() else read_file(file, runner, otherwise=REQUIREMENTS)
+    if contents is None or format_ == REQUIREMENTS:
+        return read_rows(file, ANYWHERE)  # which refuses what it cannot take
+    left = [f"{file}:{row.line}: left out: {row.text}: {row.why}" for row in contents.left]
+    left += [f"{file}: left out: {spec}: a package of conda" for spec in contents.specs]
+    for line in shortened(left):
+        reporter.say(line)
+    if not contents.rows:
+        raise InputError("import-empty", f"{file} names no package that pip has", context=shortened(left))
+    return contents.rows
 
 
 def wish_of(
@@ -48,9 +68,11 @@ def _name(row: str) -> str:
     return canonicalize_name(Requirement(row).name)
 
 
-def with_packages(packages: Sequence[str], file: Path | None, replaced: Sequence[str]) -> Callable[[UserLock], Wish]:
+def with_packages(
+    packages: Sequence[str], file: Path | None, replaced: Sequence[str], runner: Runner, reporter: Reporter
+) -> Callable[[UserLock], Wish]:
     """Return the change that adds requirements; one of a package that was asked for takes the old one's place."""
-    rows = rows_of(packages, file)
+    rows = rows_of(packages, file, runner, reporter)
     return lambda lock: wish_of(rows, replaced, more=unchanged(lock))
 
 

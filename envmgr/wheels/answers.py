@@ -24,7 +24,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.wheels.locked import Distribution, LockedFile, LockedSdist, LockedWheel, WheelSet
 from envmgr.wheels.requirements import MOST_ROWS, Question, read_requirement
-from envmgr.wheels.settings import indexes_of
+from envmgr.wheels.settings import home_of, indexes_of
 from envmgr.wheels.target import marker_holds, target_environment, target_tags
 from envmgr.wording import and_more
 
@@ -358,16 +358,10 @@ def require_own_wheels(files: Iterable[LockedFile], names: Collection[str], site
     """
     known = indexes_of(site)
     places = {url.rstrip("/") for name in names if name in known for url in (known[name].url, *known[name].mirrors)}
-    homes = {_home(place) for place in places}
+    homes = {home_of(place) for place in places}
     for each in files:
         url = "" if isinstance(each, LockedSdist) else each.url or ""
         # With `..` a URL can begin with a home and still lead elsewhere.
         at_home = any(url.startswith(f"{home}/") for home in homes) and ".." not in urlsplit(url).path.split("/")
         if each.index not in names and (each.index or not at_home):
             raise foreign_lock(lock, each.name, f"index {each.index}" if each.index else url, {*names, *places})
-
-
-def _home(place: str) -> str:
-    """Return `https://host:1` of `https://host:1/simple`; for a folder, the one that it lies in."""
-    parts = urlsplit(place)
-    return place.rpartition("/")[0] if parts.scheme == "file" else f"{parts.scheme}://{parts.netloc}"

@@ -180,6 +180,22 @@ def _with_places(file: FetchedFile, lock: WheelSet, places: Mapping[str, Sequenc
     return replace(file, places=tuple(pages))
 
 
+def locate_files(files: Sequence[LockedFile], lock: WheelSet, label: str, site: Site, runner: Runner) -> dict[str, str]:
+    """Map the sha256 of each of the lock's files to its URL, at the first place of its index that has them all.
+
+    Raises EnvmgrError as `fetch_wheels`.
+    """
+    places = index_places(list(dict.fromkeys(file.index for file in files)), site, {})
+    for turn in range(most := max(map(len, places.values()), default=1)):
+        now = {name: IndexPlace(name, urls[min(turn, len(urls) - 1)]) for name, urls in places.items()}
+        try:
+            return _locate(files, lock, label, now, runner)
+        except EnvmgrError:
+            if turn == most - 1:
+                raise
+    return {}
+
+
 def _locate(
     wheels: Sequence[LockedFile], lock: WheelSet, label: str, places: Mapping[str, IndexPlace], runner: Runner
 ) -> dict[str, str]:

@@ -25,21 +25,29 @@ def read_rows(path: Path, tree: Path, *, hint: str = "") -> Iterator[HashedRow]:
     """
     if not os.path.lexists(path):
         raise InputError("requirements-missing", f"{path} does not exist", hint=hint)
-    text = read_file_text(path, REQUIREMENTS, tree=tree)
     faults: list[InputError] = []
-    for count, (number, line) in enumerate(_joined_lines(text, path), 1):
-        if count > MOST_ROWS:
-            raise _invalid_row(path, number, f"more than {MOST_ROWS} requirements", line)
-        try:
-            row = _read_row(line)
-        except ValueError as error:
-            faults.append(_invalid_row(path, number, one_line(error), line))
-        else:
+    for number, line, row in rows_in(read_file_text(path, REQUIREMENTS, tree=tree), path):
+        if isinstance(row, HashedRow):
             yield row
+        else:
+            faults.append(_invalid_row(path, number, row, line))
     if faults:
         first, *others = faults
         more = shortened([other.message for other in others], MOST_FAULTS)
         raise InputError(first.reference, first.message, context=(*first.context, *more))
+
+
+def rows_in(text: str, path: Path) -> Iterator[tuple[int, str, HashedRow | str]]:
+    """Yield each row with the number of its first line: a requirement, or why it is refused. Raise InputError
+    `requirement-invalid` for too many, and for a row that nobody can tell the end of.
+    """
+    for count, (number, line) in enumerate(_joined_lines(text, path), 1):
+        if count > MOST_ROWS:
+            raise _invalid_row(path, number, f"more than {MOST_ROWS} requirements", line)
+        try:
+            yield number, line, _read_row(line)
+        except ValueError as error:
+            yield number, line, one_line(error)
 
 
 def _joined_lines(text: str, path: Path) -> Iterator[tuple[int, str]]:

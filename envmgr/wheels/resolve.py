@@ -30,7 +30,7 @@ from envmgr.wheels.target import target_environment, target_tags
 from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK, IndexPlace, UnreachedError, compile_requirements
 
 if TYPE_CHECKING:
-    from packaging.pylock import Package
+    from packaging.pylock import Package, Pylock
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 FoundWheel = tuple[LockedWheel, str]
@@ -295,17 +295,24 @@ def _host(url: str) -> str:
 
 
 def choose_wheels(text: str, python: str, platform: str, wanted: Question | None = None) -> Iterator[FoundWheel]:
-    """Yield one wheel of each package of a pylock.toml; `index` is still empty. `wanted` may name the hashes of some.
-
-    Raises:
-        EnvmgrError: `resolve-failed`, `unsolvable`, `wheel-unhashed`; InputError: `hash-differs`.
-    """
-    from packaging.pylock import PackageWheel, Pylock, PylockSelectError
+    """Yield as `choose_files`. `wanted` may name the hashes of some. Raise also InputError `hash-differs`."""
+    from packaging.pylock import Pylock
 
     pylock = Pylock.from_dict(tomllib.loads(text))
     if wanted is not None and wanted.hashed:
         required = RequiredHashes(wanted, python)
         pylock = replace(pylock, packages=[_only_hashed(each, required) for each in pylock.packages])
+    yield from choose_files(pylock, python, platform)
+
+
+def choose_files(pylock: Pylock, python: str, platform: str) -> Iterator[FoundWheel]:
+    """Yield one wheel of each package of a pylock.toml with its URL; `index` is still empty.
+
+    Raises:
+        EnvmgrError: `resolve-failed`, `unsolvable`, `wheel-unhashed`.
+    """
+    from packaging.pylock import PackageWheel, PylockSelectError
+
     try:
         chosen: list[tuple[Package, object]] = [
             *pylock.select(environment=target_environment(python, platform), tags=target_tags(python, platform))

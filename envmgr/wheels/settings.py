@@ -83,6 +83,27 @@ def index_of(url: str) -> str:
     return PUBLIC if url.startswith(f"{PUBLIC_FILES}/") else ""
 
 
+def index_for(url: str, site: Site) -> str:
+    """Return the site's index of a file that another tool's lock names by its URL; empty if it is of none."""
+    if _PUBLIC_PATH.search(urlsplit(url).path) or index_of(url):
+        return index_of(url) or PUBLIC
+    return next(
+        (
+            name
+            for name, index in indexes_of(site).items()
+            for place in (index.url, *index.mirrors)
+            if url.startswith(f"{home_of(place)}/") and ".." not in urlsplit(url).path.split("/")
+        ),
+        "",
+    )
+
+
+def home_of(place: str) -> str:
+    """Return `https://host:1` of `https://host:1/simple`; for a folder, the one that it lies in."""
+    parts = urlsplit(place)
+    return place.rpartition("/")[0] if parts.scheme == "file" else f"{parts.scheme}://{parts.netloc}"
+
+
 def url_without_host(url: str) -> str:
     """Return a `locked_url` of the public index as `index:pypi/packages/…`, and others as they are."""
     path = url.removeprefix(f"{PUBLIC_FILES}/")

@@ -14,6 +14,7 @@ STORY = [
     (["init", "made"], "made/site.yaml"),
     (["site", "check"], "channels.standin"),
     (["copy", "python/3.12"], "recipes/python/3.12"),
+    (["import", "taken.txt", "--as", "taken/1.0"], "`envmgr lock taken/1.0` finds its packages"),
     (["catalog", "check"], ""),
     (["lock", "hello/1.0", "greet/1.0"], "hello/1.0: written"),
     (["fetch", "hello/1.0"], "hello/1.0"),
@@ -56,6 +57,7 @@ def test_every_verb_does_its_work_and_a_shell_sees_it(sandbox: Sandbox) -> None:
     sandbox.write_site()
     sandbox.recipe("hello/1.0", ["hello-prefix"], tests=[{"name": "runs", "run": "hello-prefix"}])
     sandbox.recipe("greet/1.0", ["hello-activate"])
+    (sandbox.root / "taken.txt").write_text("six\n")
     for argv, text in STORY:
         done = sandbox.run(*argv)
         assert (done.code, text in done.stdout + done.stderr) == (0, True), f"{argv}\n{done.stdout}\n{done.stderr}"

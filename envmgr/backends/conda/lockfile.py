@@ -139,7 +139,7 @@ def read_lock(folder: Path) -> tuple[CondaLock, str]:
     known = _from_sidecar(folder / SIDECAR_NAME, digest)
     if known is None:
         return lock, digest
-    require_agreement(document, _document(known), folder / SIDECAR_NAME, LOCK_NAME)
+    require_agreement(document, document_of(known), folder / SIDECAR_NAME, LOCK_NAME)
     require_possible(known.packages, known.platform, folder / SIDECAR_NAME)
     require_same_wheels(known.added, lock.added, folder / SIDECAR_NAME, LOCK_NAME)
     return known, digest
@@ -160,7 +160,7 @@ def edited_by_hand(folder: Path) -> str:
     return f"{folder / LOCK_NAME} was changed after it was written: {SIDECAR_NAME} belongs to another text"
 
 
-def _document(lock: CondaLock) -> dict[str, Any]:
+def document_of(lock: CondaLock) -> dict[str, Any]:
     """Return the content of conda-lock.yml for the lock."""
     custom = {"envmgr_recipe_digest": lock.recipe_digest}
     for channel in lock.channels:
@@ -200,7 +200,7 @@ def _yaml_text(lock: CondaLock) -> str:
         "# Written by `envmgr lock`; `conda-lock`, micromamba and pixi read it. Change recipe.yaml and lock "
         "again instead of editing.\n"
     )
-    return head + dump_yaml(_document(lock), width=200)
+    return head + dump_yaml(document_of(lock), width=200)
 
 
 def _pip_items(lock: CondaLock) -> list[dict[str, Any]]:
@@ -300,7 +300,7 @@ def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
             raise InputError("lock-invalid", fault, context=name)
         if manager == "conda":
             try:
-                packages.append(_package_of(item, where))
+                packages.append(package_of(item, where))
             except TypeError as error:
                 raise InputError("lock-invalid", f"{where}: {error}") from None
         else:
@@ -327,7 +327,7 @@ def _from_yaml(path: Path, text: str, data: Any) -> CondaLock:
     )
 
 
-def _package_of(item: Mapping[str, Any], where: str) -> LockedPackage:
+def package_of(item: Mapping[str, Any], where: str) -> LockedPackage:
     url = _get(item, "url", str, where)
     name, version = _get(item, "name", str, where), _get(item, "version", str, where)
     match = re.fullmatch(r".+/(?P<subdir>[a-z0-9-]+)/(?P<stem>[^/]+)\.(conda|tar\.bz2)", unquote(url))

@@ -72,7 +72,7 @@ def read_items(
     Raises:
         InputError: `lock-invalid`, `lock-unhashed`.
     """
-    wheels = [_wheel_of(item, where, path, text) for where, item in items]
+    wheels = [wheel_of(item, where, path, text) for where, item in items]
     names = [wheel.name for wheel in wheels]
     if twice := sorted(n for n, times in Counter(names).items() if times > 1):
         raise InputError("lock-invalid", f"{path}: {twice[0]} is locked twice", context=", ".join(twice))
@@ -101,7 +101,7 @@ def _glibc(platform: str) -> int:
     return int(platform.rpartition("_")[2])
 
 
-def _wheel_of(item: Mapping[str, Any], where: str, path: Path, text: str) -> LockedWheel:
+def wheel_of(item: Mapping[str, Any], where: str, path: Path, text: str) -> LockedWheel:
     name, version, url, hashes = (item.get(key) for key in ("name", "version", "url", "hash"))
     if not (isinstance(name, str) and isinstance(version, str) and isinstance(url, str) and isinstance(hashes, dict)):
         raise InputError("lock-invalid", f"{where}: `name`, `version` and `url` must be texts, `hash` a mapping")

@@ -10,7 +10,7 @@ from envmgr.cli.text.builds import show_changes
 from envmgr.wording import counted, size_text
 
 if TYPE_CHECKING:
-    from envmgr.commands import catalog, gc, generations, init, site
+    from envmgr.commands import catalog, exchange, gc, generations, init, site
     from envmgr.commands.list import GpuSummary, ListResult, ShowResult
 
 
@@ -202,3 +202,20 @@ def show_gc(result: gc.GcResult) -> None:
         return
     generations, installs = counted(len(result.generations), "generations"), counted(len(result.installs), "installs")
     out(f"{verb} {generations}, {installs}, {size_text(result.size)}")
+
+
+def show_import(result: exchange.ImportResult) -> None:
+    done = "would write" if result.dry_run else "wrote"
+    for each in result.entries:
+        out(f"{done} {each.folder}: {', '.join(each.files)}")
+        if each.lacks:
+            out(f"  without a lock: {each.lacks}")
+        for fault in each.faults:
+            out(f"  first: {fault}")
+        if each.exact:
+            out(f"  exactly {counted(each.packages, 'packages')} of {result.path}; `envmgr build {each.entry}`")
+        else:
+            out(f"  `envmgr lock {each.entry}` finds its packages")
+    if result.left:
+        out("\nnot carried over:")
+        table([[f"  {row.line or ''}", row.text, row.why] for row in result.left])

@@ -13,7 +13,7 @@ from envmgr.wording import counted
 
 if TYPE_CHECKING:
     from envmgr.audit.grouping import Caused
-    from envmgr.commands import adopt, audit, export, job, node_setup, shell_init, test, verify
+    from envmgr.commands import adopt, audit, exchange, export, job, node_setup, shell_init, test, verify
     from envmgr.report import Finding
     from envmgr.smoke import SmokeOutcome
 
@@ -55,6 +55,14 @@ def show_export(result: export.ExportResult) -> None:
     out(f"{done} {result.output}: {entries} for {result.to}, as {result.system}")
     for part in result.parts:
         out(f"  {part.name}: {part.nodes or 'this host'}, {counted(len(part.entries), 'entries')}")
+
+
+def show_exported_lock(result: exchange.ExportedLock) -> None:
+    if result.output is None:
+        sys.stdout.write(result.text)
+    else:
+        done = "would write" if result.dry_run else "wrote"
+        out(f"{done} {result.output}: {counted(result.packages, 'packages')} of {result.entry} for {result.to}")
 
 
 def show_adopt(result: adopt.AdoptResult) -> None:

@@ -216,6 +216,14 @@ def gone(box: Sandbox) -> bool:
     return not os.path.lexists(home / "mine") and not [*home.glob(".envmgr/*/user/mine*")]
 
 
+def named_file(box: Sandbox) -> None:
+    (box.root / "named.txt").write_text("six\n")
+
+
+def imported(box: Sandbox) -> bool:
+    return "- six" in (box.root / "recipes/named/1.0/recipe.yaml").read_text()
+
+
 PLOTS: dict[str, Plot] = {
     "build": Plot(("build", "hello/1.0"), done=lambda box: "hello/1.0" in entries(box)),
     "build (EasyBuild)": Plot(("build", "toy/1.0"), done=lambda box: entries(box) == {"toy/1.0"}, easybuild=True),
@@ -225,6 +233,7 @@ PLOTS: dict[str, Plot] = {
         ("fetch", "hello/1.0"), without_cache, lambda box: any(box.prefix.glob("cache/*/*/hello-prefix*.conda"))
     ),
     "gc": Plot(("gc",), garbage, collected, forgets=True),
+    "import": Plot(("import", "named.txt", "--as", "named/1.0"), named_file, imported, over=("entry-exists",)),
     "init": Plot(("init", "made"), done=made_site, over=("site-exists",)),
     "job": Plot(("job", "kept/1.0", "-o", "job.sh"), done=written("job.sh")),
     "lock": Plot(("lock", "hello/1.0", "kept/1.0"), unlocked, has_locks),

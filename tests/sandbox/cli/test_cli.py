@@ -129,6 +129,7 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
         "export",
         "fetch",
         "gc",
+        "import",
         "init",
         "job",
         "lock",
@@ -155,6 +156,7 @@ def test_every_verb_takes_a_site_except_the_one_that_makes_it() -> None:
 def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
     sandbox.recipe("app/1.0", ["hello-prefix"])
     shipped = next(e["entry"] for e in sandbox.ok("list", "--format", "json").data["entries"] if e["shipped"])
+    (sandbox.root / "named.txt").write_text("six\n")
     before = tree_digest(scan_tree(sandbox.root))
     arguments = {
         "build": ["app/1.0"],
@@ -162,6 +164,7 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         "export": ["--to", "reframe", "--output", "reframe.yaml"],
         "fetch": ["app/1.0"],
         "gc": [],
+        "import": ["named.txt", "--as", "six/1.0"],
         "init": ["new"],
         "job": ["app/1.0", "--output", "job.sh"],
         "lock": ["app/1.0"],
@@ -184,8 +187,8 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
     assert sorted(arguments) == CHANGING
     home = str(sandbox.root)
     codes = {verb: sandbox.run(*verb.split(), *argv, "--dry-run", HOME=home).code for verb, argv in arguments.items()}
-    assert {verb: codes[verb] for verb in ("copy", "gc", "init", "lock")} == dict.fromkeys(
-        ("copy", "gc", "init", "lock"), 0
+    assert {verb: codes[verb] for verb in ("copy", "gc", "import", "init", "lock")} == dict.fromkeys(
+        ("copy", "gc", "import", "init", "lock"), 0
     )
     assert all(
         codes[verb] in (2, 3)

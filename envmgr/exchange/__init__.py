@@ -1,0 +1,225 @@
+"""Files of other tools: what one of them says, and what of an entry's lock can be written as one.
+
+Each format is one module of `formats/`. It reads a file into `Contents`, or writes an `Exact`, or both. `recipes`
+makes a recipe and its lock of contents; `exact` gives the packages of a lock.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import platform
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+
+from envmgr.catalog.names import nearest
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.exchange import formats
+from envmgr.system.invisible import LINES
+from envmgr.system.untrusted_files import ANYWHERE, Kind, read_file_text
+from envmgr.wording import did_you_mean, masked, one_line
+
+if TYPE_CHECKING:
+    from packaging.pylock import Pylock
+
+    from envmgr.backends.conda.lock import CondaLock, LockedPackage
+    from envmgr.system.run import Runner
+    from envmgr.wheels.locked import LockedFile, LockedWheel
+    from envmgr.wheels.requirements import HashedRow
+
+_FILE = Kind("file", 16 << 20, LINES)
+REQUIREMENTS = "requirements"
+_SUBDIRS = {"x86_64": "linux-64"}
+_LONGEST = 200  # characters of a line that is shown
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Something of a file that is not carried over. `line` is 0 where no line of the file says it."""
+
+    line: int
+    text: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A file to read. `subdir` is conda's name of the site's platform."""
+
+    path: Path
+    text: str
+    subdir: str
+    runner: Runner
+
+    def left(self, text: object, why: str, line: int = 0) -> Left:
+        """Return the row for a part of the file; without `line`, its line is the first that has the text."""
+        shown = str(text)
+        place = -1 if line else self.text.find(shown)
+        line = line if place < 0 else self.text.count("\n", 0, place) + 1
+        return Left(line, one_line(masked(shown), _LONGEST), one_line(masked(why)))
+
+    def rows(self, value: object) -> list[Any]:
+        """Return a list of the file, which may be absent. Raise InputError `import-invalid` for another value."""
+        if value is not None and not isinstance(value, list):
+            raise self.invalid(f"`{one_line(value, 60)}` must be a list")
+        return value or []
+
+    def invalid(self, why: object, hint: str = "") -> InputError:
+        """Return the error for a file that is not of its format."""
+        return InputError("import-invalid", f"{one_line(self.path)} cannot be read: {one_line(why)}", hint=hint)
+
+    def require_platform(self, found: object, others: Sequence[str]) -> None:
+        """Raise InputError `platform-missing` if nothing was `found` for the platform of this site."""
+        if not found and others:
+            raise InputError(
+                "platform-missing",
+                f"{one_line(self.path)} has no packages for {self.subdir}",
+                context=f"it has some for {', '.join(sorted(map(one_line, {*others})))}",
+                hint=f"lock for {self.subdir} with the tool that wrote it, and import again",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Easyconfig:
+    """One easyconfig of an easystack, with the entry that it becomes and the fields of its recipe's input."""
+
+    name: str
+    version: str
+    input: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """The content of a file. Fields that its format does not have are empty.
+
+    `specs` and `rows` are what it asks for, or its packages with their versions if it is a lock. `packages` and `wheels`
+    are exact packages of conda and beside these; `pylock` are exact packages of an index. `lacks` says why they cannot
+    be kept exactly.
+    """
+
+    left: tuple[Left, ...] = ()
+    name: str = ""
+    version: str = ""
+    description: str = ""
+    python: str = ""
+    channels: tuple[str, ...] = ()
+    specs: tuple[str, ...] = ()
+    rows: tuple[HashedRow, ...] = ()
+    packages: tuple[LockedPackage, ...] = ()
+    wheels: tuple[LockedWheel, ...] = ()
+    pylock: Pylock | None = None
+    easyconfigs: tuple[Easyconfig, ...] = ()
+    lacks: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """The exact packages of an entry's lock. `conda` is None for an entry of wheels. `urls` are those of wheels by sha256,
+    which are asked for only where they are needed; `indexes` are those that the wheels come from.
+    """
+
+    entry: str
+    python: str
+    conda: CondaLock | None
+    wheels: tuple[LockedFile, ...]
+    urls: Callable[[], Mapping[str, str]]
+    indexes: tuple[str, ...]
+
+    def only_conda(self) -> CondaLock:
+        """Return the packages of conda. Raise InputError `export-impossible` if there are none."""
+        if self.conda is None:
+            raise self._impossible("wheels", "packages of conda")
+        return self.conda
+
+    def only_wheels(self) -> list[Left]:
+        """Return the packages of conda as rows that are left. Raise InputError `export-impossible` if all are."""
+        if not self.wheels:
+            raise self._impossible("packages of conda", "wheels")
+        packages = () if self.conda is None else self.conda.packages
+        return [
+            Left(0, f"{each.name} {each.version}", "a package of conda: the format has only wheels")
+            for each in packages
+        ]
+
+    def _impossible(self, has: str, wanted: str) -> InputError:
+        fits = "requirements, pylock" if self.conda is None else "conda-lock, explicit, pixi"
+        return InputError(
+            "export-impossible",
+            f"{self.entry} is made of {has}, and this format has only {wanted}",
+            hint=f"`--to` takes {fits} for it",
+        )
+
+
+class Format(Protocol):
+    """A module of `formats/`. One that reads has `CONTENT`, which its texts have, or else `NAME`, and `read`; one that
+    writes has `write`.
+    """
+
+    NAME: ClassVar[re.Pattern[str]]
+    CONTENT: ClassVar[re.Pattern[str] | None]
+
+    def read(self, given: Given) -> Contents:
+        """Return the content. Raise InputError `import-invalid`, `platform-missing`."""
+
+    def write(self, exact: Exact) -> tuple[str, list[Left]]:
+        """Return the text, and what of the lock it does not hold."""
+
+
+def _formats(what: str) -> Iterator[tuple[str, Format]]:
+    """Yield the formats that can `read` or `write`, by name."""
+    for found in sorted(module.name for module in pkgutil.iter_modules(formats.__path__)):
+        module = importlib.import_module(f"{formats.__name__}.{found}")
+        if hasattr(module, what):
+            yield found.replace("_", "-"), cast("Format", module)
+
+
+def writers() -> dict[str, Format]:
+    """Return the formats that an entry's lock can be written as."""
+    return dict(_formats("write"))
+
+
+def conda_platform() -> str:
+    """Return conda's name of the site's platform."""
+    return _SUBDIRS.get(platform.machine(), f"linux-{platform.machine()}")
+
+
+def read_file(
+    path: Path, runner: Runner, name: str | None = None, *, otherwise: str | None = None
+) -> tuple[str, Contents]:
+    """Return the format of a file, which is `name` or what its text and name say, and its content. A file that looks
+    like none is `otherwise`.
+
+    Raises:
+        InputError: `unknown-exchange`, `format-unclear`, as `read_file_text`, and as the format's reader.
+    """
+    given = Given(path, read_file_text(path, _FILE, tree=ANYWHERE), conda_platform(), runner)
+    known = dict(_formats("read"))
+    if name is not None and name not in known:
+        close = nearest(name, known)
+        hint = did_you_mean(close, f"known: {', '.join(known)}")
+        raise InputError("unknown-exchange", f"nothing is read from `{name}`", hint=hint)
+    chosen = [name] if name is not None else _recognised(given, known) or ([otherwise] if otherwise else [])
+    if len(chosen) != 1:
+        said = f"may be {' or '.join(chosen)}" if chosen else "is of no format that is known by its name or its text"
+        hint = f"name it by `envmgr import --from`: {', '.join(chosen or known)}"
+        raise InputError("format-unclear", f"{one_line(path)} {said}", hint=hint)
+    try:
+        return chosen[0], known[chosen[0]].read(given)
+    except (EnvmgrError, OSError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001 - the libraries that read strangers' files have many
+        raise given.invalid(error or type(error).__name__) from None
+
+
+def _recognised(given: Given, known: Mapping[str, Format]) -> list[str]:
+    """Return the formats that the text has, or else the name; of several, those that the name also fits."""
+
+    def named(name: str) -> bool:
+        return known[name].NAME.fullmatch(given.path.name) is not None
+
+    found = [name for name, each in known.items() if each.CONTENT is not None and each.CONTENT.search(given.text)]
+    found = found or [name for name, each in known.items() if each.CONTENT is None and named(name)]
+    return found if len(found) == 1 else [name for name in found if named(name)] or found

@@ -1,0 +1,53 @@
+"""conda's explicit list: a URL for each package, for one platform.
+
+Source: conda's documentation, "Building identical conda environments".
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+from envmgr.backends.conda.lock import LockedPackage
+from envmgr.backends.conda.lockfile import package_of
+from envmgr.exchange import Contents, Exact, Given, Left
+from envmgr.exchange.conda import contents_of
+
+NAME = re.compile(r"[^/]*\.txt")
+CONTENT = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)
+_URL = re.compile(
+    r"(?P<url>[a-z]+://\S+/(?P<subdir>[a-z0-9-]+)/(?P<name>[^/#\s]+)-(?P<version>[^/#\s-]+)-(?P<build>[^/#\s-]+)"
+    r"\.(?:conda|tar\.bz2))(?:#(?:sha256:)?(?P<sum>[0-9a-f]{64}|[0-9a-f]{32}))?"
+)
+
+
+def read(given: Given) -> Contents:
+    """Return the packages for the site's platform. Raise InputError `import-invalid`, `platform-missing`."""
+    packages, others, left = list[LockedPackage](), list[str](), list[Left]()
+    for number, line in enumerate(given.text.splitlines(), 1):
+        row = line.strip()
+        if not row or row.startswith(("#", "@EXPLICIT")):
+            continue
+        found = _URL.fullmatch(row)
+        if found is None:
+            left.append(given.left(row, "it is no URL of a package of conda", number))
+        elif found["subdir"] not in (given.subdir, "noarch"):
+            others.append(found["subdir"])
+            left.append(given.left(row, f"it is for {found['subdir']}", number))
+        else:
+            sums = {"sha256" if len(found["sum"] or "") == 64 else "md5": found["sum"]}
+            item = {"name": found["name"], "version": unquote(found["version"]), "url": found["url"], "hash": sums}
+            packages.append(package_of(item, f"{given.path}:{number}"))
+    given.require_platform([each for each in packages if each.subdir != "noarch"] or not others, others)
+    return contents_of(given, packages, (), left)
+
+
+def write(exact: Exact) -> tuple[str, list[Left]]:
+    """Return the URLs with their sha256, as conda, mamba and pixi read them. Wheels are left."""
+    lock = exact.only_conda()
+    rows = [f"{each.url}#sha256:{each.sha256}" for each in lock.packages]
+    left = [
+        Left(0, f"{each.name} {each.version}", "a wheel: the format has only packages of conda")
+        for each in exact.wheels
+    ]
+    return "\n".join([f"# platform: {lock.platform}", "@EXPLICIT", *rows, ""]), left

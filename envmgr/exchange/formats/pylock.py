@@ -1,0 +1,41 @@
+"""pylock.toml: the exact files of a Python package index, by `packaging`'s own reader."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+from packaging.pylock import Pylock
+
+from envmgr.exchange import Contents, Exact, Given, Left
+from envmgr.exchange.pylocks import rows_of
+
+NAME = re.compile(r"pylock(\.[^/]+)?\.toml")
+CONTENT = re.compile(r"^lock-version\s*=", re.MULTILINE)
+
+
+def read(given: Given) -> Contents:
+    """Return its packages. Raise InputError `import-invalid`."""
+    lock = Pylock.from_dict(tomllib.loads(given.text))
+    rows, left = rows_of(given, lock)
+    return Contents(left=tuple(left), rows=rows, pylock=lock, python=str(lock.requires_python or ""))
+
+
+def write(exact: Exact) -> tuple[str, list[Left]]:
+    """Return a file for exactly the entry's Python."""
+    import tomlkit
+
+    left = exact.only_wheels()
+    packages, urls = [], exact.urls()
+    for each in exact.wheels:
+        file: dict[str, Any] = {"name": each.file, "url": urls[each.sha256], "hashes": {"sha256": each.sha256}}
+        if each.size is not None:
+            file["size"] = each.size
+        kind = {"wheels": [file]} if each.file.endswith(".whl") else {"sdist": file}
+        packages.append({"name": each.name, "version": each.version, **kind})
+    minor = ".".join(exact.python.split(".")[:2])
+    head = {"lock-version": "1.0", "created-by": "envmgr", "requires-python": f"=={minor}.*"}
+    content = {**head, "packages": packages}
+    Pylock.from_dict(content)  # other tools read it the same way
+    return tomlkit.dumps(content), left

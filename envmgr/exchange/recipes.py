@@ -1,0 +1,217 @@
+"""Recipes of contents, and the locks of those whose exact packages are known."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+
+from envmgr.backends.conda.cuda import cuda_version
+from envmgr.backends.conda.lock import PYTHON, ChannelSource, CondaLock, LockedPackage, needed_names, read_row
+from envmgr.backends.conda.lockfile import lock_texts
+from envmgr.backends.conda.models import CondaInput, channels_of
+from envmgr.catalog.entries import RECIPE_NAME, open_catalog
+from envmgr.catalog.gpus import short_cuda
+from envmgr.catalog.names import Entry
+from envmgr.catalog.site import Site
+from envmgr.errors import EnvmgrError
+from envmgr.exchange import Contents, conda_platform
+from envmgr.system.yamlfile import dump_yaml
+from envmgr.wheels.settings import PUBLIC, index_for, locked_url
+
+if TYPE_CHECKING:
+    from envmgr.backends.wheels.input import Base
+    from envmgr.wheels.locked import LockedWheel
+    from envmgr.wheels.requirements import HashedRow
+
+_GLIBC = 28  # of the platform that recipes have by default
+_REQUIREMENTS = "requirements.txt"
+
+
+class NotExact(Exception):  # noqa: N818 - the name of what happened
+    """The packages of a file cannot be kept exactly; the text is the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A recipe, with files `beside` it by name. `lock` are the files of its lock, of `count` packages; empty without one.
+
+    `lacks` is why it has none, `needs` is what a person has to decide before it is built.
+    """
+
+    entry: Entry
+    backend: str
+    input: Mapping[str, Any]
+    beside: Mapping[str, str]
+    lock: Mapping[str, str]
+    count: int
+    lacks: str = ""
+    needs: tuple[str, ...] = ()
+
+    def files(self, origin: str) -> dict[str, str]:
+        """Return the files in the order of writing. `origin` is the file that it is made of."""
+        recipe = dump_yaml({"schema": 1, "backend": self.backend, "input": dict(self.input)}, width=120)
+        return {**self.beside, RECIPE_NAME: f"# Made by `envmgr import` from {origin}.\n{recipe}", **self.lock}
+
+
+Make = Callable[[], Draft]
+
+
+def drafts_of(contents: Contents, entry: Entry, site: Site, python: str | None) -> tuple[Make | None, Make]:
+    """Return what makes the draft with exact packages, which may raise NotExact, and the one without; the first is
+    None if the file is no lock. `python` is the entry below wheels; by default the newest that fits.
+
+    When they are called, they raise InputError for a `python` that cannot be used.
+    """
+    if contents.specs:
+        exact = (lambda: _exact_conda(contents, entry, site)) if contents.packages else None
+        return exact, lambda: _conda(contents, entry, site, contents.specs, {})
+    kept = (lambda: _exact_wheels(contents, entry, site, python)) if contents.pylock is not None else None
+    return kept, lambda: _wheels(contents, entry, site, python)
+
+
+def _conda(contents: Contents, entry: Entry, site: Site, specs: Sequence[str], more: Mapping[str, Any]) -> Draft:
+    names = {url.rstrip("/"): name for name, each in channels_of(site).items() for url in (each.url, *each.mirrors)}
+    channels = [names.get(each.rstrip("/"), each) for each in contents.channels] or ["conda-forge"]
+    found: dict[str, Any] = {"channels": [*dict.fromkeys(channels)], "specs": [*specs], **more}
+    if conda_platform() != "linux-64":
+        found["platform"] = conda_platform()
+    if cuda := short_cuda(cuda_version(contents.packages)):
+        found["virtual_packages"] = {"__cuda": cuda}
+    if contents.rows:
+        found["pip"] = [row.requirement for row in contents.rows]
+    return Draft(entry, "conda", found, {}, {}, len(contents.packages) + len(contents.wheels))
+
+
+def _exact_conda(contents: Contents, entry: Entry, site: Site) -> Draft:
+    if contents.lacks:
+        raise NotExact(contents.lacks)
+    packages = tuple(_own_url(each, site) for each in contents.packages)
+    wheels = [_in_index(each, each.url or "", site) for each in contents.wheels]
+    indexes = [*dict.fromkeys(each.index for each in wheels)]
+    more = {} if indexes in ([], [PUBLIC]) else {"indexes": indexes}
+    draft = _conda(contents, entry, site, [f"{each.name} {each.version}" for each in _roots(packages)], more)
+    wanted = CondaInput.model_validate(draft.input)
+    added = None
+    if wheels:
+        from envmgr.wheels.locked import AddedWheels
+
+        added = AddedWheels(
+            python=next((each.version for each in packages if each.name == PYTHON), ""),
+            platform=wanted.question().platform,
+            uv="",
+            wheels=tuple(sorted(wheels, key=lambda each: each.name)),
+        )
+    own = channels_of(site)
+    lock = CondaLock(
+        platform=wanted.platform,
+        recipe_digest=wanted.digest(),
+        packages=packages,
+        channels=tuple(
+            ChannelSource(name, own[name].url if name in own else name, "channel", {}) for name in wanted.channels
+        ),
+        virtual_packages=wanted.all_virtual_packages(),
+        solver="imported",
+        added=added,
+    )
+    return replace(draft, lock=lock_texts(lock))
+
+
+def _own_url(package: LockedPackage, site: Site) -> LockedPackage:
+    """Return the package with the URL of its channel where it names a mirror of the site."""
+    for channel in channels_of(site).values():
+        if package.channel in [each.rstrip("/") for each in channel.mirrors]:
+            return replace(package, url=f"{channel.url}/{package.subdir}/{package.file_name}")
+    return package
+
+
+def _roots(packages: Sequence[LockedPackage]) -> list[LockedPackage]:
+    """Return those that the others need nothing of, and one of each circle: the lock answers them, and no more."""
+    depends = {each.name: each.depends for each in packages}
+    below = {read_row(row).name for rows in depends.values() for row in rows}
+    roots = [each for each in packages if each.name not in below]
+    seen = needed_names([each.name for each in roots], depends)
+    for each in packages:
+        if each.name not in seen:
+            roots.append(each)
+            seen |= needed_names([each.name], depends)
+    return roots
+
+
+def _in_index(wheel: LockedWheel, url: str, site: Site) -> LockedWheel:
+    """Return the wheel with its index, as locks name it. Raise NotExact if it lies in none of the site's."""
+    index = index_for(url, site)
+    if not index:
+        raise NotExact(f"{wheel.file} comes from no index of the site (`backends.wheels.indexes`)")
+    return wheel.model_copy(update={"index": index, "url": locked_url(index, url, wheel.file)})
+
+
+def _bases(contents: Contents, entry: Entry, site: Site, python: str | None) -> Iterator[tuple[str, Base]]:
+    """Yield the Pythons for wheels: the one that was named, or those of the catalog that fit, the newest first."""
+    from envmgr.backends.wheels.input import SYSTEM, load_base
+
+    if python is not None:
+        yield python, load_base(python, entry, site)
+        return
+    fits = SpecifierSet()
+    with suppress(InvalidSpecifier):
+        fits = SpecifierSet(contents.python)
+    for each in reversed([each.entry for each in open_catalog(site).entries() if each.entry.name == PYTHON]):
+        with suppress(EnvmgrError):  # a Python without a lock
+            base = load_base(str(each), entry, site)
+            if fits.contains(base.version):
+                yield str(each), base
+    yield SYSTEM, load_base(SYSTEM, entry, site)
+
+
+def _wheels(contents: Contents, entry: Entry, site: Site, python: str | None) -> Draft:
+    name, _ = next(_bases(contents, entry, site, python))
+    rows = [row.requirement for row in contents.rows]
+    beside = {_REQUIREMENTS: "".join(map(_line, contents.rows))} if any(row.sha256 for row in contents.rows) else {}
+    found = {"python": name, "requirements": _REQUIREMENTS if beside else rows, **_platform()}
+    return Draft(entry, "wheels", found, beside, {}, len(rows))
+
+
+def _line(row: HashedRow) -> str:
+    return " ".join([row.requirement, *(f"--hash=sha256:{each}" for each in row.sha256)]) + "\n"
+
+
+def _platform() -> dict[str, str]:
+    return {} if platform.machine() == "x86_64" else {"platform": f"{platform.machine()}-manylinux_2_{_GLIBC}"}
+
+
+def _exact_wheels(contents: Contents, entry: Entry, site: Site, python: str | None) -> Draft:
+    from envmgr.backends.wheels.input import WheelsInput, read_question
+    from envmgr.backends.wheels.lock import WheelsLock, wheels_lock_texts
+    from envmgr.wheels.resolve import choose_files
+
+    assert contents.pylock is not None
+    wanted = f"{platform.machine()}-manylinux_2_{_GLIBC}"
+    why = ""
+    for name, base in _bases(contents, entry, site, python):
+        version = base.version if base.version.count(".") > 1 else f"{base.version}.0"
+        try:
+            found = [_in_index(*each, site) for each in choose_files(contents.pylock, version, wanted)]
+        except (EnvmgrError, NotExact) as error:
+            why = why or (
+                f"{error.message}: {' '.join(error.context)}" if isinstance(error, EnvmgrError) else str(error)
+            )
+            continue
+        indexes = [*dict.fromkeys(each.index for each in found)]
+        said: dict[str, Any] = {"python": name, "requirements": [f"{each.name}=={each.version}" for each in found]}
+        said |= {} if indexes == [PUBLIC] else {"indexes": indexes}
+        said |= _platform()
+        question = read_question(WheelsInput.model_validate(said), site.prefix)  # it names no file
+        lock = WheelsLock(
+            python=base.version,
+            platform=question.platform,
+            uv="",
+            wheels=tuple(sorted(found, key=lambda each: each.name)),
+            recipe_digest=question.digest(),
+        )
+        return Draft(entry, "wheels", said, {}, wheels_lock_texts(lock), len(found))
+    raise NotExact(why)

@@ -53,7 +53,18 @@ def _wheels(name: str, *packages: str) -> Path | None:
     if not folder.is_dir():
         beside = folder.with_name(f".{name}")
         shutil.rmtree(beside, ignore_errors=True)
-        argv = [sys.executable, "-m", "pip", "download", "-q", "--only-binary", ":all:", "-d", beside, *packages]
+        argv: list[str | Path] = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--only-binary",
+            ":all:",
+            "-d",
+            beside,
+            *packages,
+        ]
         if subprocess.run(argv, capture_output=True, check=False).returncode:
             return None
         beside.rename(folder)
@@ -77,7 +88,15 @@ def _uv_installs(box: Sandbox, made: WheelBox, *words: str) -> Took:
     """A new virtual environment on the entry's Python, with packages from the same files."""
     remove_tree(box.root / "venv")
     (base,) = (path for path in box.prefix.glob("store/py/1-*") if path.is_dir())
-    files = ["--offline", "--no-index", "--find-links", made.house.files, "--no-cache", "--link-mode", "copy"]
+    files: list[str | Path] = [
+        "--offline",
+        "--no-index",
+        "--find-links",
+        made.house.files,
+        "--no-cache",
+        "--link-mode",
+        "copy",
+    ]
     making = took([_UV, "venv", "-q", "--python", base / "bin/python3", box.root / "venv"])
     putting = took([_UV, "pip", "install", "-q", "--python", box.root / "venv", *files, *words])
     return Took(making.wall + putting.wall, (making.cpu or 0) + (putting.cpu or 0))
@@ -117,7 +136,9 @@ def _loads(box: Sandbox, runs: int) -> list[Claim]:
     }
 
     def load(module: str) -> Took:
-        return took(["bash", "--noprofile", "--norc", "-c", f"{lmod} bash load {module} | grep -q LOADEDMODULES"], env=env)
+        return took(
+            ["bash", "--noprofile", "--norc", "-c", f"{lmod} bash load {module} | grep -q LOADEDMODULES"], env=env
+        )
 
     load("user/bench"), load("py/1")
     pairs = alternate(lambda: load("user/bench"), lambda: load("py/1"), runs * 4)
@@ -147,7 +168,9 @@ def _share(box: Sandbox) -> list[Claim]:
 
 
 def _amount(tree: Path, *, bytecode: bool = True) -> tuple[int, int]:
-    found = [path for path in (tree, *tree.rglob("*")) if bytecode or path.name != "__pycache__" and path.suffix != ".pyc"]
+    found = [
+        path for path in (tree, *tree.rglob("*")) if bytecode or (path.name != "__pycache__" and path.suffix != ".pyc")
+    ]
     return len(found), sum(path.lstat().st_size for path in found)
 
 
@@ -166,5 +189,9 @@ def _completion(box: Sandbox, runs: int) -> list[Claim]:
     pairs = alternate(lambda: took(argv, env=env), lambda: took(bare, env=env), runs * 4)
     return [
         Ratio("Tab after `envmgr build`, with 1,000 entries, in a new bash / `python -c pass`", pairs, 6),
-        Amount("Tab after `envmgr build`, with 1,000 entries, in a new bash", sorted(ours.wall for ours, _ in pairs)[runs * 2], 0.2),
+        Amount(
+            "Tab after `envmgr build`, with 1,000 entries, in a new bash",
+            sorted(ours.wall for ours, _ in pairs)[runs * 2],
+            0.2,
+        ),
     ]

@@ -46,7 +46,7 @@ class Users:
     """One user with all environments. `stands_on` maps a name to the install of the entry that it was made on."""
 
     def __init__(self, folder: Path) -> None:
-        policies = {"min_free": 0, "keep_generations": 1, "keep_days": 0}
+        policies = {"min_free": 0, "keep_generations": 1, "keep_days": 1}
         self.box = Sandbox(folder, str(cached_channel(CACHE).folder), policies=policies)
         self.box.write_site()
         self.made: WheelBox = make_wheel_box(self.box)
@@ -62,9 +62,11 @@ class Users:
 
     def round(self, number: int, chance: random.Random) -> str:
         if number == GC:
+            self._keep(days=0)
             done = self._ok("gc", "--now", "--format", "json")
             held = [row["path"] for row in done["kept"] if row["reason"].startswith("environments of ")]
             assert {*held} >= {*self.stands_on.values()} - {self._current()}, (held, self.stands_on)
+            self._keep(days=1)  # former installs of environments, too, which open shells have loaded
             what = f"gc: {len(held)} installs are held"
         elif number == ROLLBACK:
             self.box.ok("rollback")
@@ -76,6 +78,10 @@ class Users:
         what += f"; {self._interrupt(chance)}"
         self._check(number)
         return f"{what}; {len(self.stands_on)} environments"
+
+    def _keep(self, *, days: int) -> None:
+        self.box.policies["keep_days"] = days
+        self.box.write_site()
 
     def _publish(self) -> None:
         """Each number is another set of packages, so another install."""

@@ -59,13 +59,16 @@ class Users:
         self.shell: subprocess.Popen[str] | None = None
         self._published = 0
         self._publish()
+        self._first = self._current()
 
     def round(self, number: int, chance: random.Random) -> str:
         if number == GC:
             self._keep(days=0)
             done = self._ok("gc", "--now", "--format", "json")
             held = [row["path"] for row in done["kept"] if row["reason"].startswith("environments of ")]
-            assert {*held} >= {*self.stands_on.values()} - {self._current()}, (held, self.stands_on)
+            there = {str(path.relative_to(self.box.prefix)) for path in self.box.prefix.glob("store/sci/1.0-????????")}
+            assert there >= {*self.stands_on.values(), self._current()}, (there, self.stands_on)
+            assert self._first not in there  # nobody stands on it
             self._keep(days=1)  # former installs of environments, too, which open shells have loaded
             what = f"gc: {len(held)} installs are held"
         elif number == ROLLBACK:

@@ -210,10 +210,9 @@ def _stands_below_a_users_environment(workshop: Workshop) -> None:
     home = workshop.root / "alice"
     home.mkdir()
     workshop.give(home)
-    user = BUILD_USER if AM_ROOT else ""
+    become = ["setpriv", f"--reuid={BUILD_USER}", "--clear-groups"] if AM_ROOT else []
 
     def envmgr(*argv: str) -> Done:
-        become = ["runuser", "-u", user, "--"] if user else []
         words = [*become, *workshop.command("user", *argv)]
         env = workshop.environ(HOME=str(home))
         done = subprocess.run(words, cwd=workshop.root, env=env, capture_output=True, text=True, check=False)

@@ -177,7 +177,7 @@ class Users:
                 env={"PATH": "/usr/bin:/bin", "HOME": str(self.box.root)},
             )
             self._tell(f"{self.box.ok('shell-init', 'bash').stdout}\nmodule load user/{name}\n")
-        self._tell(f"python -c '{SHOW}'; echo END $?\n")
+        self._tell(f"python -c '{SHOW}' 2>&1; echo END $?\n")  # a line, whatever it says
         assert self.shell.stdout is not None
         said = [self.shell.stdout.readline(), self.shell.stdout.readline()]
         assert (said[0].endswith(" True\n"), said[1]) == (True, "END 0\n"), said

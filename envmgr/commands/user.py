@@ -27,11 +27,12 @@ from envmgr.people.wishes import rows_of, unchanged, wish_of
 from envmgr.publish.records import GenerationRecord, published_spec, read_records, read_specs
 from envmgr.report import Result
 from envmgr.store.manifest import remove_install
-from envmgr.store.prefix import Prefix
+from envmgr.store.prefix import Install, Prefix
 from envmgr.store.user_holds import write_holds
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error, remove_tree
 from envmgr.system.locks import file_lock
 from envmgr.system.safe_paths import remove_below
+from envmgr.wording import size_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,8 @@ def remove_environment(ctx: Context, places: UserPlaces, name: str) -> None:
             remove_below(install.prefix.root, path)
         for link in links:
             link.unlink(missing_ok=True)
-        hold(ctx.site, places)
+        with holding(ctx.site, places):
+            pass
         if install.prefix != places.prefix and not any(install.path.parent.glob("*")):
             remove_tree(install.prefix.root)  # the one beside `--at` was only for this
 
@@ -275,10 +277,19 @@ def _make(
     link, prefix = place
     install = install_of(name, lock, prefix, ctx.site)
     inodes_before, size_before = amount(all_installs(places))
+    held = not_held = ""
     if not dry_run:
         jobs = jobs or len(os.sched_getaffinity(0))
-        make_install(install, lock, base, ctx.site, ctx.runner, ctx.reporter, jobs=jobs)
-        with explain_os_error(places.module(name)):
+        try:
+            make_install(install, lock, base, ctx.site, ctx.runner, ctx.reporter, jobs=jobs)
+        except EnvmgrError as error:
+            if error.reference == "disk-full":
+                own = size_text(sum(wheel.size or 0 for wheel in lock.wheels.wheels))
+                taken = f"your environments take {inodes_before} inodes, {size_text(size_before)}"
+                error.context = (*error.context, f"{taken}; the packages of this one have {own} as wheels")
+            raise
+        # First the hold, then the links: a kill between both leaves no environment that a gc could break.
+        with holding(ctx.site, places, install) as (held, not_held), explain_os_error(places.module(name)):
             places.module(name).parent.mkdir(parents=True, exist_ok=True)
             atomic_write(places.module(name), module_text(install, lock, base, ctx.site, places.reported(name)))
             for each in {link, places.link(name)}:
@@ -286,7 +297,6 @@ def _make(
         if (kernel := kernel_file(ctx.environ, name)).is_file():
             write_kernel(kernel, user_kernel(name, places.link(name), install, lock, base, ctx.site))
     inodes, size = (None, None) if dry_run else amount([install])
-    held, not_held = ("", "") if dry_run else hold(ctx.site, places)
     return UserResult(
         name=name,
         on=lock.on,
@@ -308,11 +318,14 @@ def _make(
     )
 
 
-def hold(site: Site, places: UserPlaces) -> tuple[str, str]:
-    """Let the site keep what this user's environments stand on. Return as `write_holds`."""
-    with file_lock(places.prefix.locks / ".holds.lock"):  # what another verb has just made is in the list, too
-        own = [(install.entry.version, install) for install in all_installs(places)]
-        return write_holds(site, own)
+@contextmanager
+def holding(site: Site, places: UserPlaces, *more: Install) -> Iterator[tuple[str, str]]:
+    """Let the site keep what this user's environments stand on, and `more`; yield as `write_holds` returns.
+
+    No other verb of the user does the same meanwhile: what this one is about to name is in the other's list, too.
+    """
+    with file_lock(places.prefix.locks / ".holds.lock"):
+        yield write_holds(site, [(install.entry.version, install) for install in (*all_installs(places), *more)])
 
 
 def _point(link: Path, target: Path) -> None:

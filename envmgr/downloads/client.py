@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -201,8 +202,8 @@ def disk_failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> Envmgr
     lines = [line.removeprefix("Caused by: ").rstrip() for line in message.splitlines() if line.strip()]
     if event["kind"] == "TooLarge":
         return EnvmgrError("disk-full", message, context=str(request["cache"]), hint=_FREE)
-    # `os error 28` is how Rust, and so rattler, prints ENOSPC.
-    if "No space left" in message or "os error 28" in message:
+    # `os error 28` is how Rust, and so rattler, prints ENOSPC; 122 is EDQUOT.
+    if re.search(r"No space left|quota exceeded|os error (?:28|122)\b", message):
         # Requests that only download have no staging folder.
         where = request.get("staging", request["cache"])
         return EnvmgrError("disk-full", f"no space left under {where}", context=lines[:2], hint=_FREE)

@@ -134,10 +134,14 @@ class ModuleSpec(FrozenModel):
 
     @property
     def own_packages(self) -> str:
-        """The two lines that make a place for a user's own packages; they are the same in every shell, also csh."""
+        """The ways to a user's own packages. The commands are the same in every shell, also csh; the first one keeps what
+        it stands on.
+        """
         folder = f"~/venvs/{self.name}-{self.version}"
         return (
-            "For Python packages of your own, while this module is loaded:\n"
+            "For Python packages of your own:\n"
+            f"  envmgr user create NAME --on {self.entry} PACKAGE\n"
+            "Without envmgr, until the cluster removes this install, while this module is loaded:\n"
             f"  python -m venv --system-site-packages {folder}\n"
             f"  {folder}/bin/python -m pip install PACKAGE"
         )

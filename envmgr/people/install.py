@@ -33,7 +33,7 @@ from envmgr.wheels.unpack import is_program
 
 # `module:function`, and perhaps extras. Source: packaging.python.org, "Entry points specification".
 _FUNCTION = re.compile(r"\s*([A-Za-z_][\w.]*)\s*:\s*([A-Za-z_][\w.]*)\s*(\[[^\r\n]*)?$", re.ASCII)
-_LAYOUT = 1  # counts up when the same lock gives another tree
+_LAYOUT = 2  # counts up when the same lock gives another tree
 
 
 def install_of(name: str, lock: UserLock, prefix: Prefix, site: Site) -> Install:
@@ -111,6 +111,7 @@ def _unpack(
         "base": None,
         "programs": str(base.programs),
         "sees_base": not base.beside,
+        "compiles_tests": False,  # half of the files of pandas or scipy: time and inodes for what nobody imports
         "cache": str(wheel_cache(install.prefix)),
         "jobs": jobs,
     }

@@ -53,7 +53,13 @@ def standard_folders(staging: Path) -> list[Path]:
 
 
 def compile_python(
-    staging: Path, final: str, jobs: int, emit: Callable[..., None], *, folders: Sequence[Path] | None = None
+    staging: Path,
+    final: str,
+    jobs: int,
+    emit: Callable[..., None],
+    *,
+    folders: Sequence[Path] | None = None,
+    tests: bool = True,
 ) -> None:
     """Byte-compile `folders`, or else every standard library and what is installed into it, reproducibly: no times, one
     hash seed, the final path inside. `emit` gets the events.
@@ -69,12 +75,13 @@ def compile_python(
     folders = standard_folders(staging) if folders is None else folders
     if not python.exists() or not folders:
         return
-    names = (name for folder in folders for _, _, names in os.walk(folder) for name in names)
-    emit("compiling", files=sum(name.endswith(".py") for name in names))
+    left_out = re.compile(rf"{re.escape(str(staging))}/.*/tests/" if not tests else "(?!)")
+    paths = (f"{place}/{name}" for folder in folders for place, _, names in os.walk(folder) for name in names)
+    emit("compiling", files=sum(path.endswith(".py") and not left_out.search(path) for path in paths))
     # Without -S, Python runs code of `.pth` files and `sitecustomize` as the build's user; -I would drop the hash seed.
     argv: list[str | Path] = [python, "-s", "-S", "-B", "-m", "compileall", "-f", "-j", str(jobs)]
     # unchecked-hash: no times in the files, and no look at the source at each import.
-    argv += ["--invalidation-mode", "unchecked-hash", "-s", staging, "-p", final, *folders]
+    argv += ["--invalidation-mode", "unchecked-hash", "-s", staging, "-p", final, "-x", left_out.pattern, *folders]
     said: list[str] = []
     done = 0
     told = time.monotonic()

@@ -49,7 +49,8 @@ def install(request: Mapping[str, Any]) -> None:
     else:
         make_interpreter(staging, Path(request["base"]), minor)
     packages = staging / "lib" / f"python{minor}" / "site-packages"
-    compile_python(staging, str(final), int(request["jobs"]), emit, folders=[packages])
+    tests = bool(request.get("compiles_tests", True))
+    compile_python(staging, str(final), int(request["jobs"]), emit, folders=[packages], tests=tests)
     emit("promised", files=expected.files)
 
 

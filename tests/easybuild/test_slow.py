@@ -124,7 +124,9 @@ def test_python_has_its_libraries(slow: Built) -> None:
 PIP_REFUSES = """\
 error: pip cannot install packages in the module python/3.11: all users share it, and it never changes
 
-For Python packages of your own, while this module is loaded:
+For Python packages of your own:
+  envmgr user create NAME --on python/3.11 PACKAGE
+Without envmgr, until the cluster removes this install, while this module is loaded:
   python -m venv --system-site-packages ~/venvs/python-3.11
   ~/venvs/python-3.11/bin/python -m pip install PACKAGE
 """

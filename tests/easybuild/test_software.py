@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
 
 from envmgr.system.files import sha256_file, shipped
+from tests.helpers.done import Done
 from tests.helpers.easybuild.source_archives import write_tar
 from tests.helpers.easybuild.vendor_installers import add_standins
-from tests.helpers.easybuild.workshop import Workshop, real_sources
+from tests.helpers.easybuild.workshop import AM_ROOT, BUILD_USER, Workshop, real_sources
 from tests.helpers.places import TESTS
 from tests.helpers.sandbox import PYTHON
 from tests.helpers.standin.channel import Channel
 from tests.helpers.standin.rattle import rattle
+from tests.helpers.wheelhouse import Wheelhouse
 
 TWINS = TESTS / "easyconfigs"
 
@@ -194,6 +197,42 @@ def test_a_bundle_of_python_packages_on_a_python_below_it(workshop: Workshop, ch
     assert mark.relative_to(workshop.prefix).parts[1] == "Python"
     said = workshop.shell("module load pylib; python -m pip install --no-index tiny")
     assert "This Python belongs to a module. For your own packages see `module help`" in said.stderr
+    _stands_below_a_users_environment(workshop)
+
+
+def _stands_below_a_users_environment(workshop: Workshop) -> None:
+    """Its packages lie in two installs, the bundle's and the Python's: none of them comes a second time."""
+    house = Wheelhouse(workshop.root / "house")
+    house.wheel("on-tiny", requires=["tiny>=1", "pip"])
+    house.wheel("tiny", "2.0")
+    workshop.settings["backends"] = {"wheels": {"indexes": {"pypi": {"url": house.simple.as_uri()}}}}
+    workshop.write_site()
+    home = workshop.root / "alice"
+    home.mkdir()
+    workshop.give(home)
+    become = ["setpriv", f"--reuid={BUILD_USER}", "--clear-groups"] if AM_ROOT else []
+
+    def envmgr(*argv: str) -> Done:
+        words = [*become, *workshop.command("user", *argv)]
+        env = workshop.environ(HOME=str(home))
+        done = subprocess.run(words, cwd=workshop.root, env=env, capture_output=True, text=True, check=False)
+        return Done(done.returncode, done.stdout, done.stderr)
+
+    made = envmgr("create", "mine", "--on", "pylib/1.0", "on-tiny", "--format", "json")
+    assert made.code == 0, made.stderr
+    assert [(each["name"], each["after"]) for each in made.data["changes"]] == [("on-tiny", "1.0")]
+    refused = envmgr("create", "newer", "--on", "pylib/1.0", "tiny>=2", "--replace", "tiny")
+    assert (refused.code, "error[not-replaceable]" in refused.stderr) == (2, True), refused.stderr
+    script = f"""
+        export MODULEPATH=$MODULEPATH:{home}/.local/share/envmgr/envs/.envmgr/modules
+        module load user/mine
+        python -c 'import on_tiny, tiny, pip; print(on_tiny.__file__, tiny.__file__, pip.__file__, tiny.answer)'
+    """
+    said = workshop.shell(script)
+    own, bundle, python, answer = said.stdout.split()
+    assert own.startswith(f"{home}/"), said.stderr
+    assert (bundle.startswith(f"{workshop.prefix}/store/pylib/"), answer) == (True, "42")
+    assert python.startswith(f"{workshop.prefix}/store/Python/")
 
 
 # Makes what `conda create` makes, as far as EasyBuild and the mark look at it.

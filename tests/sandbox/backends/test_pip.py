@@ -24,7 +24,9 @@ from tests.helpers.wheel_scene import make_wheel_box
 ENTRY, SPECS = "sci/1.0", [f"python {PYTHON}.*", "pip", "six"]
 SENTENCE = "This Python belongs to a module. For your own packages see `module help`"
 WAY_OUT = [
-    "For Python packages of your own, while this module is loaded:",
+    "For Python packages of your own:",
+    "  envmgr user create NAME --on sci/1.0 PACKAGE",
+    "Without envmgr, until the cluster removes this install, while this module is loaded:",
     "  python -m venv --system-site-packages ~/venvs/sci-1.0",
     "  ~/venvs/sci-1.0/bin/python -m pip install PACKAGE",
 ]
@@ -132,7 +134,7 @@ def test_entry_of_wheels_refuses_as_well(sandbox: Sandbox) -> None:
     made.entry("w/1.0", "one", python=made.base())
     made.lock("w/1.0")
     sandbox.ok("build", "w/1.0")
-    way_out = [line.replace("sci-1.0", "w-1.0") for line in WAY_OUT]
+    way_out = [line.replace("sci-1.0", "w-1.0").replace("sci/1.0", "w/1.0") for line in WAY_OUT]
     for command, said in (
         ("install six", "pip cannot install packages in the module w/1.0"),
         ("list", "the module w/1.0 has no pip"),
@@ -141,8 +143,17 @@ def test_entry_of_wheels_refuses_as_well(sandbox: Sandbox) -> None:
         assert (done.returncode, done.stderr.splitlines()[2:]) == (1, way_out)
         assert done.stderr.startswith(f"error: {said}")
     program = "~/venvs/w-1.0/bin/python -c 'import one, pip; print(one.VERSION)'"
-    done = sandbox.shell(f"module load w/1.0; {way_out[1]} && {program}", timeout=HANGS)
+    done = sandbox.shell(f"module load w/1.0; {way_out[3]} && {program}", timeout=HANGS)
     assert done.stdout == "1.0\n", done.stderr
+    made.house.wheel("two", "2.0", requires=["one"])
+    made.index(pypi=made.house.simple.as_uri(), house=made.house.simple.as_uri())
+    typed = way_out[1].replace("NAME", "mine").replace("PACKAGE", "two")
+    there = f"export PATH={Path(sys.executable).parent}:$PATH ENVMGR_SITE={sandbox.root}/site.yaml; module load w/1.0"
+    done = sandbox.shell(f"{there}; {typed}")
+    assert done.returncode == 0, done.stderr
+    done = sandbox.shell("module load user/mine; python -c 'import one, two; print(two.VERSION)'")
+    assert done.stdout == "2.0\n", done.stderr
+    remove_tree(sandbox.root / ".local")
 
 
 @pytest.mark.parametrize("shell", ["bash", "csh", "zsh"])
@@ -160,7 +171,7 @@ def test_module_unloads_without_a_trace_of_the_shim(box: Sandbox, shell: str) ->
 @pytest.mark.parametrize("shell", ["bash", "csh"])
 def test_two_lines_of_module_help_make_a_place_for_them(box: Sandbox, shell: str) -> None:
     said = box.shell(f"module help {ENTRY}").stderr.splitlines()
-    first = said.index("For Python packages of your own, while this module is loaded:")
+    first = said.index(WAY_OUT[2])
     lines = [line.strip().replace("PACKAGE", "tabulate") for line in said[first + 1 : first + 3]]
     assert lines[0] == "python -m venv --system-site-packages ~/venvs/sci-1.0"
     own = box.root / "venvs/sci-1.0"

@@ -93,6 +93,17 @@ def test_environment_has_what_the_entry_lacks_and_nothing_twice(scene: WheelBox)
     )
 
 
+def test_bytecode_of_all_but_a_packages_own_tests(scene: WheelBox) -> None:
+    box = scene.box
+    scene.house.wheel("parts", files={"parts_of/__init__.py": "", "parts_of/tests/test_it.py": "", "tests/x.py": ""})
+    (home := box.root / "tests").mkdir()  # a name that is no package's folder
+    made = box.ok("user", "create", "parts", "--on", ENTRY, "parts", "--format", "json", HOME=str(home)).data
+    packages = Path(made["path"]) / f"lib/python{PYTHON}/site-packages"
+    found = {str(path.relative_to(packages).parent.parent) for path in packages.rglob("*.pyc")}
+    assert found == {".", "parts_of"}
+    remove_tree(home)
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "csh", "fish"])
 def test_module_loads_in_every_shell_and_takes_the_place_of_the_entry(scene: WheelBox, shell: str) -> None:
     box = scene.box

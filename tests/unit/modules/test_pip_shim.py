@@ -13,7 +13,9 @@ from envmgr.modules.spec import ModuleSpec, Pip
 from envmgr.system.files import shipped
 
 WAY_OUT = [
-    "For Python packages of your own, while this module is loaded:",
+    "For Python packages of your own:",
+    "  envmgr user create NAME --on a/1 PACKAGE",
+    "Without envmgr, until the cluster removes this install, while this module is loaded:",
     "  python -m venv --system-site-packages ~/venvs/a-1",
     "  ~/venvs/a-1/bin/python -m pip install PACKAGE",
 ]

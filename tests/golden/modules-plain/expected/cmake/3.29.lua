@@ -41,7 +41,7 @@ if mode() == "load" and here and here ~= "/cluster/envmgr" and not isDir("/clust
   LmodError("cmake/3.29", " was made for ", "/cluster/envmgr/store/cmake/3.29-9f86d081", ", and is not there: its modules were moved to ", here, ". Tell the administrators of this cluster.\n")
 end
 
-help("cmake/3.29: Makes build files\010\010For Python packages of your own, while this module is loaded:\010  python -m venv --system-site-packages ~/venvs/cmake-3.29\010  ~/venvs/cmake-3.29/bin/python -m pip install PACKAGE\010\010Loading it replaces any other loaded module of family python.\010\010Installed in /cluster/envmgr/store/cmake/3.29-9f86d081\010")
+help("cmake/3.29: Makes build files\010\010For Python packages of your own:\010  envmgr user create NAME --on cmake/3.29 PACKAGE\010Without envmgr, until the cluster removes this install, while this module is loaded:\010  python -m venv --system-site-packages ~/venvs/cmake-3.29\010  ~/venvs/cmake-3.29/bin/python -m pip install PACKAGE\010\010Loading it replaces any other loaded module of family python.\010\010Installed in /cluster/envmgr/store/cmake/3.29-9f86d081\010")
 whatis("Name: cmake")
 whatis("Version: 3.29")
 whatis("Description: Makes build files")

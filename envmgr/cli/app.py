@@ -124,9 +124,9 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def root(
-    site: SiteOption = None,  # noqa: ARG001 - the verb gets it, see `_Program`
-    fmt: Annotated[  # noqa: ARG001
-        str | None, typer.Option("--format", metavar="FORMAT", help="The same as --format after the verb.")
+    site: SiteOption = None,
+    fmt: Annotated[
+        str | None, typer.Option("--format", metavar="[table|json]", help="The same as --format after the verb.")
     ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")

@@ -1,0 +1,59 @@
+"""What a shell offers at Tab: the shell itself, at a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+# One key takes all that is offered into the line, another one prints the line.
+_KEYS = {
+    "bash": r"""bind '"\C-t": insert-completions'; bind -x '"\C-o": printf "<<%s>>\n" "$READLINE_LINE"'
+""",
+    "zsh": r"""zle -C all-matches complete-word _generic; bindkey '^T' all-matches
+zstyle ':completion:all-matches:*' insert yes; zstyle ':completion:all-matches::::' completer _all_matches _complete
+show() { zle -I; print -r -- "<<$BUFFER>>" }; zle -N show; bindkey '^O' show
+""",
+}
+_BEGIN = {"bash": ["bash", "--norc", "-i"], "zsh": ["zsh", "-f", "-i"]}
+
+
+def offered(shell: str, lines: str, typed: str, folder: Path, env: Mapping[str, str] | None = None) -> list[str]:
+    """The words that `shell` offers in the place of the last word of `typed`, after it read `lines`, in `folder`."""
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TERM": "dumb", "LC_ALL": "C.UTF-8", **(env or {})}
+    if shell == "fish":
+        (folder / "lines.fish").write_text(lines)
+        script = "source $argv[1]; complete -C $argv[2]"
+        argv = ["fish", "--no-config", "-c", script, str(folder / "lines.fish"), typed]
+        done = subprocess.run(argv, capture_output=True, text=True, cwd=folder, env=environ, check=True)
+        assert done.stderr == ""
+        return [line.split("\t")[0] for line in done.stdout.splitlines()]
+    (folder / "lines").write_text(f"{lines}\n{_KEYS[shell]}PS1='ready> '\n")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.execvpe(_BEGIN[shell][0], _BEGIN[shell], environ)
+    try:
+        os.write(terminal, b" . ./lines\n")
+        _until(terminal, "ready> ")
+        os.write(terminal, f"{typed}\x14\x0f".encode())
+        shown = _until(terminal, r"<<(.*)>>")
+    finally:
+        with suppress(OSError):
+            os.close(terminal)  # it ends the shell
+        os.waitpid(pid, 0)
+    before = typed.rpartition(" ")[0] + " "
+    assert shown.startswith(before), shown
+    words = shown.removeprefix(before).split()
+    return [] if words == typed.removeprefix(before).split() else words
+
+
+def _until(terminal: int, wanted: str) -> str:
+    text = ""
+    while not (found := re.search(wanted, text)):
+        text += os.read(terminal, 4096).decode(errors="replace")
+    return found[found.re.groups]

@@ -25,6 +25,8 @@ SHELLS = {
     "zsh login": ("zsh", "-lc"),
     "tcsh": ("tcsh", "-c"),
     "csh": ("csh", "-c"),
+    "fish": ("fish", "-c"),
+    "fish login": ("fish", "-lc"),
 }
 
 

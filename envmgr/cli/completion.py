@@ -22,7 +22,7 @@ def completion_for(app: typer.Typer) -> Callable[..., None]:
 
     @verb
     def completion(
-        shell: Annotated[str, typer.Argument(metavar="[bash|zsh|fish]", help="Name of the shell.")] = "bash",
+        shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="Name of the shell.")] = "bash",
         site: SiteOption = None,
         fmt: FormatOption = Format.table,
     ) -> VerbAnswer:
@@ -45,15 +45,14 @@ def verb_words(command: Any, verb: str = "") -> Iterator[Word]:
 
     yield Word(verb, "", "", (command.help or "").partition("\n")[0])
     arguments = 0
-    ctx = typer.Context(command)
-    for parameter in command.params:
+    ctx = typer.Context(command, **command.context_settings)
+    for parameter in command.get_params(ctx):
         kind = "" if getattr(parameter, "is_flag", False) else _kind(verb, parameter, ctx)
         if options := [each for each in parameter.opts if each.startswith("-")]:
             yield from (Word(verb, option, kind, parameter.help) for option in options)
         else:
             arguments += 1
             yield Word(verb, "*" if parameter.nargs < 0 else str(arguments), kind, "")
-    yield Word(verb, "--help", "", "Show this message and exit.")
     for name, inner in sorted(getattr(command, "commands", {}).items()):
         if not inner.hidden:  # what envmgr runs on nodes
             yield from verb_words(inner, f"{verb} {name}".strip())
@@ -65,8 +64,8 @@ _KINDS = {"ENTRY": "entries", "SET": "nodes", "NODE": "nodes", "FILE": "files", 
 
 def _kind(verb: str, parameter: Any, ctx: typer.Context) -> str:
     """Return the kind of a parameter's values, as `Word` has it."""
-    if choices := re.search(r"[\[<]([\w|-]+\|[\w-]+)[\]>]", (parameter.get_help_record(ctx) or [""])[0]):
-        return "=" + choices[1].replace("|", " ")
+    if choices := re.search(r"[\w-]+(?:\|[\w-]+)+", (parameter.get_help_record(ctx) or [""])[0]):
+        return "=" + choices[0].replace("|", " ")
     if parameter.name == "context":
         from envmgr.probe.model import CONTEXTS
 

@@ -1,0 +1,96 @@
+"""`envmgr man`: manual pages, from what `--help` is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from envmgr import __version__
+from envmgr.catalog.names import nearest
+from envmgr.errors import InputError
+from envmgr.report import Result
+from envmgr.system.files import atomic_write, explain_os_error
+from envmgr.wording import did_you_mean
+
+# Else man prints typographic signs, which no shell understands.
+_PLAIN = str.maketrans({"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"})
+
+
+@dataclass(frozen=True, slots=True)
+class ManPage:
+    """A page. `name` is that of its file, without the ending."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ManResult(Result):
+    """Pages, and the folder to which they were written."""
+
+    schema: ClassVar[str] = "envmgr.man/1"
+    pages: tuple[ManPage, ...]
+    output: Path | None
+    dry_run: bool
+
+
+def manual(pages: Iterable[ManPage], words: Sequence[str], output: Path | None, *, dry_run: bool) -> ManResult:
+    """Return the page of the verb `words`; with `output` write all pages to its folder man1.
+
+    Raises:
+        InputError: `unknown-verb`.
+        EnvmgrError: the folder cannot be written, see `explain_os_error`.
+    """
+    named = {page.name: page for page in pages}
+    name = "-".join(["envmgr", *words])
+    if name not in named:
+        hint = did_you_mean(
+            [each.removeprefix("envmgr-") for each in nearest(name, named)], "`envmgr --help` lists all"
+        )
+        raise InputError("unknown-verb", f"there is no verb `{' '.join(words)}`", hint=hint)
+    if output is None:
+        return ManResult((named[name],), None, dry_run)
+    if not dry_run:
+        with explain_os_error(output):
+            (output / "man1").mkdir(parents=True, exist_ok=True)
+            for page in named.values():
+                atomic_write(output / f"man1/{page.name}.1", page.text, mode=0o644)
+    return ManResult(tuple(named.values()), output, dry_run)
+
+
+def page_text(name: str, usage: str, help_text: str, lists: dict[str, list[tuple[str, str]]], epilog: str) -> str:
+    """Return a page in the language of troff's macros `man`.
+
+    `lists` has rows of two columns by the heading of their section. Source: man(7), "Macros for man pages".
+    """
+    return "".join(f"{line}\n" for line in _lines(name, usage, help_text, lists, epilog))
+
+
+def _lines(
+    name: str, usage: str, help_text: str, lists: dict[str, list[tuple[str, str]]], epilog: str
+) -> Iterator[str]:
+    does, _, more = help_text.partition("\n\n")
+    yield f'.TH {_plain(name.upper())} 1 "" "envmgr {__version__}" "envmgr"'
+    yield from (".SH NAME", f"{_plain(name)} \\- {_plain(does.rstrip('.'))}", ".SH SYNOPSIS", _plain(usage))
+    yield from (".SH DESCRIPTION", _plain(does), *_paragraphs(more))
+    for heading, rows in lists.items():
+        if rows:
+            yield f".SH {heading}"
+            for term, text in rows:
+                yield from (".TP", f".B {_plain(term)}", _plain(text))
+    example, _, pages = epilog.partition("\n\n")
+    if example:
+        yield from (".SH EXAMPLE", ".nf", _plain(example.removeprefix("Example: ")), ".fi", '.SH "SEE ALSO"')
+        yield from (_plain(pages.removeprefix("\b\n")), ".PP", ".BR envmgr (1)")
+
+
+def _paragraphs(text: str) -> Iterator[str]:
+    for paragraph in filter(None, text.split("\n\n")):
+        yield from (".PP", _plain(paragraph))
+
+
+def _plain(text: str) -> str:
+    """Return text that troff prints as it is, on one line; a dot at its beginning is no macro."""
+    return "\\&" * text.startswith(".") + " ".join(text.split()).translate(_PLAIN)

@@ -6,7 +6,7 @@ import os
 import pty
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,34 +22,43 @@ show() { zle -I; print -r -- "<<$BUFFER>>" }; zle -N show; bindkey '^O' show
 _BEGIN = {"bash": ["bash", "--norc", "-i"], "zsh": ["zsh", "-f", "-i"]}
 
 
-def offered(shell: str, lines: str, typed: str, folder: Path, env: Mapping[str, str] | None = None) -> list[str]:
-    """The words that `shell` offers in the place of the last word of `typed`, after it read `lines`, in `folder`."""
+def offered(
+    shell: str, lines: str, typed: Iterable[str], folder: Path, env: Mapping[str, str] | None = None
+) -> dict[str, list[str]]:
+    """Each line that is typed -> the words that `shell` offers in the place of its last one, after it read `lines`."""
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TERM": "dumb", "LC_ALL": "C.UTF-8", **(env or {})}
     if shell == "fish":
         (folder / "lines.fish").write_text(lines)
-        script = "source $argv[1]; complete -C $argv[2]"
-        argv = ["fish", "--no-config", "-c", script, str(folder / "lines.fish"), typed]
-        done = subprocess.run(argv, capture_output=True, text=True, cwd=folder, env=environ, check=True)
-        assert done.stderr == ""
-        return [line.split("\t")[0] for line in done.stdout.splitlines()]
+        return {line: _fish(line, folder, environ) for line in typed}
     (folder / "lines").write_text(f"{lines}\n{_KEYS[shell]}PS1='ready> '\n")
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder)
         os.execvpe(_BEGIN[shell][0], _BEGIN[shell], environ)
+    found = {}
     try:
         os.write(terminal, b" . ./lines\n")
         _until(terminal, "ready> ")
-        os.write(terminal, f"{typed}\x14\x0f".encode())
-        shown = _until(terminal, r"<<(.*)>>")
+        for line in typed:
+            os.write(terminal, f"{line}\x14\x0f".encode())
+            before = line.rpartition(" ")[0] + " "
+            shown = _until(terminal, r"<<(.*)>>")
+            assert shown.startswith(before), shown
+            words = shown.removeprefix(before).split()
+            found[line] = [] if words == line.removeprefix(before).split() else words
+            os.write(terminal, b"\x15")  # the line is empty again
     finally:
         with suppress(OSError):
             os.close(terminal)  # it ends the shell
         os.waitpid(pid, 0)
-    before = typed.rpartition(" ")[0] + " "
-    assert shown.startswith(before), shown
-    words = shown.removeprefix(before).split()
-    return [] if words == typed.removeprefix(before).split() else words
+    return found
+
+
+def _fish(line: str, folder: Path, environ: Mapping[str, str]) -> list[str]:
+    argv = ["fish", "--no-config", "-c", "source lines.fish; complete -C $argv[1]", line]
+    done = subprocess.run(argv, capture_output=True, text=True, cwd=folder, env=environ, check=True)
+    assert done.stderr == ""
+    return [each.split("\t")[0] for each in done.stdout.splitlines()]
 
 
 def _until(terminal: int, wanted: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass, field
@@ -76,12 +75,17 @@ class Scene:
     def remove(self, number: int) -> None:
         shutil.rmtree(self.prefix / f"generations/{number:04d}")
 
+    @property
+    def inside(self) -> list[str]:
+        """The words before a program that runs on the node."""
+        mounts = [f"mount --bind {self.etc} /etc", f"mount --bind {self.folder}/run /run"]
+        steps = "\n".join([*mounts, *self.before, 'exec "$@"'])
+        return ["unshare", *USER, "--mount", "--propagation", "private", "sh", "-c", steps, "sh"]
+
     def run(self, *argv: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a program on the node, in an environment that is empty but for `env`."""
-        mounts = [f"mount --bind {self.etc} /etc", f"mount --bind {self.folder}/run /run"]
-        steps = [*mounts, *self.before, f"exec {shlex.join(argv)}"]
         return subprocess.run(
-            ["unshare", *USER, "--mount", "--propagation", "private", "sh", "-c", "\n".join(steps)],
+            [*self.inside, *argv],
             env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.folder / "home"), "TERM": "dumb"}
             | (env or {}),
             cwd="/",

@@ -6,7 +6,7 @@ import os
 import pty
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,22 +19,31 @@ zstyle ':completion:all-matches:*' insert yes; zstyle ':completion:all-matches::
 show() { zle -I; print -r -- "<<$BUFFER>>" }; zle -N show; bindkey '^O' show
 """,
 }
-_BEGIN = {"bash": ["bash", "--norc", "-i"], "zsh": ["zsh", "-f", "-i"]}
+_BARE = {"bash": "--norc", "zsh": "-f", "fish": "--no-config"}
 
 
 def offered(
-    shell: str, lines: str, typed: Iterable[str], folder: Path, env: Mapping[str, str] | None = None
+    shell: str,
+    lines: str,
+    typed: Iterable[str],
+    folder: Path,
+    env: Mapping[str, str] | None = None,
+    begin: Sequence[str] = (),
 ) -> dict[str, list[str]]:
-    """Each line that is typed -> the words that `shell` offers in the place of its last one, after it read `lines`."""
+    """Each line that is typed -> the words that `shell` offers in the place of its last one, after it read `lines`.
+
+    After the words of `begin` it also reads the start-up files of the system.
+    """
+    start = [*begin, shell, *([] if begin else [_BARE[shell]])]
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TERM": "dumb", "LC_ALL": "C.UTF-8", **(env or {})}
     if shell == "fish":
         (folder / "lines.fish").write_text(lines)
-        return {line: _fish(line, folder, environ) for line in typed}
+        return {line: _fish(start, line, folder, environ) for line in typed}
     (folder / "lines").write_text(f"{lines}\n{_KEYS[shell]}PS1='ready> '\n")
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder)
-        os.execvpe(_BEGIN[shell][0], _BEGIN[shell], environ)
+        os.execvpe(start[0], [*start, "-i"], environ)
     found = {}
     try:
         os.write(terminal, b" . ./lines\n")
@@ -54,8 +63,8 @@ def offered(
     return found
 
 
-def _fish(line: str, folder: Path, environ: Mapping[str, str]) -> list[str]:
-    argv = ["fish", "--no-config", "-c", "source lines.fish; complete -C $argv[1]", line]
+def _fish(start: Sequence[str], line: str, folder: Path, environ: Mapping[str, str]) -> list[str]:
+    argv = [*start, "-c", "source lines.fish; complete -C $argv[1]", line]
     done = subprocess.run(argv, capture_output=True, text=True, cwd=folder, env=environ, check=True)
     assert done.stderr == ""
     return [each.split("\t")[0] for each in done.stdout.splitlines()]

@@ -72,7 +72,7 @@ def test_each_word_is_completed_by_what_may_stand_there(tmp_path: Path, shell: s
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_names_that_a_shell_could_run_are_neither_run_nor_offered(tmp_path: Path, shell: str) -> None:
-    text = lines(tmp_path, shell, "{\"$(touch ran)\": {slurm: x}, \"a'b\": {nodes: c1}, \"`touch ran`\": {slurm: x}}")
+    text = lines(tmp_path, shell, '{"$(touch ran)": {slurm: x}, "a\'b": {nodes: c1}, "`touch ran`": {slurm: x}}')
     own = tmp_path / "own/envmgr/envs"
     own.mkdir(parents=True)
     for name in ("$(touch ran)", "`touch ran`", "a b", "${IFS}", "a'b", "-n", "x\ny;z", "mine"):

@@ -66,10 +66,6 @@ def _kind(verb: str, parameter: Any, ctx: typer.Context) -> str:
     """Return the kind of a parameter's values, as `Word` has it."""
     if choices := re.search(r"[\w-]+(?:\|[\w-]+)+", (parameter.get_help_record(ctx) or [""])[0]):
         return "=" + choices[0].replace("|", " ")
-    if parameter.name == "context":
-        from envmgr.probe.model import CONTEXTS
-
-        return "=" + " ".join(each.name for each in CONTEXTS)
     if parameter.name in {"check", "explain"}:
         checks = Path(__file__).parents[1] / "audit/checks"  # to import that takes longer than all else
         return "=" + " ".join(sorted(each.stem for each in checks.glob("[!_]*.py"))).replace("_", "-")

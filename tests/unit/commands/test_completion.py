@@ -55,7 +55,6 @@ OFFERED = {
     "envmgr audit --via ": ["both", "slurm", "ssh"],
     "envmgr audit --format=p": ["--format=prometheus"],
     "envmgr audit --check node-": ["node-setup"],
-    "envmgr audit --context zs": ["zsh"],
     "envmgr shell-init tc": ["tcsh"],
     "envmgr build --jobs ": [],
     "envmgr history --site si": ["site.yaml"],

@@ -30,11 +30,12 @@ def completion_for(app: typer.Typer) -> Callable[..., None]:
 
         Put this into a start-up file of the shell: eval "$(envmgr completion bash)".
         """
+        from envmgr.cli.text.people import show_completion
         from envmgr.commands.completion import completion_lines
 
         ctx = open_context(site, fmt, told=False, anywhere=True, away=True)
         words = verb_words(typer.main.get_command(app))
-        return answer_with(completion_lines(ctx, shell, words), lambda result: typer.echo(result.text, nl=False))
+        return answer_with(completion_lines(ctx, shell, words), show_completion)
 
     return completion
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from envmgr.catalog.site import Site
     from envmgr.commands import Context
 
-# Shell -> the part with its lines, and how a line sets a variable in it. fish reads a backslash within single quotes, too.
+# Shell -> the part with its lines.
 _SHELLS = {"bash": "bash.sh", "zsh": "zsh", "fish": "fish"}
 _MOST_NODES = 1000  # in a text that each shell reads
 
@@ -57,11 +57,10 @@ def completion_lines(ctx: Context, shell: str, words: Iterable[Word]) -> Complet
         modules=str(ctx.prefix.current / "modules"),
     )
     text = given + script_text(__file__, "words.sh")
-    if shell == "fish":
+    if shell == "fish":  # it reads a backslash within single quotes, too
         head = f"set -g __envmgr_words {quote(text.replace(chr(92), chr(92) * 2))}\n"
-    else:
-        head = assign(_envmgr_words=text)
-    return CompletionResult(shell, head + script_text(__file__, _SHELLS[shell]))
+        return CompletionResult(shell, head + script_text(__file__, "fish"))
+    return CompletionResult(shell, assign(_envmgr_words=text) + script_text(__file__, _SHELLS[shell]))
 
 
 def _nodes(site: Site) -> Iterator[str]:

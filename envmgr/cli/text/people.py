@@ -11,7 +11,7 @@ from envmgr.cli.text.nodes import show_finding
 from envmgr.wording import counted, size_text
 
 if TYPE_CHECKING:
-    from envmgr.commands import doctor, user, user_kernel, user_list
+    from envmgr.commands import completion, doctor, user, user_kernel, user_list
 
 _BASES = {
     "newer": "{on} has another install now: `envmgr user update {name} --rebase` takes it",
@@ -84,6 +84,10 @@ def show_doctor(result: doctor.DoctorResult) -> None:
 def show_kernel(result: user_kernel.UserKernelResult) -> None:
     would, did = ("would remove", "removed") if result.removed else ("would write", "wrote")
     out(f"{would if result.dry_run else did} {result.path}: `{result.display_name}`")
+
+
+def show_completion(result: completion.CompletionResult) -> None:
+    sys.stdout.write(result.text)
 
 
 def show_deleted(result: user_list.UserDeleteResult) -> None:

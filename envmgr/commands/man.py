@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -65,30 +65,19 @@ def page_text(name: str, usage: str, help_text: str, lists: dict[str, list[tuple
 
     `lists` has rows of two columns by the heading of their section. Source: man(7), "Macros for man pages".
     """
-    return "".join(f"{line}\n" for line in _lines(name, usage, help_text, lists, epilog))
-
-
-def _lines(
-    name: str, usage: str, help_text: str, lists: dict[str, list[tuple[str, str]]], epilog: str
-) -> Iterator[str]:
     does, _, more = help_text.partition("\n\n")
-    yield f'.TH {_plain(name.upper())} 1 "" "envmgr {__version__}" "envmgr"'
-    yield from (".SH NAME", f"{_plain(name)} \\- {_plain(does.rstrip('.'))}", ".SH SYNOPSIS", _plain(usage))
-    yield from (".SH DESCRIPTION", _plain(does), *_paragraphs(more))
-    for heading, rows in lists.items():
-        if rows:
-            yield f".SH {heading}"
-            for term, text in rows:
-                yield from (".TP", f".B {_plain(term)}", _plain(text))
     example, _, pages = epilog.partition("\n\n")
+    lines = [f'.TH {_plain(name.upper())} 1 "" "envmgr {__version__}" "envmgr"']
+    lines += [".SH NAME", f"{_plain(name)} \\- {_plain(does.rstrip('.'))}", ".SH SYNOPSIS", _plain(usage)]
+    lines += [".SH DESCRIPTION", _plain(does)]
+    lines += [line for paragraph in filter(None, more.split("\n\n")) for line in (".PP", _plain(paragraph))]
+    for heading, rows in lists.items():
+        lines += [f".SH {heading}"] * bool(rows)
+        lines += [line for term, text in rows for line in (".TP", f".B {_plain(term)}", _plain(text))]
     if example:
-        yield from (".SH EXAMPLE", ".nf", _plain(example.removeprefix("Example: ")), ".fi", '.SH "SEE ALSO"')
-        yield from (_plain(pages.removeprefix("\b\n")), ".PP", ".BR envmgr (1)")
-
-
-def _paragraphs(text: str) -> Iterator[str]:
-    for paragraph in filter(None, text.split("\n\n")):
-        yield from (".PP", _plain(paragraph))
+        lines += [".SH EXAMPLE", ".nf", _plain(example.removeprefix("Example: ")), ".fi"]
+        lines += ['.SH "SEE ALSO"', _plain(pages.removeprefix("\b\n")), ".PP", ".BR envmgr (1)"]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _plain(text: str) -> str:

@@ -7,8 +7,11 @@ case ${XDG_DATA_HOME-} in /*) own=$XDG_DATA_HOME ;; *) own=${HOME-}/.local/share
 own=$own/envmgr/envs line=${1-}
 export table nodes modules own line
 exec awk '
+function begins(text, with) { # of an empty text, `index` says something else in each awk
+  return substr(text, 1, length(with)) == with
+}
 function offer(name, text) {
-  if (index(name, last) == 1 && name !~ /[^A-Za-z0-9._+\/@:=,-]/) print before name (text == "" ? "" : "\t" text)
+  if (begins(name, last) && name !~ /[^A-Za-z0-9._+\/@:=,-]/) print before name (text == "" ? "" : "\t" text)
 }
 function offer_files(command, name) {
   while ((command | getline name) > 0) {
@@ -54,10 +57,11 @@ BEGIN {
   } else if (last !~ /^-/ && verb != "" && !(verb in group)) {
     offer_kind((verb, ++arguments) in takes ? takes[verb, arguments] : takes[verb, "*"])
   } else {
+    inner = verb == "" ? "" : verb " "
     for (i = 1; i <= rows; i++) {
       split(row[i], part, "|")
-      if (last ~ /^-/ ? part[1] == verb && part[2] ~ /^--/ : part[2] == "" && part[1] != verb && index(part[1], verb) == 1)
-        offer(last ~ /^-/ ? part[2] : verb == "" ? part[1] : substr(part[1], length(verb) + 2), part[4])
+      if (last ~ /^-/ ? part[1] == verb && part[2] ~ /^--/ : part[2] == "" && part[1] != verb && begins(part[1], inner))
+        offer(last ~ /^-/ ? part[2] : substr(part[1], length(inner) + 1), part[4])
     }
   }
 }' 2>/dev/null

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-# One key takes all that is offered into the line, another one prints the line.
+# One key takes all that is offered into the line, another one prints the line and empties it.
 _KEYS = {
-    "bash": r"""bind '"\C-t": insert-completions'; bind -x '"\C-o": printf "<<%s>>\n" "$READLINE_LINE"'
+    "bash": r"""bind '"\C-t": insert-completions'; bind -x '"\C-o": printf "<<%s>>\n" "$READLINE_LINE"; READLINE_LINE='
 """,
     "zsh": r"""zle -C all-matches complete-word _generic; bindkey '^T' all-matches
 zstyle ':completion:all-matches:*' insert yes; zstyle ':completion:all-matches::::' completer _all_matches _complete
-show() { zle -I; print -r -- "<<$BUFFER>>" }; zle -N show; bindkey '^O' show
+show() { zle -I; print -r -- "<<$BUFFER>>"; BUFFER= }; zle -N show; bindkey '^O' show
 """,
 }
 _BARE = {"bash": "--norc", "zsh": "-f", "fish": "--no-config"}
@@ -51,11 +51,10 @@ def offered(
         for line in typed:
             os.write(terminal, f"{line}\x14\x0f".encode())
             before = line.rpartition(" ")[0] + " "
-            shown = _until(terminal, r"<<(.*)>>")
+            shown = _until(terminal, r"<<(.*)>>[\s\S]*ready> ")
             assert shown.startswith(before), shown
             words = shown.removeprefix(before).split()
             found[line] = [] if words == line.removeprefix(before).split() else words
-            os.write(terminal, b"\x15")  # the line is empty again
     finally:
         with suppress(OSError):
             os.close(terminal)  # it ends the shell

@@ -52,15 +52,18 @@ def claims(channel: str, runs: int) -> list[Claim]:
         env = make_site(root, channel) | bytecode
         plain = {**os.environ, **bytecode}
         helps = _alternate([script, "--help"], typer, plain, runs)
+        completion = _alternate([script, "completion"], typer, plain, runs)
         took(envmgr("lock", ENTRY), env=env)
         took(envmgr("build", ENTRY), env=env)
         floor = _alternate([script, "build", ENTRY], [sys.executable, "-c", _FLOOR, ENTRY], env, runs)
         nothing = _alternate([script, "build", ENTRY], typer, env, runs)
     finally:
         remove_tree(root)
-    cpu = statistics.median(ours.cpu or ours.wall for ours, _ in nothing)
+    cpu, words = (statistics.median(ours.cpu or ours.wall for ours, _ in each) for each in (nothing, completion))
     return [
         Ratio("envmgr --help / import typer", helps, 1.3, goal=1.2),
+        Ratio("completion / import typer", completion, 5, goal=3),
+        Amount("completion, CPU time", words, 1, goal=0.2),
         Ratio("build with nothing to do / its libraries alone", floor, 2.1),
         Ratio("build with nothing to do / import typer", nothing, 6, goal=2.5),
         Amount("build with nothing to do, CPU time", cpu, 1, goal=0.2),

@@ -192,6 +192,10 @@ look_at_slurm() { # TASK_PROLOG: what this node's own slurm.conf says of it; slu
     if command -v slurmd >/dev/null 2>&1 || command -v srun >/dev/null 2>&1; then slurm_state=unknown; fi
 }
 
+where() { # PATH MODE, its text on stdin: a file for a program that may not be here
+    if [ -d "${1%/*}" ]; then file "$@"; else say skipped "$1" "there is no ${1%/*} here"; fi
+}
+
 unit() { # PATH PROGRAM, its text on stdin: a file of systemd's
     if [ -d /etc/systemd/system ]; then
         file "$1" 644

@@ -10,6 +10,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -17,7 +18,9 @@ import typer
 from typer.core import TyperGroup
 
 from envmgr import __version__
-from envmgr.cli import build, catalog, completion, nodes, people, publish, users
+from envmgr.cli import build, catalog, completion, man, nodes, people, publish, users
+from envmgr.cli.options import SiteOption
+from envmgr.cli.run import refuse_other_values
 
 # Objects between two runs of Python's collector. A start makes some 50,000 that stay; collecting takes a twelfth of it.
 _COLLECTED = 100_000
@@ -37,12 +40,27 @@ class _Listed(NamedTuple):
         return (inspect.getdoc(self.function) or "").partition("\n")[0]
 
 
+_BEFORE = {"site": "--site", "fmt": "--format"}
+"""Options that may stand before the verb, by their names in the functions."""
 _LISTED: dict[str, _Listed] = {}
 """The verbs in the order of the help; a verb of two words with both (`site check`)."""
 
 
-class _Overview(TyperGroup):
-    """`envmgr --help`: verbs in groups, each with an example."""
+class _Program(TyperGroup):
+    """`envmgr`: its help has the verbs in groups, each with an example; a verb also gets the options before it."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        found, words = command, 0
+        if commands := getattr(command, "commands", None):  # a verb of two words
+            found, words = commands.get(next(iter(rest), "")), 1
+        given = {option: str(ctx.params[key]) for key, option in _BEFORE.items() if ctx.params[key] is not None}
+        if found is None or not given:
+            return name, command, rest
+        inner = typer.Context(found, parent=ctx, info_name=" ".join([str(name), *rest[:words]]))
+        after = found.make_parser(inner).parse_args(args=rest[words:])[0]
+        refuse_other_values({_BEFORE[key]: str(value) for key, value in after.items() if key in _BEFORE}, given)
+        return name, command, [*rest[:words], *(word for option in given.items() for word in option), *rest[words:]]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - click's signature
         for group in dict.fromkeys(listed.group for listed in _LISTED.values()):
@@ -75,7 +93,7 @@ def _epilog(example: str, page: str) -> str:
     return f"Example: {example}\n\n\b\nRead more in {_PAGES / page}."
 
 
-app = _typer("Reproducible software environments for clusters: lock, build, publish as Lmod modules.", _Overview)
+app = _typer("Reproducible software environments for clusters: lock, build, publish as Lmod modules.", _Program)
 site_app = _typer("Check and explain the site.", epilog=_epilog("envmgr site check", "site.md"))
 catalog_app = _typer("Check the catalog.", epilog=_epilog("envmgr catalog check", "recipe.md"))
 user_app = _typer("Packages of your own on a published entry.", epilog=_epilog("envmgr user list", "users.md"))
@@ -106,6 +124,10 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def root(
+    site: SiteOption = None,
+    fmt: Annotated[
+        str | None, typer.Option("--format", metavar="[table|json]", help="The same as --format after the verb.")
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -120,6 +142,7 @@ add_verb("node-setup", "Start", "envmgr node-setup --nodes 'c[1-3]' --apply", "n
 add_verb("shell-init", "Start", "envmgr shell-init zsh", "node-setup.md")(users.shell_init)
 
 add_verb("completion", "Start", "envmgr completion bash", "node-setup.md")(completion.completion_for(app))
+add_verb("man", "Start", "envmgr man build", "verbs.md")(man.man_for(app))
 
 add_verb("list", "Build", "envmgr list --format json", "recipe.md")(catalog.list_)
 add_verb("show", "Build", "envmgr show pytorch/2.7-cuda12.9", "gpu.md")(catalog.show)
@@ -166,7 +189,10 @@ def narrowed(whole: typer.Typer, argv: Sequence[str]) -> typer.Typer:
     typer reads the parameters of every verb at each start; the copy has only the verb that runs. Where the first word
     is no verb (an option, or a name that typer compares with all there are), `whole` itself is returned.
     """
-    word = argv[0] if argv else "--help"
+    words = iter(argv)
+    word = next(words, "--help")
+    while word in _BEFORE.values() or word.startswith(("--site=", "--format=")):
+        word = next(words if "=" in word else islice(words, 1, None), "")
     found = copy.copy(whole)
     if word in ("-h", "--help"):
         found.registered_commands, found.registered_groups = [], []  # the list of verbs has no parameters

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +14,7 @@ from envmgr.cli.options import Format, FormatOption, SiteOption
 from envmgr.cli.run import open_context, verb
 
 if TYPE_CHECKING:
-    from envmgr.commands.completion import VerbWords
+    from envmgr.commands.completion import Word
 
 
 def completion_for(app: typer.Typer) -> Callable[..., None]:
@@ -20,7 +22,7 @@ def completion_for(app: typer.Typer) -> Callable[..., None]:
 
     @verb
     def completion(
-        shell: Annotated[str, typer.Argument(help="Name of the shell: bash, zsh or fish.")] = "bash",
+        shell: Annotated[str, typer.Argument(metavar="bash|zsh|fish", help="Name of the shell.")] = "bash",
         site: SiteOption = None,
         fmt: FormatOption = Format.table,
     ) -> VerbAnswer:
@@ -32,21 +34,42 @@ def completion_for(app: typer.Typer) -> Callable[..., None]:
         from envmgr.commands.completion import completion_lines
 
         ctx = open_context(site, fmt, told=False, anywhere=True, away=True)
-        verbs = [*verb_words(typer.main.get_command(app))]
-        return answer_with(completion_lines(ctx, shell, verbs), show_completion)
+        words = verb_words(typer.main.get_command(app))
+        return answer_with(completion_lines(ctx, shell, words), show_completion)
 
     return completion
 
 
-def verb_words(group: Any, before: tuple[str, ...] = ()) -> Iterator[VerbWords]:
-    """Yield the verbs of a typer program, sorted."""
-    from envmgr.commands.completion import VerbWords
+def verb_words(command: Any, verb: str = "") -> Iterator[Word]:
+    """Yield the words of a typer program: its verbs and groups of verbs, their options and their arguments."""
+    from envmgr.commands.completion import Word
 
-    for name, command in sorted(group.commands.items()):
-        if hasattr(command, "commands"):
-            yield from verb_words(command, (*before, name))
-        elif not command.hidden:  # what envmgr runs on nodes
-            long = [each for parameter in command.params for each in parameter.opts if each.startswith("--")]
-            entries = any(parameter.name in ("entry", "entries") for parameter in command.params)
-            does = (command.help or "").partition("\n")[0]
-            yield VerbWords((*before, name), does, (*long, *(["--help"] if "--help" not in long else [])), entries)
+    yield Word(verb, "", "", (command.help or "").partition("\n")[0])
+    arguments = 0
+    ctx = typer.Context(command, **command.context_settings)
+    for parameter in command.get_params(ctx):
+        kind = "" if getattr(parameter, "is_flag", False) else _kind(verb, parameter, ctx)
+        if options := [each for each in parameter.opts if each.startswith("-")]:
+            yield from (Word(verb, option, kind, parameter.help) for option in options)
+        else:
+            arguments += 1
+            yield Word(verb, "*" if parameter.nargs < 0 else str(arguments), kind, "")
+    for name, inner in sorted(getattr(command, "commands", {}).items()):
+        if not inner.hidden:  # what envmgr runs on nodes
+            yield from verb_words(inner, f"{verb} {name}".strip())
+
+
+# What a parameter takes, by the word for its value in the help.
+_KINDS = {"ENTRY": "entries", "SET": "nodes", "NODE": "nodes", "FILE": "files", "DIR": "files", "FOLDER": "files"}
+
+
+def _kind(verb: str, parameter: Any, ctx: typer.Context) -> str:
+    """Return the kind of a parameter's values, as `Word` has it."""
+    if choices := re.search(r"[\w-]+(?:\|[\w-]+)+", (parameter.get_help_record(ctx) or [""])[0]):
+        return "=" + choices[0].replace("|", " ")
+    if parameter.name in {"check", "explain"}:
+        checks = Path(__file__).parents[1] / "audit/checks"  # to import that takes longer than all else
+        return "=" + " ".join(sorted(each.stem for each in checks.glob("[!_]*.py"))).replace("_", "-")
+    if parameter.name == "env" or (verb.startswith("user ") and parameter.name == "name" and verb != "user create"):
+        return "environments"
+    return _KINDS.get((parameter.metavar or "").strip("[]"), "any")

@@ -10,7 +10,7 @@ import functools
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, ParamSpec
@@ -20,7 +20,7 @@ import typer
 from envmgr import __version__
 from envmgr.cli import VerbAnswer
 from envmgr.cli.options import Format
-from envmgr.errors import Bug, EnvmgrError, Interrupted
+from envmgr.errors import Bug, EnvmgrError, InputError, Interrupted
 
 if TYPE_CHECKING:
     from envmgr.catalog.site import Site
@@ -48,6 +48,22 @@ def verb(function: Callable[_P, VerbAnswer]) -> Callable[_P, None]:
         _finish(lambda: function(*args, **kwargs), str(fmt), report)
 
     return run
+
+
+def refuse_other_values(after: Mapping[str, str], before: Mapping[str, str]) -> None:
+    """Exit with InputError `option-twice` if an option has one value before the verb and another one `after` it."""
+    for option, value in before.items():
+        if Path(after.get(option, value)) != Path(value):
+            both = InputError(
+                "option-twice",
+                f"{option} is given twice: `{value}` before the verb, and `{after[option]}` after it",
+                hint="leave one of them out",
+            )
+
+            def fail(error: InputError = both) -> NoReturn:
+                raise error
+
+            _finish(fail, before.get("--format", "table"), None)
 
 
 def open_context(

@@ -124,7 +124,7 @@ def export(
 
 @verb
 def shell_init(
-    shell: Annotated[str, typer.Argument(help="Name of the shell: bash, zsh, sh, csh, tcsh or fish.")] = "bash",
+    shell: Annotated[str, typer.Argument(metavar="bash|zsh|sh|csh|tcsh|fish", help="Name of the shell.")] = "bash",
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:

@@ -15,11 +15,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from envmgr.catalog.entries import Catalog, open_catalog
 from envmgr.catalog.names import nearest
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.publish.records import GenerationRecord, current_number, new_beginning, read_current, way_back
 from envmgr.report import LoggedReporter, Reporter
 from envmgr.store.away import nothing_published
 from envmgr.store.prefix import Prefix
@@ -28,8 +26,10 @@ from envmgr.system.run import Runner
 from envmgr.wording import did_you_mean
 
 if TYPE_CHECKING:
+    from envmgr.catalog.entries import Catalog
     from envmgr.modules.lmod import Lmod
     from envmgr.probe.model import Way
+    from envmgr.publish.records import GenerationRecord
     from envmgr.publish.signature import Signer
 
 
@@ -77,6 +77,8 @@ class Context:
 
     @property
     def catalog(self) -> Catalog:
+        from envmgr.catalog.entries import open_catalog
+
         return open_catalog(self.site)
 
 
@@ -134,6 +136,8 @@ def require_current_if_ever(ctx: Context) -> None:
 
     It is lost if it does not exist although a generation was current once.
     """
+    from envmgr.publish.records import current_number, way_back
+
     if current_number(ctx.prefix) is not None:
         return
     from envmgr.publish.flips import flips
@@ -146,6 +150,8 @@ def require_current_if_ever(ctx: Context) -> None:
 
 def published_record(ctx: Context) -> GenerationRecord:
     """Return the current generation. Raises EnvmgrError `nothing-published` before the first publish, `prefix-away`."""
+    from envmgr.publish.records import new_beginning, read_current
+
     current = read_current(ctx.prefix)
     require_current_if_ever(ctx)
     if current is None:

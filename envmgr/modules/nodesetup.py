@@ -19,6 +19,8 @@ HOME = "/etc/envmgr/node"
 HOOK = f"{HOME}/lmod"
 PROFILE = "/etc/profile.d/zz-envmgr.sh"  # after Lmod's own lmod.sh, z00_lmod.sh
 CSH_PROFILE = "/etc/profile.d/zz-envmgr.csh"
+FISH_PROFILE = "/etc/fish/conf.d/zz-envmgr.fish"
+FISH_COMPLETION = "/etc/fish/completions/envmgr.fish"
 TASK_PROLOG = f"{HOME}/task-prolog"
 # EasyBuild looks for `lmod` in the output of `type module`, and takes other programs for a fault.
 PROGRAM = f"{HOOK}/bin"
@@ -57,12 +59,15 @@ _BASH_FILES, _ZSH_FILES = ("/etc/bash.bashrc", "/etc/bashrc"), ("/etc/zsh/zshenv
 
 @dataclass(frozen=True, slots=True)
 class NodeFile:
-    """A file that is wholly ours. `why` is one line for the administrator."""
+    """A file that is wholly ours. `why` is one line for the administrator. One of an `optional` program is only for nodes
+    that have its folder.
+    """
 
     path: str
     mode: str
     text: str
     why: str
+    optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +173,12 @@ def node_files(site: Site, signers: str | None = None, floor: int = 0) -> NodeFi
             NodeFile(TASK_PROLOG, "755", _text("task-prolog"), f"for Slurm jobs, with `{SLURM_LINE}` in slurm.conf"),
             NodeFile(PROFILE, "644", _text("profile.sh"), "login shells: sh, bash, ksh, zsh"),
             NodeFile(CSH_PROFILE, "644", _text("profile.csh"), "login shells: csh, tcsh"),
+            NodeFile(f"{HOME}/completion.bash", "644", _text("completion.bash"), "completion of `envmgr`, for bash"),
+            NodeFile(f"{HOME}/_envmgr", "644", _text("_envmgr"), "the same, for zsh"),
+            NodeFile(FISH_PROFILE, "644", _text("profile.fish"), "each fish", optional=True),
+            NodeFile(
+                FISH_COMPLETION, "644", _text("completion.fish"), "completion of `envmgr`, for fish", optional=True
+            ),
             *(() if signers is None else _signing_files(signers)),
         ),
         blocks=(
@@ -217,7 +228,7 @@ def install_script(files: NodeFiles, action: Action | None = None) -> str:
     The script's head describes its output. Without `action` the script takes it as its first argument.
     """
     calls = [f"look_at_slurm {TASK_PROLOG}"]
-    calls += [f"file {f.path} {f.mode} {_here(f)}" for f in files.files]
+    calls += [f"{'where' if f.optional else 'file'} {f.path} {f.mode} {_here(f)}" for f in files.files]
     calls += [f"{b.function} {quote(b.text)}" for b in files.blocks]
     calls += [f"service {s.unit.path} {s.link} {s.program} {_here(s.unit)}" for s in files.services]
     calls += [f"gpus {GPUS} {GPU_FACTS}", f"kernels {files.kernels.path} {quote(files.kernels.target)}"]

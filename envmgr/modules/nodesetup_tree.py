@@ -31,7 +31,9 @@ def _ansible(files: NodeFiles) -> str:
         f"  loop: [{HOME.rpartition('/')[0]}, {HOME}, {HOOK}, {PROGRAM}, /etc/profile.d]",
     ]
     for file in files.files:
-        tasks += _copied(file)
+        if file.optional:
+            tasks += [_stat(file.path.rpartition("/")[0])]
+        tasks += _copied(file, "envmgr_there.stat.exists" if file.optional else "")
     tasks += ["- {name: is there systemd, ansible.builtin.stat: {path: /etc/systemd/system}, register: envmgr_systemd}"]
     tasks += [
         "- {name: does systemd run, ansible.builtin.stat: {path: /run/systemd/system}, register: envmgr_systemd_runs}",
@@ -64,7 +66,7 @@ def _ansible(files: NodeFiles) -> str:
             # Debian's bash.bashrc returns early in a shell without a prompt, so lines at its end would not run.
             at = "insertbefore: BOF" if path == "/etc/bash.bashrc" else "insertafter: EOF"
             tasks += [
-                f"- {{name: is there {path}, ansible.builtin.stat: {{path: {path}}}, register: envmgr_there}}",
+                _stat(path),
                 f"- name: {path}",
                 "  ansible.builtin.blockinfile:",
                 (
@@ -74,6 +76,10 @@ def _ansible(files: NodeFiles) -> str:
                 "  when: envmgr_there.stat.exists",
             ]
     return "\n".join(tasks) + "\n"
+
+
+def _stat(path: str) -> str:
+    return f"- {{name: is there {path}, ansible.builtin.stat: {{path: {path}}}, register: envmgr_there}}"
 
 
 def _copied(file: NodeFile, when: str = "") -> list[str]:

@@ -38,8 +38,8 @@ def with_packages(modulefile: Path, count: int = 90) -> None:
 
 
 def on_stdout(shell: str, words: str) -> str:
-    """What asks Lmod in that shell; in csh its own `module` always tells on stderr."""
-    return f"sh -c '$LMOD_CMD bash {words} 2>&1'" if "csh" in shell else f"module --redirect {words}"
+    """What asks Lmod in that shell; in csh and fish its own `module` always tells on stderr."""
+    return f"sh -c '$LMOD_CMD bash {words} 2>&1'" if "csh" in shell or "fish" in shell else f"module --redirect {words}"
 
 
 def avail_lines(lines: Sequence[str]) -> list[str]:

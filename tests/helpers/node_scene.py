@@ -5,7 +5,6 @@ prefix without a store.
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass, field
@@ -27,6 +26,8 @@ SHELLS = {
     "zsh login": ("zsh", "-lc"),
     "tcsh": ("tcsh", "-c"),
     "csh": ("csh", "-c"),
+    "fish": ("fish", "-c"),
+    "fish login": ("fish", "-lc"),
 }
 
 
@@ -77,13 +78,18 @@ class Scene:
     def remove(self, number: int) -> None:
         shutil.rmtree(self.prefix / f"generations/{number:04d}")
 
-    def run(self, *argv: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
-        """Run a program on the node, in an environment that is empty but for `env`."""
+    @property
+    def inside(self) -> list[str]:
+        """The words before a program that runs on the node."""
         places = {self.etc: "/etc", self.folder / "run": "/run", self.folder / "share": "/usr/local/share"}
         mounts = [f"mount --bind {folder} {place}" for folder, place in places.items()]
-        steps = [*mounts, *self.before, f"exec {shlex.join(argv)}"]
+        steps = "\n".join([*mounts, *self.before, 'exec "$@"'])
+        return ["unshare", *USER, "--mount", "--propagation", "private", "sh", "-c", steps, "sh"]
+
+    def run(self, *argv: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a program on the node, in an environment that is empty but for `env`."""
         return subprocess.run(
-            ["unshare", *USER, "--mount", "--propagation", "private", "sh", "-c", "\n".join(steps)],
+            [*self.inside, *argv],
             env={"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(self.folder / "home"), "TERM": "dumb"}
             | (env or {}),
             cwd="/",

@@ -25,6 +25,7 @@ STORY = [
     (["show", "hello/1.0"], "hello for tests"),
     (["shell-init", "bash"], "LMOD_RC="),
     (["completion", "bash"], "complete -F _envmgr envmgr"),
+    (["man", "user", "create"], ".TH ENVMGR"),
     (["test", "hello/1.0"], "hello/1.0"),
     (["job", "hello/1.0", "-N", "2"], "#SBATCH --nodes=2"),
     (["verify"], "installs"),

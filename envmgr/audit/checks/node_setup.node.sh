@@ -7,6 +7,7 @@
 node_setup_whole() { # each file: lost, changed, old (its sum is listed as written), closed; else same
   printf '%s\n' "$node_setup_files" | while read -r node_setup_kind node_setup_sum node_setup_mode node_setup_path; do
     case $node_setup_kind in
+      optional) [ -d "${node_setup_path%/*}" ] || continue ;;
       unit) [ -d /etc/systemd/system ] || continue ;;
       cron) if [ -d /run/systemd/system ]; then [ -e "$node_setup_path" ] || continue; else [ -d /etc/cron.d ] || continue; fi ;;
     esac

@@ -25,7 +25,8 @@ from envmgr.system.shelltext import assign, quote, script_text
 
 def probe(plan: AuditPlan) -> ProbeTexts:
     files = _files(plan.site)
-    whole = [("settings" if file.path.endswith("/settings") else "file", file) for file in files.files]
+    kinds = ("optional" if f.optional else "settings" if f.path.endswith("/settings") else "file" for f in files.files)
+    whole = [*zip(kinds, files.files, strict=True)]
     whole += [("unit", service.unit) for service in files.linked]
     whole += [each for timer in files.timers for each in (("unit", timer.service), ("cron", timer.cron))]
     units = [f"{service.link} ../{service.unit.path.rpartition('/')[2]}" for service in files.linked]

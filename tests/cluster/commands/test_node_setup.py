@@ -23,6 +23,7 @@ SSH = {  # what ssh is given, which the user's shell on the node reads
     "login sh": f"sh -lc {IN_QUOTES}",
     "zsh": f"zsh -c {IN_QUOTES}",
     "csh": f"csh -c {IN_QUOTES}",
+    "fish": f"fish -c {IN_QUOTES}",
 }
 SRUN = {
     "srun": f"/bin/bash -c {IN_QUOTES}",
@@ -45,6 +46,7 @@ def test_batch_jobs_of_every_kind_load_a_module(cluster: Cluster) -> None:
         "bash": "#!/bin/bash",
         "login": "#!/bin/bash -l",
         "csh": "#!/bin/csh",
+        "fish": "#!/usr/bin/fish",
     }
     with set_up(cluster) as wanted:
         for name, head in heads.items():
@@ -57,7 +59,7 @@ def test_batch_jobs_of_every_kind_load_a_module(cluster: Cluster) -> None:
         cluster.sh("login", plain + 'wait; until [ -z "$(squeue -h)" ]; do sleep 0.1; done', "alice", check=True)
         said = cluster.sh("login", "cd; grep -h . *.out", "alice").stdout.splitlines()
         cluster.sh("login", "cd; rm -f *.job *.out", "alice")
-        assert said == [wanted] * 8
+        assert said == [wanted] * 10
 
 
 STEPS = """module load hello && echo $HELLO

@@ -88,6 +88,7 @@ def test_help_of_every_verb_works_and_imports_nothing_heavy(helps: dict[str, dic
         "envmgr.cli.catalog",
         "envmgr.cli.completion",
         "envmgr.cli.formats",
+        "envmgr.cli.man",
         "envmgr.cli.nodes",
         "envmgr.cli.options",
         "envmgr.cli.people",
@@ -133,6 +134,7 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
         "init",
         "job",
         "lock",
+        "man",
         "node-setup",
         "publish",
         "remove",
@@ -149,8 +151,56 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
     assert {verb for verb in READING if "--dry-run" in options(verb)} == {"adopt", "audit"}
 
 
-def test_every_verb_takes_a_site_except_the_one_that_makes_it() -> None:
-    assert [verb for verb in VERBS if "--site" not in options(verb)] == ["init"]
+def test_every_verb_takes_a_site_except_the_one_that_makes_it_and_the_one_that_needs_none() -> None:
+    assert [verb for verb in VERBS if "--site" not in options(verb)] == ["init", "man"]
+
+
+def test_every_verb_takes_site_and_format_before_it_or_refuses_them_as_after_it() -> None:
+    """With --help, which is one start for all; what the option does is below."""
+    code = (
+        "import contextlib, io, json, sys\n"
+        "from envmgr.cli.app import main\n"
+        "found = {}\n"
+        "for verb in json.loads(sys.argv[1]):\n"
+        "    both = []\n"
+        "    for argv in (['--site', 'x', '--format=json', *verb.split()], [*verb.split(), '--site', 'x', '--format=json']):\n"
+        "        sys.argv, text = ['envmgr', *argv, '--help'], io.StringIO()\n"
+        "        with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):\n"
+        "            try: main()\n"
+        "            except SystemExit as end: both.append([end.code, text.getvalue()])\n"
+        "    found[verb] = both\n"
+        "print(json.dumps(found))\n"
+    )
+    found = json.loads(python(code, json.dumps([*VERBS])).stdout)
+    assert [verb for verb, (before, after) in found.items() if before != after] == []
+    assert [verb for verb, (before, _) in found.items() if before[0] != 0] == ["init", "man"]
+    assert "No such option: --site" in found["init"][0][1]
+
+
+def test_site_before_the_verb_is_as_after_it_and_two_that_differ_are_refused(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.yaml").write_text(f"prefix: {tmp_path}/{name}\nname: {name}\n")
+    script = "from envmgr.cli.app import main; main()"
+
+    def said(*argv: str) -> tuple[int, str]:
+        done = python(script, *argv, folder=tmp_path, ENVMGR_SITE=str(tmp_path / "two.yaml"))
+        return done.returncode, done.stdout + done.stderr
+
+    for argv in (["--site", "one.yaml", "site", "check"], ["--site=one.yaml", "site", "check", "--site", "./one.yaml"]):
+        assert f"site: {tmp_path}/one.yaml\n" in said(*argv)[1]
+    assert f"site: {tmp_path}/two.yaml\n" in said("site", "check")[1]  # as the variable says
+    code, text = said("--site", "one.yaml", "--format", "json", "site", "check", "--site=two.yaml")
+    assert (code, json.loads(text)["reference"]) == (2, "option-twice")
+    code, text = said("--format", "table", "history", "--format", "json")
+    assert code == 2
+    assert text == (
+        "error[option-twice]: --format is given twice: `table` before the verb, and `json` after it\n\n"
+        "hint: leave one of them out\n"
+    )
+    assert json.loads(said("--format", "json", "history")[1])["schema"] == "envmgr.history/1"
+    assert "No such option: --nope" in said("--site", "one.yaml", "history", "--nope")[1]
+    assert said("--site")[0] == 2
+    assert "Missing command." in said("--site", "one.yaml")[1]
 
 
 def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
@@ -168,6 +218,7 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         "init": ["new"],
         "job": ["app/1.0", "--output", "job.sh"],
         "lock": ["app/1.0"],
+        "man": ["--output", "man"],
         "node-setup": ["--apply", "--here"],
         "publish": [],
         "remove": ["app/1.0"],

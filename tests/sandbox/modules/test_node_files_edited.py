@@ -27,6 +27,7 @@ READ = [
     f"{HOME}/task-prolog",
     "/etc/profile.d/zz-envmgr.sh",
     "/etc/profile.d/zz-envmgr.csh",
+    "/etc/fish/conf.d/zz-envmgr.fish",
 ]
 HOOK = [f"{HOME}/lmod/{name}.lua" for name in ("SitePackage", "prepend", "collections", "newer", "restore", "closure")]
 BLOCKS = ["/etc/bash.bashrc", "/etc/zsh/zshenv", "/etc/csh.cshrc"]
@@ -56,7 +57,8 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
     """A machine like Debian, whatever it is really."""
     made = Scene(tmp_path)
     made.generation(1)
-    (made.etc / "zsh").mkdir(exist_ok=True)
+    for folder in ("zsh", "fish/conf.d"):
+        (made.etc / folder).mkdir(parents=True, exist_ok=True)
     for name in ("bashrc", "zshenv"):
         (made.etc / name).unlink(missing_ok=True)
     for name in BLOCKS:
@@ -103,7 +105,7 @@ MODES = (0, 0o600, 0o644, 0o777)
 @pytest.mark.parametrize("path", [*READ, *HOOK, *BLOCKS])
 def test_login_works_and_ends_with_a_file_that_was_edited(scene: Scene, path: str) -> None:
     text = on_node(scene, path).read_text()
-    shells = tuple(SHELLS) if path.endswith(("pin", "csh", "zz-envmgr.sh")) else PLAIN
+    shells = tuple(SHELLS) if path.endswith(("pin", "csh", "zz-envmgr.sh", "fish")) else PLAIN
     lines = []
     for edit in EDITS:
         (scene.folder / f"run/{edit.__name__}").write_text(edit(text), newline="")
@@ -165,11 +167,11 @@ def test_login_works_and_ends_without_a_line_of_a_loop(scene: Scene, name: str) 
     works(scene, lines)
 
 
-@pytest.mark.parametrize("shell", ["bash login", "dash login", "zsh", "tcsh"])
+@pytest.mark.parametrize("shell", ["bash login", "dash login", "zsh", "tcsh", "fish"])
 def test_pin_that_never_ends_is_stopped_and_the_login_says_so_in_one_line(scene: Scene, shell: str) -> None:
     pin = on_node(scene, f"{HOME}/pin")
     text = pin.read_text()
-    assert text.count("        *) break ;;\n") == 2
+    assert text.count("        *) break ;;\n") == 3
     pin.write_text(text.replace("        *) break ;;\n", ""))
     done = scene.run(*SHELLS[shell], "echo on")
     assert (done.returncode, done.stdout) == (0, "on\n")

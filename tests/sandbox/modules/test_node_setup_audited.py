@@ -11,6 +11,7 @@ from envmgr.modules.nodesetup import (
     BEGIN,
     CSH_PROFILE,
     END,
+    FISH_PROFILE,
     GPU_LINK,
     GPU_UNIT,
     HOOK,
@@ -30,7 +31,7 @@ def scene(tmp_path: Path) -> Scene:
     made = Scene(tmp_path)
     for path, text in (("csh.cshrc", "set x\n"), ("bash.bashrc", "# ours\n")):
         (made.etc / path).write_text(text)
-    for folder in ("zsh", "systemd/system"):
+    for folder in ("zsh", "systemd/system", "fish/conf.d"):
         (made.etc / folder).mkdir(parents=True, exist_ok=True)
     return made
 
@@ -67,6 +68,8 @@ def test_node_that_was_never_set_up_and_one_that_just_was_have_no_fault(scene: S
         (f"sed -i '/{END}/d' /etc/bash.bashrc", ["damaged /etc/bash.bashrc"]),
         (f"sed -i '/{BEGIN}/d' /etc/zsh/zshenv", ["damaged /etc/zsh/zshenv"]),
         ("sed -i 's/^.*zz-envmgr.*$/#&/' /etc/bash.bashrc", ["damaged /etc/bash.bashrc"]),
+        (f"rm {FISH_PROFILE} /etc/envmgr/node/_envmgr", ["lost /etc/envmgr/node/_envmgr", f"lost {FISH_PROFILE}"]),
+        ("rm -r /etc/fish", []),  # its package was removed
         (f"rm {GPU_LINK}; ln -sf /dev/null {GPU_UNIT}", [f"lost {GPU_LINK}"]),
         (f"rm {JUPYTER_LINK}", [f"lost {JUPYTER_LINK}"]),
         (f"ln -sfn /elsewhere {JUPYTER_LINK}", [f"changed {JUPYTER_LINK}"]),
@@ -89,3 +92,11 @@ def test_file_of_an_earlier_envmgr_is_old_and_not_changed(scene: Scene) -> None:
     assert faults(scene) == ["old /etc/envmgr/node/settings"]
     assert scene.run("rm", "/etc/envmgr/written").returncode == 0
     assert faults(scene) == ["changed /etc/envmgr/node/settings"]
+
+
+def test_node_without_fish_gets_no_file_of_it_and_has_no_fault(scene: Scene) -> None:
+    assert scene.run("rm", "-r", "/etc/fish").returncode == 0
+    assert scene.do("apply")[FISH_PROFILE] == "skipped"
+    assert not (scene.etc / "fish").exists()
+    assert faults(scene) == []
+    assert scene.do("undo")[FISH_PROFILE] == "skipped"

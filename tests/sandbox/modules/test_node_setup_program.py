@@ -43,11 +43,11 @@ def task(scene: Scene, **env: str) -> dict[str, str]:
     return env | dict(line.removeprefix("export ").split("=", 1) for line in lines if line.startswith("export "))
 
 
-@pytest.mark.parametrize("shell", SHELLS)
+@pytest.mark.parametrize("shell", sorted(SHELLS.keys() - {"fish login"}))  # whose config adds folders after conf.d
 def test_program_is_the_last_of_path_once_and_the_function_wins(scene: Scene, shell: str) -> None:
-    path, hello = scene.said(*SHELLS[shell], f"echo $PATH; {LOADS}")
+    path, hello = scene.said(*SHELLS[shell], f'echo "$PATH"; {LOADS}')
     assert (path.split(":")[-1], path.split(":").count(FOLDER), hello) == (FOLDER, 1, "1")
-    again, hello = scene.said(*SHELLS[shell], f"echo $PATH; {LOADS}", env={"PATH": f"{PATH}:{FOLDER}"})
+    again, hello = scene.said(*SHELLS[shell], f'echo "$PATH"; {LOADS}', env={"PATH": f"{PATH}:{FOLDER}"})
     assert (again.split(":").count(FOLDER), hello) == (1, "1"), "a shell that inherited it without the function"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import pytest
 from envmgr.system.files import remove_tree
 from tests.helpers.lmod_shell import avail_lines, on_stdout, with_packages
 from tests.helpers.node_scene import SHELLS, Scene
+from tests.helpers.tab import offered
 
 PIN = "/etc/envmgr/node/pin"
 PROFILE = "/etc/profile.d/zz-envmgr.sh"
-# The program that finds the generation has one answer for the Bourne family and one for csh.
-DIALECTS = ("bash by ssh", "dash login", "csh")
+# The program that finds the generation has one answer for the Bourne family, one for csh and one for fish.
+DIALECTS = ("bash by ssh", "dash login", "csh", "fish")
 
 
 @pytest.fixture
@@ -105,7 +107,7 @@ def test_inherited_generation_that_is_gone_makes_place_for_the_current_one(scene
     old, new = f"{scene.prefix}/generations/0001", str(scene.generation(2))
     scene.remove(1)
     env = {"ENVMGR_PIN": old, "MODULEPATH": f"/own:{old}/modules", "LMOD_RC": f"{old}/lmodrc.lua:/site.lua"}
-    said = scene.said(*SHELLS[shell], "echo $ENVMGR_PIN; echo $MODULEPATH; echo $LMOD_RC", env=env)
+    said = scene.said(*SHELLS[shell], 'echo $ENVMGR_PIN; echo "$MODULEPATH"; echo $LMOD_RC', env=env)
     assert said[0] == new
     assert said[1].startswith(f"{new}/modules:/own")
     assert old not in said[1]
@@ -138,6 +140,8 @@ def test_path_that_is_there_stays_behind_ours_byte_for_byte(scene: Scene) -> Non
         flags = ["-f"] if shell in ("zsh", "tcsh") else []
         done = scene.run(shell, *flags, "-c", f"{line}; printenv MODULEPATH", env={"MODULEPATH": own})
         assert done.stdout == f"{modules}:{own}\n", (shell, done.stderr)
+    (said,) = scene.said("fish", "-c", "printenv MODULEPATH", env={"MODULEPATH": own})
+    assert said == f"{modules}:{own}"
     assert f"export MODULEPATH={modules}:{own}" in scene.said(PIN, "task", env={"MODULEPATH": own})
 
 
@@ -218,6 +222,36 @@ def test_reading_it_twice_changes_nothing_and_leaves_no_variable_of_ours(scene: 
     assert names[1] == names[2]
     new = {name for name in names[1].keys() - names[0].keys() if not re.match("_?LMOD_|MODULE|__LMOD", name)}
     assert new - {"HOME", "TERM", "POSIXLY_CORRECT"} == {"ENVMGR_PIN", "JUPYTER_PATH"}
+
+
+@pytest.mark.parametrize("head", ["#!/usr/bin/fish", "#!/usr/bin/env fish"])
+def test_script_of_fish_loads_a_module_and_purge_keeps_the_path(scene: Scene, head: str) -> None:
+    (scene.folder / "job").write_text(f"{head}\nmodule load hello\necho $HELLO\nmodule purge\necho $MODULEPATH[1]\n")
+    (scene.folder / "job").chmod(0o755)
+    assert scene.said(str(scene.folder / "job")) == ["1", f"{scene.prefix}/generations/0001/modules"]
+
+
+def test_fish_of_a_machine_without_lmod_for_it_starts(scene: Scene) -> None:
+    (scene.etc / "envmgr/node/settings").write_text(f"prefix={scene.prefix}\nlmod_usual=/nowhere\n")
+    assert scene.said("fish", "-c", "echo on; functions -q module; or echo none") == ["on", "none"]
+
+
+TABS = {"envmgr rol": ["rollback"], "envmgr job hel": ["hello/1.0"], "envmgr build --ver": []}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("there", [True, False])
+def test_tab_completes_where_envmgr_is_and_else_costs_nothing(scene: Scene, shell: str, there: bool) -> None:
+    program = Path(sys.executable).with_name("envmgr") if there else "/bin/false"
+    (scene.folder / "bin").mkdir()
+    (scene.folder / "bin/envmgr").symlink_to(program)
+    env = {"PATH": f"{scene.folder}/bin:/usr/bin:/bin", "ENVMGR_SITE": str(scene.folder / "site.yaml")}
+    lines = "autoload -Uz compinit && compinit -u -D" if shell == "zsh" else ""
+    (scene.folder / "empty").mkdir()
+    found = offered(shell, lines, TABS, scene.folder / "empty", env, begin=scene.inside)
+    assert found == (TABS if there else {line: [] for line in TABS})
+    scene.do("undo")
+    assert offered(shell, lines, TABS, scene.folder / "empty", env, begin=scene.inside) == {line: [] for line in TABS}
 
 
 def test_csh_has_no_variable_of_ours_after(scene: Scene) -> None:

@@ -1,0 +1,72 @@
+"""Manual pages: their form, and that troff finds no fault."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import typer
+
+from envmgr import __version__
+from envmgr.cli.app import app
+from envmgr.cli.man import _pages
+from envmgr.commands.man import ManPage, manual, page_text
+from envmgr.errors import EnvmgrError, InputError
+from tests.helpers.verbs import VERBS
+
+PAGES = {page.name: page.text for page in _pages(typer.main.get_command(app), "envmgr", None)}
+
+
+def test_there_is_a_page_for_the_program_each_group_and_each_verb_with_all_its_options() -> None:
+    groups = {"envmgr", *(f"envmgr-{verb.partition(' ')[0]}" for verb in VERBS if " " in verb)}
+    assert set(PAGES) == groups | {f"envmgr-{verb.replace(' ', '-')}" for verb in VERBS}
+    for verb, command in VERBS.items():
+        text = PAGES[f"envmgr-{verb.replace(' ', '-')}"].replace("\\-", "-")
+        for parameter in command.params:
+            for option in parameter.opts if parameter.param_type_name == "option" else ():
+                assert re.search(rf"^\.B .*{option}\b", text, re.MULTILINE), (verb, option)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_page_has_macros_of_man_alone_and_no_sign_that_troff_changes(name: str) -> None:
+    lines = PAGES[name].splitlines()
+    assert lines[0] == f'.TH {name.upper()} 1 "" "envmgr {__version__}" "envmgr"'.replace(name.upper(), name.upper().replace("-", "\\-"))  # fmt: skip
+    macros = {line.split()[0] for line in lines if line.startswith((".", "'"))}
+    assert macros <= {".TH", ".SH", ".PP", ".TP", ".B", ".BR", ".nf", ".fi"}
+    assert re.findall(r"\\(?!-|e|&|\((?:aq|ga|ha|ti))|(?<!\\)-|['`^~\t\b]", PAGES[name]) == []
+
+
+def test_signs_of_troff_are_printed_as_they_are() -> None:
+    text = page_text("x", ".x", "Does `it's` \\n.\n\n.PP at a\nline", {"OPTIONS": [("-x", "'a~^")]}, "")
+    assert "\n\\&.x\n" in text
+    assert "\nDoes \\(gait\\(aqs\\(ga \\en.\n.PP\n\\&.PP at a line\n" in text
+    assert "\n.B \\-x\n\\(aqa\\(ti\\(ha\n" in text
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="no groff here")
+def test_groff_warns_of_nothing(tmp_path: Path) -> None:
+    text = "".join(PAGES.values())
+    done = subprocess.run(["groff", "-ww", "-man", "-Tutf8"], input=text, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    plain = " ".join(re.sub(r"\x1b\[[0-9;]*m|.\x08", "", done.stdout).split())
+    assert "--allow-network" in plain
+    assert "`module load user/NAME`" in plain
+
+
+def test_pages_are_written_where_man_looks(tmp_path: Path) -> None:
+    pages = [ManPage("envmgr", "one\n"), ManPage("envmgr-user-add", "two\n")]
+    assert manual(pages, ["user", "add"], None, dry_run=False).pages == (pages[1],)
+    assert manual(pages, (), tmp_path / "man", dry_run=True).pages == tuple(pages)
+    assert [*tmp_path.iterdir()] == []
+    for _ in range(2):
+        manual(pages, (), tmp_path / "man", dry_run=False)
+    found = {path.name: path.read_text() for path in (tmp_path / "man/man1").iterdir()}
+    assert found == {"envmgr.1": "one\n", "envmgr-user-add.1": "two\n"}
+    (tmp_path / "file").touch()
+    with pytest.raises(EnvmgrError, match="file/man1 cannot be used"):
+        manual(pages, (), tmp_path / "file", dry_run=False)
+    with pytest.raises(InputError, match="there is no verb `user ad`"):
+        manual(pages, ["user", "ad"], None, dry_run=False)

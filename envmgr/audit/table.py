@@ -76,7 +76,7 @@ class Steps(FrozenModel):
         return Steps(**{name: fill(text, values) for name, text in self.model_dump().items()})
 
 
-_GOES_ON = ("and ", "or ", "then ", "unless ")
+_GOES_ON = ("and ", "once ", "or ", "then ", "unless ")
 
 
 class Words(FrozenModel):

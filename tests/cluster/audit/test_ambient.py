@@ -63,7 +63,7 @@ BAGGAGE = {
         "\n\npython() { echo mine; }",
         "error",
         "`python` is a function",
-        "/etc/profile.d/zzz.sh:3 defines it: take that line away",
+        "/etc/profile.d/zzz.sh:3 defines it: take it away there",
     ),
     "alias": (
         "c3",

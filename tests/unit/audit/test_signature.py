@@ -18,7 +18,7 @@ HERE = signature.Here(flip="7", signers="a" * 64)
 STAMP = "/var/lib/envmgr/flip"
 SET_UP = "`envmgr node-setup --apply --nodes c2`; it puts the file there, and runs it"
 TIMER = (
-    "`envmgr node-setup --apply --nodes {}` checks now, and starts its timer or writes its line for cron; does that run on "
+    "`envmgr node-setup --apply --nodes {}`; it checks now, and starts its timer or writes its line for cron; does that run on "
     "the node? `systemctl status envmgr-flip.timer`, or cron"
 )
 

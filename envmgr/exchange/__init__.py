@@ -146,7 +146,7 @@ class Exact:
         ]
 
     def _impossible(self, has: str, wanted: str) -> InputError:
-        fits = "environment, " + ("pylock, requirements" if self.conda is None else "conda-lock, explicit, pixi")
+        fits = "environment, pylock, requirements" if self.conda is None else "conda-lock, environment, explicit, pixi"
         return InputError(
             "export-impossible",
             f"{self.entry} is made of {has}, and this format has only {wanted}",

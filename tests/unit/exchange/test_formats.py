@@ -503,7 +503,7 @@ def test_environment_that_is_written_comes_back(tmp_path: Path) -> None:
 def test_entry_without_wheels_cannot_become_a_file_of_wheels(to: str) -> None:
     with pytest.raises(InputError, match=r"sci/1\.0 is made of packages of conda") as caught:
         writers()[to].write(exact(wheels=False))
-    assert caught.value.hint == "`--to` takes environment, conda-lock, explicit, pixi for it"
+    assert caught.value.hint == "`--to` takes conda-lock, environment, explicit, pixi for it"
 
 
 def test_each_format_has_a_row_on_its_page() -> None:

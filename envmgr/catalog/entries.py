@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.catalog.names import Entry, catalog_of, fault_in_part, nearest, parse_entry, sort_key
+from envmgr.catalog.names import MODULE_NAME, Entry, catalog_of, fault_in_part, nearest, parse_entry, sort_key
 from envmgr.catalog.recipe import Recipe, Software, load_recipe, load_software, load_sound_recipe
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
@@ -234,6 +234,10 @@ class Catalog:
                 continue
             listed = list_catalog(root)
             faults += shortened(listed.faults)
+            if any(folder.parent.name == MODULE_NAME for folder in listed.folders):
+                faults.append(
+                    f"{one_line(root / MODULE_NAME)}: no entry can have that name: it is of users' environments"
+                )
             for folder in listed.folders:
                 version, name = folder.name, folder.parent.name
                 folded[name.lower()].add(name)

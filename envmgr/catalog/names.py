@@ -75,6 +75,22 @@ def nearest(wanted: str, known: Iterable[str], *, count: int = 3) -> list[str]:
     return close[:count]
 
 
+MODULE_NAME = "user"
+"""The first part of the name of every module of a user environment: no entry has it."""
+
+
+def clash_of(entry: Entry, known: Iterable[Entry]) -> str:
+    """Return why no entry can have that name beside those that are known; empty if one can."""
+    if entry.name == MODULE_NAME:
+        return f"`{MODULE_NAME}/` is for the environments of users"
+    for each in known:
+        if each.name != entry.name and variable_name(each.name) == variable_name(entry.name):
+            return f"{each.name} and {entry.name} set the same variables"
+        if each != entry and str(each).lower() == str(entry).lower():
+            return f"{each} differs only by case"
+    return ""
+
+
 def variable_name(name: str) -> str:
     """Return the stem of the variables that a module sets for its own entry: `open-mpi` gives `OPEN_MPI`."""
     stem = re.sub(r"[^A-Za-z0-9]", "_", name).upper()

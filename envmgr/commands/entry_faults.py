@@ -12,11 +12,25 @@ from contextlib import contextmanager
 
 from envmgr.backends import LoadedEntry
 from envmgr.catalog.accept import RULES
+from envmgr.catalog.entries import Catalog
 from envmgr.catalog.lock_rules import Judged, LockFacts, LockFault, judge_lock, lock_contradicts
-from envmgr.catalog.names import Entry
+from envmgr.catalog.names import Entry, clash_of, parse_entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones, joined_errors
+from envmgr.publish.records import read_current
+from envmgr.store.prefix import Prefix
 from envmgr.wording import MOST_LINES, one_line
+
+
+def require_new_name(entry: Entry, catalog: Catalog, prefix: Prefix, others: Iterable[Entry] = ()) -> None:
+    """Raise InputError `entry-clash` if no entry can have the name beside those of the catalogs, the published ones, and
+    `others`.
+    """
+    current = read_current(prefix)
+    known = [*(each.entry for each in catalog.entries()), *others]
+    if fault := clash_of(entry, [*known, *map(parse_entry, current.entries if current else ())]):
+        hint = "name another entry by `--as NAME/VERSION`"
+        raise InputError("entry-clash", f"no new entry can be {entry}: {fault}", hint=hint)
 
 
 def judge_all(

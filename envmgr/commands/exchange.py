@@ -14,7 +14,7 @@ from envmgr.catalog.lock_rules import UNANSWERED
 from envmgr.catalog.names import Entry, fault_in_part, parse_entry
 from envmgr.catalog.recipe import Recipe, load_recipe
 from envmgr.commands import Context
-from envmgr.commands.entry_faults import entry_faults, judge_all, reading_entry, why_failed
+from envmgr.commands.entry_faults import entry_faults, judge_all, reading_entry, require_new_name, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.exchange import Contents, Left, read_file, writers
 from envmgr.exchange.recipes import Draft, NotExact, drafts_of
@@ -73,7 +73,7 @@ def import_file(
 
     Raises:
         InputError: `format-unclear`, `import-invalid`, `import-empty`, `platform-missing`, `entry-missing`,
-            `entry-exists`, and more. Nothing is written then.
+            `entry-exists`, `entry-clash`, and more. Nothing is written then.
         EnvmgrError: `no-catalog`; the catalog cannot be written.
     """
     found, contents = read_file(path, ctx.runner, name)
@@ -90,12 +90,14 @@ def import_file(
     elif entry is not None and len(drafts) > 1:
         message = f"{one_line(path)} makes {len(drafts)} entries, and --as names one"
         raise InputError("entry-syntax", message, hint="leave it out")
+    several = len(drafts) > 1
     for draft in drafts:
         if not dry_run:
             clear_dead_scratch(root / draft.entry.name)  # also where a killed run has made the entry
-        _require_free(ctx, root, draft.entry)
+        _require_free(ctx, root, draft.entry, several=several)
+        require_new_name(draft.entry, ctx.catalog, ctx.prefix, [each.entry for each in drafts])
     description = one_line(contents.description or f"Imported from {path.name}")
-    rows = tuple(_write(ctx, root, draft, path, description, dry_run=dry_run) for draft in drafts)
+    rows = tuple(_write(ctx, root, draft, path, description, several=several, dry_run=dry_run) for draft in drafts)
     return ImportResult(str(path), found, rows, contents.left, dry_run)
 
 
@@ -109,10 +111,11 @@ def _entry(name: str, version: str, path: Path, given: str | None) -> Entry:
     return Entry(name, version)
 
 
-def _require_free(ctx: Context, root: Path, entry: Entry) -> None:
+def _require_free(ctx: Context, root: Path, entry: Entry, *, several: bool) -> None:
     place, other = root / entry.name / entry.version, ctx.catalog.look(entry)
     if os.path.lexists(place) or other is not None:
-        hint = "name another entry by `--as NAME/VERSION`, or remove it first"
+        way = "take it out of the file" if several else "name another entry by `--as NAME/VERSION`"
+        hint = f"{way}, or remove it first"
         raise InputError("entry-exists", f"{place if other is None else other.folder} exists", hint=hint)
 
 
@@ -152,7 +155,9 @@ def _decisions(ctx: Context, draft: Draft, folder: Path) -> Iterator[str]:
         yield f"{fault.rule}: {fault.text}: {fault.mend}"
 
 
-def _write(ctx: Context, root: Path, draft: Draft, path: Path, description: str, *, dry_run: bool) -> ImportedEntry:
+def _write(
+    ctx: Context, root: Path, draft: Draft, path: Path, description: str, *, several: bool, dry_run: bool
+) -> ImportedEntry:
     target, texts = root / draft.entry.name / draft.entry.version, draft.files(one_line(path.name))
     if not dry_run:
         with explain_os_error(target):
@@ -164,6 +169,7 @@ def _write(ctx: Context, root: Path, draft: Draft, path: Path, description: str,
                 (staging / target.name).mkdir()
                 for name, text in texts.items():
                     atomic_write(staging / target.name / name, text)
+                _require_free(ctx, root, draft.entry, several=several)  # another run may have made it meanwhile
                 (staging / target.name).rename(target)
     recipe = Recipe(backend=draft.backend, input=dict(draft.input))
     faults = (*get_backend(draft.backend).faults(recipe, ctx.site), *draft.needs)
@@ -222,7 +228,10 @@ def export_lock(
     row = None if current is None else current.entries.get(str(found.entry))
     if row is not None and row.lock != lock.sha256:
         ctx.reporter.say(f"{found.entry}: what is published was built from another lock than the one in {found.folder}")
-    text, left = writers()[to].write(exact_of(lock, ctx.site, ctx.runner))
+    exact = exact_of(lock, ctx.site, ctx.runner)
+    text, left = writers()[to].write(exact)
+    dropped = {row.text for row in left}
+    packages = [*(exact.conda.packages if exact.conda else ()), *exact.wheels]
     for line in shortened([f"not in it: {row.text}: {row.why}" for row in left]):
         ctx.reporter.say(line)
     if output is not None and not dry_run:
@@ -232,7 +241,7 @@ def export_lock(
         str(found.entry),
         lock.sha256,
         row is not None and row.lock == lock.sha256,
-        len(lock.packages),
+        sum(f"{each.name} {each.version}" not in dropped for each in packages),
         tuple(left),
         output,
         dry_run,

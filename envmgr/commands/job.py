@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from envmgr.catalog.fitness import unfit
-from envmgr.catalog.names import variable_name
+from envmgr.catalog.names import MODULE_NAME, variable_name
 from envmgr.commands import Context, published_record, require_published
 from envmgr.commands.job_command import JobCommand, own_environment, read_command
 from envmgr.commands.user import generation_of
@@ -21,7 +21,7 @@ from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import mpi_plugins, slurm_here, slurm_names, states_or_reason
 from envmgr.people.environments import require_environment
 from envmgr.people.lock import lock_of
-from envmgr.people.places import MODULE_NAME, user_places
+from envmgr.people.places import user_places
 from envmgr.publish.records import GenerationRecord, published_spec, read_specs
 from envmgr.report import Result
 from envmgr.store.node_facts import read_node_facts

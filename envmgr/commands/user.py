@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from envmgr.catalog.names import MODULE_NAME
 from envmgr.catalog.site import Site
 from envmgr.commands import Context, published_record, require_published
 from envmgr.errors import EnvmgrError, InputError
@@ -21,7 +22,7 @@ from envmgr.people.kernel import kernel_file, remove_kernel, user_kernel, write_
 from envmgr.people.lock import UserLock, lock_of, read_lock
 from envmgr.people.lock_checks import require_sound
 from envmgr.people.module import module_text
-from envmgr.people.places import MODULE_NAME, UserPlaces, place_at, require_name, user_places
+from envmgr.people.places import UserPlaces, place_at, require_name, user_places
 from envmgr.people.solve import Wish, may_break, solve
 from envmgr.people.wishes import rows_of, unchanged, wish_of
 from envmgr.publish.records import GenerationRecord, published_spec, read_records, read_specs

@@ -11,6 +11,7 @@ from envmgr.catalog.entries import closed_catalog
 from envmgr.catalog.names import Entry, parse_entry
 from envmgr.commands import Context, published_record
 from envmgr.commands.catalog import check_catalog
+from envmgr.commands.entry_faults import require_new_name
 from envmgr.commands.user import generation_of
 from envmgr.errors import InputError
 from envmgr.people.environments import amount, require_environment
@@ -63,7 +64,7 @@ def request_entry(
     What is written passes `catalog check` with the site's catalogs as this user sees them.
 
     Raises:
-        InputError: `no-environment`, `base-differs`, `nothing-to-request`, `not-requestable`, `entry-exists`,
+        InputError: `no-environment`, `base-differs`, `nothing-to-request`, `not-requestable`, `entry-exists`, `entry-clash`,
             `place-taken`.
     """
     install = require_environment(user_places(ctx.environ), name)
@@ -81,6 +82,7 @@ def request_entry(
     site = ctx.site.model_copy(update={"catalogs": open_ones})
     if str(entry) in current.entries or replace(ctx, site=site).catalog.look(entry):
         raise InputError("entry-exists", f"there is {entry} already", hint="name another one by `--as NAME/VERSION`")
+    require_new_name(entry, replace(ctx, site=site).catalog, ctx.prefix)
     folder = output or Path(f"request-{name}")
     if not dry_run:
         clear_dead_scratch(folder.parent)
@@ -118,7 +120,7 @@ def request_entry(
 
 def _require_free(folder: Path) -> None:
     with explain_os_error(folder):
-        if os.path.lexists(folder) and not (folder.is_dir() and not any(folder.iterdir())):
+        if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir() or any(folder.iterdir())):
             raise InputError("place-taken", f"{folder} is there already", hint="name a new folder by `--output`")
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 from envmgr.catalog.names import nearest
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.exchange import formats
-from envmgr.system.invisible import LINES
+from envmgr.system.invisible import TABS
 from envmgr.system.untrusted_files import ANYWHERE, Kind, read_file_text
 from envmgr.wording import did_you_mean, masked, one_line
 
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from envmgr.wheels.locked import LockedFile, LockedWheel
     from envmgr.wheels.requirements import HashedRow
 
-_FILE = Kind("file", 16 << 20, LINES)
+_FILE = Kind("file", 16 << 20, TABS)
 REQUIREMENTS = "requirements"
 _SUBDIRS = {"x86_64": "linux-64"}
+_WAY = "name it by `envmgr import --from`"
 _LONGEST = 200  # characters of a line that is shown
 
 
@@ -55,10 +56,10 @@ class Given:
     runner: Runner
 
     def left(self, text: object, why: str, line: int = 0) -> Left:
-        """Return the row for a part of the file; without `line`, its line is the first that has the text."""
+        """Return the row for a part of the file; without `line`, its line is the first that has the text as words."""
         shown = str(text)
-        place = -1 if line else self.text.find(shown)
-        line = line if place < 0 else self.text.count("\n", 0, place) + 1
+        found = None if line else re.search(rf"(?<![\w-]){re.escape(shown)}(?![\w-]|\.\w)", self.text)
+        line = self.text.count("\n", 0, found.start()) + 1 if found else line
         return Left(line, one_line(masked(shown), _LONGEST), one_line(masked(why)))
 
     def rows(self, value: object) -> list[Any]:
@@ -145,7 +146,7 @@ class Exact:
         ]
 
     def _impossible(self, has: str, wanted: str) -> InputError:
-        fits = "requirements, pylock" if self.conda is None else "conda-lock, explicit, pixi"
+        fits = "environment, pylock, requirements" if self.conda is None else "conda-lock, environment, explicit, pixi"
         return InputError(
             "export-impossible",
             f"{self.entry} is made of {has}, and this format has only {wanted}",
@@ -187,10 +188,10 @@ def conda_platform() -> str:
 
 
 def read_file(
-    path: Path, runner: Runner, name: str | None = None, *, otherwise: str | None = None
+    path: Path, runner: Runner, name: str | None = None, *, way: str = _WAY, otherwise: str | None = None
 ) -> tuple[str, Contents]:
     """Return the format of a file, which is `name` or what its text and name say, and its content. A file that looks
-    like none is `otherwise`.
+    like none is `otherwise`. `way` is what helps if that is unclear.
 
     Raises:
         InputError: `unknown-exchange`, `format-unclear`, as `read_file_text`, and as the format's reader.
@@ -204,7 +205,7 @@ def read_file(
     chosen = [name] if name is not None else _recognised(given, known) or ([otherwise] if otherwise else [])
     if len(chosen) != 1:
         said = f"may be {' or '.join(chosen)}" if chosen else "is of no format that is known by its name or its text"
-        hint = f"name it by `envmgr import --from`: {', '.join(chosen or known)}"
+        hint = f"{way}: {', '.join(chosen or known)}"
         raise InputError("format-unclear", f"{one_line(path)} {said}", hint=hint)
     try:
         return chosen[0], known[chosen[0]].read(given)

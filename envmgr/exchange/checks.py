@@ -11,6 +11,8 @@ from envmgr.backends.conda.models import CondaInput
 from envmgr.system.yamlfile import reason_of
 from envmgr.wheels.requirements import HashedRow, checked
 
+NO_INDEX = "it comes from no index"
+
 
 def fault_in(model: type[BaseModel], fields: Mapping[str, Any]) -> str:
     """Return why a backend refuses such an input; empty if it does not."""

@@ -22,6 +22,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.exchange import Contents, conda_platform
 from envmgr.system.yamlfile import dump_yaml
 from envmgr.wheels.settings import PUBLIC, index_for, locked_url
+from envmgr.wording import one_line
 
 if TYPE_CHECKING:
     from envmgr.backends.wheels.input import Base
@@ -133,7 +134,7 @@ def _roots(packages: Sequence[LockedPackage]) -> list[LockedPackage]:
     """Return those that the others need nothing of, and one of each circle: the lock answers them, and no more."""
     depends = {each.name: each.depends for each in packages}
     below = {read_row(row).name for rows in depends.values() for row in rows}
-    roots = [each for each in packages if each.name not in below]
+    roots = [each for each in packages if each.name not in below or each.name == PYTHON]  # which a recipe should say
     seen = needed_names([each.name for each in roots], depends)
     for each in packages:
         if each.name not in seen:
@@ -157,23 +158,30 @@ def _bases(contents: Contents, entry: Entry, site: Site, python: str | None) -> 
     if python is not None:
         yield python, load_base(python, entry, site)
         return
-    fits = SpecifierSet()
-    with suppress(InvalidSpecifier):
-        fits = SpecifierSet(contents.python)
     for each in reversed([each.entry for each in open_catalog(site).entries() if each.entry.name == PYTHON]):
         with suppress(EnvmgrError):  # a Python without a lock
             base = load_base(str(each), entry, site)
-            if fits.contains(base.version):
+            if _fits(contents, base, odd=True):
                 yield str(each), base
     yield SYSTEM, load_base(SYSTEM, entry, site)
 
 
+def _fits(contents: Contents, base: Base, *, odd: bool) -> bool:
+    """Return whether the file wants a Python such as the base's; `odd` if nobody can read what it wants."""
+    try:
+        return SpecifierSet(contents.python).contains(base.version, prereleases=True)
+    except InvalidSpecifier:
+        return odd
+
+
 def _wheels(contents: Contents, entry: Entry, site: Site, python: str | None) -> Draft:
-    name, _ = next(_bases(contents, entry, site, python))
+    name, base = next(_bases(contents, entry, site, python))
+    odd = contents.python and not _fits(contents, base, odd=False)
+    needs = (f"the file wants Python {one_line(contents.python)}",) if odd else ()
     rows = [row.requirement for row in contents.rows]
     beside = {_REQUIREMENTS: "".join(map(_line, contents.rows))} if any(row.sha256 for row in contents.rows) else {}
     found = {"python": name, "requirements": _REQUIREMENTS if beside else rows, **_platform()}
-    return Draft(entry, "wheels", found, beside, {}, len(rows))
+    return Draft(entry, "wheels", found, beside, {}, len(rows), needs=needs)
 
 
 def _line(row: HashedRow) -> str:

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name, canonicalize_version
 
+from envmgr.catalog.names import MODULE_NAME
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.people.lock import UserLock
-from envmgr.people.places import MODULE_NAME, UserPlaces
+from envmgr.people.places import UserPlaces
 from envmgr.publish.records import GenerationRecord
 from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import SHORT, Install, Prefix

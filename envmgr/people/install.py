@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from envmgr.catalog.names import Entry
+from envmgr.catalog.names import MODULE_NAME, Entry
 from envmgr.catalog.site import Site, read_target
 from envmgr.catalog.site_file import Policies
 from envmgr.downloads.client import promised_by_worker
@@ -18,7 +18,7 @@ from envmgr.modules.render import pip_names, render_shim
 from envmgr.people.base import Base, BasePackage
 from envmgr.people.lock import UserLock, lock_text
 from envmgr.people.lock_checks import require_files_agree
-from envmgr.people.places import LOCK, MODULE_NAME
+from envmgr.people.places import LOCK
 from envmgr.report import Reporter
 from envmgr.store.build_folders import staged_install
 from envmgr.store.manifest import InstallFacts, make_manifest, path_environment, write_manifest

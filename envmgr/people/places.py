@@ -15,13 +15,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.catalog.names import Entry, fault_in_part
+from envmgr.catalog.names import MODULE_NAME, Entry, fault_in_part
 from envmgr.errors import InputError
 from envmgr.store.prefix import SHORT, Install, Prefix
 from envmgr.system.usernames import own_home
-
-MODULE_NAME = "user"
-"""The first part of the name of every module of a user environment."""
 
 INSIDE = ".envmgr"
 LOCK = "pylock.toml"

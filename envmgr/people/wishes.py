@@ -19,6 +19,8 @@ from envmgr.wheels.requirements import HashedRow, checked_all
 from envmgr.wheels.requirements_file import read_rows
 from envmgr.wording import shortened
 
+_WAY = "give it the name that its tool gives it"
+
 
 def rows_of(packages: Sequence[str], file: Path | None, runner: Runner, reporter: Reporter) -> tuple[HashedRow, ...]:
     """Return the requirements of the command line and of a file, each once. What of the file is left out is reported.
@@ -34,15 +36,17 @@ def rows_of(packages: Sequence[str], file: Path | None, runner: Runner, reporter
 
 
 def _rows_in(file: Path, runner: Runner, reporter: Reporter) -> Iterable[HashedRow]:
-    format_, contents = (REQUIREMENTS, None) if not file.is_file() else read_file(file, runner, otherwise=REQUIREMENTS)
+    format_, contents = REQUIREMENTS, None
+    if file.is_file():
+        format_, contents = read_file(file, runner, way=_WAY, otherwise=REQUIREMENTS)
     if contents is None or format_ == REQUIREMENTS:
         return read_rows(file, ANYWHERE)  # which refuses what it cannot take
-    left = [f"{file}:{row.line}: left out: {row.text}: {row.why}" for row in contents.left]
+    left = [f"{file}{f':{row.line}' if row.line else ''}: left out: {row.text}: {row.why}" for row in contents.left]
     left += [f"{file}: left out: {spec}: a package of conda" for spec in contents.specs]
-    for line in shortened(left):
-        reporter.say(line)
     if not contents.rows:
         raise InputError("import-empty", f"{file} names no package that pip has", context=shortened(left))
+    for line in shortened(left):
+        reporter.say(line)
     return contents.rows
 
 

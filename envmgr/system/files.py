@@ -281,6 +281,9 @@ def free_bytes(path: Path) -> int:
     return shutil.disk_usage(path).free
 
 
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.EBUSY)  # by another run, or a mount
+
+
 @contextmanager
 def explain_os_error(path: Path, *, but: type[OSError] | tuple[()] = ()) -> Iterator[None]:
     """Turn the operating system's refusals into errors of the house form, except `but`, which the caller handles."""
@@ -301,7 +304,7 @@ def explain_os_error(path: Path, *, but: type[OSError] | tuple[()] = ()) -> Iter
                 context=str(error),
                 hint="is the file system still mounted? Mount it again; the next run cleans up",
             ) from error
-        if error.errno in (errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG):
+        if error.errno in (*_TAKEN, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG):
             raise _unusable(error, where) from error
         raise
 

@@ -70,6 +70,8 @@ def hidden_values(data: Any, also: str = TABS) -> Iterator[tuple[Place, str]]:
 def _way_out(line: str, column: int, path: object) -> str:
     if line[column] == "\r" and column + 1 == len(line):
         return f"it has the ends of lines of Windows: `sed -i 's/\\r$//' {quote(str(path))}` takes them out"
+    if line[column] == "\ufeff" and column == 0:
+        return f"it has a byte order mark: `sed -i '1s/^\\xEF\\xBB\\xBF//' {quote(str(path))}` takes it out"
     if line[column] == "\t":
         return "put a space in its place"
     return "take it out; `envmgr lock` writes a lock again"

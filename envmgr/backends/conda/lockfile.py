@@ -338,6 +338,7 @@ def package_of(item: Mapping[str, Any], where: str) -> LockedPackage:
     # The format has no build number; build strings end in it by convention.
     number = re.search(r"_([0-9]{1,9})$", build)
     hashes = _get(item, "hash", dict, where)
+    depends = _get({"dependencies": item.get("dependencies") or {}}, "dependencies", dict, where)
     return LockedPackage(
         name=name,
         version=version,
@@ -347,7 +348,7 @@ def package_of(item: Mapping[str, Any], where: str) -> LockedPackage:
         url=url,
         md5=str(hashes.get("md5") or ""),
         sha256=str(hashes.get("sha256") or ""),
-        depends=tuple(f"{k} {v}".strip() for k, v in (item.get("dependencies") or {}).items()),
+        depends=tuple(f"{k} {v}".strip() for k, v in depends.items()),
     )
 
 

@@ -18,6 +18,7 @@ from envmgr.catalog.fitness import NodeFacts, unfit
 from envmgr.catalog.names import nearest
 from envmgr.commands import Context, choose_published
 from envmgr.errors import InputError
+from envmgr.exchange import writers
 from envmgr.modules.spec import ModuleSpec
 from envmgr.nodes.access import access_options, ask_slurm
 from envmgr.nodes.sets import NodeSets, fold
@@ -85,11 +86,12 @@ def exporter_names() -> list[str]:
 def get_exporter(name: str) -> Exporter:
     """Return the module of a tool. Raises InputError `unknown-exchange`, with the nearest names."""
     if name not in exporter_names():
-        close = nearest(name, exporter_names())
+        known = sorted((*exporter_names(), *writers()))
+        close = nearest(name, known)
         raise InputError(
             "unknown-exchange",
             f"nothing is written for `{name}`",
-            hint=did_you_mean(close, f"known: {', '.join(exporter_names())}"),
+            hint=did_you_mean(close, f"known: {', '.join(known)}"),
         )
     return cast("Exporter", importlib.import_module(f"{__name__}.{name}"))
 

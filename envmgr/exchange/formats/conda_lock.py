@@ -7,7 +7,7 @@ import re
 from envmgr.backends.conda.lockfile import document_of, package_of
 from envmgr.errors import EnvmgrError
 from envmgr.exchange import Contents, Exact, Given, Left
-from envmgr.exchange.checks import row_of
+from envmgr.exchange.checks import NO_INDEX, row_of
 from envmgr.exchange.conda import contents_of
 from envmgr.system.untrusted_files import MOST_LOCKED
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
@@ -36,15 +36,22 @@ def read(given: Given) -> Contents:
             left.append(given.left(item.get("url"), f"{name} is of the category `{item.get('category')}`"))
         elif item.get("manager") == "conda":
             packages.append(package_of(item, f"{given.path}: package {number}"))
+        elif item.get("manager") != "pip":
+            lacks = f"{name} is a package of {item.get('manager')}"
+            left.append(given.left(item.get("url"), lacks))
         else:
             from envmgr.backends.conda.pip import wheel_of
 
+            sums, found = list[str](), ""
             try:
                 wheels.append(wheel_of(item, name, given.path, given.text))
+                sums = [wheels[-1].sha256]
             except (EnvmgrError, ValueError) as error:
                 lacks = error.message if isinstance(error, EnvmgrError) else f"{name} is no wheel"
-            found = row_of(f"{item.get('name')}=={item.get('version')}")
-            rows += [found] if isinstance(found, HashedRow) else []
+                found = "" if getattr(error, "reference", "") == "lock-unhashed" else NO_INDEX
+            row = found or row_of(f"{item.get('name')}=={item.get('version')}", sums)
+            rows += [row] if isinstance(row, HashedRow) else []
+            left += [given.left(item.get("url"), f"{name}: {row}")] if isinstance(row, str) else []
     return contents_of(given, packages, wheels, left, rows, lacks)
 
 

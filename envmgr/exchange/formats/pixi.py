@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from pydantic import ValidationError
 
 from envmgr.exchange import Contents, Exact, Given, Left
-from envmgr.exchange.checks import row_of
+from envmgr.exchange.checks import NO_INDEX, row_of
 from envmgr.exchange.conda import contents_of
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.yamlfile import dump_yaml
@@ -24,6 +24,7 @@ from envmgr.wheels.requirements import HashedRow
 
 NAME = re.compile(r"pixi\.lock")
 CONTENT = re.compile(r"^environments:\s*$", re.MULTILINE)
+_WHEEL = re.compile(r"(?![a-z]+\+)[^?#]*\.whl([?#].*)?")
 _DEFAULT = "default"
 _KEPT = ("sha256", "md5", "depends", "constrains", "license", "size", "timestamp", "python_site_packages_path")
 
@@ -50,14 +51,16 @@ def read(given: Given) -> Contents:
         if isinstance(each, CondaLockedBinaryPackage):
             record = each.repo_data_record()
             packages.append(package_of({**json.loads(record.to_json()), "url": record.url}))
-        elif isinstance(each, PypiLockedPackage) and isinstance(
-            row := row_of(f"{each.name}=={each.version}"), HashedRow
-        ):
-            rows.append(row)
+        elif isinstance(each, PypiLockedPackage):
             wheel = _wheel(each, given.path.parent)
             wheels += [] if wheel is None else [wheel]
             lacks = lacks if wheel else f"{each.name} is no wheel with a sha256"
+            found = "" if _WHEEL.fullmatch(each.location) else NO_INDEX
+            row = found or row_of(f"{each.name}=={each.version}", [wheel.sha256] if wheel else ())
+            rows += [row] if isinstance(row, HashedRow) else []
+            left += [given.left(each.location, row)] if isinstance(row, str) else []
         else:
+            lacks = f"{each.name} is built from its source"
             left.append(given.left(each.location, "it is built from its source"))
     return contents_of(given, packages, wheels, left, rows, lacks)
 

@@ -12,7 +12,7 @@ from envmgr.exchange import Contents, Exact, Given, Left
 from envmgr.exchange.pylocks import rows_of
 
 NAME = re.compile(r"pylock(\.[^/]+)?\.toml")
-CONTENT = re.compile(r"^lock-version\s*=", re.MULTILINE)
+CONTENT = re.compile(r"\A(?:(?!\[).*\n)*?lock-version\s*=")  # before any table: Poetry's own lock has it in one
 
 
 def read(given: Given) -> Contents:

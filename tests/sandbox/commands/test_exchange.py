@@ -109,11 +109,17 @@ def test_lock_of_conda_goes_out_and_comes_back_exactly(scene: WheelBox, tmp_path
     new, file = f"{to}-{entry.partition('/')[0]}/1.0", tmp_path / "file"
     done = scene.box.ok("export", entry, "--to", to, "-o", str(file))
     dropped = entry == "both/1.0" and to == "explicit"
+    count = scene.box.ok("export", entry, "--to", to, "--dry-run", "--format", "json").data["packages"]
     assert ("not in it: einops 0.7: a wheel" in done.stderr) == dropped
     done = scene.box.ok("import", str(file), "--as", new, "--format", "json")
     assert [(each["entry"], each["exact"], each["lacks"]) for each in done.data["entries"]] == [(new, True, "")]
     scene.box.ok("lock", "--check", new)
+    assert any(
+        row.startswith("python ")
+        for row in yaml.safe_load((folder_of(scene, new) / "recipe.yaml").read_text())["input"]["specs"]
+    )
     own, back = (read_lock(folder_of(scene, each))[0] for each in (entry, new))
+    assert count == len(back.packages) + len(back.added.packages if back.added else ())
     if dropped:
         assert [*own.identity()["packages"]] == back.identity()  # type: ignore[index]
     else:
@@ -175,6 +181,21 @@ def test_easystack_becomes_an_entry_for_each_easyconfig(scene: WheelBox, tmp_pat
     data = scene.box.ok("import", str(tmp_path / "stack.yml"), "--format", "json").data
     assert [each["entry"] for each in data["entries"]] == ["toy/1.0", "toy/2.0-GCC-12.3.0"]
     assert scene.box.ok("show", "toy/1.0").code == 0
+    done = scene.box.run("import", str(tmp_path / "stack.yml"))
+    assert (done.code, "hint: take it out of the file, or remove it first" in done.stderr) == (2, True)
+
+
+def test_python_that_a_file_wants_is_asked_for_and_told_where_there_is_none(scene: WheelBox, tmp_path: Path) -> None:
+    file = tmp_path / "pyproject.toml"
+    for wanted, faults in (
+        (">=3.99", ["the file wants Python >=3.99"]),
+        ("3.x", ["the file wants Python 3.x"]),
+        ("", []),
+    ):
+        line = f'requires-python = "{wanted}"\n' if wanted else ""
+        file.write_text(f'[project]\nname = "wants"\nversion = "1"\n{line}dependencies = ["einops"]\n')
+        (entry,) = scene.box.ok("import", str(file), "--dry-run", "--format", "json").data["entries"]
+        assert entry["faults"] == faults
 
 
 def test_bad_days_of_import_say_what_to_do_and_write_nothing(scene: WheelBox, tmp_path: Path) -> None:
@@ -186,6 +207,8 @@ def test_bad_days_of_import_say_what_to_do_and_write_nothing(scene: WheelBox, tm
         "taken": box.run("import", str(file), "--as", "sci/1.0"),
         "shipped": box.run("import", str(file), "--as", "python/3.12"),
         "no entry": box.run("import", str(file), "--as", "six"),
+        "of users": box.run("import", str(file), "--as", "user/1.0"),
+        "case": box.run("import", str(file), "--as", "Sci/2.0"),
         "no python": box.run("import", str(file), "--as", "a/1", "--python", "nopy/1"),
         "missing": box.run("import", "no-such-file", "--as", "a/1"),
     }
@@ -197,6 +220,8 @@ def test_bad_days_of_import_say_what_to_do_and_write_nothing(scene: WheelBox, tm
         "taken": "entry-exists",
         "shipped": "entry-exists",
         "no entry": "entry-syntax",
+        "of users": "entry-clash",
+        "case": "entry-clash",
         "no python": "unknown-entry",
         "missing": "file-missing",
         "nothing": "import-empty",
@@ -216,6 +241,9 @@ def test_bad_days_of_export(scene: WheelBox) -> None:
     ):
         done = box.run(*argv)
         assert (done.code, done.stderr.partition("]")[0]) == (2, f"error[{reference}"), done.stderr
+    done = box.run("export", "sci/1.0", "--to", "nothing")
+    assert "conda-lock, " in done.stderr
+    assert "reframe" in done.stderr
     done = box.run("export", "sci/1.0", "--to", "pixi", "--nodes", "c1")
     assert (done.code, done.stderr.partition(":")[0]) == (2, "error[export-impossible]")
 

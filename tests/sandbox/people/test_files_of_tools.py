@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from envmgr.people.lock import read_lock
 from envmgr.system.files import remove_tree, sha256_file
@@ -71,10 +72,34 @@ wheels = [{{ url = "{wheel.as_uri()}", hashes = {{ sha256 = "{sha256_file(wheel)
     assert not (scene.box.root / ".local/share/envmgr/envs/othersum").exists()
 
 
+def test_sum_of_a_conda_lock_is_held_to(scene: WheelBox, tmp_path: Path) -> None:
+    wheel = scene.house.files / "einops-0.7-py3-none-any.whl"
+    rows = [
+        {
+            "name": "zlib",
+            "manager": "conda",
+            "url": "https://h/c/linux-64/zlib-1-h0_0.conda",
+            "hash": {"sha256": "b" * 64},
+        },
+        {"name": "einops", "manager": "pip", "url": wheel.as_uri(), "hash": {"sha256": "0" * 64}},
+    ]
+    document = {"version": 1, "package": [{"version": "0.7", "platform": "linux-64", **row} for row in rows]}
+    document["package"][0]["version"] = "1"  # type: ignore[index]
+    file = tmp_path / "conda-lock.yml"
+    file.write_text(yaml.safe_dump(document))
+    done = create(scene, "forged", file)
+    assert (done.code, "error[hash-differs" in done.stderr) == (2, True), done.stderr
+    file.write_text(yaml.safe_dump(document).replace("0" * 64, sha256_file(wheel)))
+    done = create(scene, "frompins", file)
+    assert done.code == 0, done.stderr
+    assert lock_of(scene, "frompins") == {"einops": "0.7"}
+
+
 def test_file_without_pip_packages_is_refused(scene: WheelBox, tmp_path: Path) -> None:
     file = tmp_path / "environment.yml"
     file.write_text("dependencies: [samtools]\n")
     done = create(scene, "none", file)
+    assert done.stderr.count("samtools") == 1
     assert (done.code, done.stderr.splitlines()[-2:]) == (
         2,
         [

@@ -240,6 +240,11 @@ def test_bad_input_leaves_nothing(scene: WheelBox) -> None:
     refused(box, "entry-syntax", "bad", "--as", "sci")
     refused(box, "place-taken", "bad", "--output", "taken")
     refused(box, "place-taken", "bad", "--output", "taken/file")
+    refused(box, "entry-clash", "bad", "--as", "user/1.0")
+    refused(box, "entry-clash", "bad", "--as", "SCI/2.0")
+    (box.root / "empty").mkdir()
+    (box.root / "link").symlink_to("empty")
+    refused(box, "place-taken", "bad", "--output", "link")
     before = sorted(box.root.iterdir())
     assert run(box, "request", "bad", "--output", "missing/x").code == 3
     assert run(box, "request", "bad", "--output", "/proc/x").code == 3

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.catalog import entries
-from envmgr.catalog.entries import list_catalog
+from envmgr.catalog.entries import Catalog, list_catalog
 from envmgr.errors import InputError
 
 
@@ -43,6 +43,12 @@ def test_names_that_cannot_be_are_told_without_control_characters(tmp_path: Path
         "bad name `\\x1b[31m`",
         "bad name `two\\nlines`",
     ]
+
+
+def test_name_of_users_environments_is_told(tmp_path: Path) -> None:
+    recipe(tmp_path / "user/1")
+    (told,) = Catalog((tmp_path,), tmp_path).name_faults()
+    assert told == f"{tmp_path}/user: no entry can have that name: it is of users' environments"
 
 
 def test_a_catalog_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

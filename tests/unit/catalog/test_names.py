@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from envmgr.catalog.names import Entry, fault_in_part, nearest, parse_entry, variable_name
+from envmgr.catalog.names import Entry, clash_of, fault_in_part, nearest, parse_entry, variable_name
 from envmgr.errors import InputError
 from envmgr.modules.lmod import lua_quote
 
@@ -136,3 +136,17 @@ def test_nearest_gives_at_most_count() -> None:
 )
 def test_variable_name_is_a_shell_variable(name: str, variable: str) -> None:
     assert variable_name(name) == variable
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("user/1", "`user/` is for the environments of users"),
+        ("Gcc/1", "gcc and Gcc set the same variables"),
+        ("pytorch/2.1-CUDA11.8", "pytorch/2.1-cuda11.8 differs only by case"),
+        ("gcc/13.2", ""),
+        ("gcc/14", ""),
+    ],
+)
+def test_clash_of_names_that_cannot_stand_beside_others(text: str, said: str) -> None:
+    assert clash_of(parse_entry(text), map(parse_entry, KNOWN)) == said

@@ -122,6 +122,29 @@ def test_unclear_format_asks_for_its_name(tmp_path: Path) -> None:
     assert refused(tmp_path, "", "a.yml", "pixy").splitlines()[-1] == "hint: did you mean pixi?"
 
 
+def test_lock_of_poetry_is_no_other_tools(tmp_path: Path) -> None:
+    text = '[[package]]\nname = "six"\n[metadata]\nlock-version = "2.1"\npython-versions = "*"\n'
+    assert "is of no format" in refused(tmp_path, text, "poetry.lock")
+    with pytest.raises(InputError) as caught:
+        read_file(tmp_path / "poetry.lock", Runner(), way="rename it")
+    assert caught.value.hint.startswith("rename it: ")
+
+
+def test_tabs_are_read_and_a_byte_order_mark_is_told_with_what_takes_it_out(tmp_path: Path) -> None:
+    assert rows(read(tmp_path, PROJECT + "\t# tab\n", "pyproject.toml")) == ["einops>=0.5"]
+    told = refused(tmp_path, f"\ufeff{PROJECT}", "pyproject.toml")
+    assert told.startswith("error[text-invisible]")
+    subprocess.run(["bash", "-c", told.split("`")[1]], cwd=tmp_path, check=True)
+    assert rows(read_file(tmp_path / "pyproject.toml", Runner())[1]) == ["einops>=0.5"]
+
+
+def test_line_of_what_is_left_has_it_as_a_word(tmp_path: Path) -> None:
+    text = "# not-prefix: x\nname: env\ndependencies: [pkg::six-extra, pkg::six]\nprefix: /x\n"
+    assert next((row.line, row.text) for row in read(tmp_path, text, "environment.yml").left) == (4, "prefix:")
+    text = "dependencies:\n- pkg::six-extra\n- pkg::six\n"
+    assert [row.line for row in read(tmp_path, text, "environment.yml").left] == [2, 3]
+
+
 def test_environment_keeps_specs_and_rows_and_lists_the_rest(tmp_path: Path) -> None:
     text = """\
 name: plots
@@ -195,6 +218,40 @@ wheels = [{{ url = "https://h/dev_tool-1-py3-none-any.whl", hashes = {{ sha256 =
     ]
 
 
+def test_default_groups_of_a_pylock_are_kept_and_not_listed(tmp_path: Path) -> None:
+    head = 'dependency-groups = ["dev", "docs"]\ndefault-groups = ["dev"]\n'
+    packages = "".join(
+        f'[[packages]]\nname = "of-{group}"\nversion = "1"\nmarker = "\'{group}\' in dependency_groups"\n'
+        f'wheels = [{{ url = "https://h/of_{group}-1-py3-none-any.whl", hashes = {{ sha256 = "{ONE}" }} }}]\n'
+        for group in ("dev", "docs")
+    )
+    found = read(tmp_path, PYLOCK.replace("[[packages]]", f"{head}[[packages]]") + packages, "pylock.toml")
+    assert rows(found) == ["einops==0.7", "of-dev==1"]
+    assert [row.text for row in found.left] == ['name = "of-docs"', "dependency-groups"]
+
+
+def pip_item(name: str, url: str, manager: str = "pip") -> str:
+    sums = f"hash: {{sha256: {ONE}}}"
+    return f"- {{name: {name}, version: '1', manager: {manager}, platform: linux-64, dependencies: {{}}, url: '{url}', {sums}}}\n"
+
+
+def test_conda_lock_gives_wheels_their_sums_and_no_row_to_what_no_index_has(tmp_path: Path) -> None:
+    wheel = pip_item("six", "https://h/six-1-py3-none-any.whl")
+    found = read(tmp_path, CONDA_LOCK + wheel, "conda-lock.yml")
+    assert ([(row.requirement, row.sha256) for row in found.rows], found.lacks) == ([("six==1", (ONE,))], "")
+    others = (("git", "git+https://h/git"), ("src", "https://h/src-1.tar.gz"), ("dir", "file:///x/dir"))
+    text = CONDA_LOCK + wheel + "".join(pip_item(*each) for each in others)
+    found = read(tmp_path, text + pip_item("node", "https://h/node-1-py3-none-any.whl", "npm"), "conda-lock.yml")
+    assert rows(found) == ["six==1"]
+    assert [(row.text, row.why) for row in found.left[1:]] == [
+        *((url, f"{name} 1: it comes from no index") for name, url in others),
+        ("https://h/node-1-py3-none-any.whl", "node 1 is a package of npm"),
+    ]
+    assert found.lacks == "node 1 is a package of npm"
+    told = refused(tmp_path, CONDA_LOCK.replace("dependencies: {libc: '1'}", "dependencies: [libc]"), "conda-lock.yml")
+    assert "`dependencies` must be a dict" in told
+
+
 def test_conda_lock_gives_packages_of_this_platform_and_of_main(tmp_path: Path) -> None:
     found = read(tmp_path, CONDA_LOCK, "conda-lock.yml")
     assert [(p.name, p.sha256, p.depends) for p in found.packages] == [("zlib", ZERO, ("libc 1",))]
@@ -233,6 +290,36 @@ def test_pixi_lock_gives_conda_packages_and_wheels(tmp_path: Path, version: int)
     assert [(w.name, w.version, w.sha256) for w in found.wheels] == [("einops", "0.7.0", ONE)]
     assert rows(found) == ["einops==0.7.0"]
     assert [row.text for row in found.left] == ["docs:"]
+
+
+def test_pixi_lock_gives_wheels_their_sums_and_no_row_to_what_no_index_has(tmp_path: Path) -> None:
+    found = read(tmp_path, PIXI, "pixi.lock")
+    assert ([(row.requirement, row.sha256) for row in found.rows], found.lacks) == ([("einops==0.7.0", (ONE,))], "")
+    for place in (f"git+https://h/einops.git#{'0' * 40}", "https://h/einops-0.7.0.tar.gz", "./einops"):
+        found = read(tmp_path, PIXI.replace("https://h/einops-0.7.0-py3-none-any.whl", place), "pixi.lock")
+        assert (rows(found), found.lacks) == ([], "einops is no wheel with a sha256")
+        assert [row.why for row in found.left[1:]] == ["it comes from no index"]
+    source = f"- conda: ./own\n  name: own\n  version: '1'\n  build: h\n  subdir: linux-64\n  input: {{hash: '{ZERO}', globs: []}}\n"
+    text = PIXI.replace("      osx-64:", "      - conda: ./own\n      osx-64:") + source
+    assert read(tmp_path, text, "pixi.lock").lacks == "own is built from its source"
+
+
+def uv_lock(folder: Path, sources: Mapping[str, str]) -> Contents:
+    (folder / "pyproject.toml").write_text('[project]\nname = "zapp"\nversion = "1"\nrequires-python = ">=3.11"\n')
+    parts = [f'[[package]]\nname = "{name}"\nversion = "1"\nsource = {{ {each} }}\n' for name, each in sources.items()]
+    return read(folder, 'version = 1\nrequires-python = ">=3.11"\n' + "".join(parts), "uv.lock")
+
+
+def test_uv_lock_has_the_name_of_the_project_itself_and_lists_it_and_its_members(tmp_path: Path) -> None:
+    found = uv_lock(tmp_path, {"aaa": 'editable = "../aaa"', "zapp": 'virtual = "."'})
+    assert found.name == "zapp"
+    assert [row.text for row in found.left] == ['name = "aaa"', 'name = "zapp"']
+
+
+def test_uv_lock_alone_says_which_file_can_be_imported(tmp_path: Path) -> None:
+    told = refused(tmp_path, 'requires-python = ">=3.11"\n[[package]]\n', "uv.lock")
+    assert "error[file-missing]" in told
+    assert "uv export --format pylock.toml" in told
 
 
 def test_easystack_gives_an_entry_for_each_easyconfig(tmp_path: Path) -> None:
@@ -290,7 +377,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("pylock.toml", "lock-version = [", "import-invalid"),
         ("environment.yml", "channels: x\ndependencies: []\n", "`x` must be a list"),
         ("pyproject.toml", "[project]\nname = " + "[" * 5_000, "import-invalid"),
-        ("uv.lock", "[[package]]\n", "project file pyproject.toml does not exist"),
+        ("uv.lock", "requires-python = ''\n[[package]]\n", "project file pyproject.toml does not exist"),
         ("any.txt", "@EXPLICIT\n", "no packages of conda for linux-64"),
         ("any.txt", EXPLICIT + EXPLICIT, "zlib is in it twice"),
         ("any.txt", EXPLICIT.replace("linux-64", "osx-64"), "error[platform-missing]"),
@@ -416,7 +503,7 @@ def test_environment_that_is_written_comes_back(tmp_path: Path) -> None:
 def test_entry_without_wheels_cannot_become_a_file_of_wheels(to: str) -> None:
     with pytest.raises(InputError, match=r"sci/1\.0 is made of packages of conda") as caught:
         writers()[to].write(exact(wheels=False))
-    assert caught.value.hint == "`--to` takes conda-lock, explicit, pixi for it"
+    assert caught.value.hint == "`--to` takes conda-lock, environment, explicit, pixi for it"
 
 
 def test_each_format_has_a_row_on_its_page() -> None:

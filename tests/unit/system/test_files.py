@@ -284,7 +284,7 @@ def test_free_bytes_asks_the_nearest_existing_parent(tmp_path: Path) -> None:
         ),
         (errno.ESTALE, "mount-lost", "the file system under /p/f does not answer properly", ""),
         (errno.EIO, "mount-lost", "the file system under /p/f does not answer properly", ""),
-        (errno.ENOTDIR, "path-unusable", "/p/f cannot be used", ""),
+        *((n, "path-unusable", "/p/f cannot be used", "") for n in (errno.ENOTDIR, errno.ENOTEMPTY, errno.EBUSY)),
     ],
 )
 def test_explain_os_error_says_who_must_act(number: int, reference: str, message: str, hint: str) -> None:

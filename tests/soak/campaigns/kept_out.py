@@ -1,4 +1,6 @@
-"""Cases that CI leaves out for their time: of contradicting locks, losses, hidden GPUs, clusters of others, jobs and repairs."""
+"""Cases that CI leaves out for their time: of contradicting locks, losses, hidden GPUs, clusters of others, jobs, repairs, and
+Python and MPICH from source.
+"""
 
 from __future__ import annotations
 
@@ -19,4 +21,5 @@ FILES = (
 
 def play(seed: int, first: int, last: int) -> Iterator[str]:
     for _ in range(first, last + 1):
-        yield run_pytest("-n", "2", "--dist", "loadgroup", "-m", "soak", *FILES)
+        cases = run_pytest("-n", "2", "--dist", "loadgroup", "-m", "soak", *FILES)
+        yield f"{cases}; from source: {run_pytest('-m', 'slow and not soak', 'tests/easybuild')}"

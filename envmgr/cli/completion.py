@@ -49,11 +49,15 @@ def verb_words(command: Any, verb: str = "") -> Iterator[Word]:
     ctx = typer.Context(command, **command.context_settings)
     for parameter in command.get_params(ctx):
         kind = "" if getattr(parameter, "is_flag", False) else _kind(verb, parameter, ctx)
-        if options := [each for each in parameter.opts if each.startswith("-")]:
+        if options := [each for each in (*parameter.opts, *parameter.secondary_opts) if each.startswith("-")]:
             yield from (Word(verb, option, kind, parameter.help) for option in options)
         else:
             arguments += 1
             yield Word(verb, "*" if parameter.nargs < 0 else str(arguments), kind, "")
+    if not verb:
+        shown = {name: inner for name, inner in sorted(command.commands.items()) if not inner.hidden}
+        second = {each for inner in shown.values() for each in getattr(inner, "commands", {})}
+        yield from (Word("man", str(at), "=" + " ".join(sorted(of)), "") for at, of in ((1, shown), (2, second)))
     for name, inner in sorted(getattr(command, "commands", {}).items()):
         if not inner.hidden:  # what envmgr runs on nodes
             yield from verb_words(inner, f"{verb} {name}".strip())
@@ -61,6 +65,7 @@ def verb_words(command: Any, verb: str = "") -> Iterator[Word]:
 
 # What a parameter takes, by the word for its value in the help.
 _KINDS = {"ENTRY": "entries", "SET": "nodes", "NODE": "nodes", "FILE": "files", "DIR": "files", "FOLDER": "files"}
+_KINDS |= {"PATH": "files", "-- COMMAND": "files"}
 
 
 def _kind(verb: str, parameter: Any, ctx: typer.Context) -> str:

@@ -188,8 +188,7 @@ def rename_environment(ctx: Context, name: str, new: str, *, jobs: int = 0, dry_
                 _point(link, Path(result.path))
             if has_kernel:
                 write_kernel(
-                    kernel,
-                    user_kernel(new, places.link(new), require_environment(places, new), lock, base, ctx.site),
+                    kernel, user_kernel(new, places.link(new), require_environment(places, new), lock, base, ctx.site)
                 )
         return result
 

@@ -6,7 +6,6 @@ It names the environment by its link, and is written again with each change, so 
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,7 +25,11 @@ from envmgr.system.usernames import own_home
 
 def kernel_file(environ: Mapping[str, str], name: str) -> Path:
     """Return the file of an environment's kernel, in the user's own data folder of Jupyter."""
-    data = os.path.abspath(given) if (given := environ.get("JUPYTER_DATA_DIR")) else f"{own_home(environ.get('HOME'))}/.local/share/jupyter"
+    data = (
+        str(Path(given).absolute())
+        if (given := environ.get("JUPYTER_DATA_DIR"))
+        else f"{own_home(environ.get('HOME'))}/.local/share/jupyter"
+    )
     plain = re.sub("[^a-z0-9._-]", "-", name.lower())  # what Jupyter takes
     other = "" if plain == name else f"-{sha256_bytes(name.encode())[:8]}"
     return Path(data) / "kernels" / f"user-{plain}{other}" / "kernel.json"

@@ -188,7 +188,7 @@ def test_link_of_the_site_to_another_current_stays(scene: Scene) -> None:
     [
         ("mount -o remount,ro,bind /usr/local/share", "Read-only file system"),
         ("mkdir -p /usr/local/share; touch /usr/local/share/jupyter", "File exists"),
-        ("ln -s /nowhere /usr/local/share/jupyter", "jupyter"),
+        ("ln -sfn /nowhere /usr/local/share/jupyter", "jupyter"),
     ],
 )
 def test_node_where_the_link_cannot_be_made_is_told_the_other_way(scene: Scene, prepare: str, reason: str) -> None:

@@ -27,6 +27,10 @@ OURS = {
     "/etc/systemd/system/envmgr-gpus.service",
     "/etc/systemd/system/multi-user.target.wants/envmgr-gpus.service",
     "/usr/local/share/jupyter/kernels",
+    "/etc/envmgr/node/completion.bash",
+    "/etc/envmgr/node/_envmgr",
+    "/etc/fish/conf.d/zz-envmgr.fish",
+    "/etc/fish/completions/envmgr.fish",
     *(
         f"/etc/envmgr/node/lmod/{part}.lua"
         for part in ("SitePackage", "prepend", "collections", "newer", "restore", "closure")
@@ -42,7 +46,8 @@ def scene(tmp_path: Path) -> Scene:
     made = Scene(tmp_path)
     for name in ("bashrc", "zshenv"):
         (made.etc / name).unlink(missing_ok=True)
-    (made.etc / "zsh").mkdir(exist_ok=True)
+    for folder in ("zsh", "fish/conf.d", "fish/completions"):
+        (made.etc / folder).mkdir(parents=True, exist_ok=True)
     for name in ("bash.bashrc", "zsh/zshenv", "csh.cshrc"):
         (made.etc / name).write_text(f"# {name}\n")
     (made.etc / "systemd/system/multi-user.target.wants").mkdir(parents=True, exist_ok=True)

@@ -205,30 +205,60 @@ link() { # PATH TARGET: a link that is wholly envmgr's; one by `systemctl enable
     esac
 }
 
-kernels() { # PATH TARGET: the link by which a Jupyter whose service reads no start-up file finds the kernels of what is current
+kernels() { # PATH TARGET [refuse]: the link by which a Jupyter whose service reads no start-up file finds the kernels of what is current.
+    # With refuse there is none: nobody checks the signature of what is read through it. Ours leads to TARGET, or is listed with its target's sum
     is=$(readlink -- "$1") # nothing but that: the prefix may hang
-    whose=site
-    case $is in
-    "$2") whose=ours ;;
-    */current/kernels) whose=old ;; # of another prefix
-    '') [ -e "$1" ] || whose=nobody ;;
-    esac
-    case $action:$whose in
+    sum=$(printf '%s' "$is" | sha256sum)
+    sum=${sum%% *} whose=site act=$action
+    other="let JupyterHub give its spawners JUPYTER_PATH=${2%/kernels}"
+    if [ "$is" = "$2" ]; then
+        whose=ours
+    elif [ -n "$is" ]; then
+        ! wrote "$1" || [ "$its_sum" != "$sum" ] || whose=old # of another prefix
+    elif [ ! -e "$1" ]; then
+        whose=nobody
+    fi
+    if [ -n "${3-}" ]; then
+        other="policies.unsigned is refuse, and nobody checks the signature of kernels that Jupyter reads without a shell"
+        case $action:$whose in
+        *:nobody) whose=none ;;
+        apply:*) act=undo ;;
+        check:*) act=undo-check ;;
+        esac
+    fi
+    case $act:$whose in
     *:site)
-        [ "$action" = check ] || [ "$action" = undo-check ] || ! wrote "$1" || note "$1"
-        say skipped "$1" "what is there is the site's, and stays: let JupyterHub give its spawners JUPYTER_PATH=${2%/kernels}"
+        case $action in apply | undo) ! wrote "$1" || note "$1" ;; esac
+        say skipped "$1" "what is there is the site's, and stays: $other"
         ;;
-    undo:nobody | undo-check:nobody) say same "$1" "not there" ;;
+    apply:none | check:none) say skipped "$1" "$other" ;;
+    undo:no* | undo-check:no*) say same "$1" "not there" ;;
     undo-check:*) say would-remove "$1" ;;
     check:ours) say same "$1" ;;
-    check:*) say would-write "$1" "${is:+it leads to $is}" ;;
+    check:*)
+        if [ "$whose" = nobody ] && cannot_make "$1"; then
+            say skipped "$1" "$place takes no link: $other"
+        else
+            say would-write "$1" "${is:+it leads to $is}"
+        fi
+        ;;
     apply:ours)
-        wrote "$1" || note "$1" link
+        wrote "$1" || note "$1" "$sum"
         say same "$1"
         ;;
     apply:*)
-        fault=$(mkdir -p -- "${1%/*}" "${WRITTEN%/*}" 2>&1) && note "$1" link && fault=$(ln -sfn -- "$2" "$1" 2>&1)
-        changed "$1" $? written "${is:+it led to $is}"
+        sum=$(printf '%s' "$2" | sha256sum)
+        if ! fault=$(mkdir -p -- "${1%/*}" 2>&1); then
+            say skipped "$1" "$fault: $other"
+        elif ! fault=$(mkdir -p -- "${WRITTEN%/*}" 2>&1) || ! note "$1" "${sum%% *}"; then
+            say failed "$1" "$fault"
+            rmdir -- "${1%/*}" 2>/dev/null
+        elif fault=$(ln -sfn -- "$2" "$1" 2>&1); then
+            say written "$1" "${is:+it led to $is}"
+        else
+            say skipped "$1" "$fault: $other"
+            note "$1"
+        fi
         ;;
     undo:*)
         fault=$(rm -f -- "$1" 2>&1) && note "$1"
@@ -236,6 +266,12 @@ kernels() { # PATH TARGET: the link by which a Jupyter whose service reads no st
         rmdir -- "${1%/*}" 2>/dev/null # if it was made for the link
         ;;
     esac
+}
+
+cannot_make() { # PATH: whether root could make nothing there; sets $place to the folder, or to what is in its place
+    place=${1%/*}
+    while ! there "$place"; do place=${place%/*}; done
+    [ "$(id -u)" = 0 ] && { [ ! -d "$place" ] || [ ! -w "$place" ]; }
 }
 
 # --- The files follow; `envmgr node-setup` writes these calls.

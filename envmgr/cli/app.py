@@ -57,6 +57,12 @@ class _Program(TyperGroup):
         given = {option: str(ctx.params[key]) for key, option in _BEFORE.items() if ctx.params[key] is not None}
         if found is None or not given:
             return name, command, rest
+        takes = {parameter.name for parameter in found.params}
+        for key, option in _BEFORE.items():
+            if option in given and key not in takes:
+                if name != "man":
+                    raise typer.BadParameter(f"{option} before `{name}`: this verb has no such option; leave it out")
+                del given[option]
         inner = typer.Context(found, parent=ctx, info_name=" ".join([str(name), *rest[:words]]))
         after = found.make_parser(inner).parse_args(args=rest[words:])[0]
         refuse_other_values({_BEFORE[key]: str(value) for key, value in after.items() if key in _BEFORE}, given)

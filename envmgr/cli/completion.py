@@ -49,11 +49,15 @@ def verb_words(command: Any, verb: str = "") -> Iterator[Word]:
     ctx = typer.Context(command, **command.context_settings)
     for parameter in command.get_params(ctx):
         kind = "" if getattr(parameter, "is_flag", False) else _kind(verb, parameter, ctx)
-        if options := [each for each in parameter.opts if each.startswith("-")]:
+        if options := [each for each in (*parameter.opts, *parameter.secondary_opts) if each.startswith("-")]:
             yield from (Word(verb, option, kind, parameter.help) for option in options)
         else:
             arguments += 1
             yield Word(verb, "*" if parameter.nargs < 0 else str(arguments), kind, "")
+    if not verb:
+        shown = {name: inner for name, inner in sorted(command.commands.items()) if not inner.hidden}
+        second = {each for inner in shown.values() for each in getattr(inner, "commands", {})}
+        yield from (Word("man", str(at), "=" + " ".join(sorted(of)), "") for at, of in ((1, shown), (2, second)))
     for name, inner in sorted(getattr(command, "commands", {}).items()):
         if not inner.hidden:  # what envmgr runs on nodes
             yield from verb_words(inner, f"{verb} {name}".strip())
@@ -61,6 +65,8 @@ def verb_words(command: Any, verb: str = "") -> Iterator[Word]:
 
 # What a parameter takes, by the word for its value in the help.
 _KINDS = {"ENTRY": "entries", "SET": "nodes", "NODE": "nodes", "FILE": "files", "DIR": "files", "FOLDER": "files"}
+_KINDS |= {"PATH": "files", "-- COMMAND": "files"}
+_DOES = {"import": "read", "export": "write"}  # as a format's file has it
 
 
 def _kind(verb: str, parameter: Any, ctx: typer.Context) -> str:
@@ -70,6 +76,13 @@ def _kind(verb: str, parameter: Any, ctx: typer.Context) -> str:
     if parameter.name in {"check", "explain"}:
         checks = Path(__file__).parents[1] / "audit/checks"  # to import that takes longer than all else
         return "=" + " ".join(sorted(each.stem for each in checks.glob("[!_]*.py"))).replace("_", "-")
+    if verb in _DOES and parameter.opts[0] in {"--from", "--to"}:
+        tools = Path(__file__).parents[1]
+        stems = [
+            f.stem for f in tools.glob("exchange/formats/[!_]*.py") if f"def {_DOES[verb]}(" in f.read_text("utf-8")
+        ]
+        stems += [f.stem for f in tools.glob("commands/export/[!_]*.py") if verb == "export"]
+        return "=" + " ".join(sorted(stems)).replace("_", "-")
     if parameter.name == "env" or (verb.startswith("user ") and parameter.name == "name" and verb != "user create"):
         return "environments"
     return _KINDS.get((parameter.metavar or "").strip("[]"), "any")

@@ -53,7 +53,9 @@ def verb(function: Callable[_P, VerbAnswer]) -> Callable[_P, None]:
 def refuse_other_values(after: Mapping[str, str], before: Mapping[str, str]) -> None:
     """Exit with InputError `option-twice` if an option has one value before the verb and another one `after` it."""
     for option, value in before.items():
-        if Path(after.get(option, value)) != Path(value):
+        # `.` and `site.yaml` are the same site.
+        files = [os.path.realpath(each) for each in (after.get(option, value), value)]
+        if len({f"{each}/site.yaml" if Path(each).is_dir() else each for each in files}) > 1:
             both = InputError(
                 "option-twice",
                 f"{option} is given twice: `{value}` before the verb, and `{after[option]}` after it",

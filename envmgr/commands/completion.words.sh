@@ -14,6 +14,7 @@ function offer(name, text) {
   if (begins(name, last) && name !~ /[^A-Za-z0-9._+\/@:=,-]/) print before name (text == "" ? "" : "\t" text)
 }
 function offer_files(command, name) {
+  command = "timeout -s KILL 1 sh -c \047" command "\047" # what a file system that hangs would wait for without end
   while ((command | getline name) > 0) {
     sub(/[.]lua$/, "", name)
     offer(name)
@@ -21,8 +22,8 @@ function offer_files(command, name) {
 }
 function offer_kind(kind, count, i, name) {
   if (kind == "files") exit 1
-  if (kind == "entries") offer_files("cd \"$modules\" && ls -d -- */*.lua")
-  if (kind == "environments") offer_files("ls -- \"$own\"")
+  if (kind == "entries") offer_files("cd \"$modules\" && exec ls -d -- */*.lua")
+  if (kind == "environments") offer_files("exec ls -- \"$own\"")
   if (kind == "nodes" && match(last, /.*,/)) {
     before = before substr(last, 1, RLENGTH)
     last = substr(last, RLENGTH + 1)

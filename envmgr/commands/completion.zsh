@@ -1,7 +1,7 @@
 # The lines for zsh; no linter reads this language.
 _envmgr() {
   local -a offered
-  offered=(${(f)"$(/bin/sh -c $_envmgr_words sh "${(j: :)words[1,CURRENT-1]} $PREFIX")"}) || { _files; return }
+  offered=(${(f)"$(/bin/sh -c $_envmgr_words sh "${(j: :)words[1,CURRENT-1]} $PREFIX")"}) || { compset -P '--*='; _files; return }
   offered=(${offered//:/\\:})
   offered=(${offered/$'\t'/:})
   _describe envmgr offered

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -44,20 +44,30 @@ def manual(pages: Iterable[ManPage], words: Sequence[str], output: Path | None, 
         EnvmgrError: the folder cannot be written, see `explain_os_error`.
     """
     named = {page.name: page for page in pages}
-    name = "-".join(["envmgr", *words])
+    name = "-".join(["envmgr", *(words[1:] if words[:1] == ["envmgr"] else words)])
     if name not in named:
         hint = did_you_mean(
-            [each.removeprefix("envmgr-") for each in nearest(name, named)], "`envmgr --help` lists all"
+            [_words(each.removeprefix("envmgr-"), named) for each in nearest(name, named)], "`envmgr --help` lists all"
         )
         raise InputError("unknown-verb", f"there is no verb `{' '.join(words)}`", hint=hint)
     if output is None:
         return ManResult((named[name],), None, dry_run)
     if not dry_run:
         with explain_os_error(output):
-            (output / "man1").mkdir(parents=True, exist_ok=True)
+            folder = output / "man1"
+            made = [each for each in (folder, *folder.parents) if not each.exists()]
+            folder.mkdir(parents=True, exist_ok=True)
+            for each in made:
+                each.chmod(0o755)  # man reads them as any user
             for page in named.values():
                 atomic_write(output / f"man1/{page.name}.1", page.text, mode=0o644)
     return ManResult(tuple(named.values()), output, dry_run)
+
+
+def _words(name: str, named: Mapping[str, ManPage]) -> str:
+    """Return `user create` for `user-create`: what is typed."""
+    group, dash, rest = name.partition("-")
+    return f"{group} {rest}" if dash and f"envmgr-{group}" in named else name
 
 
 def page_text(name: str, usage: str, help_text: str, lists: dict[str, list[tuple[str, str]]], epilog: str) -> str:

@@ -214,7 +214,7 @@ def _judge(
         dry_run,
         plan,
         nodes=count,
-        outcomes=tuple(sorted(folded, key=lambda o: (order[o.path], o.status, o.nodes))),
+        outcomes=tuple(sorted(folded, key=lambda o: (order.get(o.path, len(plan)), o.status, o.nodes))),
         failures=_fold_failures(failures),
         slurm=states_folded,
         to_do=(*_root_advice(failures), *_slurm_advice(states_folded, undo=undo)),
@@ -280,7 +280,8 @@ def _plan(files: NodeFiles) -> tuple[PlannedFile, ...]:
         target = f"../{unit.path.rpartition('/')[2]}"
         whole.append(PlannedFile(service.link, "link", f"{target}\n", f"enables it: a link to {target}"))
     kernels = files.kernels
-    whole.append(PlannedFile(kernels.path, "link", f"{kernels.target}\n", kernels.why))
+    if not kernels.refused:
+        whole.append(PlannedFile(kernels.path, "link", f"{kernels.target}\n", kernels.why))
     return (*whole, *(PlannedFile(" or ".join(b.paths), None, f"{b.text}\n", b.why) for b in files.blocks))
 
 

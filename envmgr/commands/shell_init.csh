@@ -12,19 +12,15 @@ if ( "$ENVMGR_PIN" !~ $envmgr_prefix/generations/* || ! -d "$ENVMGR_PIN/modules"
   setenv ENVMGR_PIN $envmgr_prefix/`readlink $envmgr_prefix/current`
 endif
 if ( -d "$ENVMGR_PIN/modules" ) then
-  if ( ! $?LMOD_RC ) setenv LMOD_RC ""
-  set envmgr_path = "`echo ${LMOD_RC:q} | tr : '\n' | grep . | grep -v -F ${envmgr_prefix:q}/generations/ | sed 's/^/:/' | tr -d '\n'`"
+  set envmgr_path = "`printenv LMOD_RC | tr : '\n' | grep . | grep -v -F ${envmgr_prefix:q}/generations/ | sed 's/^/:/' | tr -d '\n'`"
   setenv LMOD_RC "$ENVMGR_PIN/lmodrc.lua$envmgr_path"
   setenv LMOD_CACHED_LOADS yes
-  if ( ! $?JUPYTER_PATH ) setenv JUPYTER_PATH ""
-  set envmgr_path = "`echo ${JUPYTER_PATH:q} | tr : '\n' | grep . | grep -v -F ${envmgr_prefix:q}/generations/ | tr '\n' :`"
+  set envmgr_path = "`printenv JUPYTER_PATH | tr : '\n' | grep . | grep -v -x -F ${envmgr_prefix:q}/current | grep -v -F ${envmgr_prefix:q}/generations/ | tr '\n' :`"
   setenv JUPYTER_PATH "${envmgr_path}$ENVMGR_PIN"
   if ( ! $?LMOD_AVAIL_EXTENSIONS ) setenv LMOD_AVAIL_EXTENSIONS no
-  if ( ! $?LMOD_PACKAGE_PATH ) setenv LMOD_PACKAGE_PATH ""
-  set envmgr_path = "`echo ${LMOD_PACKAGE_PATH:q} | tr : '\n' | grep . | grep -v -x -F ${envmgr_hook:q} | tr '\n' :`"
+  set envmgr_path = "`printenv LMOD_PACKAGE_PATH | tr : '\n' | grep . | grep -v -x -F ${envmgr_hook:q} | tr '\n' :`"
   setenv LMOD_PACKAGE_PATH "${envmgr_path}$envmgr_hook"
-  if ( ! $?LMOD_SITEPACKAGE_PREPEND ) setenv LMOD_SITEPACKAGE_PREPEND ""
-  set envmgr_path = "`echo ${LMOD_SITEPACKAGE_PREPEND:q} | tr : '\n' | grep . | grep -v -x -F ${envmgr_hook:q}/prepend.lua | tr '\n' :`"
+  set envmgr_path = "`printenv LMOD_SITEPACKAGE_PREPEND | tr : '\n' | grep . | grep -v -x -F ${envmgr_hook:q}/prepend.lua | tr '\n' :`"
   setenv LMOD_SITEPACKAGE_PREPEND "${envmgr_path}$envmgr_hook/prepend.lua"
   if ( ! $?LMOD_CMD ) source "$envmgr_init"
   if ( "`alias module`" == "" ) source "$envmgr_init"

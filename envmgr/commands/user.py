@@ -18,7 +18,7 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.people.base import Base, ask_base
 from envmgr.people.environments import all_installs, amount, links_of, outdated, remains_of, require_environment
 from envmgr.people.install import install_of, make_install
-from envmgr.people.kernel import kernel_file, remove_kernel, user_kernel, write_kernel
+from envmgr.people.kernel import has_ipykernel, is_own, kernel_file, remove_kernel, user_kernel, write_kernel
 from envmgr.people.lock import UserLock, lock_of, read_lock
 from envmgr.people.lock_checks import require_sound
 from envmgr.people.module import module_text
@@ -52,7 +52,8 @@ class UserResult(Result):
     `inodes` and `size` (bytes) are those of the environment, None if nothing was built; `inodes_before` and
     `size_before` those of all environments of this user before. `breaks` are packages of the entry that may break.
     `use` is the folder that MODULEPATH of this shell lacks, empty if it has it. The installs that it stands on are kept
-    until the day `held`; `not_held` is why that could not be said.
+    until the day `held`; `not_held` is why that could not be said. `no_kernel` is the kernel that was removed, because
+    nothing has ipykernel any more.
     """
 
     schema: ClassVar[str] = "envmgr.user/1"
@@ -72,6 +73,7 @@ class UserResult(Result):
     use: str
     held: str
     not_held: str
+    no_kernel: str
     dry_run: bool
 
 
@@ -180,14 +182,14 @@ def rename_environment(ctx: Context, name: str, new: str, *, jobs: int = 0, dry_
         result = _make(ctx, places, new, lock, base, place, lock.versions, jobs=jobs, dry_run=dry_run)
         if not dry_run:
             others = links_of(places, name, former) - {places.link(name)}  # that of `--at` stays
-            has_kernel = kernel_file(ctx.environ, name).is_file()
+            kernel = kernel_file(ctx.environ, new)
+            has_kernel = is_own(kernel_file(ctx.environ, name)) and (is_own(kernel) or not kernel.exists())
             remove_environment(ctx, places, name)
             for link in others:
                 _point(link, Path(result.path))
             if has_kernel:
                 write_kernel(
-                    kernel_file(ctx.environ, new),
-                    user_kernel(new, places.link(new), require_environment(places, new), lock, base, ctx.site),
+                    kernel, user_kernel(new, places.link(new), require_environment(places, new), lock, base, ctx.site)
                 )
         return result
 
@@ -278,7 +280,7 @@ def _make(
     link, prefix = place
     install = install_of(name, lock, prefix, ctx.site)
     inodes_before, size_before = amount(all_installs(places))
-    held = not_held = ""
+    held = not_held = no_kernel = ""
     if not dry_run:
         jobs = jobs or len(os.sched_getaffinity(0))
         try:
@@ -295,8 +297,11 @@ def _make(
             atomic_write(places.module(name), module_text(install, lock, base, ctx.site, places.reported(name)))
             for each in {link, places.link(name)}:
                 _point(each, install.path)
-        if (kernel := kernel_file(ctx.environ, name)).is_file():
-            write_kernel(kernel, user_kernel(name, places.link(name), install, lock, base, ctx.site))
+        if is_own(kernel := kernel_file(ctx.environ, name)):
+            if has_ipykernel(lock, base):
+                write_kernel(kernel, user_kernel(name, places.link(name), install, lock, base, ctx.site))
+            elif remove_kernel(kernel):
+                no_kernel = str(kernel)
     inodes, size = (None, None) if dry_run else amount([install])
     return UserResult(
         name=name,
@@ -315,6 +320,7 @@ def _make(
         use="" if str(places.modules) in ctx.environ.get("MODULEPATH", "").split(":") else str(places.modules),
         held=held,
         not_held=not_held,
+        no_kernel=no_kernel,
         dry_run=dry_run,
     )
 

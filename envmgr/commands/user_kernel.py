@@ -10,7 +10,7 @@ from envmgr.commands.user import generation_of
 from envmgr.errors import InputError
 from envmgr.people.base import ask_base
 from envmgr.people.environments import require_environment
-from envmgr.people.kernel import kernel_file, remove_kernel, user_kernel, write_kernel
+from envmgr.people.kernel import has_ipykernel, is_own, kernel_file, remove_kernel, user_kernel, write_kernel
 from envmgr.people.lock import lock_of
 from envmgr.people.places import user_places
 from envmgr.report import Result
@@ -18,7 +18,7 @@ from envmgr.report import Result
 
 @dataclass(frozen=True, slots=True)
 class UserKernelResult(Result):
-    """A kernel that was written, or `removed`; `path` is its file."""
+    """A kernel that was written, or `removed`; `path` is its file. Without `display_name` there was none to remove."""
 
     schema: ClassVar[str] = "envmgr.user-kernel/1"
     name: str
@@ -32,19 +32,24 @@ def make_kernel(ctx: Context, name: str, *, remove: bool = False, dry_run: bool 
     """Write the kernel of an environment, or remove it.
 
     Raises:
-        InputError: `no-environment`, `no-ipykernel`, `base-differs`.
+        InputError: `no-environment`, `no-ipykernel`, `base-differs`, `name-taken`.
     """
     places = user_places(ctx.environ)
     install = require_environment(places, name)
     file = kernel_file(ctx.environ, name)
     if remove:
-        if not dry_run:
-            remove_kernel(file)
-        return UserKernelResult(name, str(file), name, True, dry_run)
+        there = is_own(file) if dry_run else remove_kernel(file)
+        return UserKernelResult(name, str(file), name if there else "", True, dry_run)
     lock = lock_of(install)
     record = generation_of(ctx, lock, published_record(ctx), name)
     base = ask_base(lock.on, record, ctx.prefix, ctx.runner)
-    if "ipykernel" not in base.packages and "ipykernel" not in lock.versions:
+    if file.exists() and not is_own(file):
+        raise InputError(
+            "name-taken",
+            f"{file} is there, and envmgr did not write it",
+            hint="`jupyter kernelspec remove` takes it away, or give the environment another name: `envmgr user rename`",
+        )
+    if not has_ipykernel(lock, base):
         raise InputError(
             "no-ipykernel",
             f"neither {name} nor {lock.on} has ipykernel, which Jupyter talks to",

@@ -110,11 +110,12 @@ class NodeTimer:
 
 @dataclass(frozen=True, slots=True)
 class NodeLink:
-    """A link that is made where nothing is: what a site has there stays."""
+    """A link that is made where nothing is: what a site has there stays. Where it is `refused` there is to be none."""
 
     path: str
     target: str
     why: str
+    refused: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +200,7 @@ def node_files(site: Site, signers: str | None = None, floor: int = 0) -> NodeFi
             JUPYTER_LINK,
             f"{site.prefix}/current/{KERNELS}",
             "notebooks: for a Jupyter whose service reads no start-up file",
+            site.signing is not None and site.policies.unsigned == "refuse",
         ),
         timers=() if signers is None else (_flip_timer(),),
     )
@@ -231,7 +233,8 @@ def install_script(files: NodeFiles, action: Action | None = None) -> str:
     calls += [f"{'where' if f.optional else 'file'} {f.path} {f.mode} {_here(f)}" for f in files.files]
     calls += [f"{b.function} {quote(b.text)}" for b in files.blocks]
     calls += [f"service {s.unit.path} {s.link} {s.program} {_here(s.unit)}" for s in files.services]
-    calls += [f"gpus {GPUS} {GPU_FACTS}", f"kernels {files.kernels.path} {quote(files.kernels.target)}"]
+    refuse = " refuse" if files.kernels.refused else ""
+    calls += [f"gpus {GPUS} {GPU_FACTS}", f"kernels {files.kernels.path} {quote(files.kernels.target)}{refuse}"]
     for timer in files.timers:
         calls += [
             f"unit {timer.service.path} {timer.program} {_here(timer.service)}",

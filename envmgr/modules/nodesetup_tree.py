@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 from envmgr.catalog.site import Site
-from envmgr.modules.nodesetup import BEGIN, END, HOME, HOOK, PROGRAM, SLURM_LINE, NodeFile, NodeFiles, install_script
+from envmgr.modules.nodesetup import (
+    BEGIN,
+    END,
+    HOME,
+    HOOK,
+    PROGRAM,
+    SLURM_LINE,
+    NodeFile,
+    NodeFiles,
+    NodeLink,
+    install_script,
+)
 
 
 def plain_files(files: NodeFiles, site: Site) -> dict[str, tuple[str, int]]:
@@ -54,13 +66,24 @@ def _ansible(files: NodeFiles) -> str:
             "  when: envmgr_systemd.stat.exists",
         ]
     kernels = files.kernels
-    tasks += [
-        f"- {{name: is there {kernels.path}, ansible.builtin.stat: {{path: {kernels.path}}}, register: envmgr_there}}",
-        f"- {{name: the folder of {kernels.path}, ansible.builtin.file: {{path: {kernels.path.rpartition('/')[0]}, state: directory}}}}",
-        f"- name: {kernels.path}",
-        f"  ansible.builtin.file: {{path: {kernels.path}, src: {json.dumps(kernels.target)}, state: link, force: true}}",
-        "  when: not envmgr_there.stat.exists",  # with `force`, for what it leads to may not be there
-    ]
+    tasks += [_stat(kernels.path)]
+    if kernels.refused:
+        ours = f"envmgr_there.stat.lnk_target | default('') == {json.dumps(kernels.target)}"
+        tasks += [
+            f"- name: no {kernels.path}",
+            f"  ansible.builtin.file: {{path: {kernels.path}, state: absent}}",
+            f"  when: {json.dumps(ours)}",
+        ]
+    else:
+        tasks += [
+            f"- name: the folder of {kernels.path}",
+            f"  ansible.builtin.file: {{path: {kernels.path.rpartition('/')[0]}, state: directory}}",
+            "  ignore_errors: true",  # read-only: the README says what to do then
+            f"- name: {kernels.path}",
+            f"  ansible.builtin.file: {{path: {kernels.path}, src: {json.dumps(kernels.target)}, state: link, force: true}}",
+            "  when: not envmgr_there.stat.exists",  # with `force`, for what it leads to may not be there
+            "  ignore_errors: true",
+        ]
     for block in files.blocks:
         for path in block.paths:
             # Debian's bash.bashrc returns early in a shell without a prompt, so lines at its end would not run.
@@ -91,6 +114,12 @@ def _copied(file: NodeFile, when: str = "") -> list[str]:
     ]
 
 
+def _kernels_line(link: NodeLink) -> Iterator[str]:
+    if not link.refused:
+        instead = f"where it cannot be, let JupyterHub give its spawners JUPYTER_PATH={link.target.rpartition('/')[0]}"
+        yield f"{link.path}  a link to {link.target}, where nothing is: {link.why}; {instead}"
+
+
 def _readme(files: NodeFiles, site: Site) -> str:
     lines = [
         f"What `envmgr node-setup` puts on the nodes of the site `{site.name}` (prefix {site.prefix}).",
@@ -102,7 +131,7 @@ def _readme(files: NodeFiles, site: Site) -> str:
         *(f"{f.path}  {f.mode}  {f.why}" for f in files.files),
         *(f"{s.unit.path}  {s.unit.mode}  {s.unit.why}; linked from {s.link}" for s in files.linked),
         *(f"{f.path}  {f.mode}  {f.why}" for t in files.timers for f in (t.service, t.cron)),
-        f"{files.kernels.path}  a link to {files.kernels.target}, where nothing is: {files.kernels.why}",
+        *_kernels_line(files.kernels),
         *(f"{' or '.join(b.paths)}  lines at the {b.place}: {b.why}" for b in files.blocks),
         "",
         "The lines stand between `# " + BEGIN + "` and `# " + END + "`:",

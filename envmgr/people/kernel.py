@@ -5,8 +5,10 @@ It names the environment by its link, and is written again with each change, so 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +25,11 @@ from envmgr.system.usernames import own_home
 
 def kernel_file(environ: Mapping[str, str], name: str) -> Path:
     """Return the file of an environment's kernel, in the user's own data folder of Jupyter."""
-    data = environ.get("JUPYTER_DATA_DIR") or f"{own_home(environ.get('HOME'))}/.local/share/jupyter"
+    data = (
+        str(Path(given).absolute())
+        if (given := environ.get("JUPYTER_DATA_DIR"))
+        else f"{own_home(environ.get('HOME'))}/.local/share/jupyter"
+    )
     plain = re.sub("[^a-z0-9._-]", "-", name.lower())  # what Jupyter takes
     other = "" if plain == name else f"-{sha256_bytes(name.encode())[:8]}"
     return Path(data) / "kernels" / f"user-{plain}{other}" / "kernel.json"
@@ -37,6 +43,18 @@ def user_kernel(name: str, link: Path, install: Install, lock: UserLock, base: B
     return kernel_spec(str(link / "bin/python"), shown, env, {"environment": name, "on": lock.on})
 
 
+def is_own(file: Path) -> bool:
+    """Return whether envmgr wrote this kernel; one that the user made by hand stays as it is."""
+    with suppress(OSError, ValueError, LookupError, TypeError):
+        return "envmgr" in json.loads(file.read_bytes())["metadata"]
+    return False
+
+
+def has_ipykernel(lock: UserLock, base: Base) -> bool:
+    """Return whether Jupyter can talk to a kernel of the environment."""
+    return "ipykernel" in base.packages or "ipykernel" in lock.versions
+
+
 def write_kernel(file: Path, spec: Mapping[str, Any]) -> None:
     """Write a kernel, with its folder. Raise EnvmgrError as `explain_os_error`."""
     with explain_os_error(file):
@@ -44,9 +62,14 @@ def write_kernel(file: Path, spec: Mapping[str, Any]) -> None:
         atomic_write(file, pretty_json(spec))
 
 
-def remove_kernel(file: Path) -> None:
-    """Remove a kernel, and its folder if nothing else is in it. Raise EnvmgrError as `explain_os_error`."""
+def remove_kernel(file: Path) -> bool:
+    """Remove a kernel that envmgr wrote, and its folder if nothing else is in it; return whether there was one. Raise
+    EnvmgrError as `explain_os_error`.
+    """
+    if not is_own(file):
+        return False
     with explain_os_error(file):
         file.unlink(missing_ok=True)
         if file.parent.is_dir() and not any(file.parent.iterdir()):
             file.parent.rmdir()
+    return True

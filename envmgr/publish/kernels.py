@@ -33,8 +33,12 @@ def render_kernels(
     wanted = [(spec, spec.pip.folder) for spec in specs.values() if spec.kernel and spec.pip and spec.pip.folder]
     known: Mapping[str, NodeFacts] = {}
     if any(spec.gpu for spec, _ in wanted):
+        from envmgr.nodes.sets import require_node_names
+
         with suppress(EnvmgrError):  # damaged: the next audit writes them again
-            known = fleet.by_node() if (fleet := read_node_facts(prefix)) else {}
+            found = fleet.by_node() if (fleet := read_node_facts(prefix)) else {}
+            require_node_names(found)
+            known = found
     texts = {}
     for spec, programs in wanted:
         unfit = tuple(_unfit(spec, known))

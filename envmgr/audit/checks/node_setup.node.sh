@@ -1,8 +1,8 @@
 # shellcheck shell=sh
 # Files and lines that node-setup wrote, and that are not what it would write now. `node_setup_files` are lines KIND SHA256 MODE PATH, of MODE
 # 4 (users read it) or 5 (they run it, too),
-# `node_setup_units` lines LINK TARGET, `node_setup_kernels` is one, of a link that the site may have its own folder for. A node with none of them was never set up.
-: "${node_setup_files?}" "${node_setup_units?}" "${node_setup_kernels?}" "${node_setup_begin?}" "${node_setup_end?}" "${node_setup_bash?}" "${node_setup_csh?}"
+# `node_setup_units` lines LINK TARGET, `node_setup_kernels` is a link that the site may have its own folder for. A node with none of them was never set up.
+: "${node_setup_files?}" "${node_setup_units?}" "${node_setup_kernels?}" "${node_setup_target?}" "${node_setup_refused?}" "${node_setup_begin?}" "${node_setup_end?}" "${node_setup_bash?}" "${node_setup_csh?}"
 
 node_setup_whole() { # each file: lost, changed, old (its sum is listed as written), closed; else same
   printf '%s\n' "$node_setup_files" | while read -r node_setup_kind node_setup_sum node_setup_mode node_setup_path; do
@@ -46,13 +46,11 @@ node_setup_whole() { # each file: lost, changed, old (its sum is listed as writt
     esac
   done
 }
-node_setup_link() { # LINK TARGET: what it leads to is not looked at, for it may hang
+node_setup_link() { # LINK TARGET REFUSED: what it leads to is not looked at, for it may hang
   if [ "$(readlink "$1")" = "$2" ]; then
-    printf 'same %s\n' "$1"
-  elif [ ! -h "$1" ] && [ ! -e "$1" ]; then
-    printf 'lost %s\n' "$1"
-  elif grep -q -s -x -F "link $1" /etc/envmgr/written; then
-    printf 'changed %s\n' "$1"
+    if [ -n "$3" ]; then printf 'unchecked %s\n' "$1"; else printf 'same %s\n' "$1"; fi
+  elif [ -z "$3" ] && grep -q -s " $1\$" /etc/envmgr/written; then
+    if [ -h "$1" ] || [ -e "$1" ]; then printf 'changed %s\n' "$1"; else printf 'lost %s\n' "$1"; fi
   fi
 }
 node_setup_block() { # FILE LINES: lines, damaged or same
@@ -91,7 +89,7 @@ done
 if [ "$node_setup_folder" != closed ]; then
   node_setup_found=$(
     node_setup_whole
-    node_setup_link "${node_setup_kernels%% *}" "${node_setup_kernels#* }"
+    node_setup_link "$node_setup_kernels" "$node_setup_target" "$node_setup_refused"
     node_setup_blocks
   )
   case $node_setup_found in

@@ -5,7 +5,8 @@ profile file of login shells, the lines for zsh, csh and bash over ssh, the task
 compares all of them by content, and the files also by what users may do with them. A file that an earlier envmgr wrote,
 or that site.yaml would change now, is a warning. `envmgr node-setup --apply` fixes all of that.
 
-The link of Jupyter's kernels counts if node-setup made it, or nothing is in its place: what a site has there stays.
+The link of Jupyter's kernels counts if node-setup made it: what a site has there stays. Where `policies.unsigned` is
+`refuse` there is to be none, for nobody checks what Jupyter reads through it.
 
 A node that has none of them was never set up, and is no finding here: the check `contexts` tells if its shells have no
 modules. Nodes without systemd need no units. The list of signers is a part of the check `signature`. What the lost file
@@ -17,7 +18,7 @@ from __future__ import annotations
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
 from envmgr.catalog.site import Site
-from envmgr.modules.nodesetup import BEGIN, END, SIGNERS, NodeFile, NodeFiles, node_files
+from envmgr.modules.nodesetup import BEGIN, END, FISH_COMPLETION, HOME, SIGNERS, NodeFile, NodeFiles, node_files
 from envmgr.report import Severity
 from envmgr.system.files import sha256_bytes
 from envmgr.system.shelltext import assign, quote, script_text
@@ -34,7 +35,9 @@ def probe(plan: AuditPlan) -> ProbeTexts:
     given = assign(
         node_setup_files="\n".join(_line(kind, file) for kind, file in whole if file.path != SIGNERS),
         node_setup_units="\n".join(units),
-        node_setup_kernels=f"{files.kernels.path} {files.kernels.target}",
+        node_setup_kernels=files.kernels.path,
+        node_setup_target=files.kernels.target,
+        node_setup_refused="yes" if files.kernels.refused else "",
         node_setup_begin=BEGIN,
         node_setup_end=END,
         node_setup_bash=bash.text,
@@ -57,11 +60,12 @@ def _line(kind: str, file: NodeFile) -> str:
 def judge(evidence: Evidence) -> Rows:
     files = _files(evidence.site)
     minor = {path for service in files.linked for path in (service.unit.path, service.link)}
+    minor |= {f"{HOME}/completion.bash", f"{HOME}/_envmgr", FISH_COMPLETION}  # users lose no more than words after Tab
     minor |= {files.kernels.path, *(file.path for timer in files.timers for file in (timer.service, timer.cron))}
     together: dict[tuple[str, tuple[str, ...], bool], list[str]] = {}
     for line, nodes in evidence.looked("node_setup").by_line("node_setup.faults").items():
         fault, _, path = line.partition(" ")
-        together.setdefault((fault, nodes, path in minor), []).append(path)
+        together.setdefault((fault, nodes, path in minor and fault != "unchecked"), []).append(path)
     for (fault, nodes, is_minor), paths in together.items():
         clean = f"sed -i --follow-symlinks -e '/^# {BEGIN}/d' -e '/^# {END}/d' -e '\\%/etc/profile\\.d/zz-envmgr%d' "
         clean += " ".join(map(quote, paths))

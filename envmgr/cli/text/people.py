@@ -33,6 +33,8 @@ def show_change(result: user.UserResult) -> None:
         out(f"nothing was changed: {result.module} would stand on {result.on}")
         return
     out(f"{result.module} stands on {result.on}: {_amount(result.inodes, result.size)} in {result.path}")
+    if result.no_kernel:
+        out(f"removed the kernel {result.no_kernel}: nothing has ipykernel any more")
     if result.held:
         out(f"the cluster keeps what it stands on until {result.held}, and longer when you change it")
     else:
@@ -82,6 +84,9 @@ def show_doctor(result: doctor.DoctorResult) -> None:
 
 
 def show_kernel(result: user_kernel.UserKernelResult) -> None:
+    if result.removed and not result.display_name:
+        out(f"there is no kernel of {result.name} that envmgr wrote")
+        return
     would, did = ("would remove", "removed") if result.removed else ("would write", "wrote")
     out(f"{would if result.dry_run else did} {result.path}: `{result.display_name}`")
 

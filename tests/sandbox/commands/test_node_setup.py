@@ -17,6 +17,7 @@ from envmgr.catalog.site import load_site
 from envmgr.commands import Context
 from envmgr.commands.node_setup import FileOutcome, NodeFailure, set_up_nodes
 from envmgr.modules.nodesetup import node_files
+from envmgr.modules.nodesetup_tree import plain_files
 from envmgr.nodes.envelope import Reply
 from envmgr.report import SilentReporter
 from envmgr.system.run import Runner
@@ -89,6 +90,22 @@ def test_plain_files_are_a_tree_a_script_and_tasks(sandbox: Sandbox) -> None:
     assert links == {service.link: f"../{Path(service.unit.path).name}" for service in files.services}
     blocks = [task["ansible.builtin.blockinfile"] for task in tasks if "ansible.builtin.blockinfile" in task]
     assert {b["path"] for b in blocks} == {path for block in files.blocks for path in block.paths}
+
+
+def test_tree_of_a_site_that_refuses_what_is_not_signed_makes_no_link_for_jupyter(sandbox: Sandbox) -> None:
+    site = sandbox.root / "site.yaml"
+    refuses = "signing: {key: key, allowed_signers: allowed}\npolicies: {unsigned: refuse}\n"
+    site.write_text(f"schema: 1\nprefix: {sandbox.root}/prefix\n{refuses}")
+    files = node_files(load_site(site, {}), "")
+    tree = plain_files(files, load_site(site, {}))
+    (task,) = (
+        task
+        for task in yaml.safe_load(tree["node-setup.yml"][0])
+        if task.get("ansible.builtin.file", {}).get("path") == files.kernels.path
+    )
+    assert task["ansible.builtin.file"]["state"] == "absent"
+    assert task["when"] == f"envmgr_there.stat.lnk_target | default('') == \"{files.kernels.target}\""
+    assert files.kernels.path not in tree["README"][0]
 
 
 def test_here_shows_what_would_change(sandbox: Sandbox) -> None:

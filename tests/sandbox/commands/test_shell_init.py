@@ -87,6 +87,18 @@ def test_inherited_pin(sandbox: Sandbox, prefix: Path, shell: str, pin: str, exp
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+def test_own_folders_of_jupyter_stay_and_none_is_run(sandbox: Sandbox, prefix: Path, shell: str) -> None:
+    own = f"/a `touch {sandbox.root}/ran`:/it's \\n $HOME"
+    given = f"{own}:{prefix}/current:{prefix}/generations/0001"
+    lines = run(
+        sandbox, shell, "printenv JUPYTER_PATH; printenv LMOD_PACKAGE_PATH", JUPYTER_PATH=given, LMOD_PACKAGE_PATH=own
+    )
+    assert lines[0] == f"{own}:{prefix}/generations/0002"
+    assert lines[1].startswith(f"{own}:")
+    assert not (sandbox.root / "ran").exists()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 def test_open_shell_keeps_its_generation_after_a_publish(sandbox: Sandbox, prefix: Path, shell: str) -> None:
     flip = f"rm {prefix}/current; ln -s generations/0001 {prefix}/current"
     script = f'{flip}; module load app; echo "$APP"; module unload app; module load app; echo "$APP"'

@@ -75,6 +75,7 @@ def test_node_that_was_never_set_up_and_one_that_just_was_have_no_fault(scene: S
         (f"ln -sfn /elsewhere {JUPYTER_LINK}", [f"changed {JUPYTER_LINK}"]),
         (f"rm {JUPYTER_LINK}; mkdir {JUPYTER_LINK}", [f"changed {JUPYTER_LINK}"]),  # from the next run on, the site's
         (f"rm /etc/envmgr/written {JUPYTER_LINK}; mkdir {JUPYTER_LINK}", []),
+        (f"rm /etc/envmgr/written {JUPYTER_LINK}", []),  # it could not be made, or Ansible did
     ],
 )
 def test_each_fault_is_told_and_a_new_run_of_node_setup_ends_it(scene: Scene, do: str, found: list[str]) -> None:
@@ -100,3 +101,12 @@ def test_node_without_fish_gets_no_file_of_it_and_has_no_fault(scene: Scene) -> 
     assert not (scene.etc / "fish").exists()
     assert faults(scene) == []
     assert scene.do("undo")[FISH_PROFILE] == "skipped"
+
+
+def test_link_past_a_signature_that_nodes_want_is_a_fault_until_the_next_run(scene: Scene) -> None:
+    scene.do("apply")
+    refuses = "signing: {allowed_signers: allowed}\npolicies: {unsigned: refuse}\n"
+    (scene.folder / "site.yaml").write_text(f"schema: 1\nprefix: {scene.prefix}\n{refuses}")
+    assert f"unchecked {JUPYTER_LINK}" in faults(scene)
+    scene.do("apply")
+    assert not [fault for fault in faults(scene) if JUPYTER_LINK in fault]

@@ -27,6 +27,10 @@ OURS = {
     "/etc/systemd/system/envmgr-gpus.service",
     "/etc/systemd/system/multi-user.target.wants/envmgr-gpus.service",
     "/usr/local/share/jupyter/kernels",
+    "/etc/envmgr/node/completion.bash",
+    "/etc/envmgr/node/_envmgr",
+    "/etc/fish/conf.d/zz-envmgr.fish",
+    "/etc/fish/completions/envmgr.fish",
     *(
         f"/etc/envmgr/node/lmod/{part}.lua"
         for part in ("SitePackage", "prepend", "collections", "newer", "restore", "closure")
@@ -42,7 +46,8 @@ def scene(tmp_path: Path) -> Scene:
     made = Scene(tmp_path)
     for name in ("bashrc", "zshenv"):
         (made.etc / name).unlink(missing_ok=True)
-    (made.etc / "zsh").mkdir(exist_ok=True)
+    for folder in ("zsh", "fish/conf.d", "fish/completions"):
+        (made.etc / folder).mkdir(parents=True, exist_ok=True)
     for name in ("bash.bashrc", "zsh/zshenv", "csh.cshrc"):
         (made.etc / name).write_text(f"# {name}\n")
     (made.etc / "systemd/system/multi-user.target.wants").mkdir(parents=True, exist_ok=True)
@@ -155,18 +160,67 @@ def test_kernels_of_the_site_stay_and_the_result_says_the_other_way(scene: Scene
     assert str(ours.readlink()) == "/srv/kernels"
 
 
-def test_link_of_another_prefix_is_replaced_and_taken_away(scene: Scene) -> None:
+def test_link_that_node_setup_made_for_another_prefix_is_replaced_and_taken_away(scene: Scene) -> None:
     link = scene.folder / "share/jupyter/kernels"
-    link.parent.mkdir()
-    link.symlink_to("/old prefix/current/kernels")
+    scene.do("apply")
+    (scene.folder / "site.yaml").write_text(f"schema: 1\nprefix: {scene.folder}/other\n")
     assert scene.do("check")[KERNELS] == "would-write"
     assert scene.do("apply")[KERNELS] == "written"
-    assert link.readlink() == scene.prefix / "current/kernels"
-    link.unlink()
-    link.symlink_to("/old prefix/current/kernels")
+    assert link.readlink() == scene.folder / "other/current/kernels"
+    (scene.folder / "site.yaml").write_text(f"schema: 1\nprefix: {scene.prefix}\n")
     assert scene.do("undo")[KERNELS] == "removed"
     assert list((scene.folder / "share").iterdir()) == []
     assert not (scene.etc / "envmgr").exists()
+
+
+def test_link_of_the_site_to_another_current_stays(scene: Scene) -> None:
+    link = scene.folder / "share/jupyter/kernels"
+    link.parent.mkdir()
+    link.symlink_to("/opt/jupyterhub/current/kernels")
+    assert [scene.do(action)[KERNELS] for action in ("check", "apply", "undo-check", "undo")] == ["skipped"] * 4
+    assert link.is_symlink()
+    link.unlink()
+    assert scene.do("apply")[KERNELS] == "written"
+    link.unlink()
+    link.symlink_to("/opt/jupyterhub/current/kernels")  # since then
+    assert scene.do("undo")[KERNELS] == "skipped"
+    assert link.is_symlink()
+    assert not (scene.etc / "envmgr").exists()
+
+
+@pytest.mark.parametrize(
+    ("prepare", "reason"),
+    [
+        ("mount -o remount,ro,bind /usr/local/share", "Read-only file system"),
+        ("mkdir -p /usr/local/share; touch /usr/local/share/jupyter", "File exists"),
+        ("ln -sfn /nowhere /usr/local/share/jupyter", "jupyter"),
+    ],
+)
+def test_node_where_the_link_cannot_be_made_is_told_the_other_way(scene: Scene, prepare: str, reason: str) -> None:
+    scene.before.append(prepare + " || :")
+    done = scene.run("sh", "-c", install_script(scene.files, "apply"))
+    (said,) = (line for line in done.stdout.splitlines() if KERNELS in line)
+    assert said.startswith(f"skipped\t{KERNELS}\t")
+    assert reason in said
+    assert said.endswith(f": let JupyterHub give its spawners JUPYTER_PATH={scene.prefix}/current")
+    assert KERNELS not in (scene.etc / "envmgr/written").read_text()
+    assert scene.do("check")[KERNELS] == "skipped"
+    assert scene.do("undo")[KERNELS] in {"same", "skipped"}
+
+
+def test_site_whose_nodes_refuse_what_is_not_signed_has_no_link_past_that(scene: Scene) -> None:
+    link = scene.folder / "share/jupyter/kernels"
+    scene.do("apply")
+    refuses = "signing: {allowed_signers: allowed}\npolicies: {unsigned: refuse}\n"
+    (scene.folder / "site.yaml").write_text(f"schema: 1\nprefix: {scene.prefix}\n{refuses}")
+    assert scene.do("check")[KERNELS] == "would-remove"
+    assert scene.do("apply")[KERNELS] == "removed"
+    assert not link.is_symlink()
+    done = scene.run("sh", "-c", install_script(scene.files, "apply"))
+    (said,) = (line for line in done.stdout.splitlines() if KERNELS in line)
+    assert said.startswith(f"skipped\t{KERNELS}\t")
+    assert "JUPYTER_PATH" not in said
+    assert scene.do("undo")[KERNELS] == "same"
 
 
 @pytest.mark.parametrize(
@@ -275,7 +329,10 @@ def test_every_shell_parses_what_it_will_read(scene: Scene) -> None:
     texts = {file.path: file.text for file in scene.files.files}
     script = install_script(scene.files)
     for shell in ("sh", "dash", "bash", "zsh"):
-        for text in [script, *(text for path, text in texts.items() if not path.endswith((".csh", ".lua")))]:
+        for text in [
+            script,
+            *(text for path, text in texts.items() if not path.endswith((".csh", ".lua", ".fish", "/_envmgr"))),
+        ]:
             done = subprocess.run([shell, "-n"], input=text, capture_output=True, text=True, check=False)
             assert (done.returncode, done.stderr) == (0, ""), shell
     done = subprocess.run(

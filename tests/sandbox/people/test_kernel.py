@@ -46,8 +46,18 @@ def test_kernel_starts_with_the_environment_and_follows_its_changes(sandbox: San
     assert not file.parent.exists()
     assert "user/plots" in user("list")
     user("kernel", "plots")
-    user("kernel", "plots", "--remove")
+    assert "wrote" in user("kernel", "plots")
+    assert "removed the kernel" in user("remove", "plots", "ipykernel")
     assert [*file.parents[1].iterdir()] == []
+    assert "there is no kernel" in user("kernel", "plots", "--remove")
+    file = file.parents[1] / "user-plots/kernel.json"  # by hand
+    file.parent.mkdir()
+    file.write_text('{"mine": 1}')
+    user("add", "plots", "ipykernel")
+    refused = sandbox.run("user", "kernel", "plots", HOME=home)
+    assert (refused.code, "error[name-taken]" in refused.stderr) == (2, True)
+    user("delete", "plots")
+    assert file.read_text() == '{"mine": 1}'
 
 
 def path(made: WheelBox) -> str:

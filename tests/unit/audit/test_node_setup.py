@@ -37,13 +37,23 @@ def test_nodes_as_node_setup_left_them_are_fine() -> None:
         ([f"closed {PROFILE}"], f"error c2: {PROFILE}: its mode keeps users from it"),
         (["lines /etc/zsh/zshenv"], "error c2: /etc/zsh/zshenv: node-setup's lines are not in it"),
         (
+            ["unchecked /usr/local/share/jupyter/kernels"],
+            "error c2: /usr/local/share/jupyter/kernels: Jupyter reads kernels through it, and nobody checks their signature",
+        ),
+        (["lost /etc/envmgr/node/_envmgr"], "warning c2: /etc/envmgr/node/_envmgr: not there"),
+        (
             ["lost /etc/systemd/system/envmgr-gpus.service"],
             "warning c2: /etc/systemd/system/envmgr-gpus.service: not there",
         ),
     ],
 )
 def test_each_fault_is_told_with_the_command_that_fixes_it(faults: list[str], found: str) -> None:
-    assert told(node_setup, evidence({"c1": node(), "c2": node(*faults)})) == [f"{found} | {AGAIN}"]
+    again = (
+        AGAIN.replace(AGAIN.partition(" | ")[0], "no link where `policies.unsigned` is `refuse`")
+        if "unchecked" in faults[0]
+        else AGAIN
+    )
+    assert told(node_setup, evidence({"c1": node(), "c2": node(*faults)})) == [f"{found} | {again}"]
 
 
 def test_lines_between_the_marks_are_not_removed_with_them() -> None:

@@ -59,6 +59,15 @@ OFFERED = {
     "envmgr build --jobs ": [],
     "envmgr history --site si": ["site.yaml"],
     "envmgr job pydata/1.0 -- si": ["site.yaml"],
+    "envmgr job pydata/1.0 si": ["site.yaml"],
+    "envmgr import si": ["site.yaml"],
+    "envmgr fetch --file si": ["site.yaml"],
+    "envmgr history --site=si": ["--site=site.yaml"],
+    "envmgr export --to re": ["reframe", "requirements"],
+    "envmgr import --from pix": ["pixi"],
+    "envmgr man rol": ["rollback"],
+    "envmgr man user ren": ["rename"],
+    "envmgr build --no-g": ["--no-gate"],
 }
 """What is typed, and what is offered in the place of its last word."""
 
@@ -84,6 +93,16 @@ def test_names_that_a_shell_could_run_are_neither_run_nor_offered(tmp_path: Path
     assert nodes == ["c1", "login"]
     assert environments == ["mine"]
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_prefix_and_home_that_hang_offer_nothing_after_a_second(tmp_path: Path, shell: str) -> None:
+    text = lines(tmp_path, shell)
+    (tmp_path / "ls").write_text("#!/bin/sh\nsleep 1000\n")  # as if it waited for a file system
+    (tmp_path / "ls").chmod(0o755)
+    typed = ["envmgr show ", "envmgr user show m"]
+    found = offered(shell, text, typed, tmp_path, {"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    assert found == {line: [] for line in typed}
 
 
 def test_first_thousand_nodes_are_named_and_a_set_that_is_none_is_left_out(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -68,5 +69,35 @@ def test_pages_are_written_where_man_looks(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(EnvmgrError, match="file/man1 cannot be used"):
         manual(pages, (), tmp_path / "file", dry_run=False)
-    with pytest.raises(InputError, match="there is no verb `user ad`"):
-        manual(pages, ["user", "ad"], None, dry_run=False)
+    with pytest.raises(InputError, match="there is no verb `user ad`") as raised:
+        manual([*pages, ManPage("envmgr-user", "")], ["user", "ad"], None, dry_run=False)
+    assert "did you mean user add" in (raised.value.hint or "")
+    assert manual(pages, ["envmgr"], None, dry_run=False).pages == (pages[0],)
+
+
+def test_folders_that_are_made_are_for_all_users(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        manual([ManPage("envmgr", "one\n")], (), tmp_path / "a/b", dry_run=False)
+    finally:
+        os.umask(before)
+    assert {(tmp_path / each).stat().st_mode & 0o777 for each in ("a", "a/b", "a/b/man1")} == {0o755}
+
+
+def test_site_before_the_verb_is_nothing_to_man_and_refused_by_init(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text("prefix: /sw\n")
+    (tmp_path / "link").symlink_to("site.yaml")
+
+    def code(*argv: str) -> object:
+        with pytest.raises(SystemExit) as left:
+            app(list(argv))
+        return left.value.code
+
+    assert code("--site", str(site), "man", "build") in (None, 0)
+    assert code("--site", str(site), "init", str(tmp_path / "new")) == 2
+    assert "--site before `init`" in capsys.readouterr().err
+    for same in (tmp_path, tmp_path / "link"):
+        assert code("--site", str(site), "completion", "bash", "--site", str(same)) in (None, 0)

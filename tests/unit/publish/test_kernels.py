@@ -62,6 +62,10 @@ def test_display_name_says_where_the_last_audit_saw_that_gpu_programs_fail(tmp_p
     assert shown(tmp_path, observed) == f"ml/1 (generation 12{said})"
 
 
+def test_name_that_no_node_can_have_keeps_nobody_from_a_publish(tmp_path: Path) -> None:
+    assert shown(tmp_path, {node("6.1"): ["c[1-"]}) == "ml/1 (generation 12)"
+
+
 def test_damaged_facts_keep_nobody_from_a_publish(tmp_path: Path) -> None:
     facts_file(Prefix(tmp_path)).parent.mkdir(parents=True)
     facts_file(Prefix(tmp_path)).write_text("{")

@@ -12,6 +12,7 @@ from envmgr.catalog.names import nearest
 from envmgr.errors import InputError
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, explain_os_error
+from envmgr.system.safe_paths import change
 from envmgr.wording import did_you_mean
 
 # Else man prints typographic signs, which no shell understands.
@@ -58,7 +59,7 @@ def manual(pages: Iterable[ManPage], words: Sequence[str], output: Path | None, 
             made = [each for each in (folder, *folder.parents) if not each.exists()]
             folder.mkdir(parents=True, exist_ok=True)
             for each in made:
-                each.chmod(0o755)  # man reads them as any user
+                change(each, mode=0o755)  # man reads them as any user
             for page in named.values():
                 atomic_write(output / f"man1/{page.name}.1", page.text, mode=0o644)
     return ManResult(tuple(named.values()), output, dry_run)

@@ -5,7 +5,6 @@ It names the environment by its link, and is written again with each change, so 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.catalog.site import Site
+from envmgr.errors import EnvmgrError
 from envmgr.modules.kernels import kernel_env, kernel_spec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.people.base import Base
@@ -20,6 +20,7 @@ from envmgr.people.lock import UserLock
 from envmgr.people.module import user_spec
 from envmgr.store.prefix import Install
 from envmgr.system.files import atomic_write, explain_os_error, pretty_json, sha256_bytes
+from envmgr.system.untrusted_files import ROW, read_json
 from envmgr.system.usernames import own_home
 
 
@@ -45,8 +46,8 @@ def user_kernel(name: str, link: Path, install: Install, lock: UserLock, base: B
 
 def is_own(file: Path) -> bool:
     """Return whether envmgr wrote this kernel; one that the user made by hand stays as it is."""
-    with suppress(OSError, ValueError, LookupError, TypeError):
-        return "envmgr" in json.loads(file.read_bytes())["metadata"]
+    with suppress(OSError, ValueError, EnvmgrError, LookupError, TypeError):
+        return "envmgr" in read_json(file, ROW)["metadata"]
     return False
 
 

@@ -220,6 +220,7 @@ OTHERWISE = {
     "builds/slurm/ends.py": "logs of a job",
     "catalog/site.py": "/etc/os-release",
     "cli/app.py": "/dev/null",
+    "cli/completion.py": "modules of envmgr",
     "cli/run.py": "/dev/null",
     "commands/init.py": "a template that ships with envmgr",
     "commands/job.py": "a template that ships with envmgr",

@@ -290,7 +290,7 @@ def test_task_prolog_gives_a_sh_job_what_it_needs(scene: Scene) -> None:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_jupyter_finds_one_generation_behind_the_users_own_folders(scene: Scene, shell: str) -> None:
     """The folder with the kernels of the shell's own generation; once, in nested shells and jobs, too."""
-    show, old, new = "echo $JUPYTER_PATH", f"{scene.prefix}/generations/0001", str(scene.generation(2))
+    show, old, new = "printenv JUPYTER_PATH", f"{scene.prefix}/generations/0001", str(scene.generation(2))
     assert scene.said(*SHELLS[shell], show) == [new]
     for before, after in {
         "/mine:/more": f"/mine:/more:{new}",

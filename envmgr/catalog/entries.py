@@ -236,7 +236,7 @@ class Catalog:
             faults += shortened(listed.faults)
             if any(folder.parent.name == MODULE_NAME for folder in listed.folders):
                 faults.append(
-                    f"{one_line(root / MODULE_NAME)}: no entry can have that name: it is of users' environments"
+                    f"{one_line(root / MODULE_NAME)}: no entry can have that name: environments of users have it"
                 )
             for folder in listed.folders:
                 version, name = folder.name, folder.parent.name

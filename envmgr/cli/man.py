@@ -27,7 +27,10 @@ def man_for(app: typer.Typer) -> Callable[..., None]:
         output: Annotated[
             Path | None,
             typer.Option(
-                "--output", "-o", metavar="DIR", help="Write all pages to man1 in this folder: /usr/local/share/man."
+                "--output",
+                "-o",
+                metavar="DIR",
+                help="Write all pages to man1 in this folder, such as /usr/local/share/man.",
             ),
         ] = None,
         dry_run: DryRun = False,

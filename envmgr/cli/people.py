@@ -221,10 +221,12 @@ def request(
     entry: Annotated[
         str | None,
         typer.Option(
-            "--as", metavar="ENTRY", help="Name of the new entry; by default that of the one below, and NAME."
+            "--as", metavar="ENTRY", help="The new entry, as name/version; by default made of the one below and NAME."
         ),
     ] = None,
-    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="Say in the request what it is for.")] = "",
+    why: Annotated[
+        str, typer.Option("--why", metavar="TEXT", help="What the entry is for, in your words; the request says it.")
+    ] = "",
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write it there; by default into request-NAME.")
     ] = None,
@@ -232,7 +234,7 @@ def request(
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
-    """Ask for an environment as an entry of the catalog.
+    """Ask the administrators for an entry with these packages.
 
     It writes a recipe and a lock with the packages that you tried, and a text for the administrators.
     """

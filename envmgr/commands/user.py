@@ -287,9 +287,11 @@ def _make(
             make_install(install, lock, base, ctx.site, ctx.runner, ctx.reporter, jobs=jobs)
         except EnvmgrError as error:
             if error.reference == "disk-full":
-                own = size_text(sum(wheel.size or 0 for wheel in lock.wheels.wheels))
                 taken = f"your environments take {inodes_before} inodes, {size_text(size_before)}"
-                error.context = (*error.context, f"{taken}; the packages of this one have {own} as wheels")
+                sizes = [wheel.size for wheel in lock.wheels.wheels if wheel.size is not None]
+                if len(sizes) == len(lock.wheels.wheels):  # not each index says it
+                    taken += f"; the packages of this one have {size_text(sum(sizes))} as wheels"
+                error.context = (*error.context, taken)
             raise
         # First the hold, then the links: a kill between both leaves no environment that a gc could break.
         with holding(ctx.site, places, install) as (held, not_held), explain_os_error(places.module(name)):

@@ -35,6 +35,9 @@ REQUIREMENTS = "requirements"
 _SUBDIRS = {"x86_64": "linux-64"}
 _WAY = "name it by `envmgr import --from`"
 _LONGEST = 200  # characters of a line that is shown
+_MOST_LEFT = 5000  # rows
+_MOST_PLACES = 100  # at which a text is looked for as words
+_JOINED, _GOES_ON = re.compile(r"[\w-]"), re.compile(r"[\w-]|\.\w")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +49,36 @@ class Left:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Given:
-    """A file to read. `subdir` is conda's name of the site's platform."""
+    """A file to read. `subdir` is conda's name of the site's platform; `count` are the rows that are left so far."""
 
     path: Path
     text: str
     subdir: str
     runner: Runner
+    count: int = 0
 
     def left(self, text: object, why: str, line: int = 0) -> Left:
-        """Return the row for a part of the file; without `line`, its line is the first that has the text as words."""
+        """Return the row for a part of the file; without `line`, its line is the first that has the text as words.
+
+        Raise InputError `import-invalid` for too many rows: each is looked for in the whole text.
+        """
+        self.count += 1
+        if self.count > _MOST_LEFT:
+            raise self.invalid(f"more than {_MOST_LEFT} parts of it cannot be carried over")
         shown = str(text)
-        found = None if line else re.search(rf"(?<![\w-]){re.escape(shown)}(?![\w-]|\.\w)", self.text)
-        line = self.text.count("\n", 0, found.start()) + 1 if found else line
-        return Left(line, one_line(masked(shown), _LONGEST), one_line(masked(why)))
+        return Left(line or self._line_of(shown), one_line(masked(shown), _LONGEST), one_line(masked(why)))
+
+    def _line_of(self, shown: str) -> int:
+        place = -1
+        for _ in range(_MOST_PLACES if shown else 0):
+            if (place := self.text.find(shown, place + 1)) < 0:
+                break
+            before, after = self.text[max(place - 1, 0) : place], self.text[place + len(shown) : place + len(shown) + 2]
+            if not _JOINED.match(before) and not _GOES_ON.match(after):
+                return self.text.count("\n", 0, place) + 1
+        return 0
 
     def rows(self, value: object) -> list[Any]:
         """Return a list of the file, which may be absent. Raise InputError `import-invalid` for another value."""

@@ -44,7 +44,9 @@ def _rows_in(file: Path, runner: Runner, reporter: Reporter) -> Iterable[HashedR
     left = [f"{file}{f':{row.line}' if row.line else ''}: left out: {row.text}: {row.why}" for row in contents.left]
     left += [f"{file}: left out: {spec}: a package of conda" for spec in contents.specs]
     if not contents.rows:
-        raise InputError("import-empty", f"{file} names no package that pip has", context=shortened(left))
+        raise InputError(
+            "import-empty", f"{file} asks for no package that an environment can have", context=shortened(left)
+        )
     for line in shortened(left):
         reporter.say(line)
     return contents.rows

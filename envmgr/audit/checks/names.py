@@ -19,6 +19,7 @@ The loopback interface must be up. Nodes must ask the same resolvers in the same
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from envmgr.audit.ask.peer_addresses import NONE, peers_text, read_peers
@@ -30,6 +31,7 @@ from envmgr.probe.model import Facts
 from envmgr.report import Severity
 from envmgr.system.shelltext import quote, script_text
 
+_PLACE, _ADDRESS = re.compile(r"/etc/hosts:(\d+)"), re.compile(r"[0-9A-Fa-f.:]+")
 _SHOWN = 3  # so many names, with their addresses, are in a node's finding
 
 
@@ -145,8 +147,8 @@ def _wrong_peers(
     address = right.partition(",")[0]
     if len(wrong) > 1:
         hint = Steps(look="the same /etc/hosts on every node, or names in DNS")
-    elif name in places:
-        hint = Steps(run=f"sed -i '{places[name].rpartition(':')[2]}s/^[^[:space:]]*/{address}/' /etc/hosts")
+    elif (place := _PLACE.fullmatch(places.get(name, ""))) and _ADDRESS.fullmatch(address):  # nodes say both
+        hint = Steps(run=f"sed -i '{place[1]}s/^[^[:space:]]*/{address}/' /etc/hosts")
     elif value == NONE:
         hint = Steps(run=f"echo {quote(f'{address} {name}')} >>/etc/hosts", look="or fix the DNS that it asks")
     else:

@@ -18,7 +18,9 @@ from envmgr.system.untrusted_files import ANYWHERE, Kind, read_file_text
 from envmgr.wording import one_line
 
 NAME = re.compile(r"uv\.lock")
-CONTENT = re.compile(r"^requires-python\s*=(?s:.*?)^\[\[package\]\]", re.MULTILINE)  # not Poetry's or Cargo's
+CONTENT = re.compile(
+    r"\A(?:(?!\[|lock-version).*\n)*?requires-python[ \t]*="
+)  # before any table, as in no other tool's lock
 _PROJECT = "pyproject.toml"
 _KIND = Kind("project file", 4 << 20)
 _HINT = "`uv export --format pylock.toml --output-file pylock.toml` in its project makes a file that can be imported"

@@ -103,7 +103,7 @@ def test_file_without_pip_packages_is_refused(scene: WheelBox, tmp_path: Path) -
     assert (done.code, done.stderr.splitlines()[-2:]) == (
         2,
         [
-            f"error[import-empty]: {file} names no package that pip has",
+            f"error[import-empty]: {file} asks for no package that an environment can have",
             f"  {file}: left out: samtools: a package of conda",
         ],
     )

@@ -107,6 +107,21 @@ def test_address_that_the_other_node_does_not_have_is_told_of_the_node_that_has_
     assert peers(dict.fromkeys(PEERS, LOOKED)) == []
 
 
+@pytest.mark.parametrize("place", ["/etc/hosts:6e id;", "/etc/hosts:1;id", "/etc/hosts:"])
+def test_place_that_a_node_makes_up_gets_into_no_command(place: str) -> None:
+    (line,) = peers(
+        {"c1": LOOKED, "c2": LOOKED | {"names.peers": f"c3 10.0.0.9 {place.replace(' ', chr(9))}"}, "c3": LOOKED}
+    )
+    assert "sed" not in line
+
+
+def test_address_that_a_node_makes_up_gets_into_no_command() -> None:
+    made_up = "1/e'$(id)'"
+    own = OWN | {"c3": {"addresses": made_up}}
+    answers = {"c1": LOOKED | {"names.peers": f"c3 {made_up} /etc/hosts:6"}, "c2": OLD, "c3": LOOKED}
+    assert all("sed" not in line for line in peers(answers, own=own))
+
+
 def test_this_host_may_see_nodes_by_other_addresses_than_they_do() -> None:
     lines = [f"{name} 192.0.2.{number}" for number, name in enumerate(PEERS, 1)]
     others = {node: "\n".join(x for x in lines if not x.startswith(node)) for node in PEERS}

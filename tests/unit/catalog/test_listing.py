@@ -48,7 +48,7 @@ def test_names_that_cannot_be_are_told_without_control_characters(tmp_path: Path
 def test_name_of_users_environments_is_told(tmp_path: Path) -> None:
     recipe(tmp_path / "user/1")
     (told,) = Catalog((tmp_path,), tmp_path).name_faults()
-    assert told == f"{tmp_path}/user: no entry can have that name: it is of users' environments"
+    assert told == f"{tmp_path}/user: no entry can have that name: environments of users have it"
 
 
 def test_a_catalog_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -386,6 +386,14 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("requirements.txt", "six\n" * 6_000, "more than 5000 requirements"),
         ("environment.yml", "x" * (17 << 20), "error[file-too-large]"),
         ("environment.yml", "dependencies: [a\u202eb]\n", "error[text-invisible]"),
+        # Each of these took hours: a look through the whole text for each of its lines.
+        ("uv.lock", "[x]\n" + "requires-python = 1\n" * 100_000, "error[format-unclear]"),
+        ("any.toml", "[tool.a\n" * 250_000, "error[format-unclear]"),
+        (
+            "pyproject.toml",
+            "[project]\ndependencies=[\n" + "'a b !',\n" * 100_000 + "]\n",
+            "more than 5000 parts of it",
+        ),
     ],
 )
 def test_hostile_files_are_refused(tmp_path: Path, name: str, text: str, said: str) -> None:

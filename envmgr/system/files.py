@@ -309,6 +309,17 @@ def explain_os_error(path: Path, *, but: type[OSError] | tuple[()] = ()) -> Iter
         raise
 
 
+# What file systems over a network answer when their server, or the way to it, is not as it should be. Source: errno(3); Lustre
+# takes ESHUTDOWN for a client that was evicted, clients of NFS in FUSE take EFAULT for a broken answer.
+_LOST = {
+    getattr(errno, name)
+    for name in (
+        "EBADMSG ECOMM ECONNABORTED ECONNREFUSED ECONNRESET EFAULT EHOSTDOWN EHOSTUNREACH EIO ENETDOWN ENETRESET "
+        "ENETUNREACH ENODEV ENOLINK ENOTCONN ENXIO EPROTO EREMOTEIO ESHUTDOWN ESTALE ETIMEDOUT EUCLEAN"
+    ).split()
+}
+
+
 def disk_error(error: OSError, where: str) -> EnvmgrError | None:
     """Return the error for a file system that is full, read-only or lost, or has a file in a folder's place, for which
     no code is to blame; None for all else.
@@ -323,7 +334,7 @@ def disk_error(error: OSError, where: str) -> EnvmgrError | None:
         )
     if error.errno == errno.EROFS:
         return _not_writable(error, where)
-    if error.errno in (errno.ESTALE, errno.EIO, errno.ENOTCONN):
+    if error.errno in _LOST:
         return EnvmgrError("mount-lost", f"the file system under {where} does not answer properly", context=str(error))
     if error.errno == errno.ENOTDIR:
         return _unusable(error, where)

@@ -282,8 +282,18 @@ def test_free_bytes_asks_the_nearest_existing_parent(tmp_path: Path) -> None:
             "cannot write /p/f",
             f"mount its file system read-write on {socket.gethostname()}",
         ),
-        (errno.ESTALE, "mount-lost", "the file system under /p/f does not answer properly", ""),
-        (errno.EIO, "mount-lost", "the file system under /p/f does not answer properly", ""),
+        *(
+            (n, "mount-lost", "the file system under /p/f does not answer properly", "")
+            for n in (
+                errno.ESTALE,
+                errno.EIO,
+                errno.EREMOTEIO,
+                errno.ESHUTDOWN,
+                errno.ETIMEDOUT,
+                errno.EFAULT,
+                errno.ENXIO,
+            )
+        ),
         *((n, "path-unusable", "/p/f cannot be used", "") for n in (errno.ENOTDIR, errno.ENOTEMPTY, errno.EBUSY)),
     ],
 )

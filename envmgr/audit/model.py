@@ -325,8 +325,8 @@ class Check:
     `wants` lists what the check needs. `installs` and `peers` are read into the plan, and `slurm` into the evidence,
     only for a check that wants them. With `published`, it has nothing to look at if nothing is published. With
     `modules`, its findings follow from a missing Lmod or an unreachable prefix. `loads` means that it loads modules in
-    each context, and so runs after checks of what a shell inherits. `joins` means one finding for all places with the
-    same finding.
+    each context, or looks at what was loaded, and so runs after checks of what a shell inherits. `joins` means one
+    finding for all places with the same finding.
     """
 
     judge: Callable[[Evidence], Iterable[Row]] = lambda _: ()

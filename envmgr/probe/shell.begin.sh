@@ -5,6 +5,7 @@
 # shellcheck disable=SC2034 # the stages'
 nameless_host=$(uname -n | sed 's/\./\\./g')
 own host "$(uname -n)"
+probe_uid=$(id -u)
 own slurm_node "${SLURMD_NODENAME:-}"
 own began "$(date +%s.%N)"
 trap '[ -z "$tmp" ] || rm -rf "$tmp"' EXIT
@@ -30,8 +31,9 @@ for device in /dev/null /dev/zero /dev/urandom; do # without them nothing works,
 done
 chmod 755 "$tmp"
 echo ": a line that start-up files leave" >"$tmp/line" # harmless to a shell that reads it
-find "${tmp%/*}" -maxdepth 1 -name 'envmgr-audit.*' -user "$(id -u)" -mmin +1440 -exec rm -rf {} + 2>/dev/null
+find "${tmp%/*}" -maxdepth 1 -name 'envmgr-audit.*' -user "$probe_uid" -mmin +1440 -exec rm -rf {} + 2>/dev/null
 own addresses "$(hostname -I 2>/dev/null || :)"
+# shellcheck disable=SC2034 # of account_of
 who=$tmp/who.out
 # shellcheck disable=SC2034 # the mark of stages behind start-up files
 secret=$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')
@@ -39,6 +41,8 @@ other=$user # each account once
 [ "$other" != root ] || other=
 start who getent passwd ${other:+"$other"} root
 join 3 who
+# The words of /etc/environment, the last one first: `as` puts each before the others.
+sed -n 's/^\(export  *\)\{0,1\}\([A-Za-z_][A-Za-z0-9_]*=\)"\{0,1\}\([^"[:space:]]*\)"\{0,1\}$/\2\3/p' /etc/environment 2>/dev/null | tac >"$tmp/environment"
 mkdir -m 700 "$tmp/room" # for what the login stage writes
 # A size of the history (HISTFILESIZE) in start-up files cuts at once what HISTFILE names, and ~/.history where that is not set.
 export HISTFILE="$tmp/room/history"
@@ -46,4 +50,4 @@ export HISTFILE="$tmp/room/history"
 cat >"$tmp/interactive" <<ENVMGR_INTERACTIVE
 exec /bin/bash -ic '. "\$0"' "\$1"
 ENVMGR_INTERACTIVE
-if [ "$(id -u)" = 0 ]; then chown "$(sed -n "s/^$user:[^:]*:\([0-9]*\):.*/\1/p" "$who" 2>/dev/null)" "$tmp/room" 2>/dev/null; fi
+if [ "$probe_uid" = 0 ] && account_of "$user"; then chown "${account_uid?}" "$tmp/room" 2>/dev/null; fi

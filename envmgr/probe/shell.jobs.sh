@@ -39,7 +39,7 @@ skip() {
 
 # known NAME PREFIX REASON: whether the node has the account `user`; where it does not, the job is skipped for REASON.
 known() {
-  if grep -q "^$user:" "$who" 2>/dev/null; then return 0; fi
+  if account_of "$user"; then return 0; fi
   if [ -s "$tmp/who.rc" ]; then skip "$1" "$2" "$3"; else skip "$1" "$2" "getent does not answer"; fi
   return 1
 }

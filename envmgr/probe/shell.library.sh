@@ -35,21 +35,27 @@ whole_path() {
   PATH=${PATH:+$PATH:}/usr/bin:/bin
 }
 
-# as ACCOUNT COMMAND…: with what a login gives, and no more but HISTFILE, which names no file of the account's. It ends in exec: to be called in a subshell.
+# account_of NAME: what getent said of it, if it is one of the probe's accounts. No process: each shell asks.
+account_of() {
+  while IFS=: read -r account_name _ account_uid account_gid _ account_home _; do
+    [ "$account_name" != "$1" ] || return 0
+  done <"${who?}"
+  account_uid='' account_gid='' account_home=''
+  return 1
+} 2>/dev/null
+
+# as ACCOUNT COMMAND…: with what a login gives, and no more but HISTFILE, which names no file of the account's. It ends in exec: to be called
+# in a subshell. `probe_uid` is who runs the main script.
 as() {
   account=$1
   shift
-  IFS=: read -r _ _ uid gid _ home _ <<END
-$(grep "^$account:" "${who?}")
-END
-  if [ "$(id -u)" = 0 ] && [ "${uid:-0}" != 0 ]; then
-    set -- setpriv --reuid "$uid" --regid "$gid" --init-groups "$@"
+  account_of "$account"
+  if [ "${probe_uid:-$(id -u)}" = 0 ] && [ "${account_uid:-0}" != 0 ]; then
+    set -- setpriv --reuid "$account_uid" --regid "$account_gid" --init-groups "$@"
   fi
-  set -f
-  # shellcheck disable=SC2046 # each line of /etc/environment is a word
-  exec env -i HOME="${home:-/}" USER="$account" LOGNAME="$account" SHELL=/bin/bash LANG=C.UTF-8 HISTFILE="${room:-$tmp/room}/history" \
+  while IFS= read -r word; do set -- "$word" "$@"; done <"${who%/*}/environment"
+  exec env -i HOME="${account_home:-/}" USER="$account" LOGNAME="$account" SHELL=/bin/bash LANG=C.UTF-8 HISTFILE="${room:-$tmp/room}/history" \
     PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-    $(sed -n 's/^\(export  *\)\{0,1\}\([A-Za-z_][A-Za-z0-9_]*=\)"\{0,1\}\([^"[:space:]]*\)"\{0,1\}$/\2\3/p' /etc/environment 2>/dev/null) \
     SSH_CLIENT="${SSH_CLIENT:-127.0.0.1 0 22}" SSH_CONNECTION="${SSH_CONNECTION:-127.0.0.1 0 127.0.0.1 22}" "$@"
 }
 

@@ -70,7 +70,8 @@ if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ -r /proc/self/mountinf
     while read -r places_name places_said; do put "places.noexec.$places_name" "$places_said"; done
 fi
 if [ -d /dev/shm ] && ! [ -w /dev/shm ]; then put places.shm /dev/shm; fi
-places_home=$(grep "^$(id -un):" "${who?}" 2>/dev/null | cut -d: -f6)
+account_of "$(id -un)"
+places_home=${account_home?}
 if [ -n "$places_home" ] && [ -n "${HOME-}" ] && [ "$HOME" != "$places_home" ] && [ "$(cd "$HOME" 2>/dev/null && pwd -P)" != "$(cd "$places_home" 2>/dev/null && pwd -P)" ]; then
   put places.other_home "$HOME"
 fi

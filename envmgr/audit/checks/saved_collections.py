@@ -66,4 +66,4 @@ def _not_loaded(shell: AskedShell, evidence: Evidence) -> Rows:
         yield evidence.say("not_loaded", nodes, shell, named=short(named) or "not set", hook=HOOK)
 
 
-CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published", "modules"}), joins=True)
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"published", "modules"}), loads=True, joins=True)

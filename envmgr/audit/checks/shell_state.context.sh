@@ -5,7 +5,8 @@
 if [ -n "${shell_said-}" ]; then
   put shell_state.said "$(printf '%s\n' "$shell_said" | nameless | sed -e 's/envmgr-audit\.[A-Za-z0-9]*/envmgr-audit/g')"
   # Files of the home itself that are another's and closed: no links, without a second name, and HOME is the account's.
-  shell_left=$(grep -s "^$(id -un):" "${who?}" | cut -d: -f6)
+  account_of "$(id -un)"
+  shell_left=${account_home?}
   case $shell_said in
     *'ermission denied'*)
       if [ "$(readlink -f "${HOME-}")" = "$(readlink -f "${shell_left:-${HOME-}}")" ]; then

@@ -41,8 +41,9 @@ user_files_own() { user_files_of_user "$1" && [ "$(readlink -f "$1")" = "$user_f
 # shellcheck disable=SC3044 # it is bash
 if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell; then
   # Empty where HOME is not that of the account.
-  user_files_home=$(readlink -f "$HOME") user_files_account=$(grep -s "^$(id -un):" "${who?}" | cut -d: -f6)
-  [ -z "$user_files_account" ] || [ "$(readlink -f "$user_files_account")" = "$user_files_home" ] || user_files_home=
+  account_of "$(id -un)"
+  user_files_home=$(readlink -f "$HOME")
+  [ -z "${account_home?}" ] || [ "$(readlink -f "$account_home")" = "$user_files_home" ] || user_files_home=
   user_files_home=${user_files_home%/}
   (
     unset IFS

@@ -100,6 +100,8 @@ def test_stopped_slurmd_is_told_while_ssh_is_well(audited: Audited) -> None:
     ]
 
 
+@pytest.mark.slow
+@pytest.mark.soak
 def test_slurm_that_does_not_answer(audited: Audited) -> None:
     cluster = audited.cluster
     pid = cluster.exec("login", ["pgrep", "-x", "slurmctld"]).stdout.strip()

@@ -127,6 +127,8 @@ def verified(audited: Audited, *argv: str, code: int) -> list[tuple[str, str, st
     return [(f["check"], f["nodes"], f["where"], f["found"]) for f in done.data["findings"]]
 
 
+@pytest.mark.slow
+@pytest.mark.soak
 def test_verify_compares_what_nodes_see_through_their_mount(audited: Audited) -> None:
     nodes = ("--nodes", "c[1-3]")
     assert verified(audited, *nodes, code=0) == []

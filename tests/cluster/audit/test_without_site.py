@@ -171,6 +171,8 @@ def test_drift_is_told_of_its_node(foreign: Foreign, name: str) -> None:
     assert all(node in row[2] or row[2] == "" for row in told), told
 
 
+@pytest.mark.slow
+@pytest.mark.soak
 def test_baseline_tells_what_has_changed_everywhere(foreign: Foreign) -> None:
     saved, again = "/root/baseline.yaml", "/root/again.yaml"
     foreign.audit("--save-baseline", saved, code=0)
@@ -287,6 +289,8 @@ def test_environment_modules_are_compared_as_lmod_is(foreign: Foreign) -> None:
         lmod_again(foreign.cluster, NODES)
 
 
+@pytest.mark.slow
+@pytest.mark.soak
 def test_page_is_typed_as_it_stands_there(foreign: Foreign) -> None:
     cluster = foreign.cluster
     cluster.put_envmgr_on_path()

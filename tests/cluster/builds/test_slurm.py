@@ -121,6 +121,8 @@ def test_failed_job_ends_what_stands_on_it_keeps_the_rest_and_says_what_a_local_
     assert "would be submitted" in shop.build("upper", "--dry-run").stdout
 
 
+@pytest.mark.slow
+@pytest.mark.soak
 def test_job_that_ends_without_a_word_is_told_with_what_slurm_knows(shop: Shop) -> None:
     cluster, names = shop.cluster, ["cancelled", "late", "orphan"]
     for name in names:

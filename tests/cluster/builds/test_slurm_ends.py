@@ -85,6 +85,8 @@ def test_job_whose_node_cannot_write_the_prefix(
     again(shop, name, "far")
 
 
+@pytest.mark.slow
+@pytest.mark.soak
 def test_job_whose_prefix_is_unmounted_while_it_builds(shop: Shop) -> None:
     """It cannot leave its answer: its last words are in its output, which was open."""
     process, _ = begun(shop, "pulled", "far")

@@ -212,6 +212,8 @@ def test_killed_run_leaves_no_job(lab: Cluster, hanging: str, signal: str, code:
     assert soon(lambda: not sleeping(lab))
 
 
+@pytest.mark.slow
+@pytest.mark.soak
 def test_node_that_dies_under_a_test_is_no_pass_and_ends_in_time(lab: Cluster, hanging: str) -> None:
     argv = [
         sys.executable,

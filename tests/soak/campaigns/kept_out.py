@@ -1,4 +1,4 @@
-"""Cases that CI leaves out for their time: of contradicting locks, losses, hidden GPUs, clusters of others, jobs, repairs, and
+"""Cases that CI leaves out for their time: of contradicting locks, losses, hidden GPUs, clusters of others, jobs and nodes that die, repairs, and
 Python and MPICH from source.
 """
 
@@ -12,8 +12,12 @@ ROUNDS = 1
 FILES = (
     "tests/sandbox/commands/test_contradictions.py",
     "tests/sandbox/publish/test_lost_parts.py",
+    "tests/cluster/audit/test_slurm.py",
+    "tests/cluster/audit/test_software.py",
     "tests/cluster/audit/test_without_site.py",
     "tests/cluster/builds/test_slurm.py",
+    "tests/cluster/builds/test_slurm_ends.py",
+    "tests/cluster/smoke/test_several_nodes.py",
     "tests/cluster/audit/test_hidden_gpus.py",
     "tests/easybuild/test_repair.py",
 )

@@ -122,8 +122,10 @@ slurm_around() {
         done
       done
   done
-  for slurm_name in cgroup.conf job_container.conf namespace.yaml plugstack.conf mpi.conf oci.conf acct_gather.conf topology.conf topology.yaml; do
-    slurm_file=${slurm_conf%/*}/$slurm_name
+  # shellcheck disable=SC2046 # patterns
+  for slurm_file in cgroup.conf gres.conf job_container.conf namespace.yaml plugstack.conf mpi.conf oci.conf acct_gather.conf topology.conf topology.yaml \
+    cli_filter.lua "${slurm_conf%/*}"/plugstack.conf.d/* $(sed -n -E 's/^[[:space:]]*include[[:space:]]+([^[:space:]#]+).*/\1/Ip' "$slurm_conf"); do
+    case $slurm_file in /*) ;; *) slurm_file=${slurm_conf%/*}/$slurm_file ;; esac
     [ ! -r "$slurm_file" ] || printf 'file - %s %s\n' "$slurm_file" "$(sed -e 's/#.*//' -e 's/[[:space:]]*$//' "$slurm_file" | grep . | sum)"
   done
   slurm_file=${slurm_conf%/*}/job_container.conf

@@ -13,7 +13,9 @@ from envmgr.system.shelltext import script_text
 from tests.helpers.evidence import as_check, audit_plan, site
 
 
-def context_facts(check: Check, shell: str, before: str = "", *, plan: AuditPlan | None = None, job: str = "", **env: str) -> Facts:
+def context_facts(
+    check: Check, shell: str, before: str = "", *, plan: AuditPlan | None = None, job: str = "", **env: str
+) -> Facts:
     """`before` is what start-up files do; with `job`, it is that job's shell. The shell's own words on stderr go nowhere."""
     text = as_check(check).probe(plan or audit_plan(site()))["context"]
     library, found = (script_text(probe.__file__ or "", part) for part in ("library.sh", "found.sh"))

@@ -6,12 +6,13 @@ Nodes that save power, reboot or wait in a maintenance reservation are a note. A
 note, if other nodes of its group are Slurm's. A node whose host name differs from Slurm's name for it is a warning:
 slurmd will not find itself in slurm.conf when it starts again.
 
-Each node's slurm.conf is compared with that of like nodes: TaskProlog, and the rest without comments. The names of the
+Each node's slurm.conf is compared with that of like nodes: TaskProlog, and the rest without comments. Node-setup's
+TaskProlog is right, however few nodes have it. The names of the
 files in PluginDir are compared, too: `srun --mpi=pmi2` fails where mpi_pmi2.so is missing. Two faults are errors. If
 plugstack.conf requires a plugin that is not there, no job starts. If users cannot read slurm.conf, none of Slurm's
 commands works for them. What slurmd runs around jobs (Prolog, Epilog, TaskProlog, TaskEpilog, HealthCheckProgram and
-others) must be there and executable, and be the same on like nodes. So must cgroup.conf, job_container.conf,
-plugstack.conf and other files of Slurm's, and slurmd's own variables that change programs (LD_PRELOAD, TMPDIR, …).
+others) must be there and executable, and be the same on like nodes. So must cgroup.conf, gres.conf, plugstack.conf,
+files that slurm.conf includes, and slurmd's own variables that change programs (LD_PRELOAD, TMPDIR, PATH, LANG, …).
 A folder of job_container/tmpfs that is not there is an error. A Slurm that does not answer this host at all is an
 error. Slurm's name of a node may lack its domain.
 """
@@ -115,7 +116,9 @@ def _settings(evidence: Evidence) -> Rows:
     ours = "" if evidence.alone else SLURM_LINE.partition("=")[2]
     hint = partial(_prolog, file, prologs, ours)
     for of_login in (False, True):
-        values = {value: tuple(n for n in nodes if (n in evidence.login) == of_login) for value, nodes in prologs.items()}
+        values = {
+            value: tuple(n for n in nodes if (n in evidence.login) == of_login) for value, nodes in prologs.items()
+        }
         given = evidence
         if ours and values.get(ours) and not evidence.reference and not of_login:  # however few of them have it
             given = replace(evidence, plan=replace(evidence.plan, request=AuditRequest(reference=values[ours][0])))

@@ -3,14 +3,18 @@
 The files are compared by their lines, without comments: Lmod's modulespath; PAM with its limits, pam_env and namespaces;
 login.defs; systemd's settings for services and users, environment.d, tmpfiles.d; modprobe.d; the settings of all users
 for git, pip, uv, conda, npm, R, Perl, the system's Python (sitecustomize, *.pth), readline, fish, Kerberos, NCCL, UCX,
-Open MPI, containers; host.conf and gai.conf; locale.conf; the crypto policy. Passwords and tokens are not reported. Of
-each file the first 60 lines count. A finding says which lines differ; more than four on the same nodes are one finding.
+Open MPI, containers; host.conf and gai.conf; locale.conf; the crypto policy; openssl.cnf by its sections. Passwords and
+tokens are not reported. Of each file the first 60 lines count. A file with several names is told once. A finding says
+which lines differ; more than four on the same nodes are one finding. A command changes lines by their text, where they
+are few and that is safe; PAM is for people.
 
-Files that programs of users read must be readable by users: git stops at a closed /etc/gitconfig.
+What users can read on most nodes, they must be able to read on all, also by its ACL and the folders on its way. A file
+that is closed on all of them may have a secret. Only openssl.cnf and the like, and /etc/gitconfig, without which each git
+of a user stops, are told wherever they are closed.
 
 Also compared are settings of the kernel that jobs meet (as overcommit_memory and max_user_namespaces), as they are now;
 what /etc/alternatives names for compilers, interpreters, MPI and libraries; the rule of the time zone; the system's
-certificates; modules of the kernel that belong to a loaded InfiniBand or NVIDIA driver; locales. What the kernel derives
+certificates; modules of the kernel that a loaded InfiniBand or NVIDIA driver does not load itself; locales. What the kernel derives
 from a node's memory is alike if it is enough. Only nodes with the same operating system are compared.
 """
 
@@ -60,7 +64,9 @@ def judge(evidence: Evidence) -> Rows:
         fleet = looked.where("system_files.os", system)
         yield from _closed(fleet, evidence)
         of_names = by_name(fleet, _texts)
-        twice = {(line.partition(" ")[0], frozenset(nodes)) for line, nodes in fleet.by_line("system_files.same").items()}
+        twice = {
+            (line.partition(" ")[0], frozenset(nodes)) for line, nodes in fleet.by_line("system_files.same").items()
+        }
         found = {
             name: _comparable(name, values)
             for name, values in of_names.items()

@@ -24,7 +24,7 @@ def given(*prologs: str, file: str = CONF, **more: object) -> Evidence:
         f"c{n}": {"slurm.conf": file, "slurm.sum": prolog or "none", "slurm.prolog": prolog}
         for n, prolog in enumerate(prologs, 1)
     }
-    return evidence(answers, slurm={node: ("idle", "") for node in answers}, **more)  # type: ignore[arg-type]
+    return evidence(answers, slurm=dict.fromkeys(answers, ("idle", "")), **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("prologs", [(OURS, "", ""), (OURS, OURS, ""), (OURS, "")])
@@ -89,7 +89,9 @@ def test_required_plugins_that_are_there_are_told_apart_from_those_that_are_not(
 
 def node_facts(conf: Path) -> dict[str, str]:
     text = as_check(slurm).probe(audit_plan(site()))["node"]
-    begin = f"mark=\nwho=/dev/null\nroom=/tmp\njob=\nuser=\nprefix=/sw\n{script_text(probe.__file__ or '', 'library.sh')}"
+    begin = (
+        f"mark=\nwho=/dev/null\nroom=/tmp\njob=\nuser=\nprefix=/sw\n{script_text(probe.__file__ or '', 'library.sh')}"
+    )
     stage = conf.with_name("stage.sh")
     stage.write_text(f"{begin}\n{text}")
     given = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "SLURM_CONF": str(conf)}

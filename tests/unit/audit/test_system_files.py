@@ -123,7 +123,10 @@ def test_modules_of_a_driver_that_is_loaded() -> None:
 
 
 def test_pam_and_files_of_which_parts_are_told_have_no_command() -> None:
-    for name, line in {"/etc/pam.d/sshd": "session required pam_limits.so", "/etc/ssl/openssl.cnf": "[d] A = b"}.items():
+    for name, line in {
+        "/etc/pam.d/sshd": "session required pam_limits.so",
+        "/etc/ssl/openssl.cnf": "[d] A = b",
+    }.items():
         (said,) = findings(node(f"{name}:4:{line}"), node(f"{name}:4:{line}"), node())
         assert said.startswith(f"warning c3: {name}: lacks {line} | ")
         assert "sed" not in said

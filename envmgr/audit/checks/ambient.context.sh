@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # What this shell brought along. Runs before any module is loaded. `ambient_names` are programs of entries; `ambient_without` is the
 # folder that node-setup puts into PATH: other checks tell where it is missing. It starts few processes: every shell pays for them.
-: "${ambient_names?}" "${ambient_without?}" "${ambient_passed?}"
+: "${ambient_names?}" "${ambient_without?}" "${ambient_passed?}" "${ambient_of_jobs?}"
 
 ambient_path=:${path_brought-$PATH}:
 case $ambient_path in
@@ -17,7 +17,7 @@ elif [ "${SLURM_JOB_ID-}" != "$job" ]; then
 fi
 # What is exported: without what sessions, jobs and Lmod make each time, without functions; long values are cut. An empty variable means
 # something only to POSIXLY_CORRECT. The host's own name and the job's number are the same words everywhere.
-env | LC_ALL=C sed -n -E -e 's/^POSIXLY_CORRECT=$/&empty/' -e "/$ambient_passed/d" -e 's/^((_JAVA|[A-Za-z])[A-Za-z0-9_]*=.{1,300}).*/\1/p' |
+env | LC_ALL=C sed -n -E -e 's/^POSIXLY_CORRECT=$/&empty/' -e "/$ambient_passed/d" ${job:+-e "/$ambient_of_jobs/d"} -e 's/^((_JAVA|[A-Za-z])[A-Za-z0-9_]*=.{1,300}).*/\1/p' |
   nameless | sed -e '' ${job:+-e "s|\\([^0-9=]\\)$job\\([^0-9]\\)|\\1JOB\\2|g" -e "s|\\([^0-9=]\\)$job\$|\\1JOB|"} | LC_ALL=C sort | lines ambient.exported
 # What the C library says of LANG and LC_*, in the words of locale(1).
 # The plain ones are everywhere, and most shells' own.

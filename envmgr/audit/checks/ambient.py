@@ -11,7 +11,7 @@ The check reports these wherever they occur, even where all nodes have them, bec
 - a locale or a time zone that the node lacks.
 
 Variables that sites set on purpose are a note where all nodes have the same value: LD_PRELOAD, LD_LIBRARY_PATH,
-CUDA_VISIBLE_DEVICES, and those of OpenMP, MPI, NCCL, pip, EasyBuild and Git. Where modules are loaded, the check passes
+CUDA_VISIBLE_DEVICES, XDG_CONFIG_HOME, and those of OpenMP, MPI, NCCL, Slurm, pip, EasyBuild and Git. Where modules are loaded, the check passes
 over these and over the variables of compilers, because modules set them. Proxies are compared only.
 
 The check compares nodes by PATH and its order, and the modules that are already loaded. Exported variables that differ
@@ -43,9 +43,12 @@ _ALWAYS = ("pip", "python", "python3")
 _SHOWN = {"loaded": "LOADEDMODULES"}
 # Not looked at in `_exported`: PATH, the variables of other checks, and those that sessions, jobs and Lmod set.
 _PASSED = (
-    "^(PWD|OLDPWD|SHLVL|PATH|HOSTNAME|HOST|TERM|SSH_.*|XDG_.*|DBUS_.*|SLURM.*|PMI.*|PMIX.*|KRB5CCNAME|LS_COLORS|MODULEPATH|MANPATH"
-    "|LMOD_([^DE]|D[^I]|DI[^S]|E[^X]|EXT).*|LOADEDMODULES|SHELL|LM_LICENSE_FILE_.*|TARG_.*|SRUN_DEBUG|SBATCH_EXPORT|ENVMGR_.*|MODULESHOME|ROCR_.*"
-    "|GPU_DEVICE_ORDINAL)=|^JUPYTER_PATH=[^:]*\\/generations\\/[0-9]+$"
+    "^(PWD|OLDPWD|SHLVL|PATH|HOSTNAME|HOST|TERM|SSH_.*|XDG_([^C]|C[^O]).*|DBUS_.*|SLURM_(CONF|EXPORT_ENV|JOB_?ID)|KRB5CCNAME|LS_COLORS|MODULEPATH|MANPATH"
+    "|LMOD_([^DE]|D[^I]|DI[^S]|E[^X]|EXT).*|LOADEDMODULES|SHELL|LM_LICENSE_FILE_.*|TARG_.*|SBATCH_EXPORT|ENVMGR_.*|MODULESHOME"
+    ")=|^JUPYTER_PATH=[^:]*\\/generations\\/[0-9]+$"
+)
+_OF_JOBS = (
+    "^(SLURM.*|PMI.*|SRUN_DEBUG|XDG_.*|ROCR_.*|GPU_DEVICE_ORDINAL)="  # what Slurm and its plugins set in each job
 )
 
 _OPTIONS = ("SBATCH_", "SRUN_", "SALLOC_")
@@ -70,7 +73,12 @@ def probe(plan: AuditPlan) -> ProbeTexts:
         name for name in sorted({*own, *_ALWAYS}) if name.replace("-", "").replace("_", "").replace(".", "").isalnum()
     ]
     return {
-        "context": assign(ambient_names=" ".join(names[:_MOST]), ambient_without=PROGRAM, ambient_passed=_PASSED)
+        "context": assign(
+            ambient_names=" ".join(names[:_MOST]),
+            ambient_without=PROGRAM,
+            ambient_passed=_PASSED,
+            ambient_of_jobs=_OF_JOBS,
+        )
         + script_text(__file__, "context.sh")
     }
 

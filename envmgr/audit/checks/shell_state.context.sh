@@ -18,13 +18,19 @@ fi
 
 if [ -f /proc/self/fd/0 ] && [ -z "${shell_line-}" ]; then put shell_state.input taken; fi
 own shell_state.waited "${shell_waited-}"
-# Signals that a start-up file has had ignored (bits of SigIgn): what is started from here cannot be ended by them. A shell at a
-# terminal ignores this one itself.
-case $- in *i*) shell_left=terminal ;; *) shell_left= ;; esac
+# Signals that a start-up file has had ignored (bits of SigIgn), and that its parent does not ignore: what is started from here cannot be
+# ended by them. A shell at a terminal ignores TERM itself, and what runs in the background INT and QUIT. Of a hidden parent nothing is known.
+shell_left=
+shell_parent=ffffbfff
+while read -r shell_name shell_mask; do [ "$shell_name" != SigIgn: ] || shell_parent=${shell_mask#????????}; done 2>/dev/null <"/proc/$PPID/status"
 while read -r shell_name shell_mask; do
   [ "$shell_name" = SigIgn: ] || continue
-  [ -n "$shell_left" ] || [ $((0x$shell_mask & 0x4000)) = 0 ] || put shell_state.ignores TERM
-done <"/proc/$$/status" 2>/dev/null
+  for shell_option in HUP:1 USR1:512 USR2:2048 PIPE:4096 ALRM:8192 TERM:16384 CHLD:65536 XCPU:8388608; do
+    case $-$shell_option in *i*TERM:*) continue ;; esac
+    [ $((0x${shell_mask#????????} & ~0x$shell_parent & ${shell_option#*:})) = 0 ] || shell_left="$shell_left ${shell_option%:*}"
+  done
+done 2>/dev/null <"/proc/$$/status"
+[ -z "$shell_left" ] || put shell_state.ignores "${shell_left# }"
 # What a login shell ends with, where a file that it reads at its end may change that.
 # shellcheck disable=SC3044 # it is bash
 if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && grep -q -s -E '(^|[^[:alnum:]_])(exit|exec)([^[:alnum:]_]|$)' "$HOME/.bash_logout" /etc/bash.bash_logout; then

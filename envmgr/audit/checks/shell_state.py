@@ -9,7 +9,7 @@ Start-up files break shells in these ways:
 - A change to another folder takes relative paths from jobs.
 - A wait for a dead server makes every login wait.
 - A ~/.bash_logout with `exit` hides that a job failed.
-- A `trap ''` makes everything that is started there ignore signals.
+- A `trap ''` makes everything that is started there ignore signals. INT and QUIT are not looked at.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ for slurm_pid in $(pidof slurmd 2>/dev/null); do
   slurm_command=$(tr '\000' ' ' <"/proc/$slurm_pid/cmdline" 2>/dev/null)
   # What is started by it, or what it starts, has these of its variables.
   if slurm_said=$(tr '\000' '\n' <"/proc/$slurm_pid/environ" 2>/dev/null); then
-    printf '%s\n' "$slurm_said" | grep -E '^(LD_|GLIBC_|MALLOC_|PYTHON|PERL|LUA_|MODULE|LMOD_|BASH_ENV=|ENV=|TMP|TEMP|TZ=|SLURM_CONF=|[A-Za-z]*_proxy=|OMP_|CUDA_|OPENSSL_|KRB5)' |
+    printf '%s\n' "$slurm_said" | grep -E '^(LD_|GLIBC_|MALLOC_|PYTHON|PERL|LUA_|MODULE|LMOD_|BASH_ENV=|ENV=|TMP|TEMP|TZ=|SLURM_CONF=|[A-Za-z]*_proxy=|OMP_|CUDA_|OPENSSL_|KRB5|PATH=|LANG|LC_)' |
       LC_ALL=C sort | lines slurm.environ
     put slurm.told_environ yes
   fi
@@ -20,7 +20,7 @@ done
 slurm_conf=${SLURM_CONF:-/etc/slurm/slurm.conf}
 if [ -r "$slurm_conf" ]; then
   put slurm.conf "$slurm_conf"
-  put slurm.prolog "$(sed -n -E 's/^[[:space:]]*[Tt]ask[Pp]rolog[[:space:]]*=[[:space:]]*([^[:space:]#]+).*/\1/p' "$slurm_conf" | tail -n 1)"
+  put slurm.prolog "$(sed -n -E 's/^[[:space:]]*TaskProlog[[:space:]]*=[[:space:]]*"?([^"[:space:]#]+).*/\1/Ip' "$slurm_conf" | tail -n 1)"
   put slurm.sum "$(sed -e 's/#.*//' -e 's/[[:space:]]*$//' "$slurm_conf" | grep . | sum)"
 fi
 slurm_setting() { sed -n -E "s/^[[:space:]]*$1[[:space:]]*=[[:space:]]*\"?([^\"[:space:]#]+).*/\1/Ip" "$slurm_conf" 2>/dev/null | tail -n 1; }
@@ -67,12 +67,17 @@ slurm_requires() {
             done
             ;;
         esac
-        [ -n "$slurm_found" ] || printf '%s:%s %s\n' "$1" "$slurm_line" "$slurm_name"
+        case $slurm_found in
+          '') printf '%s:%s %s\n' "$1" "$slurm_line" "$slurm_name" ;;
+          yes) printf 'brought %s\n' "$slurm_name" ;;
+        esac
         ;;
     esac
   done
 }
-slurm_requires "$slurm_stack" 0 | lines slurm.required
+slurm_requires "$slurm_stack" 0 >"$0.stack"
+grep -v '^brought ' "$0.stack" | lines slurm.required
+sed -n 's/^brought //p' "$0.stack" | LC_ALL=C sort -u | lines slurm.brought
 
 # slurm_reads FILE: as the ordinary user, where that can be asked.
 slurm_reads() {
@@ -117,8 +122,10 @@ slurm_around() {
         done
       done
   done
-  for slurm_name in cgroup.conf job_container.conf namespace.yaml plugstack.conf mpi.conf oci.conf acct_gather.conf topology.conf topology.yaml; do
-    slurm_file=${slurm_conf%/*}/$slurm_name
+  # shellcheck disable=SC2046 # patterns
+  for slurm_file in cgroup.conf gres.conf job_container.conf namespace.yaml plugstack.conf mpi.conf oci.conf acct_gather.conf topology.conf topology.yaml \
+    cli_filter.lua "${slurm_conf%/*}"/plugstack.conf.d/* $(sed -n -E 's/^[[:space:]]*include[[:space:]]+([^[:space:]#]+).*/\1/Ip' "$slurm_conf"); do
+    case $slurm_file in /*) ;; *) slurm_file=${slurm_conf%/*}/$slurm_file ;; esac
     [ ! -r "$slurm_file" ] || printf 'file - %s %s\n' "$slurm_file" "$(sed -e 's/#.*//' -e 's/[[:space:]]*$//' "$slurm_file" | grep . | sum)"
   done
   slurm_file=${slurm_conf%/*}/job_container.conf

@@ -6,12 +6,13 @@ Nodes that save power, reboot or wait in a maintenance reservation are a note. A
 note, if other nodes of its group are Slurm's. A node whose host name differs from Slurm's name for it is a warning:
 slurmd will not find itself in slurm.conf when it starts again.
 
-Each node's slurm.conf is compared with that of like nodes: TaskProlog, and the rest without comments. The names of the
+Each node's slurm.conf is compared with that of like nodes: TaskProlog, and the rest without comments. Node-setup's
+TaskProlog is right, however few nodes have it. The names of the
 files in PluginDir are compared, too: `srun --mpi=pmi2` fails where mpi_pmi2.so is missing. Two faults are errors. If
 plugstack.conf requires a plugin that is not there, no job starts. If users cannot read slurm.conf, none of Slurm's
 commands works for them. What slurmd runs around jobs (Prolog, Epilog, TaskProlog, TaskEpilog, HealthCheckProgram and
-others) must be there and executable, and be the same on like nodes. So must cgroup.conf, job_container.conf,
-plugstack.conf and other files of Slurm's, and slurmd's own variables that change programs (LD_PRELOAD, TMPDIR, …).
+others) must be there and executable, and be the same on like nodes. So must cgroup.conf, gres.conf, plugstack.conf,
+files that slurm.conf includes, and slurmd's own variables that change programs (LD_PRELOAD, TMPDIR, PATH, LANG, …).
 A folder of job_container/tmpfs that is not there is an error. A Slurm that does not answer this host at all is an
 error. Slurm's name of a node may lack its domain.
 """
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from envmgr.audit.compare.between_nodes import other_lines, values_of_like_nodes
@@ -28,7 +29,7 @@ from envmgr.audit.controller import Controller, SlurmView
 from envmgr.audit.hints import Hint, hint_of
 from envmgr.audit.model import Check, Evidence, Outlier, ProbeTexts, Rows, Values
 from envmgr.audit.openings import open_steps
-from envmgr.audit.plan import AuditPlan
+from envmgr.audit.plan import AuditPlan, AuditRequest
 from envmgr.audit.table import Steps, fields_of, short
 from envmgr.errors import EnvmgrError
 from envmgr.modules.nodesetup import HOME, SLURM_LINE
@@ -114,28 +115,44 @@ def _settings(evidence: Evidence) -> Rows:
     prologs = with_file.by_value("slurm.prolog", default="")
     ours = "" if evidence.alone else SLURM_LINE.partition("=")[2]
     hint = partial(_prolog, file, prologs, ours)
-    yield evidence.compared("prolog", prologs, file=file, hint=hint)
+    for of_login in (False, True):
+        values = {
+            value: tuple(n for n in nodes if (n in evidence.login) == of_login) for value, nodes in prologs.items()
+        }
+        given = evidence
+        if ours and values.get(ours) and not evidence.reference and not of_login:  # however few of them have it
+            given = replace(evidence, plan=replace(evidence.plan, request=AuditRequest(reference=values[ours][0])))
+        yield given.compared("prolog", {value: of for value, of in values.items() if of}, file=file, hint=hint)
     if len(prologs) == 1:  # else TaskProlog is the difference
         digests = with_file.by_value("slurm.sum")
         yield evidence.compared("content", digests, file=file)
 
 
 def _prolog(file: str, prologs: Values, ours: str, odd: Sequence[str], others: Sequence[str]) -> Hint:
-    """Return the hint that gives nodes the TaskProlog of the others, or node-setup's, if there are no others."""
+    """Return the hint that gives nodes the TaskProlog of the others, or node-setup's, if there are no others.
+
+    A program of the site's, which may run node-setup's as well, is replaced only where most nodes have that one.
+    """
     right = next((value for value, nodes in prologs.items() if {*nodes} & {*others}), ours)
-    if not others and not ours:
-        return hint_of(f"the same line in {file} on every node, then `scontrol reconfigure`", odd)
-    file = quote(file)
-    line = f" && echo {quote(f'TaskProlog={right}')} >>{file}" if right else ""
-    why = "without it jobs that inherit nothing have no modules" if ours and right == ours else ""
-    return hint_of(Steps(run=f"sed -i /^TaskProlog=/d {file}{line} && scontrol reconfigure", look=why), odd)
+    own = next((value for value, nodes in prologs.items() if value and {*nodes} & {*odd}), "")
+    most = 2 * len(prologs.get(right, ())) > sum(map(len, prologs.values()))
+    if not right or (own and not (most and right == ours)):
+        asked = f"; does {own} run {right} as well, and pass on what that prints?" if own and right == ours else ""
+        return hint_of(f"the same line in {file} on every node, then `scontrol reconfigure`{asked}", odd)
+    line = rf"$a\TaskProlog={right}"
+    edits = f"-e {quote(line)} -e '/^[[:space:]]*TaskProlog[[:space:]]*=/Id'"
+    why = "without it jobs that inherit nothing have no modules" if right == ours else ""
+    return hint_of(Steps(run=f"sed -i --follow-symlinks {edits} {quote(file)} && scontrol reconfigure", look=why), odd)
 
 
 def _files(evidence: Evidence) -> Rows:
     """Yield faults of other files that Slurm's own programs need on a node, and of files that users need to read."""
+    brought = evidence.fleet.by_line("slurm.brought")
     for line, nodes in evidence.fleet.by_line("slurm.required").items():
         place, _, plugin = line.partition(" ")
-        yield evidence.say("required", nodes, file=place.rpartition(":")[0], place=place, plugin=plugin)
+        row = "lost_there" if (having := brought.get(plugin, ())) else "required"
+        file = place.rpartition(":")[0]
+        yield evidence.say(row, nodes, file=file, place=place, plugin=plugin, having=fold(having))
     for line, nodes in evidence.fleet.by_line("slurm.unreadable").items():
         path, _, mode = line.rpartition(" ")
         kind = "a file that users can read" if path.endswith(".conf") else "a folder that users can enter"

@@ -37,6 +37,12 @@ def test_each_pattern_names_a_row_and_compiles() -> None:
         assert words.partition(": ")[0] in ("breaks", "programs", "builds", "tools")
 
 
+def test_what_only_jobs_and_sessions_set_is_passed_over_where_they_do() -> None:
+    given = {"SLURM_CPU_BIND": "map_cpu:0", "XDG_CONFIG_HOME": "/x", "XDG_SESSION_ID": "4", "SLURM_JOB_ID": "7"}
+    assert exported("dash", "", **given) == ["SLURM_CPU_BIND=map_cpu:0", "XDG_CONFIG_HOME=/x"]
+    assert context_facts(ambient, "dash", "", job="7", **given)["ambient.exported"] == "HOME=/"
+
+
 @pytest.mark.parametrize(
     ("setting", "kind"),
     [
@@ -58,6 +64,21 @@ def test_each_pattern_names_a_row_and_compiles() -> None:
         ("NCCL_SOCKET_IFNAME=ib0", "tools"),
         ("https_proxy=http://p:3128", ""),
         ("GIT_PS1_SHOWDIRTYSTATE=1", ""),
+        ("SLURM_CPU_BIND=map_cpu:0", "programs"),
+        ("SLURM_MPI_TYPE=pmi2", "tools"),
+        ("SLURM_TIME_FORMAT=relative", ""),
+        ("PMIX_MCA_gds=hash", "tools"),
+        ("ROCR_VISIBLE_DEVICES=0", "tools"),
+        ("XDG_CONFIG_HOME=/x", "tools"),
+        ("XDG_CONFIG_DIRS=/opt/site/xdg:/etc/xdg", "tools"),
+        ("XDG_CONFIG_DIRS=/etc/xdg:/usr/etc/xdg", ""),
+        ("CONFIG_SITE=/x", "builds"),
+        ("DESTDIR=/x", "builds"),
+        ("RUSTUP_TOOLCHAIN=nightly", "builds"),
+        ("GOTOOLCHAIN=go1.20", "builds"),
+        ("FPATH=/x", "tools"),
+        ("FPATH=/usr/share/lmod/lmod/init/ksh_funcs:/usr/share/zsh/functions/Misc", ""),
+        ("BASH_LOADABLES_PATH=/x", "programs"),
         ("GIT_EDITOR=vi", ""),
         ("SPACK_ROOT=/x", ""),
         ("LANG=C.UTF-8", ""),

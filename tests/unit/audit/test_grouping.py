@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import pytest
 
-from envmgr.audit.grouping import AuditFinding, Caused, Loose, every_finding, grouped, same_on_nodes
+from envmgr.audit.checks import all_checks
+from envmgr.audit.grouping import AuditFinding, Caused, Links, Loose, every_finding, grouped, same_on_nodes
 from envmgr.audit.hints import Action, Place, add, delete, hint_of, look
 from envmgr.audit.table import Steps
 
 LINE = Place("c2", "/etc/profile.d/x.sh", 4, "export MODULEPATH=/opt")
-CAUSES = {"mount": ("loading",), "ambient": ("contexts", "loading"), "contexts": ("loading",)}
+CAUSES = Links({"mount": ("loading",), "ambient": ("contexts", "loading"), "contexts": ("loading",)}, {})
+ALL = Links.of(check.table for check in all_checks().values())
 
 
 def one(

@@ -103,27 +103,32 @@ class Links:
 
 @dataclass(frozen=True)
 class _Cause:
-    """A finding, as what may be the cause of others."""
+    """Findings of one cause, as what others may follow from."""
 
-    one: Loose
-    explained: Mapping[str, str]
-    causes: Collection[str]
+    group: Sequence[Loose]
+    links: Links
+
+    @cached_property
+    def _known(self) -> list[tuple[Loose, Mapping[str, str], Collection[str]]]:
+        return [(one, self.links.explained(one), self.links.causes.get(one.finding.check, ())) for one in self.group]
 
     def has(self, other: Loose) -> bool:
-        """Return whether the other follows from it: on its nodes, and in the same account's shells.
+        """Return whether the other follows from these: on their nodes, and in the same account's shells.
 
-        A difference between nodes of which nobody knows the right ones follows from a cause on some of them.
+        A difference between nodes of which nobody knows the right ones follows where they are all that have one value.
         """
-        check, text = other.finding.check, self.explained.get(other.finding.check)
-        known = text is not None and bool(re.search(text, other.finding.found))
-        if not (known or (check in self.causes and _same(self.one, other))):
-            return False
-        nodes, there = other.nodes, self.one.nodes
-        on = bool(nodes) and (nodes <= there or (bool(other.finding.between) and not nodes.isdisjoint(there)))
-        # what a check asks in the user's login shell has no account, and no shell as its place
-        login = not other.account and "(" not in other.finding.where and self.one.account != "root"
-        same = self.one.account in ("", other.account) or (login and "login" in self.one.finding.where)
-        return (on or not there) and same
+        check, found, nodes, there = other.finding.check, other.finding.found, other.nodes, set[str]()
+        linked = False
+        for one, explained, causes in self._known:
+            same = check in causes and _same(one, other)
+            if (same or (check in explained and re.search(explained[check], found))) and _same_account(one, other):
+                if not one.nodes or (same and other.finding.between):
+                    return True
+                linked = True
+                there |= one.nodes
+        if other.finding.between:
+            return linked and f" on {fold(nodes & there)};" in f"{found};"
+        return linked and bool(nodes) and nodes <= there
 
 
 def grouped(loose: Sequence[Loose], links: Links) -> tuple[Caused, ...]:
@@ -134,11 +139,11 @@ def grouped(loose: Sequence[Loose], links: Links) -> tuple[Caused, ...]:
     what follows from it, as it is as severe as the worst of that.
     """
     units = [*_by_key(one for one in loose if one.keys), *([one] for one in loose if not one.keys)]
-    able = [[_Cause(one, links.explained(one), links.causes.get(one.finding.check, ())) for one in of] for of in units]
+    able = [_Cause(unit, links) for unit in units]
     causes: dict[int, int] = {}
     for at, unit in enumerate(units):
         if not any(action.key and not action.key.startswith(_AGAIN) for one in unit for action in one.finding.actions):
-            near = (other for other, of in enumerate(able) if all(any(each.has(one) for each in of) for one in unit))
+            near = (other for other, cause in enumerate(able) if all(map(cause.has, unit)))
             causes |= {at: cause for cause in [other for other in near if at not in _way(other, causes)][:1]}
     groups: dict[int, list[Loose]] = {at: [] for at in range(len(units)) if at not in causes}
     for at in causes:
@@ -154,6 +159,12 @@ def _same(cause: Loose, one: Loose) -> bool:
         return False
     words = one.words
     return any(word in words or any(other.startswith(f"{word}/") for other in words) for word in cause.words)
+
+
+def _same_account(cause: Loose, one: Loose) -> bool:
+    """Return whether it is in shells of the cause's account. What is asked in the user's login shell has neither account nor shell."""
+    asked = not one.account and "(root" not in one.finding.where and cause.account != "root"
+    return cause.account in ("", one.account) or (asked and "login" in cause.finding.where)
 
 
 def _way(at: int, causes: Mapping[int, int]) -> list[int]:

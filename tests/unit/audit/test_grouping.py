@@ -149,6 +149,18 @@ def test_a_cause_that_only_people_can_mend_comes_first_with_what_the_table_says_
     assert len(told(one("contexts", "bash-login (alice)", found="no user alice"), one("names", "/etc/hosts"))) == 2
 
 
+def test_findings_of_one_cause_reach_together_what_is_on_all_their_nodes() -> None:
+    both = one("ambient", "csh (root)", at=LINE), one("ambient", "zsh (root)", nodes="c3", at=replace(LINE, node="c3"))
+    joined = (
+        replace(both[1], about="file /etc/profile.d/x.sh on all"),
+        replace(both[0], about="file /etc/profile.d/x.sh on all"),
+    )
+    following = one("loading", "a/1.0", nodes="c2,c3")
+    assert len(told(*both, following)) == 3
+    on_all = replace(both[0], finding=replace(both[0].finding, nodes="c2,c3", where="x"))
+    assert len(told(*joined, on_all, following)) == 1
+
+
 def test_two_that_could_each_cause_the_other_are_one_and_not_none() -> None:
     both = Links({}, {"x": {"": ["y"]}, "y": {"": ["x"]}})
     (found,) = grouped([one("x", "a"), one("y", "a")], both)
@@ -253,11 +265,15 @@ def test_what_a_table_says_that_follows_is_a_check(name: str) -> None:
 
 
 def test_an_undecided_difference_follows_from_a_cause_on_one_side() -> None:
-    cause, apart = one("ambient", "csh (root)", at=LINE), one("contexts", "csh (root)", nodes="c1")
-    between = replace(apart, finding=replace(apart.finding, nodes="", between="c2,login"))
-    assert told(cause, between) == [("error", "ambient", ["contexts csh (root)"])]
-    elsewhere = replace(apart, finding=replace(apart.finding, nodes="", between="c1,login"))
-    assert len(told(cause, elsewhere)) == 2
+    cause = one("ambient", "csh (root)", at=LINE)
+    for between, found, joins in (
+        ("c2,login", "PATH is /x on c2; PATH is /y on login", True),
+        ("c[1-2],login", "PATH is /x on c[1-2]; PATH is /y on login", False),
+        ("c1,login", "PATH is /x on c1; PATH is /y on login", False),
+    ):
+        apart = one("contexts", "csh (root)", nodes="c1", found=found)
+        undecided = replace(apart, finding=replace(apart.finding, nodes="", between=between))
+        assert (len(told(cause, undecided)) == 1) == joins, found
 
 
 def test_a_group_is_as_severe_as_its_worst_and_causes_come_first() -> None:

@@ -97,7 +97,7 @@ test-torch: venv lmod  ## PyTorch with its CUDA libraries from the public index,
 
 soak: venv lmod $(REFRAME)/.installed  ## long campaigns, with results in docs/campaigns.md; goes on where it was left (SOAK="audits publishes" ROUNDS=10 SEED=1)
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster compilers
-	@$(BIN)/python -m tests.soak $(SOAK) $(ROUNDS:%=--rounds %) $(SEED:%=--seed %)
+	@$(BIN)/python -m tests.soak $(SOAK) $(FIRST:%=--first %) $(ROUNDS:%=--rounds %) $(SEED:%=--seed %)
 
 coverage:  ## branch coverage of envmgr/ by all tests but the slow ones, with the processes of envmgr (COVERAGE="test test-cluster")
 	@tools/coverage $(COVERAGE)

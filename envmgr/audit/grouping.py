@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 from envmgr.audit.hints import Action
+from envmgr.audit.table import Table
 from envmgr.nodes.sets import expand, fold
 from envmgr.report import Finding
 from envmgr.wording import and_more
 
 _NAMED = 8  # places that one finding names
+# A path of two folders or more, but for the system's programs; a variable; a library; a module with its version.
+_WORD = re.compile(
+    r"(?!/(?:usr/)?s?bin/)(?:/[\w.@+-]+){2,}"
+    r"|\b(?!MODULEPATH\b)[A-Z][A-Z0-9_]{3,}\b|\blib[\w+-]+\.so\b|[\w.+-]+/\d[\w.+-]*"
+)
+_AGAIN = "run envmgr node-setup"
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
 
@@ -35,7 +44,7 @@ class Caused(AuditFinding):
     consequences: tuple[AuditFinding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Loose:
     """A finding before it is grouped. `about` is the cause that its check names; `account` is the user of its shell,
     empty if it is about no shell, or those of several.
@@ -45,12 +54,18 @@ class Loose:
     about: str = ""
     account: str = ""
 
-    @property
+    @cached_property
     def keys(self) -> frozenset[str]:
         """Return what tells its cause: findings that share a key, on the same nodes, have the same one."""
         return frozenset({*self.about.splitlines()} | {action.key for action in self.finding.actions if action.key})
 
-    @property
+    @cached_property
+    def words(self) -> frozenset[str]:
+        finding = self.finding
+        files = (action.file for action in finding.actions)
+        return frozenset(_WORD.findall(" ".join((finding.where, finding.found, self.about, *files))))
+
+    @cached_property
     def nodes(self) -> frozenset[str]:
         return frozenset(expand(self.finding.nodes or self.finding.between))
 
@@ -62,28 +77,102 @@ def every_finding(findings: Iterable[Caused]) -> Iterator[AuditFinding]:
         yield from finding.consequences
 
 
-def grouped(loose: Sequence[Loose], causes: Mapping[str, Collection[str]]) -> tuple[Caused, ...]:
-    """Return one finding for each cause: causes before what has none, errors first, then by check, place and nodes.
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Which findings can follow from which: `causes` and `explains` of each check's table."""
 
-    `causes` maps a check to the checks whose findings can follow from it. A finding without a cause of its own follows
-    from one that can cause it, on all its nodes and in the same account's shells; a warning that explains an error
-    must name its cause (`about`). A difference between nodes of which nobody knows the right ones follows from a cause
-    on some of them.
+    causes: Mapping[str, Collection[str]]
+    explains: Mapping[str, Mapping[str, Collection[str]]]
+
+    @classmethod
+    def of(cls, tables: Iterable[Table]) -> Links:
+        known = [*tables]
+        return cls({of.check: of.causes for of in known}, {of.check: of.explains for of in known})
+
+    def explained(self, cause: Loose) -> dict[str, str]:
+        """Return the checks whose findings follow from this one, whatever they name, with what must be found in them."""
+        said = f"{cause.finding.where}: {cause.finding.found}"
+        kinds = self.explains.get(cause.finding.check, {})
+        names = (name.partition(" ") for pattern, of in kinds.items() if re.search(pattern, said) for name in of)
+        return {check: text for check, _, text in names}
+
+    def reach(self, one: Finding, others: Iterable[Finding]) -> int:
+        """Return how many of the others its check can cause at all."""
+        return sum(other.check in self.causes.get(one.check, ()) for other in others)
+
+
+@dataclass(frozen=True)
+class _Cause:
+    """Findings of one cause, as what others may follow from."""
+
+    group: Sequence[Loose]
+    links: Links
+
+    @cached_property
+    def _known(self) -> list[tuple[Loose, Mapping[str, str], Collection[str]]]:
+        return [(one, self.links.explained(one), self.links.causes.get(one.finding.check, ())) for one in self.group]
+
+    def has(self, other: Loose) -> bool:
+        """Return whether the other follows from these: on their nodes, and in the same account's shells.
+
+        A difference between nodes of which nobody knows the right ones follows where they are all that have one value.
+        """
+        check, found, nodes, there = other.finding.check, other.finding.found, other.nodes, set[str]()
+        linked = False
+        for one, explained, causes in self._known:
+            same = check in causes and _same(one, other)
+            if (same or (check in explained and re.search(explained[check], found))) and _same_account(one, other):
+                if not one.nodes or (same and other.finding.between):
+                    return True
+                linked = True
+                there |= one.nodes
+        if other.finding.between:
+            return linked and f" on {fold(nodes & there)};" in f"{found};"
+        return linked and bool(nodes) and nodes <= there
+
+
+def grouped(loose: Sequence[Loose], links: Links) -> tuple[Caused, ...]:
+    """Return one finding for each cause: errors first, then those with consequences, then those whose checks can cause others.
+
+    A finding that names no step of its own follows from a cause that a table links with it; setting up a node again is
+    no such step, as the check `node-setup` says where that is needed. So a cause comes before
+    what follows from it, as it is as severe as the worst of that.
     """
-    groups = _by_key(one for one in loose if one.keys)
-    alone: list[Loose] = []
-    caused = [(group, tuple(group)) for group in groups]
-    for one in loose:
-        if not one.keys:
-            of = next((group for group, known in caused if any(_causes(each, one, causes) for each in known)), None)
-            if of is not None:
-                of.append(one)
-            else:
-                alone.append(one)
-    found = [_as_one(group, causes) for group in [*groups, *([one] for one in alone)]]
-    return tuple(
-        sorted(found, key=lambda f: (_ORDER[f.severity], not f.consequences, f.check, f.where, f.nodes, f.found))
-    )
+    units = [*_by_key(one for one in loose if one.keys), *([one] for one in loose if not one.keys)]
+    able = [_Cause(unit, links) for unit in units]
+    causes: dict[int, int] = {}
+    for at, unit in enumerate(units):
+        if not any(action.key and not action.key.startswith(_AGAIN) for one in unit for action in one.finding.actions):
+            near = (other for other, cause in enumerate(able) if all(map(cause.has, unit)))
+            causes |= {at: cause for cause in [other for other in near if at not in _way(other, causes)][:1]}
+    groups: dict[int, list[Loose]] = {at: [] for at in range(len(units)) if at not in causes}
+    for at in causes:
+        groups[_way(at, causes)[-1]] += units[at]
+    found = [_as_one(units[at], rest, links) for at, rest in groups.items()]
+    count = {each: (not each.consequences, -links.reach(each, found)) for each in found}
+    return tuple(sorted(found, key=lambda f: (_ORDER[f.severity], *count[f], f.check, f.where, f.nodes, f.found)))
+
+
+def _same(cause: Loose, one: Loose) -> bool:
+    """Return whether the cause names a variable, library or module that the other names, too, or a folder or file of its paths."""
+    if not cause.keys or cause.finding.severity == "note":
+        return False
+    words = one.words
+    return any(word in words or any(other.startswith(f"{word}/") for other in words) for word in cause.words)
+
+
+def _same_account(cause: Loose, one: Loose) -> bool:
+    """Return whether it is in shells of the cause's account. What is asked in the user's login shell has neither account nor shell."""
+    asked = not one.account and "(root" not in one.finding.where and cause.account != "root"
+    return cause.account in ("", one.account) or (asked and "login" in cause.finding.where)
+
+
+def _way(at: int, causes: Mapping[int, int]) -> list[int]:
+    """Return a unit, its cause, the cause of that, and so on."""
+    way = [at]
+    while way[-1] in causes:
+        way.append(causes[way[-1]])
+    return way
 
 
 def _by_key(loose: Iterable[Loose]) -> list[list[Loose]]:
@@ -99,31 +188,18 @@ def _meet(one: Loose, other: Loose) -> bool:
     return not one.nodes or not other.nodes or bool(one.nodes & other.nodes)
 
 
-def _causes(cause: Loose, one: Loose, causes: Mapping[str, Collection[str]]) -> bool:
-    return (
-        one.finding.check in causes.get(cause.finding.check, ())
-        and (
-            _ORDER[cause.finding.severity] <= _ORDER[one.finding.severity]
-            or (bool(cause.about) and cause.finding.severity != "note")
-        )
-        and (one.nodes <= cause.nodes or (bool(one.finding.between) and not one.nodes.isdisjoint(cause.nodes)))
-        and (not cause.account or cause.account == one.account)
-    )
-
-
-def _as_one(group: Sequence[Loose], causes: Mapping[str, Collection[str]]) -> Caused:
-    """Return the finding of a group that says most of its cause, with the others as its consequences."""
-    checks = [one.finding.check for one in group]
+def _as_one(group: Sequence[Loose], following: Sequence[Loose], links: Links) -> Caused:
+    """Return the finding of a group that says most of its cause, with the others, and all that follows, as its consequences."""
 
     def rank(one: Loose) -> tuple[object, ...]:
         acts = any(action.key for action in one.finding.actions)
-        own = one.finding.check
-        explains = sum(check in causes.get(own, ()) for check in checks if check != own)
+        own = one.finding
+        explains = links.reach(own, (other.finding for other in group if other.finding.check != own.check))
         return not acts, not one.keys, _ORDER[one.finding.severity], -explains, -len(one.nodes), len(one.finding.found)
 
     first = min(group, key=rank)
-    like = [one.finding for one in group if _text(one.finding) == _text(first.finding)]
-    rest = [one.finding for one in group if _text(one.finding) != _text(first.finding)]
+    like = [one.finding for one in (*group, *following) if _text(one.finding) == _text(first.finding)]
+    rest = [one.finding for one in (*group, *following) if _text(one.finding) != _text(first.finding)]
     head = next(joined(like))
     worst = min((finding.severity for finding in [head, *rest]), key=_ORDER.__getitem__)
     actions = dict.fromkeys(action for one in [head, *rest] for action in one.actions if action.key)

@@ -9,7 +9,7 @@ from itertools import chain
 from envmgr.audit.baseline import HowAsked, Notebook
 from envmgr.audit.causes import Trace, Traced, TraceQuestion, Traces
 from envmgr.audit.compare.table_rows import judged, rows_of_table
-from envmgr.audit.grouping import AuditFinding, Caused, Loose, grouped, joined, same_on_nodes
+from envmgr.audit.grouping import AuditFinding, Caused, Links, Loose, grouped, joined, same_on_nodes
 from envmgr.audit.model import Check, Evidence, Found, Noted, worded
 from envmgr.audit.table import ENGINE, UndeclaredFactError
 from envmgr.nodes.sets import fold
@@ -73,8 +73,8 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
     of_engine += joined(_gone(evidence, notebook, compared))
     of_engine += joined(_not_looked_at(evidence, checks))
     loose += [Loose(finding) for finding in of_engine]
-    causes = {name: check.table.causes for name, check in checks.items()}
-    findings = grouped(same_on_nodes(_without_consequences(loose, dead, checks)), causes)
+    links = Links.of(check.table for check in checks.values())
+    findings = grouped(same_on_nodes(_without_consequences(loose, dead, checks)), links)
     return AuditJudged(findings, notebook, mistakes)
 
 

@@ -150,8 +150,10 @@ class Table(FrozenModel):
     `shares` names tables of `audit/shell/` whose facts and rows it has, too; `CHECK` in their keys is the check's own
     part.
     A `sampled` check draws what it looks at: a baseline may have other things. `words` are what its `judge` says for
-    names of the shell text, `fixes` the hints of what it decides. `causes` are the checks whose findings can follow from one of this check, and are reported
-    with it where they name no cause of their own.
+    names of the shell text, `fixes` the hints of what it decides. `causes` are the checks whose findings can follow from one of this check: they are reported
+    with it where they name no step of their own, and a path, variable, library or module that it names. `explains` maps
+    what is found in `WHERE: FOUND` to the checks whose findings on the same nodes, and in the same account's shells,
+    follow from that whatever they name.
     """
 
     part: str = ""
@@ -165,6 +167,7 @@ class Table(FrozenModel):
     words: Mapping[str, str] = Field(default_factory=dict)
     fixes: Mapping[str, Steps] = Field(default_factory=dict)
     causes: tuple[str, ...] = ()
+    explains: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     rows: Mapping[str, Words] = Field(default_factory=dict)
 
     @property

@@ -126,7 +126,7 @@ def carry_out(step: dict[str, Any], cluster: Cluster) -> None:
         done = cluster.envmgr(shlex.split(step["command"])[1:])
         assert done.code in (0, 1), done.stderr
     elif step["do"] == "run":
-        for node in nodes or ("login",):
+        for node in nodes or ("fs1" if step["server"] else "login",):
             cluster.sh(node, step["command"], check=True)
     for node in nodes if step["do"] in ("delete", "add") else ():
         file, text = shlex.quote(step["file"]), shlex.quote(step["text"])

@@ -1,4 +1,4 @@
-"""`python -m tests.soak [CAMPAIGN…] [--rounds N] [--seed N]`: play campaigns, all by default; go on where they were left.
+"""`python -m tests.soak [CAMPAIGN…] [--first N] [--rounds N] [--seed N]`: play campaigns, all by default; go on where they were left.
 
 How far each came is in tests/.cache/soak.json, by commit, seed and rounds; another commit begins anew. A campaign that has come
 to its end, or has shown a fault, gets a line in docs/campaigns.md, where the files of the commit were unchanged in each round.
@@ -36,14 +36,15 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("campaigns", nargs="*", metavar="CAMPAIGN", help=f"of {', '.join(known)}; all by default")
-    parser.add_argument("--rounds", type=int, help="instead of as many as the campaign has")
+    parser.add_argument("--first", type=int, default=1, help="the round with which it begins: other machines can play a part")
+    parser.add_argument("--rounds", type=int, help="the last round, instead of as many as the campaign has")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     names = options.campaigns or list(known)
     if unknown := set(names) - known.keys():
         parser.error(f"no such campaign: {', '.join(sorted(unknown))}")
     commit = _git("rev-parse", "--short=12", "HEAD")
-    failed = [name for name in names if not _play(name, known[name], options.rounds, options.seed, commit)]
+    failed = [name for name in names if not _play(name, known[name], options, commit)]
     if failed:
         print(f"soak: failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
@@ -53,12 +54,13 @@ def _modules() -> list[pkgutil.ModuleInfo]:
     return sorted(pkgutil.iter_modules(campaigns.__path__), key=lambda module: module.name)
 
 
-def _play(name: str, campaign: Any, rounds: int | None, seed: int, commit: str) -> bool:
+def _play(name: str, campaign: Any, options: argparse.Namespace, commit: str) -> bool:
     """Whether the campaign came to its end without a fault."""
+    first, rounds, seed = options.first, options.rounds, options.seed
     last = rounds or campaign.ROUNDS
-    key = f"{commit} {name} seed {seed} rounds {last}"
+    key = f"{commit} {name} seed {seed} rounds {f'{first} to ' * (first > 1)}{last}"
     state = _state()
-    done, seconds, clean = state.get(key, (0, 0.0, True))
+    done, seconds, clean = state.get(key, (first - 1, 0.0, True))
     if done >= last:
         print(f"{name}: {done} of {last} rounds were played before, on this commit with seed {seed}")
         return True
@@ -73,9 +75,8 @@ def _play(name: str, campaign: Any, rounds: int | None, seed: int, commit: str) 
     except Exception:  # noqa: BLE001 - whatever it is, it is the campaign's result
         traceback.print_exc()
         fault = f"round {done + 1}: {_first_line(sys.exception())}"
-    command = (
-        f"make soak SOAK={name}" + (f" ROUNDS={rounds}" if rounds else "") + (f" SEED={seed}" if seed != 1 else "")
-    )
+    given = {"FIRST": first if first > 1 else None, "ROUNDS": rounds, "SEED": seed if seed != 1 else None}
+    command = " ".join([f"make soak SOAK={name}", *(f"{key}={value}" for key, value in given.items() if value)])
     played = f"{done} of {last}" if fault else str(last)
     line = _line(commit, seed, f"`{command}`", played, fault or _took(time.monotonic() - began))
     print(line, end="")

@@ -82,7 +82,8 @@ make_root() {
         mkdir -p "$root$path"
         mount --bind "$path" "$root$path"
     done
-    mkdir -p "$root$PREFIX" "$root/export" "$root/mnt/old"
+    mkdir -p "$root$PREFIX" "$root/export" "$root/mnt/old" "$root/mnt/own"
+    mount --bind "$base/upper" "$root/mnt/own" # what the node wrote: see tests/helpers/states.py
     if [ "$1" = fs1 ]; then
         mount --bind "$folder/export" "$root/export"
     elif [ "$SHARE" = bind ] || [ "$SHARE-$1" = sshfs-login ]; then # sshfs cannot set a link's time, as a build does

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import replace
 
 import pytest
 
-from envmgr.audit.grouping import AuditFinding, Caused, Loose, every_finding, grouped, same_on_nodes
+from envmgr.audit.checks import all_checks
+from envmgr.audit.grouping import AuditFinding, Caused, Links, Loose, every_finding, grouped, same_on_nodes
 from envmgr.audit.hints import Action, Place, add, delete, hint_of, look
 from envmgr.audit.table import Steps
 
 LINE = Place("c2", "/etc/profile.d/x.sh", 4, "export MODULEPATH=/opt")
-CAUSES = {"mount": ("loading",), "ambient": ("contexts", "loading"), "contexts": ("loading",)}
+CAUSES = Links(
+    {"mount": ("loading",), "ambient": ("contexts", "loading"), "contexts": ("loading",)},
+    {"ambient": {"is wrong": ("contexts", "loading")}, "names": {"^/etc/nss": ("contexts no user",)}},
+)
+ALL = Links.of(check.table for check in all_checks().values())
 
 
 def one(
@@ -24,9 +30,8 @@ def one(
         if at
         else hint_of(Steps(run=more.pop("run", ""), at="here"), ())
     )
-    finding = AuditFinding(
-        check, severity, where, f"{check} is wrong", hint=hint.text, nodes=nodes, actions=hint.actions
-    )  # type: ignore[arg-type]
+    found = more.get("found", f"{check} is wrong")
+    finding = AuditFinding(check, severity, where, found, hint=hint.text, nodes=nodes, actions=hint.actions)  # type: ignore[arg-type]
     return Loose(finding, more.get("about", ""), more.get("account", ""))
 
 
@@ -90,27 +95,185 @@ def test_what_a_check_names_as_the_cause_joins_findings_of_other_checks() -> Non
     ) == [("error", "software", ["ambient hello/1.0"])]
 
 
-def test_a_cause_reaches_no_other_node_no_other_account_and_nothing_worse_or_unrelated() -> None:
+def test_a_cause_reaches_no_other_node_no_other_account_and_nothing_with_a_step_of_its_own_or_unrelated() -> None:
     cause = one("ambient", "csh (alice)", severity="warning", at=LINE, account="alice")
     for apart in (
         one("loading", "a/1.0", severity="warning", nodes="c3", account="alice"),
         one("loading", "a/1.0", severity="warning", nodes="c2,c3", account="alice"),
         one("loading", "a/1.0", severity="warning", account="root"),
-        one("loading", "a/1.0", severity="error", account="alice"),
+        one("loading", "a/1.0", severity="warning", account="alice", run="umount /opt/x"),
         one("mount", "/sw", severity="warning", account="alice"),
     ):
         assert all(following == [] for _, _, following in told(cause, apart)), apart
-    assert told(cause, one("loading", "a/1.0", severity="warning", account="alice")) == [
-        ("warning", "ambient", ["loading a/1.0"])
+    for severity in ("warning", "error"):
+        assert told(cause, one("loading", "a/1.0", severity=severity, account="alice")) == [
+            (severity, "ambient", ["loading a/1.0"])
+        ]
+
+
+def test_what_is_asked_in_a_login_shell_follows_from_a_cause_in_that_shell_and_not_from_one_of_root_or_csh() -> None:
+    asked = one("loading", "a/1.0")
+    assert len(told(one("ambient", "bash-login, csh (alice)", at=LINE, account="alice"), asked)) == 1
+    for where, account in (("csh (alice)", "alice"), ("bash-login (root)", "root")):
+        assert len(told(one("ambient", where, at=LINE, account=account), asked)) == 2
+
+
+@pytest.mark.parametrize(
+    ("cause", "other", "joins"),
+    [
+        ("/opt/site is not mounted", "lacks /opt/site/modules", True),
+        ("/opt/site is not mounted", "lacks /opt/sitetool/modules", False),
+        ("/opt/site/modules differs", "lacks /opt/site", False),
+        ("/usr/bin/lua5.3: a", "/usr/bin/lua5.3: b", False),
+        ("LD_PRELOAD is x", "it ends with LD_PRELOAD set", True),
+        ("LD_PRELOAD is x", "it ends with LD_AUDIT set", False),
+        ("MODULEPATH has more", "MODULEPATH has less", False),
+        ("libfoo.so.1 is lost", "cannot open libfoo.so.1", True),
+        ("libfoo.so.1 is lost", "cannot open libfoobar.so.1", False),
+        ("hello/1.0 is gone", "hello/1.0 does not load", True),
+        ("hello/1.0 is gone", "hello/1.1 does not load", False),
+    ],
+)
+def test_what_names_the_same_path_variable_library_or_module_can_follow(cause: str, other: str, joins: bool) -> None:
+    of = one("mount", "x", severity="warning", about="a", found=cause), one("loading", "y", found=other)
+    assert (len(told(*of)) == 1) == joins
+    assert len(told(replace(of[0], about=""), of[1])) == 2, "it has a step, or says what it is about"
+
+
+def test_a_cause_that_only_people_can_mend_comes_first_with_what_the_table_says_that_follows() -> None:
+    names = one("names", "/etc/nsswitch.conf", severity="warning")
+    assert told(one("contexts", "bash-login (alice)", found="no user alice"), names) == [
+        ("error", "names", ["contexts bash-login (alice)"])
     ]
+    assert len(told(one("contexts", "bash-login (alice)", found="no module"), names)) == 2
+    assert len(told(one("contexts", "bash-login (alice)", found="no user alice"), one("names", "/etc/hosts"))) == 2
+
+
+def test_findings_of_one_cause_reach_together_what_is_on_all_their_nodes() -> None:
+    both = one("ambient", "csh (root)", at=LINE), one("ambient", "zsh (root)", nodes="c3", at=replace(LINE, node="c3"))
+    joined = (
+        replace(both[1], about="file /etc/profile.d/x.sh on all"),
+        replace(both[0], about="file /etc/profile.d/x.sh on all"),
+    )
+    following = one("loading", "a/1.0", nodes="c2,c3")
+    assert len(told(*both, following)) == 3
+    on_all = replace(both[0], finding=replace(both[0].finding, nodes="c2,c3", where="x"))
+    assert len(told(*joined, on_all, following)) == 1
+
+
+def test_two_that_could_each_cause_the_other_are_one_and_not_none() -> None:
+    both = Links({}, {"x": {"": ["y"]}, "y": {"": ["x"]}})
+    (found,) = grouped([one("x", "a"), one("y", "a")], both)
+    assert [each.check for each in every_finding([found])] in (["x", "y"], ["y", "x"])
+
+
+def test_what_this_host_has_reaches_all_nodes_and_what_a_node_has_not_this_host() -> None:
+    cause, following = one("ambient", "x", at=LINE, nodes="c2"), one("contexts", "y", nodes="c2")
+    here = (
+        replace(cause, finding=replace(cause.finding, nodes="")),
+        replace(following, finding=replace(following.finding, nodes="")),
+    )
+    assert [len(told(a, b)) for a, b in ((cause, following), (here[0], following), (cause, here[1]))] == [1, 1, 2]
+
+
+def test_setting_up_a_node_again_is_no_step_of_its_own_where_another_line_is_the_cause() -> None:
+    again = one("contexts", "csh (root)", run="envmgr node-setup --apply --nodes c2")
+    assert told(one("ambient", "csh (root)", at=LINE), again) == [("error", "ambient", ["contexts csh (root)"])]
+
+
+def test_among_findings_of_one_severity_those_come_first_that_can_cause_the_others() -> None:
+    apart = one("ambient", "z", nodes="c3"), one("contexts", "b", nodes="c2"), one("loading", "a", nodes="c1")
+    assert [check for _, check, _ in told(*reversed(apart))] == ["ambient", "contexts", "loading"]
+    assert [check for _, check, _ in told(*apart, one("cache", "a"))][-2:] == ["cache", "loading"]
+
+
+# -- the tables of all checks -------------------------------------------------------------------------------------------
+
+PY = Place("c2", "/etc/profile.d/py.sh", 1, "export PYTHONWARNINGS=error")
+WARNINGS = one("ambient", "bash-login (root, alice)", severity="warning", at=PY, found="PYTHONWARNINGS is error")
+EDIT = "sed -i 3d /x"
+
+
+def first_of(*loose: Loose) -> list[str]:
+    """The check of each cause."""
+    return [found.check for found in grouped(same_on_nodes(loose), ALL)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        one("resolution", "/etc/lmod/modules", severity="warning", found="`module avail` lists nothing"),
+        one(
+            "site-modules", "solver/3.1", severity="warning", found="libfoo.so.1 is missing for /opt/solver/bin/solver"
+        ),
+        one("modulefiles", "/etc/lmod/modules", severity="warning", found="a.lua names /opt/a, which is not there"),
+        one("software", "hello/1.0", found="bin/tool: exit status 1"),
+        one("contexts", "bash-login (alice)", found="MODULEPATH has no modules of /cluster/sw: it is empty"),
+        one("lmod", "Lmod", found="does not run: /usr/bin/lua5.3: no field"),
+    ],
+    ids=lambda other: other.finding.check,
+)
+def test_a_variable_of_python_explains_no_fault_that_has_nothing_of_python(other: Loose) -> None:
+    assert len(first_of(WARNINGS, other)) == 2
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        WARNINGS,
+        one(
+            "system-files", "/usr/lib/python3.11/sitecustomize.py", severity="warning", run=EDIT, found="also has raise"
+        ),
+        one("system-files", "/proc/sys/vm/overcommit_memory", severity="warning", run=EDIT, found="2"),
+        one("system-files", "/etc/alternatives/awk", severity="warning", run=EDIT, found="is /usr/local/bin/otherawk"),
+        one("limits", "bash-login (alice)", severity="warning", run=EDIT, found="address space is limited to 1 GiB"),
+        one("mount", "/cluster/sw", run="umount /cluster/sw", found="tmpfs t is mounted over it, on /cluster/sw"),
+        one("accounts", "user alice", found="there is no such user"),
+    ],
+    ids=lambda cause: cause.finding.where,
+)
+def test_a_warning_that_explains_why_python_does_not_start_comes_first_and_alone(cause: Loose) -> None:
+    faults = (
+        one("software", "hello/1.0", found="bin/python: exit status 1"),
+        one("software", "hello/2.0", found="bin/python: exit status 1"),
+    )
+    assert first_of(*faults, cause) == [cause.finding.check]
+
+
+def test_where_users_come_from_is_before_the_users_and_their_shells() -> None:
+    names = one("names", "/etc/nsswitch.conf", severity="warning", found="hosts: files dns; passwd: files")
+    user = one("accounts", "user alice", found="`id` does not answer")
+    shell = one("contexts", "bash-login (alice)", found="cannot be probed: there is no user alice", account="alice")
+    (found,) = grouped([shell, user, names], ALL)
+    assert (found.check, found.severity, [each.check for each in found.consequences]) == (
+        "names",
+        "error",
+        ["contexts", "accounts"],
+    )
+    assert first_of(shell, user) == ["accounts"]
+
+
+@pytest.mark.parametrize("name", [*all_checks()])
+def test_what_a_table_says_that_follows_is_a_check(name: str) -> None:
+    table, known = all_checks()[name].table, set(all_checks())
+    named = {kind.partition(" ")[0] for kinds in table.explains.values() for kind in kinds}
+    assert {*table.causes} <= known
+    assert named <= known
+    for pattern, kinds in table.explains.items():
+        re.compile(pattern)
+        assert all(re.compile(kind.partition(" ")[2]) for kind in kinds)
 
 
 def test_an_undecided_difference_follows_from_a_cause_on_one_side() -> None:
-    cause, apart = one("ambient", "csh (root)", at=LINE), one("contexts", "csh (root)", nodes="c1")
-    between = replace(apart, finding=replace(apart.finding, nodes="", between="c2,login"))
-    assert told(cause, between) == [("error", "ambient", ["contexts csh (root)"])]
-    elsewhere = replace(apart, finding=replace(apart.finding, nodes="", between="c1,login"))
-    assert len(told(cause, elsewhere)) == 2
+    cause = one("ambient", "csh (root)", at=LINE)
+    for between, found, joins in (
+        ("c2,login", "PATH is /x on c2; PATH is /y on login", True),
+        ("c[1-2],login", "PATH is /x on c[1-2]; PATH is /y on login", False),
+        ("c1,login", "PATH is /x on c1; PATH is /y on login", False),
+    ):
+        apart = one("contexts", "csh (root)", nodes="c1", found=found)
+        undecided = replace(apart, finding=replace(apart.finding, nodes="", between=between))
+        assert (len(told(cause, undecided)) == 1) == joins, found
 
 
 def test_a_group_is_as_severe_as_its_worst_and_causes_come_first() -> None:

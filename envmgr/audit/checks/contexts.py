@@ -141,7 +141,8 @@ def _mend(
 
     def hint(traces: Traces) -> Hint:
         if place := traces.culprit(nodes, context, account, name):
-            line = Steps(delete=place.seen_from(nodes), because=f"sets {name} after envmgr does")
+            does = "unsets" if place.text.startswith("un") else "sets"
+            line = Steps(delete=place.seen_from(nodes), because=f"{does} {name} after envmgr does")
             return hint_of(line, nodes, place)
         place, is_left = traces.before_ours(nodes, context, account)
         early = "before node-setup's is read, which is there"
@@ -151,7 +152,7 @@ def _mend(
         left = f"a start-up file ends, or fails, {early}: take that line away, or move it below"
         return hint_of(left if is_left else again, nodes)
 
-    return Traced((TraceQuestion(nodes[0], context, account, ("LMOD_RC", "MODULEPATH", ":left")),), hint)
+    return Traced((TraceQuestion(nodes[0], context, account, ("LMOD_RC", "MODULEPATH", "module", ":left")),), hint)
 
 
 def _module_command(shell: AskedShell, evidence: Evidence) -> Rows:

@@ -100,8 +100,11 @@ class Traces:
         return any(self.places.get(key) for key in self._keys(nodes, context, account, name))
 
     def foreign(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
-        """Return the first such line that is in no file of node-setup."""
-        places = self._places(nodes, context, account, name)
+        """Return the first such line that is in no file of node-setup; for PATH, also what comes before that, which only
+        puts a folder before it.
+        """
+        names = (name, f"{name}<") if name == "PATH" else (name,)
+        places = (place for each in names for place in self._places(nodes, context, account, each))
         return next((place for place in places if not is_ours(place)), None)
 
     def culprit(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
@@ -185,7 +188,8 @@ def set_on(
     name = fill(row.cause, given)
 
     def hint(traces: Traces) -> Hint:
-        here, there = ((traces.place(of, context, account, name), of) for of in (odd, others))
+        line = traces.foreign if name == "PATH" else traces.place
+        here, there = ((line(of, context, account, name), of) for of in (odd, others))
         below = traces.place(odd, context, account, f"{name}<")
         first = row.hint.filled(given).look
         unplaced = first + row.unplaced.filled(given).look
@@ -254,8 +258,8 @@ def _is_same(own: Place | None, usual: Place | None) -> bool:
 def _brought(
     usual: Place, odd: Sequence[str], others: Sequence[str], name: str, profiles: Mapping[str, frozenset[str]]
 ) -> Hint:
-    """Return the hint for nodes that lack a line of others: its whole file, if they lack that, or a line that means the
-    same by itself.
+    """Return the hint for nodes that lack a line: its whole file, if they lack that too, or a line that means the same
+    by itself.
     """
     said = f"{usual} sets it on {fold(others)}"
     folder, _, file = usual.file.rpartition("/")
@@ -279,7 +283,7 @@ def _variables(text: str) -> set[str]:
 
 
 def _other_value(own: Place, usual: Place, name: str) -> bool:
-    """Return whether two lines differ in one value alone, so that one can take the place of the other."""
+    """Return whether two lines differ only in one value, so that one can take the place of the other."""
     reads, had = _variables(usual.text), _variables(own.text)
     if own.stands != usual.stands or "" in reads | had or not reads <= had | {"HOME"}:
         return False

@@ -138,6 +138,7 @@ trace_line() { # NAME FILE [PART]
 # command in its place; `,part` of a longer command. The shell reads the file without running it.
 trace_parses() { # what awk prints of it
   awk -v line="$trace_number" "$1" "$0.file" >"$0.try"
+  # shellcheck disable=SC2086 # a command and its options
   (as "$trace_account" $trace_reader) <"$0.try" >/dev/null 2>&1
 }
 trace_stands() {
@@ -151,7 +152,7 @@ trace_stands() {
     :
   elif [ -z "$trace_before" ] && trace_parses 'NR != line'; then
     echo ,inside
-  elif trace_parses '{ print NR == line ? ":" : $0 }'; then
+  elif trace_parses 'NR == line { print ":" } NR != line'; then
     echo ,only
   else
     echo ,part

@@ -100,6 +100,7 @@ def test_place_is_the_last_line_that_sets_it(tmp_path: Path, lines: list[str], f
         (":shopt-nullglob", ["+/a:1<:: shopt -s extglob nullglob", "+/b:2<:: shopt -s dotglob"], "/a:1"),
         (":readonly-PATH", ["+/a:1<:: readonly PATH", "+/b:2<:: readonly XPATH=1"], "/a:1"),
         (":readonly-PATH", ["+/a:1<:: declare -xr PATH=/bin", "+/b:2<:: declare -x PATH=/usr/bin"], "/a:1"),
+        (":echo", ["+/a:1<:: echo Hello", "+/b:2<:: echo no"], "/b:2"),
         (":trap", ["+/a:1<:: trap '' TERM", "+/b:2<:: trap 'rm -f x' EXIT"], "/a:1"),
         (":umask", ["+/a:1<:: umask 077", "+/b:2<:: umask", "+/b:3<:: umask -S"], "/a:1"),
         ("IFS", ["+/a:1<:: IFS=:", "+/b:2<:: IFS=,", "+/b:2<:: read -r x"], "/a:1"),
@@ -114,6 +115,12 @@ def test_place_of_what_brings_a_part_into_a_list_is_the_first(tmp_path: Path) ->
     trace.write_text("+/a:1<:: P=/x\n+/b:2<:: P=/opt/m:/x\n+/c:3<:: P=/y:/opt/m:/x\n")
     argv = ["/bin/sh", "-c", f'{SCRIPT}\ntrace_place P "$1" /opt/m', "sh", str(trace)]
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip() == "/b:2"
+
+
+def test_line_that_prints_a_word_is_the_one_that_has_it(tmp_path: Path) -> None:
+    (tmp_path / "trace").write_text("+/a:1<:: x='Hello'\n+/a:2<:: echo Hello to you\n+/b:1<:: echo no\n")
+    argv = ["/bin/sh", "-c", f'{SCRIPT}\ntrace_place :echo "$1" Hello', "sh", str(tmp_path / "trace")]
+    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip() == "/a:2"
 
 
 CSH = script_text(ambient.__file__.replace("checks/ambient", "causes"), "csh.sh")
@@ -245,7 +252,8 @@ def odd_variable(
     """The hint for c2, which has another value of a variable: set `here` there, and `there` on c1 and c3."""
     shell = {f"{KEY}PATH": "/usr/bin", f"{KEY}loaded": ""}
     values = {"c1": "8", "c2": "4", "c3": "8"}
-    answers = {node: shell | {f"{KEY}exported": f"{name}={value}"} for node, value in values.items()}
+    said = {"PATH": "PATH"}.get(name, "exported")
+    answers = {node: {**shell, f"{KEY}{said}": f"{name}={value}"} for node, value in values.items()}
     given = evidence(answers, asked=((LOGIN, "user", "ssh"),))
     told = {("c2", name): here, ("c1", name): there, ("c2", f"{name}<"): below}
     traces = Traces(
@@ -310,6 +318,12 @@ def test_file_that_a_node_lacks_is_copied_whole() -> None:
     assert hint.text.endswith(f"{SITE}:5 sets it on c[1,3]; c2 has no such file")
 
 
+def test_path_is_set_by_what_comes_before_node_setup() -> None:
+    ours = "/etc/profile.d/zz-envmgr.sh:13 PATH=/etc/envmgr/node/lmod/bin:$PATH"
+    hint = odd_variable(ours, ours, below=f"{SITE}:4 export PATH=/opt/x:$PATH", name="PATH")
+    assert [(action.do, action.line) for action in hint.actions] == [("delete", 4)]
+
+
 @pytest.mark.parametrize(
     ("there", "step"),
     [
@@ -371,6 +385,16 @@ def test_line_that_unsets_what_node_setup_set_is_deleted() -> None:
     assert told(contexts, given, traces)[0].endswith(
         "/etc/profile.d/zzz.sh:2 unsets module after envmgr does: take that line away"
     )
+
+
+def test_line_that_prints_is_asked_for_by_what_it_prints() -> None:
+    facts = {
+        "ctx.bash-ssh.user.modulepath": "/sw/generations/0001/modules",
+        "ctx.bash-ssh.user.noise": "Hello to alice on NODE",
+    }
+    ssh = next(c for c in CONTEXTS if c.name == "bash-ssh")
+    questions = wanted_lines(contexts, evidence({"c1": facts}, asked=((ssh, "user", "ssh"),)))
+    assert (":echo~Hello", ":printf~Hello", ":cat") in {question.names for question in questions}
 
 
 def test_commands_are_asked_for_by_their_option() -> None:

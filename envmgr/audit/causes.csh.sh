@@ -12,10 +12,11 @@ trace_csh() {
       cause = $0
       sub(/.*t?csh +/, "", cause); sub(/ *`.*/, "", cause)
     }
-    $1 == "setenv" && $2 == name || $1 == "alias" && $2 == name || name == "PATH" && $1 == "set" && /^set +path/ {
+    $1 ~ /^(un)?(setenv|alias)$/ && $2 == name || name == "PATH" && $1 == "set" && /^set +path/ {
       if (part != "" && (found || !index($0, part))) next
       found = 1; last = count; value = $0; by = cause
       sub(/^[^ ]+ +[^ ]+ */, "", value)
+      if (/^un/) value = $1
     }
     /^eval .*\/pin csh/ { cause = "pin" }
     { if (!/^eval |^setenv |^\//) cause = "" }
@@ -43,7 +44,18 @@ trace_csh() {
         /module/ && cause != "" && index($0, cause) { line = NR }
         part != "" && line { exit }
         END { if (line) print line }' "$trace_file")
-      [ -z "$trace_line" ] || { printf '%s:%s\n' "$trace_file" "$trace_line" && break; }
+      [ -n "$trace_line" ] || continue
+      trace_line=$trace_file:$trace_line
+      case $trace_file in
+        /etc/* | "$trace_home"/*) ;;
+        *) # others share a vendor's file: who reads it
+          trace_by=$({ printf '%s\n' "$trace_files" && printf '%s\n' "$trace_own" /etc/csh.cshrc; } | grep -e '^/etc/' -e "^$trace_home/" | while IFS= read -r trace_at; do
+            grep -n -H -s 'source' "$trace_at" | grep -F -e "/${trace_file##*/}"
+          done | head -n 1 | cut -d: -f1,2)
+          trace_line=${trace_by:-$trace_line}
+          ;;
+      esac
+      printf '%s\n' "$trace_line" && break
     done
   }
 }

@@ -9,10 +9,11 @@ tried on bash 5.2, which takes no PS4 from the environment for root.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from envmgr.audit.hints import Hint, Place, add, hint_of
+from envmgr.audit.hints import Hint, Place, add, delete, hint_of, look
 from envmgr.audit.table import Steps, Words, fill
 from envmgr.modules.nodesetup import CSH_PROFILE, HOME, PROFILE
 from envmgr.nodes.sets import fold
@@ -22,6 +23,9 @@ from envmgr.system.shelltext import UNTRACED_END, assign, quote, script_text, un
 _OURS = (f"{HOME}/", PROFILE, CSH_PROFILE)
 _PARTS = 8  # so many parts of a list are traced at most
 _PINNED, _THERE, _LIST = ":pinned", ":there", ":list"
+_FOLDER = "/etc/profile.d"
+_CUT = 400  # characters that a trace tells of a line
+_COPIES = 4  # nodes to which one hint copies a file
 _MOST_NODES = 12  # that are asked; each represents all with the same answers
 # Of a context of ssh: how its shell is traced, where that is not the context's own name.
 _HOW = {"bash-login": "login", "bash-ssh": "ssh", "bash-interactive": "interactive", "bash-job": "job"}
@@ -59,13 +63,15 @@ def parts_of(name: str, parts: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Traces:
-    """The results of the traces: (node, context's name, account, name) -> `FILE:LINE TEXT`.
+    """The results of the traces: (node, context's name, account, name) -> `FILE:LINE TEXT`, or `FILE:LINE,STANDS TEXT`.
 
-    `senders` are the hosts whose shells jobs inherit.
+    `NAME<` is the line that would set it without that file. `senders` are the hosts whose shells jobs inherit, `profiles`
+    the names of a node's files in /etc/profile.d.
     """
 
     places: Mapping[tuple[str, str, str, str], str]
     senders: tuple[str, ...] = ()
+    profiles: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def place(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
         """Return the line that sets it on the first of `nodes` that was asked; None if no trace shows one.
@@ -94,8 +100,11 @@ class Traces:
         return any(self.places.get(key) for key in self._keys(nodes, context, account, name))
 
     def foreign(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
-        """Return the first such line that is in no file of node-setup."""
-        places = self._places(nodes, context, account, name)
+        """Return the first such line that is in no file of node-setup; for PATH, also what comes before that, which only
+        puts a folder before it.
+        """
+        names = (name, f"{name}<") if name == "PATH" else (name,)
+        places = (place for each in names for place in self._places(nodes, context, account, each))
         return next((place for place in places if not is_ours(place)), None)
 
     def culprit(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
@@ -127,7 +136,8 @@ class Traces:
 def _place(node: str, found: str) -> Place:
     where, _, text = found.partition(" ")
     file, _, line = where.rpartition(":")
-    return Place(node, file, int(line) if line.isdecimal() else 0, text.strip())
+    line, _, stands = line.partition(",")
+    return Place(node, file, int(line) if line.isdecimal() else 0, text.strip(), stands or "alone")
 
 
 Trace = Callable[[Sequence[TraceQuestion]], Traces]
@@ -154,7 +164,8 @@ def set_by(
         for name in names:
             if place := traces.foreign(nodes, context, account, name):
                 of_line = {**given, "place": place.seen_from(nodes), "cause": name}
-                return hint_of(row.hint.filled(of_line), nodes, place)
+                made = hint_of(row.hint.filled(of_line), nodes, place)
+                return made if row.hint.delete else replace(made, about=f"file {place.file}")
         return unknown
 
     return Traced((TraceQuestion(nodes[0], context, account, names),), hint)
@@ -177,37 +188,114 @@ def set_on(
     name = fill(row.cause, given)
 
     def hint(traces: Traces) -> Hint:
-        here, there = (traces.place(of, context, account, name) for of in (odd, others))
-        found = line_of((here, odd), (there, others), row.hint.filled(given).look, row.unplaced.filled(given).look)
-        return found if known else found.undecided
+        line = traces.foreign if name == "PATH" else traces.place
+        here, there = ((line(of, context, account, name), of) for of in (odd, others))
+        below = traces.place(odd, context, account, f"{name}<")
+        first = row.hint.filled(given).look
+        unplaced = first + row.unplaced.filled(given).look
+        found = line_of(here, there, unplaced, name, traces.profiles, below, known=known)
+        return found if found.text == unplaced else replace(found, text=first + found.text)
 
     return Traced(tuple(TraceQuestion(of[0], context, account, (name,)) for of in (odd, others) if of), hint)
 
 
-def line_of(
-    here: tuple[Place | None, Sequence[str]], there: tuple[Place | None, Sequence[str]], text: str, unplaced: str
-) -> Hint:
-    """Return the hint for nodes that are not as others, from the lines that set it here and there.
+_Lines = tuple[Place | None, Sequence[str]]  # the line that sets it on these nodes
 
-    The line that only these nodes have is deleted, or the one that they lack is added. Node-setup's own files are named
-    nowhere: what they lack is set up again.
+
+def line_of(
+    here: _Lines,
+    there: _Lines,
+    unplaced: str,
+    name: str,
+    profiles: Mapping[str, frozenset[str]],
+    below: Place | None = None,
+    *,
+    known: bool = True,
+    is_list: bool = False,
+) -> Hint:
+    """Return the hint for nodes that are not as others, from the lines that set `name`, or its parts, here and there.
+
+    A line that only these nodes have is deleted, if what is `below` it is then right; another value gets that of the
+    others; what these nodes lack is brought there, with its file. Node-setup's own files are named nowhere: what they
+    lack is set up again. If it is not `known` who is right, nothing is to be done.
     """
     (own, odd), (usual, others) = here, there
-    same = (
-        own is not None and usual is not None and (own.file, own.line, own.text) == (usual.file, usual.line, usual.text)
-    )
-    if own is not None and not same and not is_ours(own):
-        look = ""
-        if usual is None and others:
-            look = f"no start-up file sets it on {fold(others)}"
-        elif usual is not None and not is_ours(usual):
-            look = f"{usual} sets it on {fold(others)}"
-        return hint_of(Steps(delete=f"{text}{own}", because=f"sets it on {fold(odd)}", look=look), odd, own)
-    if own is None and is_ours(usual):
-        return hint_of(Steps(run=f"envmgr node-setup --apply --nodes {fold(odd)}", at="here"), odd)
-    if own is None and usual is not None:
-        return add(usual, odd, f"{text}{usual} sets it on {fold(others)}; no start-up file sets it on {fold(odd)}")
-    return hint_of(text + unplaced, odd)
+    on_odd, on_others = f"sets it on {fold(odd)}", f"sets it on {fold(others)}"
+    foreign = None if is_ours(usual) else usual
+    if own is None and foreign is None and usual is not None:
+        again = hint_of(Steps(run=f"envmgr node-setup --apply --nodes {fold(odd)}", at="here"), odd)
+        return again if known else look(again.text)
+    lines = [(at, on) for at, on in ((own, on_odd), (foreign, on_others)) if at is not None]
+    if not lines or is_ours(own) or _is_same(own, usual):
+        return hint_of(unplaced, odd)
+    if not known:
+        said = "; ".join(f"{at} {on}" for at, on in lines)
+        return replace(look(said), about=f"file {lines[0][0].file}")
+    brought = _brought(foreign, odd, others, name, profiles) if foreign is not None else Hint()
+    if own is None:
+        return brought
+    by_others = f"{foreign} {on_others}" if foreign else "" if usual or not others else f"no start-up file {on_others}"
+    away = hint_of(Steps(delete=str(own), because=on_odd, look=by_others), odd, own)
+    if foreign is None or _is_same(below, foreign):
+        return away
+    if own.file == foreign.file and _other_value(own, foreign, name):
+        put = f"put `{foreign.text}` in the place of that line, as on {fold(others)}"
+        return delete(own, odd, Steps(delete=str(own), because=on_odd, away=put).text, foreign.text)
+    if own.file != foreign.file and any(action.do != "look" for action in brought.actions):
+        first = hint_of(Steps(delete=str(own), because=on_odd), odd, own)
+        return Hint(f"{first.text}; then {brought.text}", (*first.actions, *brought.actions))
+    if is_list:
+        return away
+    return replace(look(f"{own} {on_odd}, {by_others}: let {fold(odd)} have the same"), about=f"file {own.file}")
+
+
+def _is_same(own: Place | None, usual: Place | None) -> bool:
+    if own is None or usual is None:
+        return False
+    return (own.file, own.text) == (usual.file, usual.text) and bool(own.text or own.line == usual.line)
+
+
+def _brought(
+    usual: Place, odd: Sequence[str], others: Sequence[str], name: str, profiles: Mapping[str, frozenset[str]]
+) -> Hint:
+    """Return the hint for nodes that lack a line: its whole file, if they lack that too, or a line that means the same
+    by itself.
+    """
+    said = f"{usual} sets it on {fold(others)}"
+    folder, _, file = usual.file.rpartition("/")
+    files = profiles.get(odd[0]) if folder == _FOLDER else frozenset([file]) if folder.startswith("/etc") else None
+    if files is not None and file not in files:
+        said += f"; {fold(odd)} has no such file"
+        copies = (f"scp -3p {usual.node}:{quote(usual.file)} {node}:{quote(usual.file)}" for node in odd[:_COPIES])
+        steps = Steps(run=" && ".join(copies), at="here", look=said)
+        return hint_of(steps if len(odd) <= _COPIES else f"copy it there: {said}", odd)
+    said += f"; no start-up file sets it on {fold(odd)}"
+    if files is not None and usual.stands == "alone" and _variables(usual.text) <= {name, "HOME"} and usual.text:
+        return add(usual, odd, f"{said}: add that line there")
+    return replace(look(f"{said}: compare that file"), about=f"file {usual.file}")
+
+
+def _variables(text: str) -> set[str]:
+    """Return the variables that a line reads; a name that none has, where it is not one plain command."""
+    if len(text) >= _CUT or re.search(r"[;&|<>()`\\]", text):
+        return {""}
+    return set(re.findall(r"\$\{?(\w+)", text))
+
+
+def _other_value(own: Place, usual: Place, name: str) -> bool:
+    """Return whether two lines differ only in one value, so that one can take the place of the other."""
+    reads, had = _variables(usual.text), _variables(own.text)
+    if own.stands != usual.stands or "" in reads | had or not reads <= had | {"HOME"}:
+        return False
+    if name in reads and own.line != usual.line:
+        return False
+    try:
+        words = [shlex.split(place.text, comments=True) for place in (own, usual)]
+    except ValueError:
+        return False
+    keys = [[word.partition("=")[0] for word in of] for of in words]
+    differ = [at for at, pair in enumerate(zip(*words, strict=False)) if pair[0] != pair[1]]
+    return len(words[0]) == len(words[1]) and len(differ) == 1 and (keys[0] == keys[1] or differ[0] > 0)
 
 
 def traced_context(context: ShellContext) -> str:
@@ -235,15 +323,19 @@ def trace_part(questions: Sequence[TraceQuestion], users: Mapping[ShellAccount, 
     )
     given = assign(trace_names=" ".join(names), trace_pin=f"{HOME}/", trace_profile=PROFILE, trace_home="")
     given += assign(trace_end=f"set +x\n{untraced()}{UNTRACED_END}")
+    calls += f"put trace.profiles \"$(ls {_FOLDER} | tr '\\n' ' ')\"\n"
     return ProbePart("trace", {"prefix": given + script_text(__file__, "csh.sh") + script_text(__file__, "sh") + calls})
 
 
 def read_traces(fleet: Fleet) -> Traces:
     places: dict[tuple[str, str, str, str], str] = {}
+    profiles: dict[str, frozenset[str]] = {}
     for group in fleet.groups:
+        if (names := group.facts.get("trace.profiles")) is not None:
+            profiles |= dict.fromkeys(group.nodes, frozenset(names.split()))
         for key, place in group.facts.items():
             # The name comes last, because a part of a list may contain dots.
             words = key.split(".", 3)
             if words[0] == "trace" and len(words) == 4 and words[1] != "looked":
                 places |= {(node, words[1], words[2], words[3]): place for node in group.nodes}
-    return Traces(places)
+    return Traces(places, profiles=profiles)

@@ -17,12 +17,17 @@ _AT = re.compile(r"(/[^\s:]+):(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A line of a start-up file, as it was traced on `node`. `text` is the line, empty if it could not be read."""
+    """A line of a start-up file, as it was traced on `node`. `text` is the line, empty if it could not be read.
+
+    `stands` is how: `alone`; `inside` a block; as the `only` command where the shell needs one; as a `part` of a longer
+    command.
+    """
 
     node: str
     file: str
     line: int
     text: str = ""
+    stands: str = "alone"
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -38,7 +43,7 @@ class Action:
 
     `run` is a `command` for a shell of root on each of `nodes` (folded), on the file `server` of the prefix, or where
     envmgr runs. `delete` and `add` are about the line with this `text` of a `file` of `nodes`; `line` is its number where it was
-    seen. `look` is for people: `text` says at what.
+    seen. What is not empty in `instead` comes in the place of a line that is deleted. `look` is for people: `text` says at what.
     """
 
     do: Literal["run", "delete", "add", "look"]
@@ -48,6 +53,7 @@ class Action:
     file: str = ""
     line: int = 0
     text: str = ""
+    instead: str = ""
 
     @property
     def key(self) -> str:
@@ -90,6 +96,7 @@ def hint_of(steps: Steps | str, nodes: Iterable[str], place: Place | None = None
     if steps.delete:
         at = _AT.fullmatch(steps.delete)
         place = place or (Place("", at[1], int(at[2])) if at else None)
+        steps = steps.model_copy(update={"away": _AWAY.get(place.stands, steps.away)}) if place else steps
         return delete(place, nodes, steps.text) if place else look(steps.text)
     if not steps.run or not _is_whole(steps.run):
         return look(steps.text)
@@ -107,16 +114,22 @@ def _is_whole(command: str) -> bool:
     return "`" not in command and "\n" not in command
 
 
-def delete(place: Place, nodes: Iterable[str], text: str) -> Hint:
-    """Return a hint to delete the line of a place on `nodes`; the line of another node, such as a login node, there."""
+_AWAY = {"only": "put `:` in the place of that line", "part": "take the command away of which that line is a part"}
+
+
+def delete(place: Place, nodes: Iterable[str], text: str, instead: str = "") -> Hint:
+    """Return a hint to delete the line of a place on `nodes`; the line of another node, such as a login node, there.
+
+    `instead` comes in its place, or `:` where the shell needs a command. A part of a longer command is for people.
+    """
+    if place.stands == "part":
+        return Hint(text, look(text).actions, f"file {place.file}")
     of = tuple(nodes)
-    return Hint(text, (_line("delete", place, of if place.node in ("", *of) else (place.node,)),))
+    on = fold(of if place.node in ("", *of) else (place.node,))
+    instead = instead or (":" if place.stands == "only" else "")
+    return Hint(text, (Action("delete", on, file=place.file, line=place.line, text=place.text, instead=instead),))
 
 
 def add(place: Place, nodes: Iterable[str], text: str) -> Hint:
     """Return a hint to add the line of a place, which other nodes have, on `nodes`."""
-    return Hint(text, (_line("add", place, nodes),))
-
-
-def _line(do: Literal["delete", "add"], place: Place, nodes: Iterable[str]) -> Action:
-    return Action(do, fold(nodes), file=place.file, line=place.line, text=place.text)
+    return Hint(text, (Action("add", fold(nodes), file=place.file, line=place.line, text=place.text),))

@@ -43,13 +43,14 @@ class Steps(FrozenModel):
     """Steps that fix a finding, as data; a text without more is `look`. In a table they are templates.
 
     `run` is a command for a shell of root `at` the node, the file server of the prefix, or here, where envmgr runs. `delete` is the
-    line (FILE:LINE) to take away, and `because` what it does there. `look` is for people.
+    line (FILE:LINE) to take away, `because` what it does there, and `away` how. `look` is for people.
     """
 
     run: str = ""
     at: Where = "node"
     delete: str = ""
     because: str = ""
+    away: str = "take that line away"
     look: str = ""
 
     @model_validator(mode="before")
@@ -66,7 +67,7 @@ class Steps(FrozenModel):
         if self.run:
             first = f"{WHERE[self.at]}`{self.run}`"
         elif self.delete:
-            first = f"{self.delete} {self.because}: take that line away"
+            first = f"{self.delete} {self.because}: {self.away}"
         else:
             return self.look
         return f"{first}{', ' if self.look.startswith(_GOES_ON) else '; '}{self.look}" if self.look else first

@@ -135,4 +135,6 @@ def carry_out(step: dict[str, Any], cluster: Cluster) -> None:
         else:  # homes are shared: another node may have done it
             line = step["line"]
             own = f"sed -n '{line}{{s/^[[:space:]]*//;s/[[:space:]]*$//;p;}}' {file}"
-            cluster.sh(node, f'if [ -z {text} ] || [ "$({own})" = {text} ]; then sed -i {line}d {file}; fi', check=True)
+            instead = step["instead"].replace("\\", r"\\")
+            away = shlex.quote(f"{line}c\\{instead}" if instead else f"{line}d")
+            cluster.sh(node, f'if [ -z {text} ] || [ "$({own})" = {text} ]; then sed -i {away} {file}; fi', check=True)

@@ -26,7 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from envmgr.audit.causes import Traced, TraceQuestion, Traces
+from envmgr.audit.causes import Traced, TraceQuestion, Traces, part_of
 from envmgr.audit.compare.between_nodes import as_on, compare
 from envmgr.audit.hints import Hint, hint_of
 from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Row, Rows
@@ -42,7 +42,6 @@ from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text
 
 _LINKER = re.compile(r"error loading module|undefined symbol|symbol lookup|cannot open shared object")
-_PRINTS = (":echo", ":printf", ":cat")
 _UNKNOWN_SHELLS = frozenset({"fish", "ksh", "ksh93", "mksh", "pwsh", "xonsh", "nu", "elvish"})  # no context has them
 
 
@@ -141,7 +140,8 @@ def _mend(
 
     def hint(traces: Traces) -> Hint:
         if place := traces.culprit(nodes, context, account, name):
-            line = Steps(delete=place.seen_from(nodes), because=f"sets {name} after envmgr does")
+            does = "unsets" if place.text.startswith("un") else "sets"
+            line = Steps(delete=place.seen_from(nodes), because=f"{does} {name} after envmgr does")
             return hint_of(line, nodes, place)
         place, is_left = traces.before_ours(nodes, context, account)
         early = "before node-setup's is read, which is there"
@@ -151,7 +151,7 @@ def _mend(
         left = f"a start-up file ends, or fails, {early}: take that line away, or move it below"
         return hint_of(left if is_left else again, nodes)
 
-    return Traced((TraceQuestion(nodes[0], context, account, ("LMOD_RC", "MODULEPATH", ":left")),), hint)
+    return Traced((TraceQuestion(nodes[0], context, account, ("LMOD_RC", "MODULEPATH", "module", ":left")),), hint)
 
 
 def _module_command(shell: AskedShell, evidence: Evidence) -> Rows:
@@ -275,22 +275,24 @@ def _prints(evidence: Evidence) -> Rows:
         for nodes, shell in alike:
             at_login = shell.context.shell in ("bash-login", "bash-interactive", "zsh")
             severity: Severity = "note" if at_login else "warning"
-            yield evidence.say("prints", nodes, shell, severity, hint=_printing(alike), text=text)
+            yield evidence.say("prints", nodes, shell, severity, hint=_printing(alike, text), text=text)
 
 
-def _printing(shells: Sequence[tuple[tuple[str, ...], AskedShell]]) -> Traced:
-    """Return the hint for shells that print the same text: the line that one of them shows."""
+def _printing(shells: Sequence[tuple[tuple[str, ...], AskedShell]], text: str) -> Traced:
+    """Return the hint for shells that print the same text: the line that one of them shows, by the longest word of it."""
+    word = max((word for word in re.findall(r"[\w.,:-]+", text) if word != "NODE"), key=len, default="")
+    names = (part_of(":echo", word), part_of(":printf", word), ":cat")
 
     def hint(traces: Traces) -> Hint:
         for nodes, of in shells:
-            for name in _PRINTS:
+            for name in names:
                 if place := traces.foreign(nodes, of.context, of.account, name):
                     line = Steps(delete=str(place), because="may be the line", look="or print only where `[ -t 1 ]`")
                     return hint_of(line, nodes, place)
         where_to = "in /etc/bash.bashrc, /etc/bashrc, /etc/profile.d and the user's own files"
         return hint_of(f"print only where `[ -t 1 ]`: {where_to}", ())
 
-    return Traced(tuple(TraceQuestion(nodes[0], of.context, of.account, _PRINTS) for nodes, of in shells), hint)
+    return Traced(tuple(TraceQuestion(nodes[0], of.context, of.account, names) for nodes, of in shells), hint)
 
 
 CHECK = Check(judge=judge, probe=probe, wants=frozenset({"modules"}), loads=True, joins=True)

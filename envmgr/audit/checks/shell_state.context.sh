@@ -65,8 +65,7 @@ case $- in *i*) ;; *) [ "$PWD" = / ] || put shell_state.folder "$PWD" ;; esac
     esac
     put shell_state.options "${shell_left# }"
     # shellcheck disable=SC3045 # bash's
-    shell_left=$(readonly -p | sed -n -E 's/^declare -[a-z]+ (PATH|MODULEPATH|LOADEDMODULES|_LMFILES_|MANPATH|LD_LIBRARY_PATH|PYTHONPATH|LMOD_[A-Z_]*)=.*/\1/p' | tr '\n' ' ')
-    [ -z "$shell_left" ] || put shell_state.readonly "${shell_left% }"
+    readonly -p | sed -n -E 's/^declare -[a-z]+ (PATH|MODULEPATH|LOADEDMODULES|_LMFILES_|MANPATH|LD_LIBRARY_PATH|PYTHONPATH|LMOD_[A-Z_]*)=.*/\1/p' | lines shell_state.readonly
     # A script that is started from here by a shell which passes no functions on.
     if [ -n "${BASH_ENV-}" ] && [ -x "${LMOD_CMD-}" ]; then
       case $(env -i HOME="$HOME" PATH="$PATH" BASH_ENV="$BASH_ENV" MODULEPATH="${MODULEPATH-}" LMOD_CMD="${LMOD_CMD-}" \

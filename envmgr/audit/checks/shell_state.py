@@ -45,7 +45,7 @@ def judge(evidence: Evidence) -> Rows:
             left = frozenset(options.split())
             if left:  # many files use `shopt -s`, for other options than those of `set`
                 severity: Severity = "error" if {"errexit", "nounset"} & left else "warning"
-                traced = ":set" if _FLAGS & left else ""
+                traced = " ".join(f":{'set' if each in _FLAGS else 'shopt'}-{each}" for each in options.split())
                 yield evidence.say("options", nodes, shell, severity, options=options, traced=traced)
         yield from _slow(shell, evidence)
 

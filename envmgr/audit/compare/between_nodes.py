@@ -163,11 +163,23 @@ def other_lines(of: Outlier) -> str:
     return short(other_parts(also, lacks, ", "))
 
 
+# A kind of shell -> where its variables come from.
+_BASHRC = "reads /etc/bash.bashrc, or /etc/bashrc, and ~/.bashrc"
+_FROM = {
+    "bash": _BASHRC,
+    "bash-interactive": _BASHRC,
+    "csh": "reads /etc/csh.cshrc and ~/.cshrc",
+    "zsh": "reads /etc/zsh/zshenv, or /etc/zshenv, and ~/.zshenv",
+}
+_OF_JOBS = "gets what the shell has that submits it, and what TaskProlog sets"
+
+
 def in_other_shells(evidence: Evidence, name: str, parts: Callable[[Facts, AskedShell], list[str] | None]) -> Rows:
     """Compare the list `name` of each context of an account with its login bash, or with the first context asked.
 
-    Differences are the row `in_other_shells` of the check. `parts(facts, shell)` is the list in a shell; None if it is
-    not compared. Order makes no difference. Nodes that differ from other nodes in the list are skipped, because that is
+    Differences are the row `in_other_shells` of the check, or `lacks_in_other_shells` where a shell only lacks parts: what
+    brings them to the usual one is no fault there. `parts(facts, shell)` is the list in a shell; None if it is not
+    compared. Order makes no difference. Nodes that differ from other nodes in the list are skipped, because that is
     already reported.
     """
     asked: dict[ShellAccount, list[tuple[AskedShell, dict[str, list[str]]]]] = {}
@@ -186,17 +198,17 @@ def in_other_shells(evidence: Evidence, name: str, parts: Callable[[Facts, Asked
                 if node not in passed and set(own) != set(wanted):
                     found.setdefault((_without(wanted, own), _without(own, wanted)), []).append(node)
             for (lacks, also), nodes in found.items():
-                traced = usual if lacks else shell  # where a start-up file brings the parts that the other one lacks
                 yield evidence.say(
-                    "in_other_shells",
+                    "in_other_shells" if also else "lacks_in_other_shells",
                     nodes,
-                    traced,
+                    shell if also else usual,
                     name=name,
                     where=shell.where,
                     how=other_parts(also, lacks),
                     usual=usual.context.name,
-                    traced=traced.context.name,
-                    names=" ".join(parts_of(name, lacks or also)),
+                    kind=shell.context.name,
+                    gets=_OF_JOBS if shell.context.way == "slurm" else _FROM.get(shell.context.shell, "is another"),
+                    names=" ".join(parts_of(name, also or lacks)),
                 )
 
 

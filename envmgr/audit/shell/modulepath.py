@@ -123,9 +123,8 @@ def _origin(shell: AskedShell, odd: Sequence[str], others: Sequence[str], values
         file, source = traces.list_file([*odd, *others], context, account)
         if source and all(place is None or place.file == file for place in (here, there)):  # no other had a part in it
             return look(f"Lmod's own file makes it of {source}: compare that, and whether its folders are there")
-        return line_of(
-            (here, odd), (there, others), "", "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment"
-        )
+        unplaced = "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment"
+        return line_of((here, odd), (there, others), unplaced, "MODULEPATH", traces.profiles, is_list=True)
 
     return Traced(tuple(TraceQuestion(of[0], context, account, asked) for of in (odd, others) if of), hint)
 

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit.causes import _MOST_NODES, TraceQuestion, Traces, nodes_to_trace, read_traces, trace_part
-from envmgr.audit.checks import ambient, contexts
+from envmgr.audit.checks import ambient, contexts, limits, shell_state
+from envmgr.audit.hints import Action, Hint
 from envmgr.probe.model import CONTEXTS, Fleet, Group
 from envmgr.system.shelltext import script_text
-from tests.helpers.evidence import evidence, wanted_lines
+from tests.helpers.evidence import evidence, found, told, wanted_lines
 from tests.helpers.open_folders import open_to_all
 
 SCRIPT = f"trace_names=x trace_pin=/p trace_profile=/q trace_end=:\n{script_text(ambient.__file__.replace('checks/ambient', 'causes'), 'sh')}"
@@ -24,7 +25,7 @@ def place(tmp_path: Path, name: str, *lines: str) -> str:
     argv = [
         "/bin/sh",
         "-c",
-        f'{SCRIPT}\ntrace_untouched() {{ case $1 in /as-shipped/*) ;; *) false ;; esac; }}\ntrace_place "$@"',
+        f'trace_home=/home/a; {SCRIPT}\ntrace_untouched() {{ case $1 in /as-shipped/*) ;; *) false ;; esac; }}\ntrace_place "$@"',
         "sh",
         name,
         str(tmp_path / "trace"),
@@ -47,6 +48,28 @@ def place(tmp_path: Path, name: str, *lines: str) -> str:
         (["+/a:1<:: declare -rx Y X"], "/a:1"),
         (["+/a:1<:: X=1", "+/as-shipped/b:2<:: X=2"], "/a:1"),
         (["+/as-shipped/a:1<:: X=1", "+/as-shipped/b:2<:: export X"], ""),
+        (["+/a:1<:: X=1", "+/b:2<:: X+=:/opt"], "/b:2"),
+        (["+/a:1<:: export X=1", "+/b:2<:: unset XX", "+/c:3<:: unset -v Y X"], "/c:3"),
+        (["+/a:1<:: X=1", "+/b:2<:: unset -f X", "+/c:3<:: unset X=1"], "/b:2"),
+        (["+/a:1<:: alias X=y", "+/b:2<:: unalias X"], "/b:2"),
+        (["+/a:1<:: X=1", "+/b:2<:: export -n X"], "/b:2"),
+        # others share a vendor's file: the line that reads it, or calls its function
+        (
+            ["+/home/a/.bashrc:7<:: . /opt/v/setvars.sh --all", "+/opt/v/setvars.sh:9<bash:0<:: X=1"],
+            "/home/a/.bashrc:7",
+        ),
+        (["+/opt/v/f.sh:3</opt/v/setvars.sh:8</etc/profile.d/v.sh:2: X=1"], "/etc/profile.d/v.sh:2"),
+        (
+            [
+                "+/home/a/.zshrc:1<: source /opt/v/all.sh",
+                "+/opt/v/all.sh:4<: . /opt/v/one.sh",
+                "+/opt/v/one.sh:2<: export X=1",
+            ],
+            "/home/a/.zshrc:1",
+        ),
+        (["+/home/a/.bashrc:7<:: . /home/a/env.sh", "+/home/a/env.sh:9<bash:0<:: X=1"], "/home/a/env.sh:9"),
+        (["+/etc/bash.bashrc:7<:: . /etc/x.sh", "+/etc/x.sh:9<bash:0<:: X=1"], "/etc/x.sh:9"),
+        (["+/opt/v/setvars.sh:9<bash:0<:: X=1"], "/opt/v/setvars.sh:9"),
         (["+:1<:: X=1"], ""),
         (["+/a:1<:: X=1", "+/b:1e/tmp/evil<:: X=2"], ""),  # no line of bash's
         (["+/b:1e/tmp/evil</a:7<:: X=2"], "/a:7"),
@@ -68,6 +91,18 @@ def test_place_is_the_last_line_that_sets_it(tmp_path: Path, lines: list[str], f
             "/etc/profile:2",
         ),
         (":left", ["+/etc/profile.d/x.sh:2<:: return 0"], ""),
+        (":ulimit-v", ["+/a:1<:: ulimit -v 5", "+/b:2<:: ulimit -c 0", "+/c:3<:: ulimit -v"], "/a:1"),
+        (":ulimit-v", ["+/a:1<:: ulimit -c 0 -Sv 5"], "/a:1"),
+        (":set-errexit", ["+/a:1<:: set -eu", "+/b:2<:: set -f", "+/c:3<:: set -- -e", "+/d:4<:: set +e"], "/a:1"),
+        (":set-errexit", ["+/a:1<:: set -o errexit", "+/b:2<:: set -o pipefail"], "/a:1"),
+        (":set-nounset", ["+/a:1<:: set -euo pipefail"], "/a:1"),
+        (":set-posix", ["+/a:1<:: set -o posix", "+/b:2<:: set -e"], "/a:1"),
+        (":shopt-nullglob", ["+/a:1<:: shopt -s extglob nullglob", "+/b:2<:: shopt -s dotglob"], "/a:1"),
+        (":readonly-PATH", ["+/a:1<:: readonly PATH", "+/b:2<:: readonly XPATH=1"], "/a:1"),
+        (":readonly-PATH", ["+/a:1<:: declare -xr PATH=/bin", "+/b:2<:: declare -x PATH=/usr/bin"], "/a:1"),
+        (":echo", ["+/a:1<:: echo Hello", "+/b:2<:: echo no"], "/b:2"),
+        (":trap", ["+/a:1<:: trap '' TERM", "+/b:2<:: trap 'rm -f x' EXIT"], "/a:1"),
+        (":umask", ["+/a:1<:: umask 077", "+/b:2<:: umask", "+/b:3<:: umask -S"], "/a:1"),
         ("IFS", ["+/a:1<:: IFS=:", "+/b:2<:: IFS=,", "+/b:2<:: read -r x"], "/a:1"),
     ],
 )
@@ -82,6 +117,12 @@ def test_place_of_what_brings_a_part_into_a_list_is_the_first(tmp_path: Path) ->
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip() == "/b:2"
 
 
+def test_line_that_prints_a_word_is_the_one_that_has_it(tmp_path: Path) -> None:
+    (tmp_path / "trace").write_text("+/a:1<:: x='Hello'\n+/a:2<:: echo Hello to you\n+/b:1<:: echo no\n")
+    argv = ["/bin/sh", "-c", f'{SCRIPT}\ntrace_place :echo "$1" Hello', "sh", str(tmp_path / "trace")]
+    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip() == "/a:2"
+
+
 CSH = script_text(ambient.__file__.replace("checks/ambient", "causes"), "csh.sh")
 
 
@@ -94,12 +135,17 @@ CSH = script_text(ambient.__file__.replace("checks/ambient", "causes"), "csh.sh"
         ("# setenv X 1\nalias python echo\n", ("python",), "{own}:2"),
         ("set path = ( /usr/bin /bin )\n", ("PATH",), "{own}:1"),
         ("echo no\n", ("X",), ""),
+        ("setenv X 1\n\nunsetenv X\n", ("X",), "{own}:3"),
+        ("unsetenv X\nsetenv X 1\n", ("X",), "{own}:2"),
+        ("alias python echo\nunalias python\n", ("python",), "{own}:2"),
+        ("setenv X 1\nsource {vendor}\n", ("X",), "{own}:2"),
     ],
 )
 def test_real_trace_of_csh_names_file_and_line(tmp_path: Path, text: str, argv: tuple[str, ...], found: str) -> None:
-    sub, own = tmp_path / "sub.csh", tmp_path / ".cshrc"
+    sub, own, vendor = tmp_path / "sub.csh", tmp_path / ".cshrc", tmp_path.with_name(f"{tmp_path.name}.vendor.csh")
     sub.write_text("# one\nsetenv X 2\n")
-    own.write_text(text.format(sub=sub))
+    vendor.write_text("setenv X 3\n")
+    own.write_text(text.format(sub=sub, vendor=vendor))
     traced = subprocess.run(
         ["csh", "-X", "-c", "true"],
         capture_output=True,
@@ -168,3 +214,198 @@ def test_no_more_than_some_nodes_are_asked() -> None:
     assert nodes_to_trace(questions) == tuple(f"c{n}" for n in range(_MOST_NODES))
     text = trace_part(questions, {"user": "alice", "root": "root"}).texts["prefix"]
     assert text.count("\ntrace bash-login.user alice login\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "number", "stands"),
+    [
+        (["# ours", "export X=1"], 2, ""),
+        (["if [ -d /opt ]; then export X=1; fi"], 1, ""),
+        (["[[ $X == @(a|b) ]]", "export X=1"], 2, ""),
+        (["if [ -d /opt ]; then", "  export X=1", "  export Y=1", "fi"], 2, ",inside"),
+        (["if [ -d /opt ]; then", "  export X=1", "fi"], 2, ",only"),
+        (["f() {", "  export X=1", "}"], 2, ",only"),
+        (["[ -d /opt ] &&", "  export X=1", "export Y=1"], 2, ",only"),
+        (["case $- in", "*i*)", "  return", "  ;;", "esac"], 3, ",inside"),
+        (["case $- in", "  *) export X=1 ;;", "esac"], 2, ",inside"),
+        (["if [ -d /opt ]", "then export X=1", "fi"], 2, ",part"),
+        (["export X=1 \\", "  Y=2"], 1, ",part"),
+        (["export X=1 \\", "  Y=2"], 2, ",part"),
+        (['export X="a', 'b"'], 1, ",part"),
+        (["export X=1", "if"], 1, ",part"),  # no shell reads this file as it is
+    ],
+)
+def test_how_a_line_stands_in_its_file(tmp_path: Path, lines: list[str], number: int, stands: str) -> None:
+    (tmp_path / "sh.file").write_text("".join(f"{line}\n" for line in lines))
+    given = f"as() {{ shift; \"$@\"; }}; trace_reader='/bin/bash -O extglob -n' trace_found=/x:{number} trace_number={number}"
+    argv = ["/bin/sh", "-c", f"{SCRIPT}\n{given}\ntrace_stands", str(tmp_path / "sh")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert (done.stdout.strip(), done.stderr) == (stands, "")
+
+
+KEY = "ctx.bash-login.user.ambient."
+
+
+def odd_variable(
+    here: str, there: str, *, below: str = "", has: str = "site.sh", name: str = "OMP_NUM_THREADS"
+) -> Hint:
+    """The hint for c2, which has another value of a variable: set `here` there, and `there` on c1 and c3."""
+    shell = {f"{KEY}PATH": "/usr/bin", f"{KEY}loaded": ""}
+    values = {"c1": "8", "c2": "4", "c3": "8"}
+    said = {"PATH": "PATH"}.get(name, "exported")
+    answers = {node: {**shell, f"{KEY}{said}": f"{name}={value}"} for node, value in values.items()}
+    given = evidence(answers, asked=((LOGIN, "user", "ssh"),))
+    told = {("c2", name): here, ("c1", name): there, ("c2", f"{name}<"): below}
+    traces = Traces(
+        {(node, "bash-login", "user", of): line for (node, of), line in told.items() if line},
+        profiles={"c1": frozenset(["site.sh"]), "c2": frozenset(has.split())},
+    )
+    (finding,) = found(ambient, given, traces)
+    return Hint(finding.hint, finding.actions)  # type: ignore[attr-defined]
+
+
+SITE = "/etc/profile.d/site.sh"
+
+
+def test_another_value_of_the_same_line_gets_that_of_the_others() -> None:
+    hint = odd_variable(f"{SITE}:3 export OMP_NUM_THREADS=4", f"{SITE}:3 export OMP_NUM_THREADS=8")
+    line = "export OMP_NUM_THREADS=4"
+    assert hint.actions == (Action("delete", "c2", file=SITE, line=3, text=line, instead="export OMP_NUM_THREADS=8"),)
+    assert hint.text == (
+        f"{SITE}:3 sets it on c2: put `export OMP_NUM_THREADS=8` in the place of that line, as on c[1,3]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        (f"{SITE}:3 export OMP_NUM_THREADS=4", f"{SITE}:3 OMP_NUM_THREADS=8; export OMP_NUM_THREADS"),
+        (f"{SITE}:3 export OMP_NUM_THREADS=4", f"{SITE}:3 export OMP_NUM_THREADS=$CORES"),
+        (f"{SITE}:3 export OMP_NUM_THREADS=4", f"{SITE}:3,inside export OMP_NUM_THREADS=8"),
+        (f"{SITE}:3,part export OMP_NUM_THREADS=4", f"{SITE}:3,part export OMP_NUM_THREADS=8"),
+        (f"{SITE}:3 export OMP_NUM_THREADS=4", f"{SITE}:5 export OMP_NUM_THREADS=8${{OMP_NUM_THREADS}}"),
+        ("/etc/profile.d/z.sh:1 export OMP_NUM_THREADS=4", f"{SITE}:3,inside export OMP_NUM_THREADS=8"),
+    ],
+)
+def test_what_no_line_of_the_others_can_replace_is_looked_at(here: str, there: str) -> None:
+    hint = odd_variable(here, there)
+    assert [action.do for action in hint.actions] == ["look"]
+    assert here.split(",", maxsplit=1)[0].split(" ", maxsplit=1)[0] in hint.text
+    assert f"{SITE}:" in hint.text
+
+
+def test_line_over_the_right_one_is_deleted_and_one_without_it_is_not_alone() -> None:
+    over, right = "/etc/profile.d/z.sh:1 export OMP_NUM_THREADS=4", f"{SITE}:3 export OMP_NUM_THREADS=8"
+    hint = odd_variable(over, right, below=right)
+    assert [(action.do, action.file, action.instead) for action in hint.actions] == [
+        ("delete", "/etc/profile.d/z.sh", "")
+    ]
+    hint = odd_variable(over, right, has="z.sh")
+    assert [(action.do, action.command) for action in hint.actions] == [
+        ("delete", ""),
+        ("run", f"scp -3p c1:{SITE} c2:{SITE}"),
+        ("look", ""),
+    ]
+    assert hint.text.startswith("/etc/profile.d/z.sh:1 sets it on c2: take that line away; then `scp -3p")
+    unset = odd_variable("/etc/profile.d/z.sh:1,only unset OMP_NUM_THREADS", right, below=right)
+    assert [(action.do, action.instead) for action in unset.actions] == [("delete", ":")]
+    assert unset.text.startswith("/etc/profile.d/z.sh:1 sets it on c2: put `:` in the place of that line")
+
+
+def test_file_that_a_node_lacks_is_copied_whole() -> None:
+    hint = odd_variable("", f"{SITE}:5 export OMP_NUM_THREADS=$CORES", has="other.sh")
+    assert next((action.do, action.command) for action in hint.actions) == ("run", f"scp -3p c1:{SITE} c2:{SITE}")
+    assert hint.text.endswith(f"{SITE}:5 sets it on c[1,3]; c2 has no such file")
+
+
+def test_path_is_set_by_what_comes_before_node_setup() -> None:
+    ours = "/etc/profile.d/zz-envmgr.sh:13 PATH=/etc/envmgr/node/lmod/bin:$PATH"
+    hint = odd_variable(ours, ours, below=f"{SITE}:4 export PATH=/opt/x:$PATH", name="PATH")
+    assert [(action.do, action.line) for action in hint.actions] == [("delete", 4)]
+
+
+@pytest.mark.parametrize(
+    ("there", "step"),
+    [
+        (f"{SITE}:5 export OMP_NUM_THREADS=8", "add"),
+        (f"{SITE}:5 export OMP_NUM_THREADS=8$OMP_NUM_THREADS", "add"),
+        ("/etc/environment:1 OMP_NUM_THREADS=8", "add"),
+        (f"{SITE}:5,inside export OMP_NUM_THREADS=8", "look"),
+        (f"{SITE}:5 export OMP_NUM_THREADS=$CORES", "look"),
+        (f"{SITE}:5 export OMP_NUM_THREADS=$(nproc)", "look"),
+        (f"{SITE}:5", "look"),
+        ("/home/alice/.profile:5 export OMP_NUM_THREADS=8", "look"),
+    ],
+)
+def test_line_that_a_file_lacks_is_added_where_it_stands_by_itself(there: str, step: str) -> None:
+    assert [action.do for action in odd_variable("", there).actions] == [step]
+
+
+def test_nodes_of_which_nobody_is_right_are_told_their_lines_alone() -> None:
+    shell = {f"{KEY}PATH": "/usr/bin", f"{KEY}loaded": ""}
+    answers = {f"c{n}": shell | {f"{KEY}exported": f"OMP_NUM_THREADS={n}"} for n in (1, 2)}
+    given = evidence(answers, asked=((LOGIN, "user", "ssh"),))
+    lines = {(f"c{n}", "bash-login", "user", "OMP_NUM_THREADS"): f"{SITE}:{n} OMP_NUM_THREADS={n}" for n in (1, 2)}
+    assert [finding.hint for finding in found(ambient, given, Traces(lines))] == [
+        f"{SITE}:1 sets it on c1; {SITE}:2 sets it on c2"
+    ]
+
+
+def test_shell_that_lacks_what_login_bash_has_takes_nothing_from_login_bash() -> None:
+    csh = next(c for c in CONTEXTS if c.name == "csh")
+    asked = ((LOGIN, "user", "ssh"), (csh, "user", "ssh"))
+    both = {f"ctx.{name}.user.ambient.{of}": "" for name in ("bash-login", "csh") for of in ("loaded", "exported")}
+    paths = {"ctx.bash-login.user.ambient.PATH": "/usr/bin:/opt/a", "ctx.csh.user.ambient.PATH": "/usr/bin"}
+    where = "/etc/profile.d/apps.sh:1 PATH=/opt/a:$PATH"
+    traces = Traces(
+        {("c1", "bash-login", "user", "PATH~/opt/a"): where, ("c1", "csh", "user", "PATH~/opt/b"): "/etc/csh.cshrc:9 x"}
+    )
+    (lacks,) = found(ambient, evidence({f"c{n}": both | paths for n in (1, 2, 3)}, asked=asked), traces)
+    assert [action.do for action in lacks.actions] == ["look"]  # type: ignore[attr-defined]
+    assert lacks.hint == (
+        "/etc/profile.d/apps.sh:1 gives it to bash-login; csh reads /etc/csh.cshrc and ~/.cshrc: "
+        "give it there, too, if users of both kinds of shell need it"
+    )
+    paths["ctx.csh.user.ambient.PATH"] = "/usr/bin:/opt/b"
+    (other,) = found(ambient, evidence({f"c{n}": both | paths for n in (1, 2, 3)}, asked=asked), traces)
+    assert [(a.do, a.file) for a in other.actions] == [("delete", "/etc/csh.cshrc")]  # type: ignore[attr-defined]
+
+
+def test_line_that_unsets_what_node_setup_set_is_deleted() -> None:
+    key = "ctx.bash-login.user."
+    facts = {
+        f"{key}modulepath": "/sw/generations/0001/modules",
+        f"{key}module": "no",
+        f"{key}lmod_rc": "/sw/generations/0001/lmodrc.lua",
+    }
+    given = evidence({"c1": facts, "c2": facts}, asked=((LOGIN, "user", "ssh"),))
+    assert "module" in {name for question in wanted_lines(contexts, given) for name in question.names}
+    at = ("c1", "bash-login", "user")
+    traces = Traces({(*at, "module"): "/etc/profile.d/zzz.sh:2 unset -f module", (*at, ":pinned"): "yes"})
+    assert told(contexts, given, traces)[0].endswith(
+        "/etc/profile.d/zzz.sh:2 unsets module after envmgr does: take that line away"
+    )
+
+
+def test_line_that_prints_is_asked_for_by_what_it_prints() -> None:
+    facts = {
+        "ctx.bash-ssh.user.modulepath": "/sw/generations/0001/modules",
+        "ctx.bash-ssh.user.noise": "Hello to alice on NODE",
+    }
+    ssh = next(c for c in CONTEXTS if c.name == "bash-ssh")
+    questions = wanted_lines(contexts, evidence({"c1": facts}, asked=((ssh, "user", "ssh"),)))
+    assert (":echo~Hello", ":printf~Hello", ":cat") in {question.names for question in questions}
+
+
+def test_commands_are_asked_for_by_their_option() -> None:
+    key = "ctx.bash-login.user."
+    facts = {
+        f"{key}limits.address_space": "4096",
+        f"{key}shell_state.options": "errexit nullglob",
+        f"{key}shell_state.readonly": "PATH\nMANPATH",
+    }
+    given = evidence({"c1": facts}, asked=((LOGIN, "user", "ssh"),))
+    names = {
+        name for check in (limits, shell_state) for question in wanted_lines(check, given) for name in question.names
+    }
+    assert names == {":ulimit-v", ":set-errexit", ":shopt-nullglob", ":readonly-PATH", ":readonly-MANPATH"}

@@ -48,6 +48,11 @@ def assign(**values: str | int | Sequence[str]) -> str:
     )
 
 
+def appended(text: str, file: str) -> str:
+    """Return the command that adds a line to a file, also to one whose last line has no end."""
+    return f"printf '\\n%s\\n' {quote(text)} >>{quote(file)}"
+
+
 def words(*texts: str) -> str:
     """Return each text as one word, for the arguments of a command."""
     return " ".join(map(quote, texts))

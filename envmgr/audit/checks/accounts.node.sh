@@ -8,6 +8,7 @@ for accounts_name in $(printf '%s\n' $build_user $user | LC_ALL=C sort -u); do
   with_limit 5 "$0.id" id "$accounts_name"
   case $? in
     0)
+      [ "$accounts_name" != "$user" ] || sed 's/.*groups=//' "$0.id" | tr , '\n' | sed -n 's/^\([0-9]*\)(\(.*\))$/\1 \2/p' | LC_ALL=C sort | lines accounts.gids
       put "accounts.$accounts_name" "$(sed 's/^uid=\([0-9]*\)[^ ]* gid=\([0-9]*\).*/uid \1, gid \2/' "$0.id")"
       # Whose its number is: the service may know it by another name, which is the one to compare.
       with_limit 5 "$0.name" getent passwd "$accounts_name"

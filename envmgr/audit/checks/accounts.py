@@ -60,9 +60,15 @@ def _taken(name: str, evidence: Evidence) -> Rows:
     for value, nodes in evidence.fleet.by(lambda facts: _winner(name, facts) or None).items():
         number, winner, line = fields_of(value, 3)
         hint = Steps(look=f"which account is right? `usermod -u NUMBER {winner}` gives {winner} another number")
-        if line and len(nodes) < len(evidence.fleet.nodes):
-            what = f"is the account of {winner}, which other nodes do not have"
-            hint = Steps(delete=f"/etc/passwd:{line}", because=what)
+        others = [group for group in evidence.fleet.groups if not {*group.nodes} & {*nodes}]
+        twins = [node for each in others if winner in _accounts(each.facts).get(number, {}) for node in each.nodes]
+        if line and twins:
+            what = f"the line of {name} comes before that of {winner} in /etc/passwd on {fold(twins)}"
+            hint = Steps(look=f"{what}: the same order here, or another number for {winner} on all nodes")
+        elif line and others:
+            what = f"is the account of {winner}, which has that number on no other node"
+            unless = f"unless they have {winner} by another number: `usermod -u NUMBER {winner}`"
+            hint = Steps(delete=f"/etc/passwd:{line}", because=what, look=unless)
         yield evidence.say("taken", nodes, name=name, number=number, winner=winner, hint=hint)
 
 
@@ -104,10 +110,18 @@ def _login(evidence: Evidence) -> Rows:
         command = f"usermod {option} {quote(right.right)} {user}" if right else ""
         yield evidence.compared(key, values, hint=Steps(run=command, look=f"or {accounts}" if right else accounts))
     groups = evidence.fleet.by_value("accounts.groups")
-    lacks = [",".join(sorted({*of.right.split()} - {*of.value.split()})) for of in compare(groups, evidence).outliers]
+    lacks = [sorted({*of.right.split()} - {*of.value.split()}) for of in compare(groups, evidence).outliers]
     hint = Steps(look=f"compare `id {user}` of the nodes, and {accounts}")
     if len(lacks) == 1 and lacks[0]:
-        hint = Steps(run=f"usermod -aG {quote(lacks[0])} {user}", look=f"or {accounts}")
+        lines = (line.partition(" ") for line in evidence.fleet.by_line("accounts.gids"))
+        gids = {name: gid for gid, _, name in lines}
+        made = [
+            f"{{ getent group {quote(name)} || groupadd -g {gids[name]} {quote(name)}; }} && "
+            for name in lacks[0]
+            if gids.get(name, "").isdecimal()
+        ]
+        run = f"{''.join(made)}usermod -aG {quote(','.join(lacks[0]))} {user}"
+        hint = Steps(run=run, look=f"or {accounts}")
     yield evidence.compared(
         "groups", groups, hint=hint, told=lambda of: _of_groups(set(of.value.split()), set(of.right.split()))
     )

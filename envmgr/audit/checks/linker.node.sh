@@ -7,7 +7,7 @@ if [ -s /etc/ld.so.preload ]; then
     [ -r "$linker_file" ] || printf '%s\n' "$linker_file"
   done | lines linker.missing
 fi
-grep -H -s -v -E '^[[:space:]]*(#|$|include[[:space:]])' /etc/ld.so.conf /etc/ld.so.conf.d/*.conf |
+grep -H -s -v -E '^[[:space:]]*(#|$)' /etc/ld.so.conf /etc/ld.so.conf.d/*.conf |
   sed 's/^\([^:]*\):[[:space:]]*\(.*\)/\2 (\1)/' | LC_ALL=C sort -u | lines linker.folders
 # What the linker's cache has of folders apart from the system's own, in which programs find libraries without it: a line a folder, with
 # names. And what lies in configured ones and is not in the cache, by its name or by that of its version.
@@ -44,7 +44,12 @@ if PATH=$PATH:/usr/sbin:/sbin command -v ldconfig >/dev/null && with_limit 5 "$0
     FILENAME == ARGV[1] { other[$0]; next }
     { kind = $2 " " $3 }
     !(kind in first) { first[kind] = $0 in other ? $1 " " $2 : ""; next }
-    first[kind] != "" && !($0 in other) { print first[kind] }' "$0.others" "$0.all" | LC_ALL=C sort -u | lines linker.shadows
+    first[kind] != "" && !($0 in other) { print first[kind] }' "$0.others" "$0.all" | LC_ALL=C sort -u |
+    while read -r linker_folder linker_file; do
+      linker_file=$linker_folder/$linker_file
+      linker_package=$(rpm -q -f --qf '%{NAME} ' "$linker_file" 2>/dev/null) || linker_package=$(dpkg -S "$linker_file" 2>/dev/null | cut -d: -f1)
+      printf '%s %s %s\n' "$linker_folder" "${linker_file##*/}" "${linker_package%% *}"
+    done | lines linker.shadows
   find /etc/ld.so.conf /etc/ld.so.conf.d -newer /etc/ld.so.cache 2>/dev/null | LC_ALL=C sort | head -n 1 | lines linker.newer
   [ -e /etc/ld.so.cache ] || put linker.newer missing
 fi

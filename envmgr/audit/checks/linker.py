@@ -17,10 +17,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from envmgr.audit.compare.between_nodes import as_on, compare, other_lines, other_parts
 from envmgr.audit.fit.install_facts import standing_on
 from envmgr.audit.model import Check, Drift, Evidence, Outlier, Rows, scripts
-from envmgr.audit.table import Steps, short
+from envmgr.audit.table import Steps, fields_of, short
 from envmgr.probe.model import Facts, Fleet
 from envmgr.report import Severity
-from envmgr.system.shelltext import quote
+from envmgr.system.shelltext import appended, quote
 
 
 def judge(evidence: Evidence) -> Rows:
@@ -49,25 +49,40 @@ def _folders(fleet: Fleet, evidence: Evidence) -> Drift:
         return other_lines(of) + _used({pair: entries for pair, entries in used.items() if pair[0] in own})
 
     outliers = compare(values, evidence).outliers
-    commands = [_as_others(of) for of in outliers]
-    look = "programs take libraries from there, Lmod's Lua, too"
-    hint = Steps(run=f"{commands[0]} && ldconfig", look=look) if len(commands) == 1 else ""
+    hint = _as_others(outliers[0], fleet) if len(outliers) == 1 else ""
     return evidence.compared("folders", values, severity="error" if used else None, told=told, hint=hint)
 
 
-def _as_others(of: Outlier) -> str:
-    """Return the command that takes out the lines that only the outlier has, and adds those that it lacks."""
+def _as_others(of: Outlier, fleet: Fleet) -> Steps:
+    """Return how to take out the lines that only the outlier has, and to add those that it lacks.
+
+    What a package wrote is for people: another version of it, or none, is on the other nodes.
+    """
     here, there = (dict.fromkeys(value.splitlines()) for value in (of.value, of.right))
+    own, others = _packages(of.nodes, fleet), _packages(of.others, fleet)
+    written = {line.removesuffix(")").rpartition(" (")[2] for line in here} | {"/etc/ld.so.conf"}
     commands = []
     for line in {**here, **there}:
         text, _, file = line.removesuffix(")").rpartition(" (")
+        package = own.get(file) or ("" if file in written else others.get(file))
+        if package and (line in there) != (line in here):
+            return Steps(
+                look=f"{file} is as the package {package} wrote it: the same package on all nodes, then `ldconfig`"
+            )
         if line not in there:
             pattern = re.sub(r"([][\\.*^$%])", r"\\\1", text)
-            expression = rf"\%^[[:space:]]*{pattern}%d"
+            expression = rf"\%^[[:space:]]*{pattern}[[:space:]]*$%d"
             commands.append(f"sed -i {quote(expression)} {quote(file)}")
         elif line not in here:
-            commands.append(f"echo {quote(text)} >>{quote(file)}")
-    return " && ".join(commands)
+            commands.append(appended(text, file))
+    look = "programs take libraries from there, Lmod's Lua, too"
+    return Steps(run=" && ".join([*commands, "ldconfig"]), look=look)
+
+
+def _packages(nodes: Iterable[str], fleet: Fleet) -> dict[str, str]:
+    """Return file -> package, of settings that are as it wrote them on some of these nodes."""
+    lines = fleet.by_line("linker.packaged").items()
+    return dict(line.split(" ", 1) for line, having in lines if {*having} & {*nodes})
 
 
 def _standing(facts: Facts, evidence: Evidence) -> dict[tuple[str, str], list[str]]:
@@ -106,21 +121,27 @@ def _unlike(of: Outlier, facts: Facts, nodes: tuple[str, ...], evidence: Evidenc
     configured = {line.partition(" ")[0].rstrip("/") for line in facts.get("linker.folders", "").splitlines()}
     left = {each for each in also if each[0] not in configured}
     standing = {each: entries for each, entries in _standing(facts, evidence).items() if each in also}
-    first = {each for each in also - left if each in standing or each in _lines(facts, "shadows")}
+    rows = (fields_of(line, 3) for line in facts.get("linker.shadows", "").splitlines())
+    shadows = {(folder, name): package for folder, name, package in rows}
+    first = {each for each in also - left if each in standing or each in shadows}
     if lost:
         yield evidence.say("lost", nodes, libraries=_said(lost), right=right)
     for row, pairs in (("left", left), ("first", first)):
         used = _used({each: standing[each] for each in pairs if each in standing})
         if pairs:
-            away = _away(pairs)
             severity: Severity | None = "error" if used else None
-            yield evidence.say(row, nodes, severity=severity, libraries=_said(pairs), used=used, right=right, away=away)
+            hint = Steps() if row == "left" else _away(pairs, shadows)
+            yield evidence.say(row, nodes, None, severity, hint=hint, libraries=_said(pairs), used=used, right=right)
     if words := other_parts([_said(rest)] if (rest := also - left - first) else [], [_said(lacks)] if lacks else []):
         yield evidence.say("other_libraries", nodes, words=words, right=right)
 
 
-def _away(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return the command that moves libraries, with all their names, to where the linker does not look."""
+def _away(pairs: Iterable[tuple[str, str]], packages: Mapping[tuple[str, str], str]) -> Steps:
+    """Return how to move libraries, with all their names, to where the linker does not look; not those of a package."""
+    if not all(packages.get(pair) == "" for pair in pairs):
+        of_package = ", ".join(sorted({*filter(None, packages.values())}))
+        what = f"the package {of_package} has them" if of_package else "`dpkg -S` or `rpm -qf` tells whose they are"
+        return Steps(look=f"on the node: {what}: is it meant to be there? else take it away, then `ldconfig`")
     of: dict[str, list[str]] = {}
     for folder, name in sorted(pairs):
         of.setdefault(folder, []).append(f"{quote(f'{folder}/{name}')}*")
@@ -128,7 +149,7 @@ def _away(pairs: Iterable[tuple[str, str]]) -> str:
         f"mkdir -p {quote(f'{folder}/away')} && mv {' '.join(names)} {quote(f'{folder}/away')}"
         for folder, names in of.items()
     ]
-    return " && ".join([*moves, "ldconfig"])
+    return Steps(run=" && ".join([*moves, "ldconfig"]))
 
 
 def _lost(of: Outlier, facts: Facts) -> set[tuple[str, str]]:
@@ -148,14 +169,6 @@ def _lost(of: Outlier, facts: Facts) -> set[tuple[str, str]]:
 
 def _names(facts: Facts, key: str) -> set[tuple[str, str]]:
     return _pairs(facts.get(f"linker.{key}", ""))
-
-
-def _lines(facts: Facts, key: str) -> set[tuple[str, str]]:
-    """Return (folder, name) of lines `FOLDER NAME`."""
-    return {
-        (folder, name)
-        for folder, _, name in (each.partition(" ") for each in facts.get(f"linker.{key}", "").splitlines())
-    }
 
 
 def _pairs(lines: str) -> set[tuple[str, str]]:

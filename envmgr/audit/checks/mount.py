@@ -94,6 +94,10 @@ def judge(evidence: Evidence) -> Rows:
     right = evidence.site.mount.source or _right_source(sources, evidence)
     if not right:
         yield evidence.compared("source", sources)
+    known = (*(group.facts for group in fleet.groups), evidence.controller)
+    there = next(
+        (facts["mount.point"] for facts in known if "mount.point" in facts and _source(facts) == right), prefix
+    )
     for group in fleet.groups:
         nodes = _not_the_server(group, right)
         if nodes and (found := _fault(group.facts, right)):
@@ -102,23 +106,28 @@ def judge(evidence: Evidence) -> Rows:
             ):
                 continue  # nothing is published: reported once
             expected = f"mounted from {right}" if right else "an answer"
-            point = group.facts.get("mount.point", "")
+            point, source = group.facts.get("mount.point", there), _source(group.facts)
             if found.startswith("does not answer"):
-                yield evidence.say("no_answer", nodes, found=found, expected=expected, seconds=GATE_SECONDS)
+                expected = f"an answer in {GATE_SECONDS} s"
+                yield evidence.say("no_answer", nodes, found=found, expected=expected, point=point)
             elif covers := _covers(group.facts, right):
                 found = "; ".join(f"{what} is mounted over it, on {at}" for at, what in covers)
                 away = " && ".join(f"umount {quote(at)}" for at, _ in covers)
                 yield evidence.say("covered", nodes, found=found, right=right, umounts=away)
-            elif point == prefix and _source(group.facts) != right:
+            elif source and source == right:  # mounted, and broken
+                yield evidence.say("no_answer", nodes, found=found, expected=expected, point=point)
+            elif point != "/" and f"{point}/".startswith(f"{there}/") and source != right:
                 ask = "" if right in sources else _WHICH
-                yield evidence.say("other_there", nodes, hint=ask, found=found, expected=expected, point=point)
+                yield evidence.say(
+                    "other_there", nodes, hint=ask, found=found, expected=expected, point=point, there=there
+                )
             else:
-                yield evidence.say("not_mounted", nodes, found=found, expected=expected)
+                yield evidence.say("not_mounted", nodes, found=found, expected=expected, there=there)
     alike = fleet.sound.only(lambda facts: _source(facts) == right)
     modes = () if evidence.site.mount.writable is None else ("ro", "rw")  # `mount.writable` decides on these
     for key in ("mount.options", "mount.super"):
         lists = merged(alike.by_value(key, default=""), lambda options, _: _without(options, modes))
-        yield evidence.compared("options", lists, key=key)
+        yield evidence.compared("options", lists, key=key, there=there)
     yield from _usable(alike, evidence)
     yield from _writable(evidence, alike)
     yield from _slow(evidence, alike)
@@ -157,8 +166,8 @@ def _hung(fleet: Fleet, evidence: Evidence) -> Rows:
 def _usable(fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield nodes on which programs of the prefix cannot start, or something else is mounted over a part of it."""
     noexec = fleet.only(lambda facts: "noexec" in facts.get("mount.options", "").split(","))
-    if noexec.nodes:
-        yield evidence.say("noexec", noexec.nodes)
+    for point, nodes in noexec.by_value("mount.point").items():
+        yield evidence.say("noexec", nodes, point=point)
     for line, nodes in fleet.by_line("mount.below").items():
         point, _, what = line.partition(" ")
         if others := [node for node in fleet.nodes if node not in nodes]:
@@ -244,8 +253,9 @@ def _writable(evidence: Evidence, fleet: Fleet) -> Rows:
         modes = {node: "ro" if "ro" in _options(g.facts) else "rw" for g in fleet.groups for node in g.nodes}
         for wanted, other in (("rw", "ro"), ("ro", "rw")):
             right = {node for node in modes if (node in writable) == (wanted == "rw")}
-            if wrong := [node for node in right if modes[node] == other]:
-                yield evidence.say("mode", wrong, wanted=wanted, other=other)
+            for point, nodes in fleet.by_value("mount.point").items():
+                if wrong := [node for node in nodes if node in right and modes[node] == other]:
+                    yield evidence.say("mode", wrong, wanted=wanted, other=other, point=point)
     for paths, nodes in evidence.fleet.sound.by_value("mount.user_writes").items():
         if paths.strip():
             yield evidence.say("user_writes", nodes, paths=paths, hint=_closed(paths.split()[0], evidence.site))

@@ -22,14 +22,25 @@ case $names_status in
   *) put names.own nothing ;;
 esac
 if [ "$names_status" = 0 ] && [ -n "$names_bad" ]; then
-  # bad LINES: those of /etc/hosts that give the node's name such an address; other: the number of those that give it another
+  # bad LINE OTHERS: those of /etc/hosts that give the node's name such an address, and whether the line has names of others; other: those
+  # that give it another
   awk -v name="$(uname -n)" -v bad="$names_bad" '
+    function label(name) { sub(/[.].*/, "", name); return tolower(name) }
     BEGIN { count = split(bad, list, "\n"); for (i = 1; i <= count; i++) is_bad[list[i]] = 1 }
-    { sub(/#.*/, ""); named = 0; for (i = 2; i <= NF; i++) if (tolower($i) == tolower(name)) named = 1 }
-    named && $1 in is_bad { print "bad " NR }
+    {
+      sub(/#.*/, "")
+      named = 0
+      others = ""
+      for (i = 2; i <= NF; i++) {
+        if (tolower($i) == tolower(name)) named = 1
+        if (label($i) != label(name)) others = " shared"
+      }
+    }
+    named && $1 in is_bad { print "bad " NR others }
     named && !($1 in is_bad) { print "other " NR }' /etc/hosts >"$0.hosts" 2>/dev/null
   names_line=$(sed -n 's/^bad //p' "$0.hosts" | head -n 1)
-  [ -z "$names_line" ] || put names.line "/etc/hosts:$names_line"
+  [ -z "$names_line" ] || put names.line "/etc/hosts:${names_line% shared}"
+  case $names_line in *shared) put names.shared yes ;; esac
   if grep -q '^other ' "$0.hosts"; then put names.other yes; fi
   if grep -q manage_etc_hosts /etc/hosts 2>/dev/null; then put names.writer cloud-init; fi
 fi
@@ -48,12 +59,15 @@ if [ -n "$names_peers" ] && [ "$names_status" != 124 ]; then
     : # no other node is asked
   elif with_limit 10 "$0.here" peers_of "$0.peers"; then
     awk -v hosts=/etc/hosts '
+      function label(name) { sub(/[.].*/, "", name); return tolower(name) }
       BEGIN {
         while ((getline line <hosts) > 0) {
           number++
           sub(/#.*/, "", line)
           fields = split(line, field)
-          for (i = 2; i <= fields; i++) if (!((tolower(field[i]), field[1]) in place)) place[tolower(field[i]), field[1]] = hosts ":" number
+          shared = ""
+          for (i = 3; i <= fields; i++) if (label(field[i]) != label(field[2])) shared = " shared"
+          for (i = 2; i <= fields; i++) if (!((tolower(field[i]), field[1]) in place)) place[tolower(field[i]), field[1]] = hosts ":" number shared
         }
       }
       NR == FNR { there[$1] = $2; next }

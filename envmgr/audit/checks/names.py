@@ -29,9 +29,10 @@ from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import Steps
 from envmgr.probe.model import Facts
 from envmgr.report import Severity
-from envmgr.system.shelltext import quote, script_text
+from envmgr.system.shelltext import appended, script_text
 
 _PLACE, _ADDRESS = re.compile(r"/etc/hosts:(\d+)"), re.compile(r"[0-9A-Fa-f.:]+")
+_NAME = re.compile(r"[A-Za-z0-9._-]+")
 _SHOWN = 3  # so many names, with their addresses, are in a node's finding
 
 
@@ -88,9 +89,18 @@ def _hint(facts: Facts) -> Steps:
     why = "MPI, Gloo and NCCL take the address from there"
     if "names.writer" in facts:
         why += "; cloud-init writes it again at each start: `manage_etc_hosts: false` in its settings"
+    if "names.shared" in facts:
+        run = _without('"$(uname -n)"', line.rpartition(":")[2]) if "names.other" in facts else ""
+        own = f"the node's own address in a line of its own, and not in {line}, which others share"
+        return Steps(run=run, look=why if run else f"on the node: {own}: {why}")
     if "names.other" in facts:
         return Steps(delete=line, because="names the node", look=why)
     return Steps(look=f"on the node: the node's own address in the line {line}: {why}")
+
+
+def _without(name: str, number: str) -> str:
+    """Return the command that takes a name, a quoted word, out of a line of /etc/hosts that others share."""
+    return f"sed -i -E {number}'s/[[:space:]]+'{name}'([[:space:]]|$)/\\1/I' /etc/hosts"
 
 
 def _of_peers(evidence: Evidence) -> Rows:
@@ -131,26 +141,35 @@ def _not_its_own(name: str, values: Values, evidence: Evidence) -> dict[str, str
     return {value: right[0] for value in values if value not in right}
 
 
-def _places(node: str, evidence: Evidence) -> dict[str, str]:
-    """Return name -> the line of /etc/hosts that gives the name the address it has on the node."""
+def _places(node: str, evidence: Evidence) -> dict[str, tuple[str, bool]]:
+    """Return name -> the line of /etc/hosts that gives the name the address it has on the node, and whether others share it."""
     lines = next((g.facts.get("names.peers", "") for g in evidence.fleet.groups if node in g.nodes), "")
-    return {fields[0]: fields[2] for line in lines.splitlines() if len(fields := line.split()) == 3}
+    rows = (line.split() for line in lines.splitlines())
+    return {fields[0]: (fields[2], fields[3:] == ["shared"]) for fields in rows if len(fields) in (3, 4)}
 
 
 def _wrong_peers(
-    nodes: tuple[str, ...], wrong: list[tuple[str, str, str]], places: Mapping[str, str], evidence: Evidence
+    nodes: tuple[str, ...],
+    wrong: list[tuple[str, str, str]],
+    places: Mapping[str, tuple[str, bool]],
+    evidence: Evidence,
 ) -> Row:
-    told = [f"{name} {_is(value)}{f' ({places[name]})' if name in places else ''}" for name, value, _ in wrong[:_SHOWN]]
+    told = [
+        f"{name} {_is(value)}{f' ({places[name][0]})' if name in places else ''}" for name, value, _ in wrong[:_SHOWN]
+    ]
     more = f"; and {len(wrong) - _SHOWN} others" if len(wrong) > _SHOWN else ""
     expected = "; ".join(f"{name} {_is(right)}, which it has" for name, _, right in wrong[:_SHOWN])
     name, value, right = wrong[0]
-    address = right.partition(",")[0]
+    address, (line, shared) = right.partition(",")[0], places.get(name, ("", False))
     if len(wrong) > 1:
         hint = Steps(look="the same /etc/hosts on every node, or names in DNS")
-    elif (place := _PLACE.fullmatch(places.get(name, ""))) and _ADDRESS.fullmatch(address):  # nodes say both
-        hint = Steps(run=f"sed -i '{place[1]}s/^[^[:space:]]*/{address}/' /etc/hosts")
+    elif (place := _PLACE.fullmatch(line)) and _ADDRESS.fullmatch(address) and _NAME.fullmatch(name):  # nodes say both
+        run = f"sed -i '{place[1]}s/^[^[:space:]]*/{address}/' /etc/hosts"
+        if shared:
+            run = f"{_without(name, place[1])} && {appended(f'{address} {name}', '/etc/hosts')}"
+        hint = Steps(run=run)
     elif value == NONE:
-        hint = Steps(run=f"echo {quote(f'{address} {name}')} >>/etc/hosts", look="or fix the DNS that it asks")
+        hint = Steps(run=appended(f"{address} {name}", "/etc/hosts"), look="or fix the DNS that it asks")
     else:
         what = "`getent hosts`, and the DNS that it asks: /etc/resolv.conf, /etc/nsswitch.conf"
         hint = Steps(look=f"on the node: {what}")

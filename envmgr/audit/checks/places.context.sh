@@ -25,8 +25,10 @@ for places_name in CC CXX FC F77 F90 MPICC MPICXX MPIFC NVCC; do
   places_folder=${places_folder%% *}
   [ -z "$places_folder" ] || command -v "$places_folder" >/dev/null || put "places.program.$places_name" "$places_folder"
 done
-if [ -z "${TMPDIR-}" ] && ! [ -w /tmp ]; then put places.tmp /tmp; fi
-# Once for an account of a node: what is written there, and a program of it.
+if [ -z "${TMPDIR-}" ] && ! [ -w /tmp ]; then
+  case $(stat -L -c %a /tmp) in *[37]) put places.tmp_readonly "$(findmnt -n -o TARGET -T /tmp)" ;; *) put places.tmp /tmp ;; esac
+fi
+# Once for an account of a node: what is written there.
 # shellcheck disable=SC3044 # it is bash
 if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ -w "${TMPDIR:-/tmp}" ]; then
   [ ! -d "${HOME-}" ] || put places.home_is "$(stat -c %i "$HOME") $(stat -f -c %T "$HOME")"
@@ -35,31 +37,28 @@ if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ -w "${TMPDIR:-/tmp}" ]
   case $(cd -P "${TMPDIR:-/tmp}" 2>/dev/null && pwd)/ in "$(cd -P "${HOME:-/nonexistent}" 2>/dev/null && pwd)"/?*) places_file=home ;; esac
   if [ -n "$places_file" ]; then
     :
-  elif places_file=$(mktemp "${TMPDIR:-/tmp}/envmgr-audit.XXXXXX" 2>/dev/null) && places_said=$( { printf '#!/bin/sh\n%65536s' '' >"$places_file"; } 2>&1); then
-    chmod 700 "$places_file"
-    if "$places_file" >/dev/null 2>&1; then put places.runs yes; else put places.runs no; fi
-  elif [ -z "$places_file" ]; then # the shell's own words: what a program says may be the loader's
+  elif places_file=$(mktemp "${TMPDIR:-/tmp}/envmgr-audit.XXXXXX" 2>/dev/null); then
+    places_said=$( { printf '%65536s' '' >"$places_file"; } 2>&1) || put places.full "$places_said"
+  else # the shell's own words: what a program says may be the loader's
     places_file=${TMPDIR:-/tmp}/envmgr-audit.$$
     places_said=$( (set -C && : >"$places_file") 2>&1) || {
       places_file=
       put places.full "$places_said"
     }
-  else
-    put places.full "$places_said"
   fi
   case $places_file in /*) rm -f "$places_file" ;; esac
 fi
-# Whether programs may start there, by how it is mounted: its folder is not touched, as its server may hang. In the folder for
-# temporary files one was started.
+# Whether programs may start there, by how it is mounted: its folder is not touched, as its server may hang.
 # shellcheck disable=SC3044 # it is bash
 if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ -r /proc/self/mountinfo ]; then
-  for places_name in HOME TMP TEMP SCRATCH WORK PROJECT /tmp /var/tmp /dev/shm; do
+  for places_name in HOME TMPDIR TMP TEMP SCRATCH WORK PROJECT /tmp /var/tmp /dev/shm; do
     case $places_name in
       HOME) places_folder=$(cd -P "${HOME:-/nonexistent}" 2>/dev/null && pwd) ;;
+      TMPDIR) places_folder=$(cd -P "${TMPDIR:-/nonexistent}" 2>/dev/null && pwd) ;;
       /*) places_folder=$places_name ;;
       *) eval "places_folder=\${$places_name-}" ;;
     esac
-    [ "$places_folder" = "${TMPDIR:-/tmp}" ] || case $places_folder in /?*) printf '%s %s\n' "$places_name" "$places_folder" ;; esac
+    case $places_folder in /?*) printf '%s %s\n' "$places_name" "$places_folder" ;; esac
   done | awk '
     FILENAME == "-" { folder[$1] = $2; next }
     { for (name in folder) if ($5 == "/" || index(folder[name] "/", $5 "/") == 1) if (length($5) >= length(at[name])) {

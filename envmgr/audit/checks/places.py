@@ -7,9 +7,9 @@ The check looks at these in every shell and job, as the account that owns the sh
   variables from shells of a node that has the folders.
 - The home is there and can be written, and its parts that are kept elsewhere (~/.cache) are there. Where most nodes
   share one home, it is that of the other nodes.
-- The folder for temporary files has room, and programs in it start where they do on the other nodes.
+- The folder for temporary files has room.
 - Files that variables name (certificates) and compilers (CC) are there, and HOME is the account's.
-- The home, SCRATCH, WORK, /var/tmp and /dev/shm are not mounted noexec on only one node. A home that is noexec on all
+- The home, TMPDIR, SCRATCH, WORK, /tmp, /var/tmp and /dev/shm are not mounted noexec on only one node. A home that is noexec on all
   nodes is a note.
 - Lmod's own folders in the home are the user's. If one belongs to another user, `module save` says that it saved, and
   saves nothing.

@@ -109,9 +109,8 @@ def _install(install: ExpectedInstall, evidence: Evidence) -> Rows:
         having = [group.facts for group in fleet.groups if bad_installs(group.facts).get(entry) == reason]
         cover = next(filter(None, (covered_by(install.root, facts) for facts in having)), "")
         stopped = next(filter(None, (facts.get(f"software.stopped.{entry}", "") for facts in having)), "")
-        if reason.endswith("cannot be executed") and any(
-            "noexec" in facts.get("mount.options", "").split(",") for facts in having
-        ):
+        noexec = [facts for facts in having if "noexec" in facts.get("mount.options", "").split(",")]
+        if reason.endswith("cannot be executed") and noexec:
             row = "mounted_noexec"
         elif cover:
             row = "covered"
@@ -129,7 +128,10 @@ def _install(install: ExpectedInstall, evidence: Evidence) -> Rows:
             row = "closed" if reason.endswith("Permission denied") else "fault_everywhere"
         what, away = cover.replace(" ", " (", 1) + ")", umounts(cover)
         hint = _opened_all(install, evidence) if row == "closed" else Steps()
-        yield evidence.say(row, nodes, entry=entry, reason=reason, file=file, what=what, away=away, hint=hint)
+        point = next((facts["mount.point"] for facts in noexec), "")
+        yield evidence.say(
+            row, nodes, entry=entry, reason=reason, file=file, what=what, away=away, point=point, hint=hint
+        )
 
 
 def _opened_all(install: ExpectedInstall, evidence: Evidence) -> Steps:

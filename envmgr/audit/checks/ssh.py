@@ -20,7 +20,7 @@ from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import Steps, fields_of, short
 from envmgr.nodes.sets import fold
 from envmgr.probe.model import Facts, Fleet
-from envmgr.system.shelltext import assign, script_text
+from envmgr.system.shelltext import assign, quote, script_text
 
 # In the order in which sshd asks. Source: sshd_config(5).
 _WHO = ("DenyUsers", "AllowUsers", "DenyGroups", "AllowGroups")
@@ -130,15 +130,11 @@ def _known(fleet: Fleet, evidence: Evidence) -> Rows:
 
 def _other_keys(outlier: Outlier, fleet: Fleet, evidence: Evidence) -> Row:
     names = sorted(_lacks(outlier.nodes, fleet) - _lacks(outlier.others, fleet))
+    file, first = "/etc/ssh/ssh_known_hosts", outlier.others[0]
+    copies = [f"scp -3p {quote(f'{first}:{file}')} {quote(f'{node}:{file}')}" for node in outlier.nodes]
     row = "no_keys" if outlier.value == "none" else "missing_keys" if names else "other_keys"
     return evidence.say(
-        row,
-        outlier.nodes,
-        names=fold(names),
-        right=as_on(outlier.others),
-        first=outlier.others[0],
-        node=outlier.nodes[0],
-        others=", and so for the others" if len(outlier.nodes) > 1 else "",
+        row, outlier.nodes, names=fold(names), right=as_on(outlier.others), first=first, copies=" && ".join(copies)
     )
 
 

@@ -11,8 +11,21 @@ startup_unread() {
   if [ -d "${startup_way:-/}" ]; then [ -x "${startup_way:-/}" ]; else [ -r "$startup_way" ]; fi || printf '%s\n' "${startup_way:-/}"
 }
 
+# startup_links PATH…: `NAME PATH FILE` of programs, without those that are links to alternatives, which another check looks at.
+startup_links() {
+  # shellcheck disable=SC2046 # words
+  set -- $(find "$@" -maxdepth 0 ! -lname '/etc/alternatives/*')
+  readlink -f "$@" | while read -r startup_file; do
+    printf '%s %s %s\n' "${1##*/}" "$1" "$startup_file"
+    shift
+  done
+}
+
 # shellcheck disable=SC3044 # it is bash
 if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell && [ "$(id -u)" != 0 ]; then
+  # shellcheck disable=SC2046,SC3045 # words; it is bash
+  startup_links $(type -P python python3 pip pip3 perl ruby gcc g++ gfortran cc c++ clang ld make cmake git java R julia mpirun mpicc mpif90 nvcc \
+    srun sbatch ssh tar) 2>/dev/null | lines startup_programs
   startup_lmod=${LMOD_PKG:-${LMOD_CMD:+${LMOD_CMD%/libexec/lmod}}}
   {
     for startup_file in $startup_systems /etc/ld.so.conf.d/*.conf; do startup_unread "$startup_file"; done

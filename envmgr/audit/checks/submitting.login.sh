@@ -18,7 +18,9 @@ if [ -z "${job?}" ] && [ -z "${SLURM_JOB_ID-}" ] && [ -n "$(command -v sbatch)" 
       *,lua,* | *,cli_filter/lua,* | *,job_submit/lua,*)
         case $submitting_name in C*) submitting_lua=cli_filter.lua ;; *) submitting_lua=job_submit.lua ;; esac
         submitting_lua=${submitting_file%/*}/$submitting_lua
-        grep -n -E '^[^-]*(export|environment).*=[^=]' "$submitting_lua" 2>/dev/null | head -n 1 | sed "s|^\([0-9]*\):.*|$submitting_lua:\1|" |
+        # Assignments, and no conditions: `options["export"] = …`, `job_desc.environment["A"] = …`.
+        sed 's/--.*//' "$submitting_lua" 2>/dev/null |
+          grep -n -E "[.\"'](export|environment)[]\"'[:space:]]*(\[[^]]*\][[:space:]]*)*=([^=]|\$)" | head -n 1 | sed "s|^\([0-9]*\):.*|$submitting_lua:\1|" |
           lines "submitting.line.$submitting_name"
         ;;
     esac

@@ -64,7 +64,12 @@ if [ -n "${BASH_VERSION-}" ] && shopt -q login_shell; then
       [ -z "$(find -L "$file" -perm /077)" ] || printf 'key %s|%s\n' "$file" "$(stat -L -c %a "$file")"
     done
     for file in "$HOME" "$HOME/.ssh" "$HOME/.ssh/authorized_keys"; do
-      [ ! -e "$HOME/.ssh/authorized_keys" ] || [ -z "$(find -L "$file" -maxdepth 0 \( -perm /002 -o -perm /020 ! -group "$(id -un)" \) 2>/dev/null)" ] || printf 'open %s|%s\n' "$file" "$(stat -L -c %a "$file")"
+      user_files_open=
+      [ ! -e "$HOME/.ssh/authorized_keys" ] || user_files_open=$(stat -L -c '%A %G' "$file")
+      case $user_files_open in
+        ?????w??-?" $(id -un)") ;; # Debian's sshd lets a group write that is the user's own
+        ?????w* | ????????w*) printf 'open %s|%s\n' "$file" "$(stat -L -c %a "$file")" ;;
+      esac
     done
     for file in "$HOME/.config/pip/pip.conf" "$HOME/.pip/pip.conf" /etc/pip.conf; do
       found=$(grep -s -i -E '^[[:space:]]*(user[[:space:]]*[=:][[:space:]]*(1|true|yes|on)|(target|prefix|root)[[:space:]]*[=:])' "$file" | head -n 1 | tr -s ' \t' ' ')

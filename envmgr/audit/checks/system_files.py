@@ -92,7 +92,7 @@ def _closed(fleet: Fleet, evidence: Evidence) -> Rows:
         else:
             others = tuple(node for node in fleet.nodes if node not in nodes)
             values = {value: of for value, of in ((path, nodes), ("", others)) if of}
-            yield evidence.compared("closed", values, path=path, hint=hint)
+            yield evidence.compared("closed", values, kept=False, path=path, hint=hint)
 
 
 def _row(name: str) -> str:

@@ -116,13 +116,12 @@ def _settings(evidence: Evidence) -> Rows:
     ours = "" if evidence.alone else SLURM_LINE.partition("=")[2]
     hint = partial(_prolog, file, prologs, ours)
     for of_login in (False, True):
-        values = {
-            value: tuple(n for n in nodes if (n in evidence.login) == of_login) for value, nodes in prologs.items()
-        }
-        given = evidence
-        if ours and values.get(ours) and not evidence.reference and not of_login:  # however few of them have it
+        found = {value: tuple(n for n in of if (n in evidence.login) == of_login) for value, of in prologs.items()}
+        values, given = {value: of for value, of in found.items() if of}, evidence
+        few = ours in values and not _most(ours, values) and not of_login
+        if few and ours and not evidence.reference:  # it is right nevertheless
             given = replace(evidence, plan=replace(evidence.plan, request=AuditRequest(reference=values[ours][0])))
-        yield given.compared("prolog", {value: of for value, of in values.items() if of}, file=file, hint=hint)
+        yield given.compared("prolog", values, file=file, hint=hint)
     if len(prologs) == 1:  # else TaskProlog is the difference
         digests = with_file.by_value("slurm.sum")
         yield evidence.compared("content", digests, file=file)
@@ -135,14 +134,18 @@ def _prolog(file: str, prologs: Values, ours: str, odd: Sequence[str], others: S
     """
     right = next((value for value, nodes in prologs.items() if {*nodes} & {*others}), ours)
     own = next((value for value, nodes in prologs.items() if value and {*nodes} & {*odd}), "")
-    most = 2 * len(prologs.get(right, ())) > sum(map(len, prologs.values()))
-    if not right or (own and not (most and right == ours)):
+    if not right or (own and not (right == ours and _most(ours, prologs))):
         asked = f"; does {own} run {right} as well, and pass on what that prints?" if own and right == ours else ""
         return hint_of(f"the same line in {file} on every node, then `scontrol reconfigure`{asked}", odd)
     line = rf"$a\TaskProlog={right}"
     edits = f"-e {quote(line)} -e '/^[[:space:]]*TaskProlog[[:space:]]*=/Id'"
     why = "without it jobs that inherit nothing have no modules" if right == ours else ""
     return hint_of(Steps(run=f"sed -i --follow-symlinks {edits} {quote(file)} && scontrol reconfigure", look=why), odd)
+
+
+def _most(value: str, values: Values) -> bool:
+    """Return whether more than half of the nodes have it."""
+    return 2 * len(values.get(value, ())) > sum(map(len, values.values()))
 
 
 def _files(evidence: Evidence) -> Rows:

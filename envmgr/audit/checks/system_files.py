@@ -4,13 +4,13 @@ The files are compared by their lines, without comments: Lmod's modulespath; PAM
 login.defs; systemd's settings for services and users, environment.d, tmpfiles.d; modprobe.d; the settings of all users
 for git, pip, uv, conda, npm, R, Perl, the system's Python (sitecustomize, *.pth), readline, fish, Kerberos, NCCL, UCX,
 Open MPI, containers; host.conf and gai.conf; locale.conf; the crypto policy; openssl.cnf by its sections. Passwords and
-tokens are not reported. Of each file the first 60 lines count. A file with several names is told once. A finding says
+tokens are not reported. Of each file the first 60 lines count. A file with several names is reported once. A finding says
 which lines differ; more than four on the same nodes are one finding. A command changes lines by their text, where they
 are few and that is safe; PAM is for people.
 
 What users can read on most nodes, they must be able to read on all, also by its ACL and the folders on its way. A file
 that is closed on all of them may have a secret. Only openssl.cnf and the like, and /etc/gitconfig, without which each git
-of a user stops, are told wherever they are closed.
+of a user stops, are reported wherever they are closed.
 
 Also compared are settings of the kernel that jobs meet (as overcommit_memory and max_user_namespaces), as they are now;
 what /etc/alternatives names for compilers, interpreters, MPI and libraries; the rule of the time zone; the system's
@@ -92,7 +92,7 @@ def _closed(fleet: Fleet, evidence: Evidence) -> Rows:
         else:
             others = tuple(node for node in fleet.nodes if node not in nodes)
             values = {value: of for value, of in ((path, nodes), ("", others)) if of}
-            yield evidence.compared("closed", values, path=path, hint=hint)
+            yield evidence.compared("closed", values, kept=False, path=path, hint=hint)
 
 
 def _row(name: str) -> str:

@@ -79,7 +79,7 @@ def every_finding(findings: Iterable[Caused]) -> Iterator[AuditFinding]:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Which findings can follow from which: `causes` and `explains` of each check's table."""
+    """The findings that can follow from others: `causes` and `explains` of each check's table."""
 
     causes: Mapping[str, Collection[str]]
     explains: Mapping[str, Mapping[str, Collection[str]]]
@@ -143,8 +143,9 @@ def grouped(loose: Sequence[Loose], links: Links) -> tuple[Caused, ...]:
     causes: dict[int, int] = {}
     for at, unit in enumerate(units):
         if not any(action.key and not action.key.startswith(_AGAIN) for one in unit for action in one.finding.actions):
-            near = (other for other, cause in enumerate(able) if all(map(cause.has, unit)))
-            causes |= {at: cause for cause in [other for other in near if at not in _way(other, causes)][:1]}
+            near = (n for n, each in enumerate(able) if at not in _way(n, causes) and all(map(each.has, unit)))
+            if (cause := next(near, None)) is not None:
+                causes[at] = cause
     groups: dict[int, list[Loose]] = {at: [] for at in range(len(units)) if at not in causes}
     for at in causes:
         groups[_way(at, causes)[-1]] += units[at]

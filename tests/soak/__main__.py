@@ -36,7 +36,9 @@ def main() -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("campaigns", nargs="*", metavar="CAMPAIGN", help=f"of {', '.join(known)}; all by default")
-    parser.add_argument("--first", type=int, default=1, help="the round with which it begins: other machines can play a part")
+    parser.add_argument(
+        "--first", type=int, default=1, help="the round with which it begins: other machines can play a part"
+    )
     parser.add_argument("--rounds", type=int, help="the last round, instead of as many as the campaign has")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()

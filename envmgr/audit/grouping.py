@@ -93,8 +93,12 @@ class Links:
         """Return the checks whose findings follow from this one, whatever they name, with what must be found in them."""
         said = f"{cause.finding.where}: {cause.finding.found}"
         kinds = self.explains.get(cause.finding.check, {})
-        names = (name.partition(" ") for pattern, of in kinds.items() if re.search(pattern, said) for name in of)
-        return {check: text for check, _, text in names}
+        found: dict[str, str] = {}
+        for check, _, text in (
+            n.partition(" ") for pattern, of in kinds.items() if re.search(pattern, said) for n in of
+        ):
+            found[check] = f"{found[check]}|{text}" if check in found else text
+        return found
 
     def reach(self, one: Finding, others: Iterable[Finding]) -> int:
         """Return how many of the others its check can cause at all."""
@@ -135,8 +139,7 @@ def grouped(loose: Sequence[Loose], links: Links) -> tuple[Caused, ...]:
     """Return one finding for each cause: errors first, then those with consequences, then those whose checks can cause others.
 
     A finding that names no step of its own follows from a cause that a table links with it; setting up a node again is
-    no such step, as the check `node-setup` says where that is needed. So a cause comes before
-    what follows from it, as it is as severe as the worst of that.
+    no such step, as the check `node-setup` says where that is needed. A cause is as severe as the worst that follows.
     """
     units = [*_by_key(one for one in loose if one.keys), *([one] for one in loose if not one.keys)]
     able = [_Cause(unit, links) for unit in units]

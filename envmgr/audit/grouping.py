@@ -79,7 +79,7 @@ def every_finding(findings: Iterable[Caused]) -> Iterator[AuditFinding]:
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Which findings can follow from which: `causes` and `explains` of each check's table."""
+    """The findings that can follow from others: `causes` and `explains` of each check's table."""
 
     causes: Mapping[str, Collection[str]]
     explains: Mapping[str, Mapping[str, Collection[str]]]
@@ -93,8 +93,12 @@ class Links:
         """Return the checks whose findings follow from this one, whatever they name, with what must be found in them."""
         said = f"{cause.finding.where}: {cause.finding.found}"
         kinds = self.explains.get(cause.finding.check, {})
-        names = (name.partition(" ") for pattern, of in kinds.items() if re.search(pattern, said) for name in of)
-        return {check: text for check, _, text in names}
+        found: dict[str, str] = {}
+        for check, _, text in (
+            n.partition(" ") for pattern, of in kinds.items() if re.search(pattern, said) for n in of
+        ):
+            found[check] = f"{found[check]}|{text}" if check in found else text
+        return found
 
     def reach(self, one: Finding, others: Iterable[Finding]) -> int:
         """Return how many of the others its check can cause at all."""
@@ -135,16 +139,16 @@ def grouped(loose: Sequence[Loose], links: Links) -> tuple[Caused, ...]:
     """Return one finding for each cause: errors first, then those with consequences, then those whose checks can cause others.
 
     A finding that names no step of its own follows from a cause that a table links with it; setting up a node again is
-    no such step, as the check `node-setup` says where that is needed. So a cause comes before
-    what follows from it, as it is as severe as the worst of that.
+    no such step, as the check `node-setup` says where that is needed. A cause is as severe as the worst that follows.
     """
     units = [*_by_key(one for one in loose if one.keys), *([one] for one in loose if not one.keys)]
     able = [_Cause(unit, links) for unit in units]
     causes: dict[int, int] = {}
     for at, unit in enumerate(units):
         if not any(action.key and not action.key.startswith(_AGAIN) for one in unit for action in one.finding.actions):
-            near = (other for other, cause in enumerate(able) if all(map(cause.has, unit)))
-            causes |= {at: cause for cause in [other for other in near if at not in _way(other, causes)][:1]}
+            near = (n for n, each in enumerate(able) if at not in _way(n, causes) and all(map(each.has, unit)))
+            if (cause := next(near, None)) is not None:
+                causes[at] = cause
     groups: dict[int, list[Loose]] = {at: [] for at in range(len(units)) if at not in causes}
     for at in causes:
         groups[_way(at, causes)[-1]] += units[at]

@@ -72,8 +72,10 @@ if [ -n "$names_peers" ] && [ "$names_status" != 124 ]; then
       }
       NR == FNR { there[$1] = $2; next }
       there[$1] != $2 {
-        split($2, first, ",")
-        print $1, $2, place[tolower($1), first[1]]
+        line = ""
+        for (i = split($2, address, ","); i > 0; i--)
+          if (index("," there[$1] ",", "," address[i] ",") == 0 && (tolower($1), address[i]) in place) line = place[tolower($1), address[i]]
+        print $1, $2, line
       }' "$0.there" "$0.here" | lines names.peers
   else
     put names.peers_hung yes

@@ -22,8 +22,7 @@ case $names_status in
   *) put names.own nothing ;;
 esac
 if [ "$names_status" = 0 ] && [ -n "$names_bad" ]; then
-  # bad LINE OTHERS: those of /etc/hosts that give the node's name such an address, and whether the line has names of others; other: those
-  # that give it another
+  # bad LINE [shared]: those of /etc/hosts that give the node's name such an address, `shared` with other names; other: those that give it another
   awk -v name="$(uname -n)" -v bad="$names_bad" '
     function label(name) { sub(/[.].*/, "", name); return tolower(name) }
     BEGIN { count = split(bad, list, "\n"); for (i = 1; i <= count; i++) is_bad[list[i]] = 1 }

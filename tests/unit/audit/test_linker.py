@@ -147,5 +147,5 @@ def test_library_of_a_vendors_package_is_not_moved() -> None:
     odd = node(cached) | {"linker.shadows": "/usr/local/lib libibverbs.so.1 ofed"}
     (line,) = findings(WELL, WELL, odd)
     assert line.endswith(
-        "| on the node: the package ofed has them: is it meant to be there? else take it away, then `ldconfig`"
+        "| on the node: the package ofed has them: is it intended there? else take it away, then `ldconfig`"
     )

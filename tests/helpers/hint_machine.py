@@ -20,7 +20,7 @@ from tests.helpers.evidence import as_check, audit_plan, site
 
 ALICE, RSW = 4242, 4243
 _CHANGES = re.compile(
-    r"(sudo|runuser|chmod|chown|chgrp|setfacl|install|mv|cp|rm|rmdir|ln|sed|tee|echo|find|truncate|mknod) "
+    r"(sudo|runuser|chmod|chown|chgrp|setfacl|install|mv|cp|rm|rmdir|ln|sed|tee|echo|printf|find|truncate|mknod) "
 )
 _NAMESPACE = 'mount --bind "$1/passwd" /etc/passwd && mount --bind "$1/home" /home && mount --bind "$1/srv" /srv && shift && exec "$@"'
 

@@ -63,8 +63,8 @@ def _taken(name: str, evidence: Evidence) -> Rows:
         others = [group for group in evidence.fleet.groups if not {*group.nodes} & {*nodes}]
         twins = [node for each in others if winner in _accounts(each.facts).get(number, {}) for node in each.nodes]
         if line and twins:
-            what = f"the line of {name} comes before that of {winner} in /etc/passwd on {fold(twins)}"
-            hint = Steps(look=f"{what}: the same order here, or another number for {winner} on all nodes")
+            what = f"/etc/passwd:{line} is the account of {winner}, which comes after {name} on {fold(twins)}"
+            hint = Steps(look=f"{what}: the same order on the node, or another number for {winner} on all nodes")
         elif line and others:
             what = f"is the account of {winner}, which has that number on no other node"
             unless = f"unless they have {winner} by another number: `usermod -u NUMBER {winner}`"

@@ -9,6 +9,13 @@ if [ -s /etc/ld.so.preload ]; then
 fi
 grep -H -s -v -E '^[[:space:]]*(#|$)' /etc/ld.so.conf /etc/ld.so.conf.d/*.conf |
   sed 's/^\([^:]*\):[[:space:]]*\(.*\)/\2 (\1)/' | LC_ALL=C sort -u | lines linker.folders
+# Settings that are as a package wrote them: `FILE PACKAGE`.
+set -- /etc/ld.so.conf /etc/ld.so.conf.d/*.conf
+{ md5sum "$@"; sha256sum "$@"; } >"$0.sums" 2>/dev/null
+{
+  awk '/^Package: / { name = $2 } /^ \/etc\/ld\.so\.conf/ { print $2, $1, name }' /var/lib/dpkg/status
+  rpm -q -f --qf '[%{FILEDIGESTS} %{FILENAMES} %{=NAME}\n]' "$@"
+} 2>/dev/null | awk 'NR == FNR { as_is[$1, $2]; next } ($1, $2) in as_is { print $2, $3 }' "$0.sums" - | LC_ALL=C sort -u | lines linker.packaged
 # What the linker's cache has of folders apart from the system's own, in which programs find libraries without it: a line a folder, with
 # names. And what lies in configured ones and is not in the cache, by its name or by that of its version.
 linker_others() { grep -v -E '^/(usr/)?lib(64|32|x32)?(/[^/ ]*-linux-gnu[^/ ]*)?(/glibc-hwcaps/[^ ]*)?/*( |$)'; }

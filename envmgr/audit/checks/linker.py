@@ -141,7 +141,7 @@ def _away(pairs: Iterable[tuple[str, str]], packages: Mapping[tuple[str, str], s
     if not all(packages.get(pair) == "" for pair in pairs):
         of_package = ", ".join(sorted({*filter(None, packages.values())}))
         what = f"the package {of_package} has them" if of_package else "`dpkg -S` or `rpm -qf` tells whose they are"
-        return Steps(look=f"on the node: {what}: is it meant to be there? else take it away, then `ldconfig`")
+        return Steps(look=f"on the node: {what}: is it intended there? else take it away, then `ldconfig`")
     of: dict[str, list[str]] = {}
     for folder, name in sorted(pairs):
         of.setdefault(folder, []).append(f"{quote(f'{folder}/{name}')}*")

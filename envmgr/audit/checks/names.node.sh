@@ -22,8 +22,7 @@ case $names_status in
   *) put names.own nothing ;;
 esac
 if [ "$names_status" = 0 ] && [ -n "$names_bad" ]; then
-  # bad LINE OTHERS: those of /etc/hosts that give the node's name such an address, and whether the line has names of others; other: those
-  # that give it another
+  # bad LINE [shared]: those of /etc/hosts that give the node's name such an address, `shared` with other names; other: those that give it another
   awk -v name="$(uname -n)" -v bad="$names_bad" '
     function label(name) { sub(/[.].*/, "", name); return tolower(name) }
     BEGIN { count = split(bad, list, "\n"); for (i = 1; i <= count; i++) is_bad[list[i]] = 1 }
@@ -72,8 +71,10 @@ if [ -n "$names_peers" ] && [ "$names_status" != 124 ]; then
       }
       NR == FNR { there[$1] = $2; next }
       there[$1] != $2 {
-        split($2, first, ",")
-        print $1, $2, place[tolower($1), first[1]]
+        line = ""
+        for (i = split($2, address, ","); i > 0; i--)
+          if (index("," there[$1] ",", "," address[i] ",") == 0 && (tolower($1), address[i]) in place) line = place[tolower($1), address[i]]
+        print $1, $2, line
       }' "$0.there" "$0.here" | lines names.peers
   else
     put names.peers_hung yes

@@ -33,6 +33,7 @@ from envmgr.system.shelltext import appended, script_text
 
 _PLACE, _ADDRESS = re.compile(r"/etc/hosts:(\d+)"), re.compile(r"[0-9A-Fa-f.:]+")
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
+_LOOP = re.compile(r"(^|,)(127\.|::1(,|$))")  # never another node
 _SHOWN = 3  # so many names, with their addresses, are in a node's finding
 
 
@@ -135,7 +136,7 @@ def _not_its_own(name: str, values: Values, evidence: Evidence) -> dict[str, str
     """
     node = next((node for node in evidence.nodes if _label(node) == _label(name)), "")
     own = frozenset(evidence.fleet.own.get(node, {}).get("addresses", "").split())
-    right = [value for value in values if own.intersection(value.split(","))]
+    right = [value for value in values if own.intersection(value.split(",")) and not _LOOP.search(value)]
     if not right or any(evidence.reference in nodes for nodes in values.values()):
         return {}
     return {value: right[0] for value in values if value not in right}
@@ -166,7 +167,8 @@ def _wrong_peers(
     elif (place := _PLACE.fullmatch(line)) and _ADDRESS.fullmatch(address) and _NAME.fullmatch(name):  # nodes say both
         run = f"sed -i '{place[1]}s/^[^[:space:]]*/{address}/' /etc/hosts"
         if shared:
-            run = f"{_without(name, place[1])} && {appended(f'{address} {name}', '/etc/hosts')}"
+            add = "" if address in value.split(",") else f" && {appended(f'{address} {name}', '/etc/hosts')}"
+            run = f"{_without(name, place[1])}{add}"
         hint = Steps(run=run)
     elif value == NONE:
         hint = Steps(run=appended(f"{address} {name}", "/etc/hosts"), look="or fix the DNS that it asks")

@@ -134,7 +134,7 @@ def _other_keys(outlier: Outlier, fleet: Fleet, evidence: Evidence) -> Row:
     copies = [f"scp -3p {quote(f'{first}:{file}')} {quote(f'{node}:{file}')}" for node in outlier.nodes]
     row = "no_keys" if outlier.value == "none" else "missing_keys" if names else "other_keys"
     return evidence.say(
-        row, outlier.nodes, names=fold(names), right=as_on(outlier.others), first=first, copies=" && ".join(copies)
+        row, outlier.nodes, names=fold(names), right=as_on(outlier.others), first=first, command=" && ".join(copies)
     )
 
 

@@ -53,7 +53,7 @@ def _closed(shell: AskedShell, evidence: Evidence) -> Rows:
 def _programs(of: str, other: str) -> str:
     """Return in words what each program is that is another one in `other`."""
     found, others = ({line.split(" ")[0]: line.split(" ")[1:] for line in text.splitlines()} for text in (of, other))
-    names = [name for name in {**found, **others} if found.get(name) != others.get(name)]
+    names = [name for name in sorted({**found, **others}) if found.get(name) != others.get(name)]
     return short("; ".join(f"{name} is {' -> '.join(dict.fromkeys(found.get(name, ['not there'])))}" for name in names))
 
 

@@ -20,11 +20,11 @@ The check looks at login shells, for root and for the ordinary user:
 
 from __future__ import annotations
 
-from envmgr.audit.model import Check, Evidence, Found, ProbeTexts, Rows
+from envmgr.audit.model import AskedShell, Check, Evidence, Found, ProbeTexts, Rows
 from envmgr.audit.openings import of_homes
 from envmgr.audit.plan import AuditPlan
 from envmgr.audit.shell.shared_shell import shared
-from envmgr.audit.table import Steps, Where
+from envmgr.audit.table import Steps
 from envmgr.system.modes import as_user, ask_about_way, closing, word
 from envmgr.system.shelltext import assign, script_text
 
@@ -36,16 +36,17 @@ def probe(plan: AuditPlan) -> ProbeTexts:
 
 def judge(evidence: Evidence) -> Rows:
     """Yield one finding for each file, however many contexts report it."""
-    found: dict[tuple[str, str, Where], dict[str, None]] = {}
+    found: dict[Found, tuple[str, AskedShell, dict[str, None]]] = {}
     for shell in evidence.each_shell():
         for line, nodes in shell.by_line("user_files").items():
-            found.setdefault((line, shell.user, of_homes(shell)), {}).update(dict.fromkeys(nodes))
-    for (line, user, at), of in found.items():
-        yield _finding(line, user, at, tuple(of), evidence)
+            found.setdefault(_finding(line, shell, (), evidence), (line, shell, {}))[2].update(dict.fromkeys(nodes))
+    for line, shell, of in found.values():
+        yield _finding(line, shell, tuple(of), evidence)
 
 
-def _finding(line: str, user: str, at: Where, nodes: tuple[str, ...], evidence: Evidence) -> Found:
-    """Return the finding for a line of the probe; `at` is where a home can be changed."""
+def _finding(line: str, shell: AskedShell, nodes: tuple[str, ...], evidence: Evidence) -> Found:
+    """Return the finding for a line of the probe."""
+    user = shell.user
     kind, _, file = line.partition(" ")
     kind, _, other = kind.partition(":")
     file, _, said = file.partition("|")
@@ -55,7 +56,7 @@ def _finding(line: str, user: str, at: Where, nodes: tuple[str, ...], evidence: 
     steps = Steps(look=ask_about_way(where))
     if not other:
         look = evidence.table.words.get(kind, "")
-        steps = Steps(run=as_user(user, _command(kind, where)), at=at, look=look)
+        steps = Steps(run=as_user(user, _command(kind, where)), at=of_homes(shell), look=look)
     return evidence.say(
         row,
         nodes,

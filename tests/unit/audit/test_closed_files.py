@@ -39,6 +39,7 @@ from envmgr.report import Finding, SilentReporter
 from envmgr.system.modes import closing, give_back, give_place, opening
 from envmgr.system.run import Runner
 from envmgr.system.shelltext import assign, script_text
+from tests.helpers.context_shell import context_facts
 from tests.helpers.evidence import audit_plan, evidence, found, site
 from tests.helpers.hint_machine import ALICE, RSW, make_machine, typed
 from tests.helpers.lmod_evidence import LOGIN
@@ -203,6 +204,39 @@ def test_no_hint_follows_a_link_that_a_user_planted(check: Check, tmp_path: Path
     for hint in hints(check, there.facts(check)):
         there.type(hint)
     assert there.seen() == before
+
+
+@as_root
+@pytest.mark.parametrize(("mode", "group", "told"), [(0o770, 100, True), (0o750, 100, False), (0o757, ALICE, True)])
+def test_home_that_others_can_write_is_told_whatever_its_group_is_called(
+    tmp_path: Path, mode: int, group: int, told: bool
+) -> None:
+    there = make_machine(tmp_path)
+    (tmp_path / "home/alice/.ssh/authorized_keys").write_text("ssh-ed25519 A\n")
+    there.own("home/alice/.ssh/authorized_keys")
+    os.chown(tmp_path / "home/alice", ALICE, group)
+    (tmp_path / "home/alice").chmod(mode)
+    said = there.facts(user_files).get(f"{KEY}user_files", "")
+    assert ("open " in said) == told, said
+    (tmp_path / "home/alice/.ssh/authorized_keys").chmod(0o660)
+    os.chown(tmp_path / "home/alice/.ssh/authorized_keys", 0, 0)
+    os.chown(tmp_path / "home/alice", 0, 0)
+    (tmp_path / "home/alice").chmod(0o770)  # of root, and the group that is called root
+    of_root = context_facts(user_files, "bash", "shopt() { :; }", HOME=str(tmp_path / "home/alice"))
+    assert "open " not in of_root.get("user_files", "")
+
+
+def test_homes_of_their_own_are_mended_on_the_node() -> None:
+    def hint_of(*homes: str) -> list[str]:
+        facts = {f"{KEY}user_files": "key ~/.ssh/id_x|644", f"{KEY}startup_hides": "/home/alice/.bash_profile"}
+        answers = {f"c{n}": {f"{KEY}places.home_is": home, **facts} for n, home in enumerate(homes, 1)}
+        given = evidence(answers, asked=((LOGIN, "user", "ssh"),))
+        return [finding.hint for check in (user_files, startup_files) for finding in found(check, given)]
+
+    key = "`runuser -u alice -- chmod go-rwx ~alice/.ssh/id_x`"
+    profile = r"`printf '\n. ~/.profile\n' | runuser -u alice -- tee -a /home/alice/.bash_profile`"
+    assert hint_of("7 nfs", "7 nfs") == [key, profile]
+    assert hint_of("7 xfs", "9 xfs") == [f"on the node: {key}", f"on the node: {profile}"]
 
 
 # What a shell may say in which alice has put functions of her own in place of the probe's.

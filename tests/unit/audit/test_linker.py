@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 from envmgr.audit.checks import linker
-from tests.helpers.evidence import evidence, told
+from tests.helpers.evidence import evidence, found, told
 
 WHERE = "/etc/ld.so.cache"
 MEND = "on the node: `ldconfig`; programs find libraries of these folders only in the cache"
@@ -90,7 +93,9 @@ def test_library_before_the_systems_is_moved_away_and_an_error_where_an_entry_ge
 def test_folder_of_one_node_is_taken_out_and_an_error_where_an_entry_gets_a_library_of_it() -> None:
     odd = node("", folders=f"{CONF}\n/opt/ana/lib (/etc/ld.so.conf.d/ana.conf)")
     said = "/etc/ld.so.conf.d: also has /opt/ana/lib (/etc/ld.so.conf.d/ana.conf)"
-    command = r"on the node: `sed -i '\%^[[:space:]]*/opt/ana/lib%d' /etc/ld.so.conf.d/ana.conf && ldconfig`"
+    command = (
+        r"on the node: `sed -i '\%^[[:space:]]*/opt/ana/lib[[:space:]]*$%d' /etc/ld.so.conf.d/ana.conf && ldconfig`"
+    )
     (line,) = findings(WELL, WELL, odd)
     assert line.startswith(f"warning c3: {said} | ")
     assert f" | {command}; " in line
@@ -98,4 +103,49 @@ def test_folder_of_one_node_is_taken_out_and_an_error_where_an_entry_gets_a_libr
     (line,) = told(linker, evidence({"c1": WELL, "c2": WELL, "c3": odd | gets}, samples=("t/1",)))
     assert line.startswith(f"error c3: {said}; t/1 gets libz.so.1 of /opt/ana/lib | ")
     (line,) = findings(WELL, WELL, node("", folders=CONF.splitlines()[1]))
-    assert "`echo /opt/v/lib >>/etc/ld.so.conf.d/v.conf && ldconfig`" in line
+    assert r"`printf '\n%s\n' /opt/v/lib >>/etc/ld.so.conf.d/v.conf && ldconfig`" in line
+
+
+def test_lines_that_begin_alike_are_left_alone(tmp_path: Path) -> None:
+    conf = tmp_path / "tool.conf"
+    conf.write_text("/opt/tool/lib64\n/opt/tool/lib")
+    well = f"/opt/tool/lib64 ({conf})"
+    (finding,) = found(
+        linker,
+        evidence(
+            {
+                name: node("", folders=f"{well}\n/opt/tool/lib ({conf})") if name == "c2" else node("", folders=well)
+                for name in ("c1", "c2", "c3")
+            }
+        ),
+    )
+    (run,) = [action.command for action in finding.actions if action.do == "run"]
+    subprocess.run(["/bin/sh", "-c", run.removesuffix(" && ldconfig")], check=True)
+    assert conf.read_text() == "/opt/tool/lib64\n"
+
+
+def test_file_of_a_package_is_not_edited_and_one_that_was_changed_is() -> None:
+    odd = node("", folders=f"{CONF}\n/opt/cuda/lib64 (/etc/ld.so.conf.d/cuda.conf)")
+    of_package = {"linker.packaged": "/etc/ld.so.conf.d/cuda.conf cuda-12"}
+    end = (
+        "/etc/ld.so.conf.d/cuda.conf is as the package cuda-12 wrote it: the same package on all nodes, then `ldconfig`"
+    )
+    (line,) = findings(WELL, WELL, odd | of_package)
+    assert line.endswith(f" | {end}")
+    (line,) = findings(odd | of_package, odd | of_package, WELL)  # it is not there
+    assert line.endswith(f" | {end}")
+    (line,) = findings(WELL, WELL, odd)
+    assert "cuda.conf && ldconfig`" in line
+    there = f"{CONF}\ninclude /etc/ld.so.conf.d/*.conf (/etc/ld.so.conf)"
+    well = node("", folders=there) | {"linker.packaged": "/etc/ld.so.conf libc-bin"}
+    (line,) = findings(well, well, node("", folders=CONF))
+    assert r"`printf '\n%s\n' 'include /etc/ld.so.conf.d/*.conf' >>/etc/ld.so.conf && ldconfig`" in line
+
+
+def test_library_of_a_vendors_package_is_not_moved() -> None:
+    cached = "/opt/v/lib liba.so.1 libv.so.1\n/usr/local/lib libibverbs.so.1"
+    odd = node(cached) | {"linker.shadows": "/usr/local/lib libibverbs.so.1 ofed"}
+    (line,) = findings(WELL, WELL, odd)
+    assert line.endswith(
+        "| on the node: the package ofed has them: is it intended there? else take it away, then `ldconfig`"
+    )

@@ -122,8 +122,14 @@ def test_account_that_has_a_users_number_and_comes_first() -> None:
     twins = GOOD | {"accounts.doubled": "0 root:1 toor:12"}
     (line,) = told(accounts, evidence({"c1": twins, "c2": taken, "c3": twins}, settings=SITE))
     assert line == (
-        f"error c2: user alice: {sick} | /etc/passwd:3 is the account of old, which other nodes do not have: "
-        "take that line away"
+        f"error c2: user alice: {sick} | /etc/passwd:3 is the account of old, which has that number on no other node: "
+        "take that line away, unless they have old by another number: `usermod -u NUMBER old`"
+    )
+    second = GOOD | {"accounts.doubled": "2001 alice:40 old:41"}
+    line = told(accounts, evidence({"c1": second, "c2": taken, "c3": second}, settings=SITE))[0]
+    assert line == (
+        f"error c2: user alice: {sick} | /etc/passwd:3 is the account of old, which comes after alice on c[1,3]: "
+        "the same order on the node, or another number for old on all nodes"
     )
     (line,) = told(accounts, evidence({"c1": taken, "c2": taken}, settings=SITE))
     assert line.endswith("| which account is right? `usermod -u NUMBER old` gives old another number")

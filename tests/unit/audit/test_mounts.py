@@ -130,6 +130,21 @@ def test_no_mount_over_another_is_advised() -> None:
     assert line.endswith("| which is right, `mount: {source: …}` in site.yaml or fstab of the nodes?")
 
 
+def test_commands_name_the_mount_point_which_may_be_above_the_prefix() -> None:
+    well = fact("/apps", "nfs4", "fs1:/export") | {"mount.options": "rw", "mount.super": "rw"}
+
+    def hint(sick: dict[str, str]) -> str:
+        return lines(sick, well, prefix="/apps/sw")[-1].rpartition(" | ")[2]
+
+    assert hint(fact("/", "ext4", "/dev/vda") | {"gate": "No such file or directory"}) == "on the node: `mount /apps`"
+    assert "`umount /apps && mount /apps`" in hint(fact("/apps", "ext4", "/dev/vdb"))
+    assert "`umount /apps/sw && mount /apps`" in hint(fact("/apps/sw", "nfs4", "old:/export/sw"))
+    assert "`mount -o remount,exec /apps`" in hint(well | {"mount.options": "noexec,rw"})
+    assert "`umount -l /apps && mount /apps`" in hint(well | {"gate": "hung"})
+    assert "`umount -l /apps && mount /apps`" in hint(well | {"gate": "Stale file handle"})
+    assert "`mount -o remount /apps`" in hint(well | {"mount.super": "rw,soft"})
+
+
 def test_right_mount_on_top_is_right_whatever_lies_under_it() -> None:
     assert lines(RIGHT | {"mount.under": "/sw autofs /etc/auto.sw\n/sw nfs4 fs1:/export/sw"}) == []
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +13,7 @@ from envmgr.audit.ask.peer_addresses import drawn, peers_here
 from envmgr.audit.checks import names
 from envmgr.catalog.recipe import Requires, SmokeTest
 from envmgr.system.run import Runner
-from tests.helpers.evidence import evidence, told
+from tests.helpers.evidence import evidence, found, told
 
 LOOKED = {"names.looked.node": "yes", "names.own": ""}
 LOOP = LOOKED | {"names.own": "127.0.1.1", "names.line": "/etc/hosts:2", "names.other": "yes"}
@@ -132,9 +135,38 @@ def test_name_that_is_not_known_on_one_node_is_to_be_added_there() -> None:
     assert peers({"c1": LOOKED, "c2": LOOKED | {"names.peers": "c3 -"}, "c3": LOOKED}) == [
         (
             "error c2: names of other nodes: c3 resolves to nothing: jobs over both fail | c3 is 10.0.0.3, which it has | "
-            "on the node: `echo '10.0.0.3 c3' >>/etc/hosts`, or fix the DNS that it asks"
+            "on the node: `printf '\\n%s\\n' '10.0.0.3 c3' >>/etc/hosts`, or fix the DNS that it asks"
         )
     ]
+
+
+def test_name_is_taken_out_of_a_line_that_others_share(tmp_path: Path) -> None:
+    hosts = tmp_path / "hosts"
+    here = os.uname().nodename
+
+    def mended(text: str, facts: dict[str, str]) -> str:
+        hosts.write_text(text)
+        given = evidence({"c1": LOOKED, "c2": facts, "c3": LOOKED}, own=OWN)
+        (finding,) = found(names, replace(given, plan=replace(given.plan, peers=PEERS)))
+        (command,) = [action.command for action in finding.actions if action.do == "run"]
+        subprocess.run(["/bin/sh", "-c", command.replace("/etc/hosts", str(hosts))], check=True)
+        return hosts.read_text()
+
+    peer = LOOKED | {"names.peers": "c3 127.0.0.1 /etc/hosts:1 shared"}
+    line = "127.0.0.1 localhost c3 c30\n"
+    assert mended(f"{line}10.0.0.1 c1", peer) == "127.0.0.1 localhost c30\n10.0.0.1 c1\n10.0.0.3 c3\n"
+    both = LOOKED | {"names.peers": "c3 10.0.0.3,127.0.0.1 /etc/hosts:1 shared"}
+    assert mended(f"{line}10.0.0.3 c3\n", both) == "127.0.0.1 localhost c30\n10.0.0.3 c3\n"
+    own = LOOP | {"names.line": "/etc/hosts:1", "names.shared": "yes"}
+    assert mended(f"127.0.0.1 localhost {here.upper()} x\n", own) == "127.0.0.1 localhost x\n"
+
+
+def test_own_name_that_only_the_line_of_localhost_has_is_for_people() -> None:
+    alone = LOOKED | {"names.own": "127.0.0.1", "names.line": "/etc/hosts:1", "names.shared": "yes"}
+    (line,) = findings({"c1": LOOKED, "c2": alone})
+    assert line.endswith(
+        f"| on the node: the node's own address in a line of its own, and not in /etc/hosts:1, which others share: {ENDS}"
+    )
 
 
 def test_many_names_of_an_old_file_are_one_finding() -> None:

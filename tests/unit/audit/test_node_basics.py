@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from envmgr.audit.checks import (
     shell_state,
     site_modules,
     slurm,
+    startup_files,
     user_files,
 )
 from envmgr.audit.model import Check
@@ -25,7 +27,7 @@ from envmgr.audit.plan import ExpectedInstall
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import Group
 from tests.helpers.context_shell import context_facts
-from tests.helpers.evidence import audit_plan, evidence, judgement, site, told
+from tests.helpers.evidence import audit_plan, evidence, found, judgement, site, told
 from tests.helpers.lmod_evidence import LOGIN
 
 KEY = "ctx.bash-login.user."
@@ -235,3 +237,41 @@ def test_no_job_is_sent_to_a_node_with_a_mount_that_hangs() -> None:
     assert line.startswith(
         f"note c2: Slurm (inherited environment): unreachable: {reason} | an answer | another finding says why"
     )
+
+
+def test_device_is_made_beside_its_place_and_what_lies_over_it_is_taken_away(tmp_path: Path) -> None:
+    given = found(nodes, evidence({"c1": {"probe": "/dev/null cannot be written"}, "c2": {}}))
+    (command,) = [action.command for finding in given for action in finding.actions if action.do == "run"]
+    over, _, made = command.partition("; ")
+    assert over == "grep -q -w -F /dev/null /proc/self/mountinfo && umount /dev/null"
+    device = tmp_path / "null"
+    mknod = 'mknod() { [ "$*" = "-m 666 $3 c 1 3" ] && : >"$3"; }'
+    subprocess.run(["/bin/sh", "-c", f"{mknod}; {made.replace('/dev/null', str(device))}"], check=True)
+    assert [*tmp_path.iterdir()] == [device]
+
+
+def test_programs_of_a_login_shell_are_compared_by_what_their_names_lead_to(tmp_path: Path) -> None:
+    (tmp_path / "gcc-9").touch(mode=0o755)
+    for name, target in {"gcc": "gcc-9", "g++": "/etc/alternatives/g++", "perl": "/bin/true"}.items():
+        (tmp_path / name).symlink_to(target)
+    seen = context_facts(startup_files, "bash", "shopt() { :; }; id() { echo 7; }", PATH=f"{tmp_path}:/usr/bin:/bin")
+    lines = seen["startup_programs"].splitlines()
+    assert f"gcc {tmp_path}/gcc {tmp_path}/gcc-9" in lines
+    assert f"perl {tmp_path}/perl {Path('/bin/true').resolve()}" in lines
+    assert not any(line.startswith(f"g++ {tmp_path}") for line in lines)
+
+    key = "ctx.bash-login.user.startup_programs"
+    usual, odd = (
+        "git /usr/bin/git /usr/bin/git\npython3 /usr/bin/python3 /usr/bin/python3.11",
+        "python3 /usr/bin/python3 /usr/bin/python3.8",
+    )
+    (line,) = told(
+        startup_files,
+        evidence({"c1": {key: usual}, "c2": {key: odd}, "c3": {key: usual}}, asked=((LOGIN, "user", "ssh"),)),
+    )
+    assert line.startswith(
+        "warning c2: bash-login (alice): git is not there; python3 is /usr/bin/python3 -> /usr/bin/python3.8 | "
+        "git is /usr/bin/git; python3 is /usr/bin/python3 -> /usr/bin/python3.11, as on c[1,3] | "
+    )
+    apart = {"asked": ((LOGIN, "user", "ssh"),), "groups": {"a": ("c1",), "b": ("c2", "c3")}}
+    assert told(startup_files, evidence({"c1": {key: usual}, "c2": {key: odd}, "c3": {key: odd}}, **apart)) == []  # type: ignore[arg-type]

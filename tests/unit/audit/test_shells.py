@@ -175,7 +175,11 @@ def test_start_up_files_are_compared_by_content() -> None:
 def test_account_that_differs_names_the_command_that_mends_it() -> None:
     def of(node: int) -> dict[str, str]:
         odd = node == 2
-        return {"accounts.shell": "/bin/sh" if odd else "/bin/bash", "accounts.groups": "alice" if odd else "alice gpu"}
+        return {
+            "accounts.shell": "/bin/sh" if odd else "/bin/bash",
+            "accounts.groups": "alice" if odd else "alice gpu",
+            "accounts.gids": "7 alice" if odd else "7 alice\n9 gpu",
+        }
 
     found = told(accounts, evidence({f"c{n}": of(n) for n in (1, 2, 3)}))
     assert [line.split(" | ")[0] for line in found] == [
@@ -183,7 +187,7 @@ def test_account_that_differs_names_the_command_that_mends_it() -> None:
         "warning c2: user alice: it is not in gpu: files of a group are others' there",
     ]
     assert "`usermod -s /bin/bash alice`" in found[0]
-    assert "`usermod -aG gpu alice`" in found[1]
+    assert "`{ getent group gpu || groupadd -g 9 gpu; } && usermod -aG gpu alice`" in found[1]
 
 
 def test_nologin_is_told_with_its_words() -> None:

@@ -345,8 +345,12 @@ def test_place_that_keeps_the_user_out_is_told_alone_with_what_opens_it() -> Non
 
 def test_prefix_without_exec_is_told_by_this_check_too() -> None:
     """It may be asked alone."""
-    bad = MACHINE | {"software.bad.h/1": "bin/run: cannot be executed", "mount.options": "noexec,rw"}
-    mend = "on the node: `mount -o remount,exec /sw`; it is mounted noexec"
+    bad = MACHINE | {
+        "software.bad.h/1": "bin/run: cannot be executed",
+        "mount.options": "noexec,rw",
+        "mount.point": "/cluster",
+    }
+    mend = "on the node: `mount -o remount,exec /cluster`; it is mounted noexec"
     assert told(software, of_installs({"c1": MACHINE, "c2": bad}, HELLO)) == [
         f"error c2: h/1: bin/run: cannot be executed | bin/run, as alice | {mend}"
     ]

@@ -87,6 +87,8 @@ def test_key_of_another_node_that_one_node_lacks() -> None:
             f"`scp -3p c2:{file} c1:{file}`, once it is clear that c2 has what is right"
         )
     ]
+    both = findings(lacks, lacks, LOOKED, LOOKED, LOOKED)[0]
+    assert f"`scp -3p c3:{file} c1:{file} && scp -3p c3:{file} c2:{file}`, once it is clear that c3 has what" in both
     assert findings(lacks, LOOKED, LOOKED, groups={"a": ("c1",), "b": ("c2", "c3")}) == []
     (line,) = findings({**LOOKED, "ssh.known": "none"}, LOOKED, LOOKED)
     assert line.startswith(f"warning c1: {file}: is not there: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -71,12 +72,33 @@ def test_variable_of_a_login_node_counts_without_a_job_and_one_of_nodes_is_a_war
     assert line.startswith("warning c2: bash-login (alice): SBATCH_EXPORT is NONE")
 
 
+@pytest.mark.parametrize(
+    ("script", "line"),
+    [
+        ('if options["export"] == nil then\n  options["export"]="NONE"\nend', "2"),
+        ("if options['export'] ~= 'ALL' then\n  options['export'] = 'NONE'\nend", "2"),
+        ('if job_desc.environment["A"] == nil then job_desc.environment["A"] = "x" end', "1"),
+        ('local given = options["export"]\n-- options["export"] = "NONE"\noptions.export =\n "NONE"', "3"),
+        ('if options["export"] == nil then\n  return slurm.SUCCESS\nend\nlocal environment = "x"', ""),
+    ],
+)
+def test_line_of_a_plugin_is_one_that_sets_exports(tmp_path: Path, script: str, line: str) -> None:
+    (tmp_path / "cli_filter.lua").write_text(script)
+    text = script_text(submitting.__file__, "login.sh")
+    (command,) = re.findall(r"sed 's/--.*?(?= \|\n *lines)", text, re.DOTALL)
+    given = assign(submitting_lua=str(tmp_path / "cli_filter.lua"))
+    done = subprocess.run(["/bin/sh", "-c", f"{given}{command}"], capture_output=True, text=True, check=True)
+    assert done.stdout.rpartition(":")[2].strip() == line
+
+
 def test_plugin_is_the_cause_where_no_variable_is() -> None:
     lost = job(lacks=("LOADEDMODULES",))
     filtered = {"submitting.plugins.CliFilterPlugins": "lua"}
     (line,) = lines({**filtered, "submitting.line.CliFilterPlugins": "/etc/slurm/cli_filter.lua:2"}, lost)
     assert line.startswith("error login: sbatch: jobs do not get LOADEDMODULES | what the submitting shell has")
-    assert line.endswith("/etc/slurm/cli_filter.lua:2 sets exports, for CliFilterPlugins=lua: take that line away")
+    assert line.endswith(
+        "/etc/slurm/cli_filter.lua:2 sets exports, for CliFilterPlugins=lua: which jobs is that meant for?"
+    )
     (line,) = lines(filtered, lost)
     assert "CliFilterPlugins=lua changes what is submitted" in line
     asked = {"submitting": submitting.Plugins({"JobSubmitPlugins": "site"})}

@@ -61,7 +61,7 @@ def _round(drift: Drift, scene: Audited) -> tuple[Counter[str], list[str], bool]
         scene.cluster.wait_idle()
         before = state(scene.cluster)
         said, told = rated(drift, scene, before)
-        scene.cluster.wait_idle()
+        _resume(scene)
         left = differences(before, state(scene.cluster))
         alarms = [] if left else _words(scene.audit("--via", "both"))
         if left:
@@ -70,6 +70,12 @@ def _round(drift: Drift, scene: Audited) -> tuple[Counter[str], list[str], bool]
         return Counter(faults=1), [f"fault: {type(error).__name__}: {str(error)[-300:]}"], False
     said["false alarms"] = int(bool(alarms))
     return said, [*told, *(f"false alarm: {alarm}" for alarm in alarms)], not left and not alarms
+
+
+def _resume(scene: Audited) -> None:
+    """Let Slurm use the nodes again that jobs have drained, as an administrator does once the cause is gone."""
+    scene.cluster.sh("login", f"scontrol update nodename={','.join(scene.cluster.compute)} state=resume")
+    scene.cluster.wait_idle()
 
 
 def _words(result: dict[str, Any]) -> list[str]:
@@ -104,7 +110,7 @@ def _faults(drift: Drift, cause: dict[str, Any], scene: Audited, before: State) 
     drifted = state(scene.cluster)
     try:
         follow_all([cause], scene.cluster)
-        scene.cluster.wait_idle()
+        _resume(scene)
     except (AssertionError, ClusterError, subprocess.TimeoutExpired) as error:
         return [f"it fails: {error}"]
     harmed, lost = of_hint(before, drifted, state(scene.cluster))

@@ -102,7 +102,8 @@ def hint_of(steps: Steps | str, nodes: Iterable[str], place: Place | None = None
         return look(steps.text)
     on = fold(nodes) if steps.at == "node" else ""
     step = Action("run", nodes=on, server=steps.at == "server", command=steps.run)
-    return Hint(steps.text, (step, *look(steps.look).actions))
+    again = [Action("run", command=steps.then)] if steps.then else []
+    return Hint(steps.text, (step, *again, *look(steps.look).actions))
 
 
 def _is_whole(command: str) -> bool:

@@ -42,12 +42,14 @@ WHERE: Mapping[Where, str] = {"node": "on the node: ", "server": "on the server:
 class Steps(FrozenModel):
     """Steps that fix a finding, as data; a text without more is `look`. In a table they are templates.
 
-    `run` is a command for a shell of root `at` the node, the file server of the prefix, or here, where envmgr runs. `delete` is the
-    line (FILE:LINE) to take away, `because` what it does there, and `away` how. `look` is for people.
+    `run` is a command for a shell of root `at` the node, the file server of the prefix, or here, where envmgr runs, and `then` one
+    of envmgr that comes after it. `delete` is the line (FILE:LINE) to take away, `because` what it does there, and `away` how. `look`
+    is for people.
     """
 
     run: str = ""
     at: Where = "node"
+    then: str = ""
     delete: str = ""
     because: str = ""
     away: str = "take that line away"
@@ -65,7 +67,7 @@ class Steps(FrozenModel):
     def text(self) -> str:
         """Return how people read it."""
         if self.run:
-            first = f"{WHERE[self.at]}`{self.run}`"
+            first = f"{WHERE[self.at]}`{self.run}`" + (f", then `{self.then}`" if self.then else "")
         elif self.delete:
             first = f"{self.delete} {self.because}: {self.away}"
         else:

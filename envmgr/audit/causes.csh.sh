@@ -38,7 +38,7 @@ trace_csh() {
         /^[ \t]*#/ { next }
         part != "" && !index($0, part) { next }
         match($0, "(setenv|alias)[ \t]+" name "([ \t]|$)") || name == "PATH" && /set[ \t]+path[ \t=]/ {
-          if (part == "" && !/[$`]/ && !index($0, value)) next
+          if (part == "" && (value ~ /^un/ || !/[$`]/) && !index($0, value)) next
           line = NR
         }
         /module/ && cause != "" && index($0, cause) { line = NR }
@@ -50,7 +50,7 @@ trace_csh() {
         /etc/* | "$trace_home"/*) ;;
         *) # others share a vendor's file: who reads it
           trace_by=$({ printf '%s\n' "$trace_files" && printf '%s\n' "$trace_own" /etc/csh.cshrc; } | grep -e '^/etc/' -e "^$trace_home/" | while IFS= read -r trace_at; do
-            grep -n -H -s 'source' "$trace_at" | grep -F -e "/${trace_file##*/}"
+            grep -n -F -e "/${trace_file##*/}" "$trace_at" 2>/dev/null | sed -n "/source/s|^|$trace_at:|p"
           done | head -n 1 | cut -d: -f1,2)
           trace_line=${trace_by:-$trace_line}
           ;;

@@ -100,11 +100,13 @@ class Traces:
         return any(self.places.get(key) for key in self._keys(nodes, context, account, name))
 
     def foreign(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
-        """Return the first such line that is in no file of node-setup; for PATH, also what comes before that, which only
-        puts a folder before it.
+        """Return the first such line that is in no file of node-setup; for PATH, before which node-setup only puts a
+        folder, the line that holds without that in the first shell that shows one.
         """
-        names = (name, f"{name}<") if name == "PATH" else (name,)
-        places = (place for each in names for place in self._places(nodes, context, account, each))
+        keys = [key for key in self._keys(nodes, context, account, name) if self.places.get(key)]
+        if name == "PATH":
+            keys = [each for key in keys[:1] for each in (key, (*key[:3], f"{name}<")) if self.places.get(each)]
+        places = (_place(key[0], self.places[key]) for key in keys)
         return next((place for place in places if not is_ours(place)), None)
 
     def culprit(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:

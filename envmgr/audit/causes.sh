@@ -142,12 +142,14 @@ trace_parses() { # what awk prints of it
   (as "$trace_account" $trace_reader) <"$0.try" >/dev/null 2>&1
 }
 trace_stands() {
-  case $trace_reader:${trace_found%:*} in :* | *:/etc/environment | *:/etc/security/*) return ;; esac
+  case $trace_found in /etc/environment:* | /etc/security/*) return ;; esac
   trace_before=$(awk -v line="$trace_number" '
     NR == line - 1 && /(&&|\|)[ \t]*$/ { print "joined" }
     (NR == line || NR == line - 1) && /\\$/ { print "part" }' "$0.file")
-  if [ "${trace_before%part}" != "$trace_before" ] || ! trace_parses 1; then
+  if [ "${trace_before%part}" != "$trace_before" ] || { [ -n "$trace_reader" ] && ! trace_parses 1; }; then
     echo ,part
+  elif [ -z "$trace_reader" ]; then
+    : # in csh a block may be empty
   elif trace_parses 'NR < line' && trace_parses 'NR == line'; then
     :
   elif [ -z "$trace_before" ] && trace_parses 'NR != line'; then

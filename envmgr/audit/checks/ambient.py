@@ -206,12 +206,14 @@ def _file(value: str) -> str:
 def _inherited_by_jobs(shell: AskedShell, of_login: Mapping[str, Mapping[str, str]], evidence: Evidence) -> Rows:
     """Yield variables that jobs inherit from the submitting shell, if the node's own login bash lacks that value.
 
-    Only variables that programs read count.
+    Only variables that programs read count. Where login shells of other nodes have that value, the comparison tells it:
+    the line of the submitting host is right then.
     """
     told: dict[tuple[str, str], list[str]] = {}
+    own = {item for node in shell.fleet.nodes for item in of_login.get(node, {}).items()}
     for group in shell.fleet.groups if of_login else ():
         for name, value in _variables(group.facts, shell).items():
-            if _is_kept(name, evidence):
+            if _is_kept(name, evidence) and (name, value) not in own:
                 of_jobs = [node for node in group.nodes if node in of_login and of_login[node].get(name) != value]
                 told.setdefault((name, value), []).extend(of_jobs)
     for (name, value), nodes in told.items():

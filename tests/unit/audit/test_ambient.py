@@ -229,3 +229,14 @@ def test_variable_that_a_job_inherits_is_told_as_inherited_alone() -> None:
     assert [line.split(" | ")[0] for line in judged(ambient, given)] == [
         f"warning c1: {job.name} (alice): PYTHONWARNINGS is error, inherited from the submitting shell"
     ]
+
+
+def test_value_that_one_node_lacks_and_jobs_bring_is_no_fault_of_the_submitting_host() -> None:
+    job = next(context for context in CONTEXTS if context.export == "ALL")
+    key, line = f"ctx.{job.name}.user.ambient.", "MPI_HOME=/opt/mpi"
+    in_job = {f"{key}PATH": "/usr/bin", f"{key}loaded": "", f"{key}exported": line}
+    answers = {f"c{n}": shell(exported="" if n == 2 else line) | in_job for n in (1, 2, 3)}
+    given = evidence(answers, asked=(*LOGIN, (job, "user", "ssh")))
+    assert [text.split(" | ")[0] for text in judged(ambient, given)] == [
+        "warning c2: bash-login (alice): MPI_HOME is not set"
+    ]

@@ -324,6 +324,18 @@ def test_path_is_set_by_what_comes_before_node_setup() -> None:
     assert [(action.do, action.line) for action in hint.actions] == [("delete", 4)]
 
 
+def test_path_of_a_job_that_sets_its_own_is_not_that_of_the_submitting_host() -> None:
+    ours, other = "/etc/profile.d/zz-envmgr.sh:13 PATH=x", f"{SITE}:4 export PATH=/opt/x:$PATH"
+    job = next(c for c in CONTEXTS if c.name == "sbatch-bash-login")
+    places = {("c2", "bash-job", "user", "PATH"): ours, ("login", "bash-login", "user", "PATH"): ours}
+    places |= {("login", "bash-login", "user", "PATH<"): other}
+    assert Traces(places, ("login",)).foreign(["c2"], job, "user", "PATH") is None
+    places |= {("c2", "bash-job", "user", "PATH<"): other}
+    found_place = Traces(places, ("login",)).foreign(["c2"], job, "user", "PATH")
+    assert found_place is not None
+    assert found_place.node == "c2"
+
+
 @pytest.mark.parametrize(
     ("there", "step"),
     [

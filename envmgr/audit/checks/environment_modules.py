@@ -21,7 +21,7 @@ def judge(evidence: Evidence) -> Rows:
         alike = evidence.shells.where("environment_modules.version", version)
         for name, values in by_name(alike, _settings).items():
             variable = f"MODULES_{name.upper()}"
-            yield evidence.compared("setting", values, evidence.login_shell(), name=name, variable=variable)
+            yield evidence.compared("setting", values, evidence.user_login, name=name, variable=variable)
 
 
 def _settings(facts: Facts) -> dict[str, str]:

@@ -66,7 +66,7 @@ def judge(evidence: Evidence) -> Rows:
         settings = partial(_settings, evidence.table.words)
         for name, values in by_name(alike, settings, _NOT_SET).items():
             yield evidence.compared(
-                "setting", values, evidence.login_shell(), expect=lambda right, _: short(right), name=name
+                "setting", values, evidence.user_login, expect=lambda right, _: short(right), name=name
             )
         for row in dict.fromkeys(_FILES.values()):
             yield from _file(row, alike, evidence)

@@ -47,7 +47,7 @@ def _ours(path: str, sha256: str, fleet: Fleet, evidence: Evidence) -> Rows:
     fleet = fleet.only(lambda facts: facts.get("rc_files.ours") == "yes")
     unread = fleet.only(lambda facts: path not in _files(facts, "rc_files.read"))
     for named, nodes in unread.by_value("rc_files.variable", default="").items():
-        yield evidence.say("not_read", nodes, evidence.login_shell(), path=path, named=named or "not set")
+        yield evidence.say("not_read", nodes, evidence.user_login, path=path, named=named or "not set")
     for found, nodes in fleet.by(lambda facts: _files(facts, "rc_files.read").get(path)).items():
         if sha256 and found != sha256:
             yield evidence.say("not_as_published", nodes, path=path, content=_content(found), sha256=sha256)
@@ -70,7 +70,7 @@ def _compared(row: str, path: str, key: str, fleet: Fleet, evidence: Evidence, *
         return "not there" if right == _NOT_READ else "read" if value == _NOT_READ else f"content {right[:12]}"
 
     values = fleet.by(lambda facts: _files(facts, key).get(path, _NOT_READ))
-    shell = evidence.login_shell() if row == "modulerc" else None  # a start-up file of that shell names it
+    shell = evidence.user_login if row == "modulerc" else None  # a start-up file of that shell names it
     yield evidence.compared(row, values, shell, say=_shown, told=told, expect=expected, path=path, version=version)
 
 

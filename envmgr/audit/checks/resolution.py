@@ -85,7 +85,7 @@ def _listed(published: PublishedGeneration, ours: str, fleet: Fleet, evidence: E
 
     for (entry, place), nodes in fleet.by_each(elsewhere).items():
         if place:
-            brings, shell = part_of("MODULEPATH", place), evidence.login_shell()
+            brings, shell = part_of("MODULEPATH", place), evidence.user_login
             yield evidence.say("shadowed", nodes, shell, entry=entry, folder=place, ours=ours, brings=brings)
         else:
             yield evidence.say("not_listed", nodes, entry=entry, ours=ours)
@@ -205,7 +205,7 @@ def _sample(entry: str, published: PublishedGeneration, expected: str, fleet: Fl
     """Yield faults of the file that Lmod would load for an entry."""
     for path, nodes in fleet.by_value(f"resolution.path.{entry}").items():
         if path != expected and path.startswith("/"):
-            brings, shell = part_of("MODULEPATH", path.partition(f"/{entry}.")[0]), evidence.login_shell()
+            brings, shell = part_of("MODULEPATH", path.partition(f"/{entry}.")[0]), evidence.user_login
             yield evidence.say("another_file", nodes, shell, entry=entry, path=path, expected=expected, brings=brings)
         elif path != expected:
             yield evidence.say("not_found", nodes, entry=entry, path=path or "no answer", expected=expected)

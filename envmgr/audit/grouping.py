@@ -125,7 +125,10 @@ class _Cause:
         linked = False
         for one, explained, causes in self._known:
             same = check in causes and _same(one, other)
-            if (same or (check in explained and re.search(explained[check], found))) and _same_account(one, other):
+            able = one.finding.severity != "note" or other.finding.severity == "note"
+            if (same or (able and check in explained and re.search(explained[check], found))) and _same_account(
+                one, other
+            ):
                 if not one.nodes or (same and other.finding.between):
                     return True
                 linked = True

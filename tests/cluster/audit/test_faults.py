@@ -51,8 +51,8 @@ def test_hung_server_is_told_for_every_node_and_for_this_host(audited: Audited) 
     with faults.server_hung(audited.cluster):
         found = audited.findings(*SHORT, code=3)
         assert found == [
-            ("error", "generation", "", PREFIX, f"{PREFIX} does not answer on this host"),
             ("error", "mount", "c[1-3]", PREFIX, f"does not answer (fuse.nfs3 {SOURCE})"),
+            ("error", "generation", "", PREFIX, f"{PREFIX} does not answer on this host"),
         ]
 
 

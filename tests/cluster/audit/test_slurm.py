@@ -89,6 +89,7 @@ def test_stopped_slurmd_is_told_while_ssh_is_well(audited: Audited) -> None:
     # Slurm says so too once its SlurmdTimeout is over.
     found = [(*rest, text.replace("down, not responding", "down")) for *rest, text in found]
     assert found == [
+        ("error", "slurm", "c2", "Slurm", "down: slurmd-stopped"),
         (
             "error",
             "nodes",
@@ -96,7 +97,6 @@ def test_stopped_slurmd_is_told_while_ssh_is_well(audited: Audited) -> None:
             "Slurm (inherited environment, --export=NONE)",
             "unreachable: Slurm: down: slurmd-stopped",
         ),
-        ("error", "slurm", "c2", "Slurm", "down: slurmd-stopped"),
     ]
 
 

@@ -235,6 +235,8 @@ def _outcome(entry: str, needs: NodeNeeds, told: _GpuAnswer, place: int | None) 
         reasons = (*reasons, f"no {', '.join(sorted(libraries))}")
     if bad := bad_installs(told.raw).get(entry):
         reasons = (*reasons, bad)
+    elif f"loading.failed.{entry}" in told.raw:
+        reasons = (*reasons, "it does not load")
     elif fault := told.raw.get(f"software.status.{entry}"):
         reasons = (*reasons, fault) if (fault := start_fault(fault)) and not fault.startswith("no end") else reasons
     if reasons:
@@ -275,7 +277,8 @@ def _without_modules(evidence: Evidence) -> dict[str, str]:
             if lack := _lack(group.facts, shell, str(evidence.site.prefix)):
                 for node in group.nodes:
                     found.setdefault(node, {}).setdefault(lack, []).append(shell.context.name)
-    return {
+    broken = evidence.shells.only(lambda facts: bool({"lmod.broken", "lmod.fails", "lmod.gone"} & facts.keys()))
+    return dict.fromkeys(broken.nodes, "Lmod does not run") | {
         node: "; ".join(f"{lack} in {', '.join(names)}" for lack, names in of_node.items())
         for node, of_node in found.items()
     }

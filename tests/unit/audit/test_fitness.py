@@ -248,6 +248,16 @@ def test_library_that_one_node_lacks_is_an_error() -> None:
     )
 
 
+def test_entry_runs_on_no_node_whose_lmod_does_not_load_it() -> None:
+    silent = {**looked(), "lmod.fails": "no posix.ctype"}  # it says so, loads nothing, and returns 0
+    facts = {"c1": looked(), "c2": silent, "c3": {**looked(), "loading.failed.t/1": "no such module"}}
+    assert matrix(evidence(facts, entries={"t/1": Requires()}, samples=("t/1",))) == (
+        MatrixRow("t/1", "c1", fit=True),
+        MatrixRow("t/1", "c2", fit=False, reasons=("Lmod does not run",)),
+        MatrixRow("t/1", "c3", fit=False, reasons=("it does not load",)),
+    )
+
+
 def test_library_that_no_node_has_is_a_warning() -> None:
     lines = looked("libGL.so.1 bin/viewer")
     assert told(libraries, evidence({"c1": lines, "c2": lines}, samples=("t/1",))) == [

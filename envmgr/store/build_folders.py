@@ -176,7 +176,8 @@ def build_folder(install: Install, folder: Path, runner: Runner, reporter: Repor
             with suppress(OSError, EnvmgrError):
                 if stays:
                     leave_row(install, folder)
-                folder.parent.rmdir()  # only an empty one goes
+                if not _is_anothers(folder.parent):
+                    folder.parent.rmdir()  # only an empty one goes
 
 
 def _wait_for(install: Install, folder: Path, lock: ExitStack, runner: Runner, reporter: Reporter) -> None:

@@ -41,6 +41,7 @@ def test_unmounted_prefix_is_told_on_its_node_alone_and_is_gone_once_mended(audi
                     "file": "",
                     "line": 0,
                     "text": "",
+                    "instead": "",
                 }
             ],
         }

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from envmgr.audit.hints import Hint, Place, add, delete, hint_of, look
+from envmgr.audit.hints import Hint, Place, add, delete, hint_of, look, of_programs
 from envmgr.audit.table import Steps, Words, fill
 from envmgr.modules.nodesetup import CSH_PROFILE, HOME, PROFILE
 from envmgr.nodes.sets import fold
@@ -100,14 +100,14 @@ class Traces:
         return any(self.places.get(key) for key in self._keys(nodes, context, account, name))
 
     def foreign(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
-        """Return the first such line that is in no file of node-setup; for PATH, before which node-setup only puts a
+        """Return the first such line that is in no file of node-setup or of programs; for PATH, before which node-setup only puts a
         folder, the line that holds without that in the first shell that shows one.
         """
         keys = [key for key in self._keys(nodes, context, account, name) if self.places.get(key)]
         if name == "PATH":
             keys = [each for key in keys[:1] for each in (key, (*key[:3], f"{name}<")) if self.places.get(each)]
         places = (_place(key[0], self.places[key]) for key in keys)
-        return next((place for place in places if not is_ours(place)), None)
+        return next((place for place in places if not is_ours(place) and not of_programs(place)), None)
 
     def culprit(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
         """Return `foreign` if that shell read node-setup's files before it; else None."""

@@ -118,12 +118,20 @@ def _is_whole(command: str) -> bool:
 _AWAY = {"only": "put `:` in the place of that line", "part": "take the command away of which that line is a part"}
 
 
+_PROGRAMS = re.compile(r"^/usr/(share|lib(64|exec)?)/|^/(?!etc/).*/[lL]mod/")
+
+
+def of_programs(place: Place) -> bool:
+    """Return whether the file came with Lmod or a program of the distribution: no line of it is what is wrong."""
+    return _PROGRAMS.search(place.file) is not None
+
+
 def delete(place: Place, nodes: Iterable[str], text: str, instead: str = "") -> Hint:
     """Return a hint to delete the line of a place on `nodes`; the line of another node, such as a login node, there.
 
     `instead` comes in its place, or `:` where the shell needs a command. A part of a longer command is for people.
     """
-    if place.stands == "part":
+    if place.stands == "part" or of_programs(place):
         return Hint(text, look(text).actions, f"file {place.file}")
     of = tuple(nodes)
     on = fold(of if place.node in ("", *of) else (place.node,))

@@ -10,7 +10,8 @@ import pytest
 
 from envmgr.audit.causes import _MOST_NODES, TraceQuestion, Traces, nodes_to_trace, read_traces, trace_part
 from envmgr.audit.checks import ambient, contexts, limits, shell_state
-from envmgr.audit.hints import Action, Hint
+from envmgr.audit.hints import Action, Hint, hint_of
+from envmgr.audit.table import Steps
 from envmgr.probe.model import CONTEXTS, Fleet, Group
 from envmgr.system.shelltext import script_text
 from tests.helpers.evidence import evidence, found, told, wanted_lines
@@ -334,6 +335,16 @@ def test_path_of_a_job_that_sets_its_own_is_not_that_of_the_submitting_host() ->
     found_place = Traces(places, ("login",)).foreign(["c2"], job, "user", "PATH")
     assert found_place is not None
     assert found_place.node == "c2"
+
+
+@pytest.mark.parametrize(
+    "file", ["/usr/share/lmod/8.6.19/init/bash", "/usr/share/modules/init/bash", "/opt/apps/lmod/lmod/init/bash"]
+)
+def test_no_line_of_lmod_or_the_distribution_is_to_be_deleted(file: str) -> None:
+    login = next(c for c in CONTEXTS if c.name == "bash-login")
+    places = {("c2", "bash-login", "user", "module"): f"{file}:7 unset -f module"}
+    assert Traces(places, ()).foreign(["c2"], login, "user", "module") is None
+    assert [action.do for action in hint_of(Steps(delete=f"{file}:7", because="sets it"), ["c2"]).actions] == ["look"]
 
 
 @pytest.mark.parametrize(

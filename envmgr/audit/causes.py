@@ -265,7 +265,8 @@ def _brought(
     """
     said = f"{usual} sets it on {fold(others)}"
     folder, _, file = usual.file.rpartition("/")
-    files = profiles.get(odd[0]) if folder == _FOLDER else frozenset([file]) if folder.startswith("/etc") else None
+    plain = usual.file.startswith("/etc/") and ".." not in folder.split("/")  # a user's shell may say anything
+    files = profiles.get(odd[0]) if folder == _FOLDER else frozenset([file]) if plain else None
     if files is not None and file not in files:
         said += f"; {fold(odd)} has no such file"
         copies = (f"scp -3p {usual.node}:{quote(usual.file)} {node}:{quote(usual.file)}" for node in odd[:_COPIES])

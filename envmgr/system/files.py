@@ -304,7 +304,7 @@ def explain_os_error(path: Path, *, but: type[OSError] | tuple[()] = ()) -> Iter
                 context=str(error),
                 hint="is the file system still mounted? Mount it again; the next run cleans up",
             ) from error
-        if error.errno in (*_TAKEN, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG):
+        if error.errno in (*_TAKEN, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENXIO, errno.ENODEV):
             raise _unusable(error, where) from error
         raise
 
@@ -315,7 +315,7 @@ _LOST = {
     getattr(errno, name)
     for name in (
         "EBADMSG ECOMM ECONNABORTED ECONNREFUSED ECONNRESET EFAULT EHOSTDOWN EHOSTUNREACH EIO ENETDOWN ENETRESET "
-        "ENETUNREACH ENODEV ENOLINK ENOTCONN ENXIO EPROTO EREMOTEIO ESHUTDOWN ESTALE ETIMEDOUT EUCLEAN"
+        "ENETUNREACH ENOLINK ENOTCONN EPROTO EREMOTEIO ESHUTDOWN ESTALE ETIMEDOUT EUCLEAN"
     ).split()
 }
 

@@ -91,7 +91,8 @@ def _hint(facts: Facts) -> Steps:
     if "names.writer" in facts:
         why += "; cloud-init writes it again at each start: `manage_etc_hosts: false` in its settings"
     if "names.shared" in facts:
-        run = _without('"$(uname -n)"', line.rpartition(":")[2]) if "names.other" in facts else ""
+        place = _PLACE.fullmatch(line) if "names.other" in facts else None  # a node says it
+        run = _without('"$(uname -n)"', place[1]) if place else ""
         own = f"the node's own address in a line of its own, and not in {line}, which others share"
         return Steps(run=run, look=why if run else f"on the node: {own}: {why}")
     if "names.other" in facts:

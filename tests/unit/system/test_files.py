@@ -284,17 +284,12 @@ def test_free_bytes_asks_the_nearest_existing_parent(tmp_path: Path) -> None:
         ),
         *(
             (n, "mount-lost", "the file system under /p/f does not answer properly", "")
-            for n in (
-                errno.ESTALE,
-                errno.EIO,
-                errno.EREMOTEIO,
-                errno.ESHUTDOWN,
-                errno.ETIMEDOUT,
-                errno.EFAULT,
-                errno.ENXIO,
-            )
+            for n in (errno.ESTALE, errno.EIO, errno.EREMOTEIO, errno.ESHUTDOWN, errno.ETIMEDOUT, errno.EFAULT)
         ),
-        *((n, "path-unusable", "/p/f cannot be used", "") for n in (errno.ENOTDIR, errno.ENOTEMPTY, errno.EBUSY)),
+        *(
+            (n, "path-unusable", "/p/f cannot be used", "")
+            for n in (errno.ENOTDIR, errno.ENOTEMPTY, errno.EBUSY, errno.ENXIO)
+        ),
     ],
 )
 def test_explain_os_error_says_who_must_act(number: int, reference: str, message: str, hint: str) -> None:

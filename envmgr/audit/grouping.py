@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -100,9 +101,9 @@ class Links:
             found[check] = f"{found[check]}|{text}" if check in found else text
         return found
 
-    def reach(self, one: Finding, others: Iterable[Finding]) -> int:
-        """Return how many of the others its check can cause at all."""
-        return sum(other.check in self.causes.get(one.check, ()) for other in others)
+    def reach(self, one: Finding, checks: Counter[str]) -> int:
+        """Return how many findings of these checks its check can cause at all."""
+        return sum(checks[check] for check in self.causes.get(one.check, ()))
 
 
 @dataclass(frozen=True)
@@ -146,17 +147,25 @@ def grouped(loose: Sequence[Loose], links: Links) -> tuple[Caused, ...]:
     """
     units = [*_by_key(one for one in loose if one.keys), *([one] for one in loose if not one.keys)]
     able = [_Cause(unit, links) for unit in units]
+    at_node: dict[str, set[int]] = {}  # "" for those without nodes
+    for at, unit in enumerate(units):
+        for node in (node for one in unit for node in one.nodes or ("",)):
+            at_node.setdefault(node, set()).add(at)
     causes: dict[int, int] = {}
     for at, unit in enumerate(units):
         if not any(action.key and not action.key.startswith(_AGAIN) for one in unit for action in one.finding.actions):
-            near = (n for n, each in enumerate(able) if at not in _way(n, causes) and all(map(each.has, unit)))
-            if (cause := next(near, None)) is not None:
+            one = unit[0]  # a cause is on all its nodes, or on some of those that differ
+            there = {"", *(one.nodes if one.finding.between else sorted(one.nodes)[:1])}
+            near = sorted(set[int]().union(*(at_node.get(node, ()) for node in there)))
+            can = (n for n in near if at not in _way(n, causes) and all(map(able[n].has, unit)))
+            if (cause := next(can, None)) is not None:
                 causes[at] = cause
     groups: dict[int, list[Loose]] = {at: [] for at in range(len(units)) if at not in causes}
     for at in causes:
         groups[_way(at, causes)[-1]] += units[at]
     found = [_as_one(units[at], rest, links) for at, rest in groups.items()]
-    count = {each: (not each.consequences, -links.reach(each, found)) for each in found}
+    checks = Counter(each.check for each in found)
+    count = {each: (not each.consequences, -links.reach(each, checks)) for each in found}
     return tuple(sorted(found, key=lambda f: (_ORDER[f.severity], *count[f], f.check, f.where, f.nodes, f.found)))
 
 
@@ -201,7 +210,7 @@ def _as_one(group: Sequence[Loose], following: Sequence[Loose], links: Links) ->
     def rank(one: Loose) -> tuple[object, ...]:
         acts = any(action.key for action in one.finding.actions)
         own = one.finding
-        explains = links.reach(own, (other.finding for other in group if other.finding.check != own.check))
+        explains = links.reach(own, Counter(other.finding.check for other in group if other.finding.check != own.check))
         return not acts, not one.keys, _ORDER[one.finding.severity], -explains, -len(one.nodes), len(one.finding.found)
 
     first = min(group, key=rank)

@@ -193,7 +193,7 @@ trace() { # KEY ACCOUNT HOW
     *) trace_files='/etc/bash.bashrc /etc/bashrc' trace_found=$trace_profile ;;
   esac
   # shellcheck disable=SC2086 # two files
-  if [ -r "$trace_found" ] && { [ -z "$trace_files" ] || grep -q -s -F -e "$trace_found" $trace_files; }; then
+  if [ -r "$trace_found" ] && { [ -z "$trace_files" ] || grep -h -s -v '^[[:space:]]*#' $trace_files | grep -q -F -e "$trace_found"; }; then
     put "trace.$1.:there" yes
   fi
   # Lmod's own start-up file, and the list of which it makes MODULEPATH.

@@ -157,20 +157,27 @@ class Traced:
 def set_by(
     nodes: Sequence[str], context: ShellContext, account: ShellAccount, row: Words, given: Mapping[str, object]
 ) -> Hint | Traced:
-    """Return the hint of a row with the `place` that sets one of its causes, or its `unplaced` if no trace shows one."""
+    """Return the hint of a row with the `place` that sets one of its causes, or its `unplaced` if no trace shows one.
+
+    What `+` joins to a cause goes with it, where the same file has it.
+    """
     names, unknown = tuple(fill(row.cause, given).split()), hint_of(row.unplaced.filled(given), nodes)
     if not names:
         return unknown
 
     def hint(traces: Traces) -> Hint:
-        for name in names:
+        for name, _, with_it in (name.partition("+") for name in names):
             if place := traces.foreign(nodes, context, account, name):
                 of_line = {**given, "place": place.seen_from(nodes), "cause": name}
                 made = hint_of(row.hint.filled(of_line), nodes, place)
+                also = traces.foreign(nodes, context, account, with_it)
+                if row.hint.delete and also and also.file == place.file and also != place:
+                    made = Hint(f"{made.text}; then {also}", (*made.actions, *delete(also, nodes, "").actions))
                 return made if row.hint.delete else replace(made, about=f"file {place.file}")
         return unknown
 
-    return Traced((TraceQuestion(nodes[0], context, account, names),), hint)
+    asked = tuple(part for name in names for part in name.split("+"))
+    return Traced((TraceQuestion(nodes[0], context, account, asked),), hint)
 
 
 def set_on(
@@ -232,6 +239,8 @@ def line_of(
         return hint_of(unplaced, odd)
     if not known:
         said = "; ".join(f"{at} {on}" for at, on in lines)
+        lacks = odd if own is None else others if usual is None else ()
+        said += f"; no start-up file sets it on {fold(lacks)}" if lacks else ""
         return replace(look(said), about=f"file {lines[0][0].file}")
     brought = _brought(foreign, odd, others, name, profiles) if foreign is not None else Hint()
     if own is None:

@@ -104,7 +104,9 @@ trace_line() { # NAME FILE [PART]
       if (command == ":set") wanted = "^set (.* )?-([a-zA-Z]*o " option letter[option] ")( |$)"
       if (command == ":shopt") wanted = "^shopt (.* )?-s (.* )?" option "( |$)"
       if (command == ":readonly") wanted = "^(readonly|(declare|typeset)( -[a-zA-Z]+)* -[a-zA-Z]*r[a-zA-Z]*) (.* )?" option "(=| |$)"
+      if (command == ":read") wanted = "^(\\.|source) " option "( |$)"
       if (command == ":trap") wanted = "^trap (-- )?\047\047 "
+      if (command == ":purge") wanted = "^(module|ml) (--force |-q )*(purge|reset|restore|r|unload|del|swap|sw)( |$)"
       if (command == ":umask") wanted = "^umask (-[a-zA-Z]+ )?[0-7augo]"
     }
     /^\++[^ ]*: / {

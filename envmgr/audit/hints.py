@@ -74,12 +74,6 @@ class Hint:
     def __bool__(self) -> bool:
         return bool(self.text)
 
-    @property
-    def undecided(self) -> Hint:
-        """Return the same for nodes of which nobody knows which are right: nothing is to be done."""
-        about = next((action.key for action in self.actions if action.file), "")
-        return Hint(self.text, look(self.text).actions, about)
-
 
 def look(text: str) -> Hint:
     """Return a hint that only people can follow; an empty one for no text."""

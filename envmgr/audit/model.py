@@ -25,7 +25,7 @@ from envmgr.system.shelltext import assign, script_text
 _Answer = TypeVar("_Answer")
 Values = Mapping[str, tuple[str, ...]]
 """value -> the nodes that have it."""
-HintFor = Callable[[Sequence[str], Sequence[str]], Hint | Traced]
+HintFor = Callable[[Sequence[str], Sequence[str], bool], Hint | Traced]
 """Gives the hint for nodes that are not as others."""
 QUORUM = 3  # like nodes that must have answered before one of them is accused
 

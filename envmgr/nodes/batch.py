@@ -311,10 +311,14 @@ def _reply(job: _Job, status: Status, reason: str) -> Reply:
     return Reply(job.node, status, "", reason, job.began, time.time())
 
 
+# The input is kept from start-up files: one that reads it would take lines away, and `exec zsh` would run them here.
+_BASH = ("/bin/bash", "-c", 'exec 89<&0 </dev/null; exec /bin/bash -lc "$@"', "bash")
+
+
 def _login_shell(user: str | None) -> tuple[str, ...]:
     """Return the words before `-c`'s program: a login shell with the variables of a login, and none of envmgr's."""
     account = require_account(user) if user is not None and os.geteuid() == 0 else this_account()
     of_root = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
     path = of_root if account.uid == 0 else "/usr/local/bin:/usr/bin:/bin"
     env = (*(f"{key}={value}" for key, value in account.variables().items()), "SHELL=/bin/bash", f"PATH={path}")
-    return (*session_as(account.name, {}, find=tool), tool("env"), "-i", *env, "/bin/bash", "-lc")
+    return (*session_as(account.name, {}, find=tool), tool("env"), "-i", *env, *_BASH)

@@ -1,11 +1,12 @@
 # shellcheck shell=bash
-# For a login shell: one sbatch a node, with `envmgr_options`. $0 is the run's mark, the job's script comes on stdin up to it,
+# For a login shell: one sbatch a node, with `envmgr_options`. $0 is the run's mark, the job's script comes on 89 up to it,
 # then the nodes are `$@`. `envmgr_prepare`, where it is defined, comes before. Behind batch.conf.sh: a SLURM_CONF that names no file would
 # make each sbatch wait for the network.
 : "${envmgr_options[0]?}" "${envmgr_conf?}"
 
 cd 2>/dev/null || cd / || exit
-envmgr_script=$(PATH=/usr/bin:/bin command sed -n "/^$0\$/q;p")
+envmgr_script=$(PATH=/usr/bin:/bin command sed -n "/^$0\$/q;p" <&89)
+exec 89<&-
 envmgr_fault=$(PATH=/usr/bin:/bin slurm_conf_fault "$envmgr_conf")
 if [ -z "$envmgr_fault" ] && declare -F envmgr_prepare >/dev/null; then envmgr_prepare; fi
 for envmgr_node; do

@@ -69,6 +69,8 @@ def thing_at(path: Path, *, read: bool = True) -> Thing | None:
         return None
     if kind[0] == "l":
         return Thing("l", mode, (str(path.readlink()),))
+    if path.name == "ld.so.cache":  # ldconfig makes it of what lies there
+        return Thing(kind, mode)
     if kind[0] == "-" and read:
         text = path.read_bytes()
         if len(text) > _LARGE or b"\0" in text:

@@ -167,13 +167,14 @@ def _module_command(shell: AskedShell, evidence: Evidence) -> Rows:
     for value, nodes in shell.by_value("module_alias").items():
         yield evidence.say("alias", nodes, shell, value=value)
     others = shell.only(lambda facts: facts.get(f"{shell.key}module") == "another program's")
-    defined = others.fleet.by(lambda f: "" if f.get(f"{shell.key}tool") else f.get(f"{shell.key}module_from", ""))
-    for found, nodes in defined.items():
+    for found, nodes in others.by_value("module_from", default="").items():
         _, line, file = fields_of(found, 3)
-        if file.startswith("/") and "/lmod/" not in file.lower() and "/modules/" not in file:
+        tool = others.fleet.where(f"{shell.key}tool", "Environment Modules").nodes
+        if file.startswith("/") and not re.search(r"/lmod/|/modules/", file, re.IGNORECASE) and not {*nodes} & {*tool}:
             yield evidence.say("another_function", nodes, shell, file=file, line=line)
         else:
-            yield evidence.say("another_module", nodes, shell)
+            traced = f":read-{file}" if re.fullmatch(r"/[\w./-]+", file) else ""
+            yield evidence.say("another_module", nodes, shell, traced=traced)
     if evidence.published is None:
         return
     usable = shell.only(

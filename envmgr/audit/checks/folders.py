@@ -69,6 +69,8 @@ def _nowhere(evidence: Evidence) -> Rows:
         alike = [of for of in values_of_like_nodes(values, evidence) if list(of) == ["gone"]]
         has = here.only(lambda facts, folder=folder: _state(folder, facts) == "there").nodes if here else ()  # type: ignore[misc]
         if nodes := tuple(node for of in alike for node in of["gone"]):
+            if here is not None and not has:  # its start-up files name it, too
+                nodes += here.only(lambda facts, folder=folder: _state(folder, facts) == "gone").nodes  # type: ignore[misc]
             where = f"{fold(has)} only" if has else "no node"
             names = part_of("MODULEPATH", folder)
             yield evidence.say("nowhere", nodes, evidence.user_login, folder=folder, where=where, names=names)

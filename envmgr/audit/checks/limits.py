@@ -8,6 +8,7 @@ files. Nodes are compared by these limits, by processes, stack and locked memory
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from envmgr.audit.model import Check, Evidence, Rows, scripts
@@ -23,14 +24,16 @@ def judge(evidence: Evidence) -> Rows:
         for name, words in evidence.table.words.items():
             option, of_slurm = words.split()
             enough = _ENOUGH_FILES if name == "open_files" else "no limit: CUDA, large files and long jobs meet it"
-            row = "low_in_a_job" if shell.context.way == "slurm" else "low"
+            row, own = "low" if shell.context.way == "ssh" else "low_in_a_job", shell
+            if row != "low" and shell.context.shell == "bash-login":  # a file of the node's own may set it there
+                row, own = "low_in_a_login_job", replace(shell, context=replace(shell.context, export="NONE"))
             values = shell.by_value(f"limits.{name}")
             low = {value: nodes for value, nodes in values.items() if _is_low(name, value)}
             for value, nodes in low.items():
                 yield evidence.say(
                     row,
                     nodes,
-                    shell,
+                    own,
                     limit=name.replace("_", " "),
                     shown=_shown(name, value),
                     option=option,

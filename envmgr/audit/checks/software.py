@@ -35,7 +35,7 @@ from envmgr.audit.model import AskedShell, Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.openings import open_steps, without_acl_steps
 from envmgr.audit.plan import AuditPlan, ExpectedInstall
 from envmgr.audit.table import Steps, Where, fields_of
-from envmgr.probe.model import Facts, Fleet, ProbeStage, number_in
+from envmgr.probe.model import Facts, Fleet, Group, ProbeStage, number_in
 from envmgr.report import Severity
 from envmgr.system.shelltext import assign, script_text, words
 
@@ -86,16 +86,19 @@ def judge(evidence: Evidence) -> Rows:
             yield from _starts(install, evidence)
     if first := next((programs[entry] for entry in evidence.plan.samples if entry in programs), None):
         for shell in evidence.each_shell():
-            yield from _in_shell(first, replace(shell, fleet=_healthy(first, shell.fleet)), evidence)
+            yield from _in_shell(first, replace(shell, fleet=_healthy(first, shell.fleet, evidence)), evidence)
         yield from _inside(first, evidence)
     for install in installs:
         if install.sums:
             yield from _hashes(install, len(install.sums), evidence)
 
 
-def _healthy(install: ExpectedInstall, fleet: Fleet) -> Fleet:
-    """Return the answers of nodes on which the install itself has no fault."""
-    return fleet.only(lambda facts: install.entry not in bad_installs(facts))
+def _healthy(install: ExpectedInstall, fleet: Fleet, evidence: Evidence) -> Fleet:
+    """Return the answers of nodes on which the install itself has no fault, as far as any answer of theirs tells."""
+    sound = fleet.only(lambda facts: install.entry not in bad_installs(facts))
+    bad = {*evidence.fleet.only(lambda facts: install.entry in bad_installs(facts)).nodes}
+    left = (Group(group.facts, tuple(node for node in group.nodes if node not in bad)) for group in sound.groups)
+    return replace(sound, groups=tuple(group for group in left if group.nodes))
 
 
 # -- on the node -------------------------------------------------------------------------------------------------------
@@ -169,7 +172,7 @@ def _unseen(evidence: Evidence) -> Rows:
 def _starts(install: ExpectedInstall, evidence: Evidence) -> Rows:
     """Yield a first program that does not start in a clean environment."""
     program, name = install.program, _name(install)
-    healthy = _healthy(install, evidence.shells)
+    healthy = _healthy(install, evidence.shells, evidence)
     for fault, nodes in healthy.by(lambda facts: program_fault(install, facts) or None).items():
         row = "slow_start" if fault.startswith("no end") else "no_start"
         yield evidence.say(
@@ -212,7 +215,7 @@ def _inside(install: ExpectedInstall, evidence: Evidence) -> Rows:
     """Yield a first program that is not the install's in a csh, zsh or bash that is started with the entry loaded."""
     entry, path, name = install.entry, installed_program(install), _name(install)
     users = {shell.context.name: shell for shell in evidence.each_shell() if shell.account == "user"}
-    healthy = _healthy(install, evidence.shells)
+    healthy = _healthy(install, evidence.shells, evidence)
     for kind, context in _INSIDE.items():
         shell = users.get(context)
         for said, nodes in healthy.by_value(f"software.inside.{kind}").items():
@@ -226,7 +229,7 @@ def _inside(install: ExpectedInstall, evidence: Evidence) -> Rows:
 
 def _hashes(install: ExpectedInstall, count: int, evidence: Evidence) -> Rows:
     entry = install.entry
-    healthy = _healthy(install, evidence.fleet.sound)
+    healthy = _healthy(install, evidence.fleet.sound, evidence)
     for said, nodes in healthy.by_value(f"software.differs.{entry}").items():
         unread = [line for line in said.splitlines() if line.endswith("open or read")]
         if unread:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from envmgr.audit.baseline import Compared
@@ -125,12 +124,7 @@ def _hint(of: Drift, odd: Sequence[str], others: Sequence[str], *, known: bool =
             own = hint_of(of.hint, odd)
             return own if known else look(own.text)
     else:
-        made = of.hint(odd, others) if known or not row.hint else look(row.hint.filled(given).text)
-        if known:
-            return made
-        return (
-            made.undecided if isinstance(made, Hint) else replace(made, hint=lambda traces: made.hint(traces).undecided)
-        )
+        return of.hint(odd, others, known) if known or not row.hint else look(row.hint.filled(given).text)
     if row.cause and shell is not None:
         return set_on(odd, others, shell.context, shell.account, row, given, known=known)
     hint = hint_in_words(row, given, odd)

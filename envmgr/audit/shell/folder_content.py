@@ -125,11 +125,12 @@ def _lines_of(facts: Facts, *, is_closed: bool) -> str:
 def _lacking(row: str, fault: str, values: Values, folder: str, evidence: Evidence) -> Rows:
     values = _without_more(values, evidence)
     paths = sorted({line.rpartition(" ")[2] for line in _lines(values)})
+    opened = open_steps(evidence.site, paths[:_HINTED], whom="users", look=AS_OTHERS) if row == "closed_path" else ""
     yield evidence.compared(
         row,
         values,
         folder=folder,
-        hint=open_steps(evidence.site, paths[:_HINTED], whom="users", look=AS_OTHERS),
+        hint=opened,
         told=lambda of: short(
             "; ".join(f"{' names '.join(line.rsplit(' ', 1))}, which {fault}" for line in _added(of))
         ),

@@ -92,16 +92,18 @@ def beside_generation(shell: AskedShell, evidence: Evidence) -> Rows:
         "beside_generation",
         values,
         shell,
-        hint=lambda odd, others: _origin(shell, odd, others, values, evidence),
+        hint=lambda odd, others, known: _origin(shell, (odd, others), values, evidence, known=known),
         expect=lambda right, _: f"{right or 'nothing'}{besides}",
         told=lambda of: f"MODULEPATH {_difference(elements(of.value), elements(of.right))}",
         besides=besides,
     )
 
 
-def _origin(shell: AskedShell, odd: Sequence[str], others: Sequence[str], values: Values, evidence: Evidence) -> Traced:
+def _origin(
+    shell: AskedShell, between: tuple[Sequence[str], Sequence[str]], values: Values, evidence: Evidence, *, known: bool
+) -> Traced:
     """Return the hint that names the lines which add the parts that only some nodes have."""
-    context, account = shell.context, shell.account
+    context, account, (odd, others) = shell.context, shell.account, between
     parts = _not_everywhere(values, Compared("contexts", shell.where, "MODULEPATH"), evidence)
     asked = ("MODULEPATH", *parts_of("MODULEPATH", parts))
 
@@ -124,7 +126,7 @@ def _origin(shell: AskedShell, odd: Sequence[str], others: Sequence[str], values
         if source and all(place is None or place.file == file for place in (here, there)):  # no other had a part in it
             return look(f"Lmod's own file makes it of {source}: compare that, and whether its folders are there")
         unplaced = "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment"
-        return line_of((here, odd), (there, others), unplaced, "MODULEPATH", traces.profiles, is_list=True)
+        return line_of((here, odd), (there, others), unplaced, "MODULEPATH", traces.profiles, known=known, is_list=True)
 
     return Traced(tuple(TraceQuestion(of[0], context, account, asked) for of in (odd, others) if of), hint)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from typing import IO, Any, Literal
 from envmgr.system.files import remove_tree
 from tests.helpers.cluster import config, site
 from tests.helpers.done import Done
+from tests.helpers.places import ROOT
 from tests.helpers.sites import with_backends
 from tests.helpers.waiting import DEADLINE
 
@@ -77,6 +79,7 @@ class Cluster:
     def up(self, *, detached: bool = False, timeout: float = DEADLINE) -> None:
         """Boot every node and wait until Slurm can use all; on failure nothing stays."""
         self.folder.mkdir(parents=True)
+        compileall.compile_dir(ROOT / "envmgr", quiet=2)  # the nodes cannot write there, and would compile at each command
         try:
             config.write_files(self.folder, self.compute, self.share, self.mount_options)
             self._start_holder(detached=detached)

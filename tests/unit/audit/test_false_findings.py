@@ -208,7 +208,7 @@ def test_options_reach_sbatch_as_they_are(tmp_path: Path) -> None:
     options = ["--comment=it's-$(id)", "--qos={high}", "--account=a;b"]
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "HERE": str(tmp_path)}
     done = subprocess.run(
-        ["bash", "-c", _program(options), "mark", "c1"],
+        ["bash", "-c", 'exec 89<&0; exec bash -c "$@"', "bash", _program(options), "mark", "c1"],
         env=env,
         input="#!/bin/sh\nmark\n",
         text=True,

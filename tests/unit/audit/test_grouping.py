@@ -366,9 +366,3 @@ def test_what_a_node_or_a_user_says_makes_no_step(template: Steps, value: str, s
     assert [step.do for step in made.actions] == steps
     assert "rm -r /" not in [part for step in made.actions for part in shlex.split(step.command)]
     assert all(not step.command.endswith("; rm -r /") for step in made.actions)
-
-
-def test_hint_about_nodes_of_which_nobody_knows_the_right_one_acts_on_none_and_keeps_its_cause() -> None:
-    undecided = delete(LINE, ["c2"], "x.sh:4 sets it on c2").undecided
-    assert [step.do for step in undecided.actions] == ["look"]
-    assert undecided.about == "file /etc/profile.d/x.sh"

@@ -13,7 +13,7 @@ from envmgr.audit.ask import as_users
 from envmgr.audit.ask.submit_hosts import submit_hosts
 from envmgr.audit.causes import Traces
 from envmgr.audit.checks import folders, modulefiles, nodes, slurm, submitting
-from envmgr.nodes.batch import _program, conf_fault
+from envmgr.nodes.batch import _BASH, _program, conf_fault
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import CONTEXTS, Facts, Fleet, Group
 from envmgr.system.shelltext import assign, script_text
@@ -261,7 +261,7 @@ def submit(folder: Path, prepare: str = "", **env: str) -> str:
     (folder / "sbatch").write_text('#!/bin/sh\ncat >"$HERE/job"; echo 7\n')
     (folder / "sbatch").chmod(0o755)
     done = subprocess.run(
-        ["bash", "-c", _program(["--time=1"], prepare), "mark", "c1", "c2"],
+        ["bash", "-c", 'exec 89<&0; exec bash -c "$@"', "bash", _program(["--time=1"], prepare), "mark", "c1", "c2"],
         env={"PATH": f"{folder}:/usr/bin:/bin", "HERE": str(folder), **env},
         input="#!/bin/sh\nthe job\nmark\n",
         text=True,
@@ -269,6 +269,23 @@ def submit(folder: Path, prepare: str = "", **env: str) -> str:
         check=True,
     )
     return done.stdout
+
+
+@pytest.mark.parametrize("line", ["cat >$HERE/eaten", "read -r line; echo $line >$HERE/eaten", "exec bash"])
+def test_start_up_files_do_not_get_the_job(tmp_path: Path, line: str) -> None:
+    (tmp_path / "sbatch").write_text('#!/bin/sh\ncat >"$HERE/job"; echo 7\n')
+    (tmp_path / "sbatch").chmod(0o755)
+    (tmp_path / ".profile").write_text(f"PATH=$HERE:$PATH\n{line}\n")
+    done = subprocess.run(
+        [*_BASH, _program(["--time=1"]), "mark", "c1"],
+        env={"PATH": "/usr/bin:/bin", "HERE": str(tmp_path), "HOME": str(tmp_path)},
+        input=f"#!/bin/sh\necho it runs >{tmp_path}/eaten\nmark\n",
+        text=True,
+        capture_output=True,
+        check=False,
+    )
+    assert (tmp_path / "eaten").read_text().strip() == "" if "exec" not in line else not (tmp_path / "eaten").exists()
+    assert ("mark c1 0 7" in done.stdout) == ("exec" not in line) == (tmp_path / "job").exists()
 
 
 def test_no_job_is_sent_with_a_conf_that_is_not_there(tmp_path: Path) -> None:

@@ -103,6 +103,15 @@ def test_place_is_the_last_line_that_sets_it(tmp_path: Path, lines: list[str], f
         (":readonly-PATH", ["+/a:1<:: declare -xr PATH=/bin", "+/b:2<:: declare -x PATH=/usr/bin"], "/a:1"),
         (":echo", ["+/a:1<:: echo Hello", "+/b:2<:: echo no"], "/b:2"),
         (":trap", ["+/a:1<:: trap '' TERM", "+/b:2<:: trap 'rm -f x' EXIT"], "/a:1"),
+        (
+            ":purge",
+            [
+                "+/a:1<:: module --force purge",
+                "+/b:2<:: module load purge/1.0",
+                "+/b:3<:: module --initial_load restore",
+            ],
+            "/a:1",
+        ),
         (":umask", ["+/a:1<:: umask 077", "+/b:2<:: umask", "+/b:3<:: umask -S"], "/a:1"),
         ("IFS", ["+/a:1<:: IFS=:", "+/b:2<:: IFS=,", "+/b:2<:: read -r x"], "/a:1"),
     ],

@@ -280,7 +280,8 @@ def _brought(
         said += f"; {fold(odd)} has no such file"
         copies = (f"scp -3p {usual.node}:{quote(usual.file)} {node}:{quote(usual.file)}" for node in odd[:_COPIES])
         steps = Steps(run=" && ".join(copies), at="here", look=said)
-        return hint_of(steps if len(odd) <= _COPIES else f"copy it there: {said}", odd)
+        made = hint_of(steps if len(odd) <= _COPIES else f"copy it there: {said}", odd)
+        return replace(made, about=f"file {usual.file}")
     said += f"; no start-up file sets it on {fold(odd)}"
     if files is not None and usual.stands == "alone" and _variables(usual.text) <= {name, "HOME"} and usual.text:
         return add(usual, odd, f"{said}: add that line there")

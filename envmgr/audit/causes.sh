@@ -116,7 +116,7 @@ trace_line() { # NAME FILE [PART]
       if (text ~ /^declare -x /) { dump = head; sub(/<.*/, "", dump); sub(/^\++/, "", dump); dumped[dump] }
       file = here = source(head)
       sub(/:[0-9]*$/, "", file)
-      if (text ~ /^(\.|source) \//) { split(text, words, " "); reader[words[2]] = own(here) ? here : reader[file] }
+      if (text ~ /^(\.|source) \//) { split(text, words, " "); if (here != "") reader[words[2]] = own(here) ? here : reader[file] }
       if (index(skip, " " file " ")) next
       if (command == ":set") sub(/ --( .*|$)/, "", text) # `set --` is about arguments
       if (name == "IFS" && text ~ /^read( |$)/ && at == NR - 1) { place = before; next } # `IFS=: read` is two lines
@@ -125,7 +125,7 @@ trace_line() { # NAME FILE [PART]
         if (place == "" && text ~ /^return( |$)/ && head ~ /^\++(\/etc\/(profile|bash\.bashrc|bashrc|csh\.cshrc)|\/[^ ]*\/\.[a-z_]+):/) place = here
         next
       }
-      if (text ~ wanted) {
+      if (text ~ wanted && (here != "" || name !~ /^:/)) {
         before = place; at = NR
         place = here
       } else if (part == "" && name !~ /^:/ && text ~ "^(export|declare -[a-z]*x|typeset -[a-z]*x)( [^=]*)? " name "( |$)") {

@@ -101,13 +101,13 @@ def of_hint(before: State, drifted: State, after: State) -> tuple[list[str], lis
     audit says whether it does harm; a new file may only be one of the drift's, elsewhere.
     """
     harmed, lost = set(), set()
-    brought = {thing.lines for key, thing in drifted.items() if thing and key not in before}
+    brought = {thing.lines for key, thing in drifted.items() if thing and not _alike(thing, _at(key, before))}
     for key in {*before, *drifted, *after}:
         was, had, has = (_at(key, of) for of in (before, drifted, after))
         if _alike(was, has):
             continue
         if _alike(was, had):
-            if was or (has and has.kind[0] != "d" and has.lines not in brought):
+            if not (has and has.lines in brought) and (was or (has and has.kind[0] != "d")):
                 harmed.add(key)
         elif was and not (has and has.has(was)):
             lost.add(key)

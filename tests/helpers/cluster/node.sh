@@ -104,7 +104,7 @@ make_dev() {
     done
     mkdir "$1"/{pts,shm}
     mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts "$1/pts"
-    mount -t tmpfs -o mode=1777 tmpfs "$1/shm"
+    mount -t tmpfs -o nosuid,nodev,mode=1777 shm "$1/shm"
     ln -s pts/ptmx "$1/ptmx"
     ln -s /proc/self/fd "$1/fd"
     ln -s /proc/self/fd/0 "$1/stdin"

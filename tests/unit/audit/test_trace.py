@@ -71,6 +71,16 @@ def place(tmp_path: Path, name: str, *lines: str) -> str:
         (["+/home/a/.bashrc:7<:: . /home/a/env.sh", "+/home/a/env.sh:9<bash:0<:: X=1"], "/home/a/env.sh:9"),
         (["+/etc/bash.bashrc:7<:: . /etc/x.sh", "+/etc/x.sh:9<bash:0<:: X=1"], "/etc/x.sh:9"),
         (["+/opt/v/setvars.sh:9<bash:0<:: X=1"], "/opt/v/setvars.sh:9"),
+        # a file that BASH_ENV names is read once more, by no file
+        (
+            [
+                "+/etc/x.sh:2<:: . /opt/v/i",
+                "+/opt/v/i:7</etc/x.sh:2<:: X=1",
+                "+:5<:: . /opt/v/i",
+                "+/opt/v/i:7<:5<:: X=1",
+            ],
+            "/etc/x.sh:2",
+        ),
         (["+:1<:: X=1"], ""),
         (["+/a:1<:: X=1", "+/b:1e/tmp/evil<:: X=2"], ""),  # no line of bash's
         (["+/b:1e/tmp/evil</a:7<:: X=2"], "/a:7"),

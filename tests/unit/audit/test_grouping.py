@@ -240,6 +240,39 @@ def test_a_warning_that_explains_why_python_does_not_start_comes_first_and_alone
     assert first_of(*faults, cause) == [cause.finding.check]
 
 
+@pytest.mark.parametrize(
+    ("cause", "other", "joins"),
+    [
+        (
+            one("slurm", "Slurm", severity="warning", found="drained: not ready"),
+            "unreachable: Slurm: drained: not ready",
+            True,
+        ),
+        (one("slurm", "Slurm", severity="warning", found="drained: not ready"), "silent: Slurm: the job ended", False),
+        (
+            one("munge", "munge", found="`munge -n` fails for alice"),
+            "cannot be probed: exit status 1: srun: error",
+            True,
+        ),
+        (
+            one("cache", "/var/cache/lmod", severity="warning", found="older than /etc/x, which was"),
+            "not in the cache: t/2",
+            True,
+        ),
+        (
+            one("modulefiles", "/etc/m", severity="warning", found="t/1 names /opt/t, which is not there"),
+            "it names /opt/t",
+            True,
+        ),
+    ],
+    ids=str,
+)
+def test_one_fault_that_two_checks_see_is_one_finding(cause: Loose, other: str, *, joins: bool) -> None:
+    checks = {"slurm": "nodes", "munge": "contexts", "cache": "resolution", "modulefiles": "site-modules"}
+    follows = one(checks[cause.finding.check], "x", found=other)
+    assert first_of(follows, cause) == ([cause.finding.check] if joins else ["nodes", "slurm"])
+
+
 def test_where_users_come_from_is_before_the_users_and_their_shells() -> None:
     names = one("names", "/etc/nsswitch.conf", severity="warning", found="hosts: files dns; passwd: files")
     user = one("accounts", "user alice", found="`id` does not answer")

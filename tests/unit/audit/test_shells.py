@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from envmgr.audit.causes import Traces
 from envmgr.audit.checks import accounts, limits, linker, names, places, shell_state, slurm, startup_files
 from envmgr.probe.model import CONTEXTS
 from envmgr.probe.shell import looked_key
@@ -92,6 +93,14 @@ def test_limit_of_a_job_names_slurms_setting_and_one_of_a_node_is_compared() -> 
     (found,) = told(limits, given)
     assert found.startswith("warning c1: sbatch-bash (alice): address space is limited to 4 GiB (`ulimit -v`) | ")
     assert "`PropagateResourceLimitsExcept=AS` in slurm.conf" in found
+    login = next(c for c in CONTEXTS if c.name == "sbatch-bash-login")
+    given = evidence(
+        {"c1": {f"ctx.{login.name}.user.limits.address_space": "1024"}}, way="slurm", asked=((login, "user", "slurm"),)
+    )
+    line = {("c1", "bash-job", "user", ":ulimit-v"): "/etc/profile.d/x.sh:1 ulimit -v 1"}
+    assert told(limits, given, Traces(line))[0].endswith("| /etc/profile.d/x.sh:1 sets it: take that line away")
+    of_sender = {("login", "bash-login", "user", ":ulimit-v"): "/etc/profile.d/x.sh:1 ulimit -v 1"}
+    assert "PropagateResourceLimits" in told(limits, given, Traces(of_sender, ("login",)))[0]
     answers = {f"c{n}": {f"{KEY}limits.processes": "100" if n == 2 else "5000"} for n in range(1, 5)}
     assert [line.split(" | ")[0] for line in told(limits, evidence(answers, asked=ASKED))] == [
         "warning c2: bash-login (alice): processes is 100 (`ulimit -u`)"

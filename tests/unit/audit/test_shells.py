@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,12 @@ def test_limit_of_a_job_names_slurms_setting_and_one_of_a_node_is_compared() -> 
     assert told(limits, given, Traces(line))[0].endswith("| /etc/profile.d/x.sh:1 sets it: take that line away")
     of_sender = {("login", "bash-login", "user", ":ulimit-v"): "/etc/profile.d/x.sh:1 ulimit -v 1"}
     assert "PropagateResourceLimits" in told(limits, given, Traces(of_sender, ("login",)))[0]
+    at_login = replace(
+        evidence({"login": {f"{KEY}limits.address_space": "1024"}}, asked=ASKED), login=frozenset({"login"})
+    )
+    of_login = {("login", "bash-login", "user", ":ulimit-v"): "/etc/profile.d/x.sh:1 ulimit -v 1"}
+    assert "| /etc/profile.d/x.sh:1 sets it, and jobs" in told(limits, at_login, Traces(of_login))[0]
+    assert told(limits, replace(at_login, ways={**at_login.ways, "slurm": at_login.fleet})) == []
     answers = {f"c{n}": {f"{KEY}limits.processes": "100" if n == 2 else "5000"} for n in range(1, 5)}
     assert [line.split(" | ")[0] for line in told(limits, evidence(answers, asked=ASKED))] == [
         "warning c2: bash-login (alice): processes is 100 (`ulimit -u`)"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
@@ -145,7 +145,11 @@ def grouped(loose: Sequence[Loose], links: Links) -> tuple[Caused, ...]:
     A finding that names no step of its own follows from a cause that a table links with it; setting up a node again is
     no such step, as the check `node-setup` says where that is needed. A cause is as severe as the worst that follows.
     """
-    units = [*_by_key(one for one in loose if one.keys), *([one] for one in loose if not one.keys)]
+    units = _met((one for one in loose if one.keys), lambda one, other: bool(one.keys & other.keys))
+    said: dict[AuditFinding, list[Loose]] = {}
+    for one in (one for one in loose if not one.keys):
+        said.setdefault(replace(one.finding, where="", nodes="", expected=""), []).append(one)
+    units += [unit for alike in said.values() for unit in _met(alike, lambda one, _: bool(one.finding.hint))]
     able = [_Cause(unit, links) for unit in units]
     at_node: dict[str, set[int]] = {}  # "" for those without nodes
     for at, unit in enumerate(units):
@@ -191,10 +195,11 @@ def _way(at: int, causes: Mapping[int, int]) -> list[int]:
     return way
 
 
-def _by_key(loose: Iterable[Loose]) -> list[list[Loose]]:
+def _met(loose: Iterable[Loose], alike: Callable[[Loose, Loose], bool]) -> list[list[Loose]]:
+    """Return those that are alike, and on some of the same nodes, together."""
     groups: list[list[Loose]] = []
     for one in loose:
-        near = [group for group in groups if any(one.keys & other.keys and _meet(one, other) for other in group)]
+        near = [group for group in groups if any(alike(one, other) and _meet(one, other) for other in group)]
         groups = [group for group in groups if group not in near]
         groups.append([*(other for group in near for other in group), one])
     return groups

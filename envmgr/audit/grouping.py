@@ -20,6 +20,7 @@ _WORD = re.compile(
     r"(?!/(?:usr/)?s?bin/)(?:/[\w.@+-]+){2,}"
     r"|\b(?!MODULEPATH\b)[A-Z][A-Z0-9_]{3,}\b|\blib[\w+-]+\.so\b|[\w.+-]+/\d[\w.+-]*"
 )
+_TYPED = re.compile(r"`[^`]*[~/][\w.@+-]*/[\w.@+-][^`]*`")  # a command about one file
 _AGAIN = "run envmgr node-setup"
 _ORDER = {"error": 0, "warning": 1, "note": 2}
 
@@ -65,6 +66,11 @@ class Loose:
         finding = self.finding
         files = (action.file for action in finding.actions)
         return frozenset(_WORD.findall(" ".join((finding.where, finding.found, self.about, *files))))
+
+    @cached_property
+    def edited(self) -> frozenset[str]:
+        """Return the nodes of the lines that its hint deletes or adds: jobs inherit those of another host."""
+        return frozenset(node for action in self.finding.actions if action.file for node in expand(action.nodes))
 
     @cached_property
     def nodes(self) -> frozenset[str]:
@@ -148,7 +154,8 @@ def grouped(loose: Sequence[Loose], links: Links) -> tuple[Caused, ...]:
     units = _met((one for one in loose if one.keys), lambda one, other: bool(one.keys & other.keys))
     said: dict[AuditFinding, list[Loose]] = {}
     for one in (one for one in loose if not one.keys):
-        said.setdefault(replace(one.finding, where="", nodes="", expected=""), []).append(one)
+        own = replace(one.finding, where="", nodes="", expected="", severity="note")
+        said.setdefault(replace(own, found="") if _TYPED.search(own.hint) else own, []).append(one)
     units += [unit for alike in said.values() for unit in _met(alike, lambda one, _: bool(one.finding.hint))]
     able = [_Cause(unit, links) for unit in units]
     at_node: dict[str, set[int]] = {}  # "" for those without nodes
@@ -206,7 +213,7 @@ def _met(loose: Iterable[Loose], alike: Callable[[Loose, Loose], bool]) -> list[
 
 
 def _meet(one: Loose, other: Loose) -> bool:
-    return not one.nodes or not other.nodes or bool(one.nodes & other.nodes)
+    return not one.nodes or not other.nodes or bool(one.nodes & other.nodes or one.edited & other.edited)
 
 
 def _as_one(group: Sequence[Loose], following: Sequence[Loose], links: Links) -> Caused:

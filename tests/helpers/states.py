@@ -98,16 +98,21 @@ def of_hint(before: State, drifted: State, after: State) -> tuple[list[str], lis
     """`PATH on NODE` of what a hint harmed, and of what it did not give back.
 
     Harmed is what the drift had left as it was, and lines that the drift had left. What the drift brought may stay, as the next
-    audit says whether it does harm; a new file may only be one of the drift's, elsewhere.
+    audit says whether it does harm; a new file may only be one of the drift's, elsewhere, and a
+    node that the drift left behind may become as several others.
     """
     harmed, lost = set(), set()
-    brought = {thing.lines for key, thing in drifted.items() if thing and not _alike(thing, _at(key, before))}
+    new = {thing.lines for key, thing in drifted.items() if thing and key not in before}
+    most = Counter(
+        (key[1], thing.lines) for key, thing in drifted.items() if thing and not _alike(thing, _at(key, before))
+    )
     for key in {*before, *drifted, *after}:
         was, had, has = (_at(key, of) for of in (before, drifted, after))
         if _alike(was, has):
             continue
         if _alike(was, had):
-            if not (has and has.lines in brought) and (was or (has and has.kind[0] != "d")):
+            as_most = has is not None and most[key[1], has.lines] > 1
+            if not as_most and (was or (has and has.kind[0] != "d" and has.lines not in new)):
                 harmed.add(key)
         elif was and not (has and has.has(was)):
             lost.add(key)

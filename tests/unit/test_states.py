@@ -48,6 +48,10 @@ def test_what_the_drift_brought_may_be_moved_and_not_copied_to_what_was_healthy(
     assert of_hint({}, {PATH: drift}, moved) == ([], [])
     healthy: State = {OTHER: text("good")}
     assert of_hint(healthy, {**healthy, PATH: drift}, {OTHER: drift, PATH: drift}) == (["/root/x.sh on c1"], [])
+    behind: State = {(node, PATH[1]): text("good", "new") for node in ("c1", "c3")}
+    assert of_hint({}, behind, {**behind, PATH: text("good", "new")}) == ([], [])
+    others: State = {PATH: text("good"), **{key: text("good") for key in behind}}
+    assert of_hint(others, {**others, **behind}, {**behind, PATH: text("good", "new")}) == ([], [])
 
 
 def test_a_mount_is_a_thing_too() -> None:

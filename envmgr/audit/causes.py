@@ -161,22 +161,24 @@ def set_by(
 
     What `+` joins to a cause goes with it, where the same file has it.
     """
-    names, unknown = tuple(fill(row.cause, given).split()), hint_of(row.unplaced.filled(given), nodes)
+    causes = [cause.partition("+")[::2] for cause in row.cause.split()]
+    names = [(name, with_it) for cause, with_it in causes for name in fill(cause, given).split()]
+    unknown = hint_of(row.unplaced.filled(given), nodes)
     if not names:
         return unknown
 
     def hint(traces: Traces) -> Hint:
-        for name, _, with_it in (name.partition("+") for name in names):
+        for name, with_it in names:
             if place := traces.foreign(nodes, context, account, name):
                 of_line = {**given, "place": place.seen_from(nodes), "cause": name}
                 made = hint_of(row.hint.filled(of_line), nodes, place)
-                also = traces.foreign(nodes, context, account, with_it)
+                also = traces.foreign(nodes, context, account, with_it) if with_it else None
                 if row.hint.delete and also and also.file == place.file and also != place:
                     made = Hint(f"{made.text}; then {also}", (*made.actions, *delete(also, nodes, "").actions))
                 return made if row.hint.delete else replace(made, about=f"file {place.file}")
         return unknown
 
-    asked = tuple(part for name in names for part in name.split("+"))
+    asked = tuple(part for pair in names for part in pair if part)
     return Traced((TraceQuestion(nodes[0], context, account, asked),), hint)
 
 
@@ -240,7 +242,7 @@ def line_of(
     if not known:
         said = "; ".join(f"{at} {on}" for at, on in lines)
         lacks = odd if own is None else others if usual is None else ()
-        said += f"; no start-up file sets it on {fold(lacks)}" if lacks else ""
+        said += f"; no start-up file sets it on {lacks[0]}" if lacks else ""
         return replace(look(said), about=f"file {lines[0][0].file}")
     brought = _brought(foreign, odd, others, name, profiles) if foreign is not None else Hint()
     if own is None:

@@ -26,7 +26,7 @@ _Answer = TypeVar("_Answer")
 Values = Mapping[str, tuple[str, ...]]
 """value -> the nodes that have it."""
 HintFor = Callable[[Sequence[str], Sequence[str], bool], Hint | Traced]
-"""Gives the hint for nodes that are not as others."""
+"""Gives the hint for nodes that are not as others, and whether it is known which of them are right."""
 QUORUM = 3  # like nodes that must have answered before one of them is accused
 
 

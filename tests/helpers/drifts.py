@@ -62,6 +62,10 @@ class Drift(OnNodes):
         """The one that is asked."""
         return self.ask[self.ask.index("--check") + 1]
 
+    def is_told(self, result: dict[str, Any]) -> bool:
+        """Whether there is a finding for each that must be told; of one kind there may be more, one for each kind of shell."""
+        return all(any(_is(f, want, worse=True) for f in result["findings"]) for want in self.told)
+
     def findings(self, result: dict[str, Any], *, worse: bool = False) -> list[dict[str, Any]]:
         """Those of an audit's result that are told, in the order of `told`; fewer where some are not.
 
@@ -78,11 +82,8 @@ def _is(finding: dict[str, Any], want: dict[str, str], *, worse: bool) -> bool:
     }:
         return False  # a whole audit also asks the host that sends jobs
     begins, cut, _ = want["found"].partition("…")
-    return (
-        finding["found"].startswith(begins)
-        if cut and want["found"].endswith("…")
-        else finding["found"] == want["found"]
-    )
+    found = str(finding["found"])
+    return found.startswith(begins) if cut and want["found"].endswith("…") else found == want["found"]
 
 
 def all_drifts() -> list[Drift]:

@@ -167,10 +167,10 @@ def _module_command(shell: AskedShell, evidence: Evidence) -> Rows:
     for value, nodes in shell.by_value("module_alias").items():
         yield evidence.say("alias", nodes, shell, value=value)
     others = shell.only(lambda facts: facts.get(f"{shell.key}module") == "another program's")
+    known = {*others.fleet.where(f"{shell.key}tool", "Environment Modules").nodes}
     for found, nodes in others.by_value("module_from", default="").items():
         _, line, file = fields_of(found, 3)
-        tool = others.fleet.where(f"{shell.key}tool", "Environment Modules").nodes
-        if file.startswith("/") and not re.search(r"/lmod/|/modules/", file, re.IGNORECASE) and not {*nodes} & {*tool}:
+        if file.startswith("/") and not re.search(r"/lmod/|/modules/", file, re.IGNORECASE) and known.isdisjoint(nodes):
             yield evidence.say("another_function", nodes, shell, file=file, line=line)
         else:
             traced = f":read-{file}" if re.fullmatch(r"/[\w./-]+", file) else ""

@@ -2,8 +2,7 @@
 
 The check reports a limit of the address space, the data size or the processor time wherever it is set. Slurm copies the
 submitting shell's limits into jobs (PropagateResourceLimits), so a limit that protects a login node makes jobs fail:
-where jobs are asked, they tell that.
-CUDA and large files reserve more address space than there is memory. The check also reports fewer than 1,024 open
+where jobs have answered, they tell that. CUDA and large files reserve more address space than there is memory. The check also reports fewer than 1,024 open
 files. Nodes are compared by these limits, by processes, stack and locked memory, and by the umask.
 """
 
@@ -36,10 +35,11 @@ def judge(evidence: Evidence) -> Rows:
 
 
 def _rows(shell: AskedShell, nodes: Sequence[str], evidence: Evidence) -> dict[str, list[str]]:
-    """Return row -> nodes. Where jobs are asked, they tell whether they take the limit of a login node along."""
+    """Return row -> nodes. Where jobs have answered, they tell whether they take the limit of a login node along."""
     if shell.context.way != "ssh":
         return {"low_in_a_login_job" if shell.context.shell == "bash-login" else "low_in_a_job": [*nodes]}
-    at_login = [node for node in nodes if node in evidence.login and "slurm" not in evidence.ways]
+    jobs = evidence.ways.get("slurm")
+    at_login = [node for node in nodes if node in evidence.login and not (jobs and jobs.groups)]
     rows = {"low": [node for node in nodes if node not in evidence.login], "low_at_login": at_login}
     return {row: of for row, of in rows.items() if of}
 

@@ -40,11 +40,10 @@ def judge(evidence: Evidence) -> Rows:
     for shell in evidence.each_shell():
         for said, nodes in shell.by_value("shell_state.said").items():
             if _WRONG.search(said):
-                of, hint = (
-                    re.search(r": (/[^\s:]+): [^:/]+$", said),
-                    _fix(said, shell, evidence),
-                )  # the file, where it names one
-                yield evidence.say("said", nodes, shell, said=said, of=of[1] if of else said, hint=hint)
+                of = re.search(r": (/[^\s:]+): [^:/]+$", said)  # the file, where it names one
+                yield evidence.say(
+                    "said", nodes, shell, said=said, of=of[1] if of else said, hint=_fix(said, shell, evidence)
+                )
         for options, nodes in shell.by_value("shell_state.options").items():
             left = frozenset(options.split())
             if left:  # many files use `shopt -s`, for other options than those of `set`

@@ -79,9 +79,7 @@ class Cluster:
     def up(self, *, detached: bool = False, timeout: float = DEADLINE) -> None:
         """Boot every node and wait until Slurm can use all; on failure nothing stays."""
         self.folder.mkdir(parents=True)
-        compileall.compile_dir(
-            ROOT / "envmgr", quiet=2
-        )  # the nodes cannot write there, and would compile at each command
+        compileall.compile_dir(ROOT / "envmgr", quiet=2)  # nodes cannot write there: each command would compile
         try:
             config.write_files(self.folder, self.compute, self.share, self.mount_options)
             self._start_holder(detached=detached)

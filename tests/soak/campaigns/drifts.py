@@ -91,8 +91,7 @@ def rated(drift: Drift, scene: Audited, before: State) -> tuple[Counter[str], li
         note = all(of["severity"] == "note" for of in drift.told)
         causes = [cause for cause in result["causes"] if note or cause["severity"] != "note"]
         said["causes"] = len(causes)
-        kinds = {of["found"] for of in drift.told}  # of one kind there may be one for each kind of shell
-        said["found"] = int(len({f["found"] for f in drift.findings(result, worse=True)}) >= len(kinds))
+        said["found"] = int(drift.is_told(result))
         said["rightly reported"] = int(
             bool(causes)
             and bool(drift.findings({"findings": [causes[0], *causes[0]["consequences"]]}, worse=True))

@@ -16,6 +16,7 @@ from envmgr.audit.checks import folders, modulefiles, nodes, slurm, submitting
 from envmgr.nodes.batch import _BASH, _program, conf_fault
 from envmgr.nodes.envelope import Reply
 from envmgr.probe.model import CONTEXTS, Facts, Fleet, Group
+from envmgr.probe.shell import looked_key
 from envmgr.system.shelltext import assign, script_text
 from tests.helpers.evidence import evidence, told
 
@@ -319,6 +320,20 @@ def test_hosts_that_send_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     some = submit_hosts(("c1",), ("front1", "front2"), all_of_them=False, sends_jobs=False)
     assert (some.here, some.others) == ("front1", ())
     assert submit_hosts(("front1",), (), all_of_them=True, sends_jobs=True).here == ""
+
+
+def test_a_folder_with_a_plus_in_its_name_is_traced_whole() -> None:
+    gone = {looked_key("folders", "login"): "yes", "folders.gone": "/opt/c++/modules"}
+    given = evidence(dict.fromkeys(NODES, gone))
+    line = {
+        (
+            "c1",
+            "bash-login",
+            "user",
+            "MODULEPATH~/opt/c++/modules",
+        ): "/etc/profile.d/x.sh:1 export MODULEPATH=/opt/c++/modules"
+    }
+    assert "/etc/profile.d/x.sh:1 adds it" in told(folders, given, Traces(line))[0]
 
 
 def test_login_node_that_does_not_answer_is_a_finding() -> None:

@@ -1,11 +1,14 @@
 # shellcheck shell=sh
 # How a job ends: its answer is kept until it was taken, and the process that takes it has ended, for `envmgr_turns` twentieths of a
-# second at most. What the script has left behind ends before.
+# second at most. What the script has left behind ends before. `wait`: a shell hears of SIGTERM only then while a child runs.
 : "${envmgr_dir?}" "${envmgr_turns?}"
 
+envmgr_child=$!
+command wait "$envmgr_child"
+envmgr_child=
 PATH=/usr/bin:/bin command mv "$envmgr_dir/answer" "$envmgr_dir/whole"
 envmgr_end_rest
-trap 'trap "" TERM; PATH=/usr/bin:/bin command rm -rf "$envmgr_dir"; exit 143' TERM
+trap envmgr_over TERM
 (
   PATH=/usr/bin:/bin
   left=$envmgr_turns
@@ -17,4 +20,6 @@ trap 'trap "" TERM; PATH=/usr/bin:/bin command rm -rf "$envmgr_dir"; exit 143' T
     command sleep 0.05
   done 2>/dev/null
   command rm -rf "$envmgr_dir"
-)
+) &
+envmgr_child=$!
+command wait "$envmgr_child"

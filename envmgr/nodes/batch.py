@@ -80,7 +80,7 @@ def batch_on_nodes(
 def job_script(script: str, shebang: str, nonce: str, inner: str, *, limit: int) -> str:
     """Return a job that keeps the answer of `script`, marked by `inner`, in a folder that is named by `nonce`."""
     alone, begin, keep = (script_text(__file__, f"{part}.sh") for part in ("alone", "begin", "keep"))
-    answer = f'(\n{alone}{marked(script, inner, limit=limit)}) >"$envmgr_dir/answer"\n'
+    answer = f'(\n{alone}{marked(script, inner, limit=limit)}) >"$envmgr_dir/answer" &\n'
     given = assign(envmgr_nonce=nonce, envmgr_turns=_KEPT * 20)
     return f"{shebang}\n{untraced()}{given}envmgr_end_rest() {{\n{end_rest()}}}\n{begin}{answer}{keep}{UNTRACED_END}"
 

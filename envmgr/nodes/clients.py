@@ -21,7 +21,8 @@ TICK = 0.1  # seconds between looks at clocks and at the cancel flag
 _CHUNK = 1 << 16
 _ERRORS = 1 << 13  # bytes kept of stderr: its end
 _LINGER = 0.5  # seconds a process may live on after its answer, or after its output ended
-_TIDYING = 3.3  # seconds that a node that began has to tidy up, after the end of its stdin; it gives its script three
+_TIDYING = 3.3  # seconds that a node that began may stay connected to tidy up, after the end of its stdin
+_STEP_TIDYING = 11.0  # and a step, which ends with its srun: the node gives its script ten
 _LEAVING = 1.3  # and a process whose node has answered, or was still being reached
 _POLITE = 1.0  # seconds between SIGTERM and SIGKILL for a `gentle` one
 _FIRST_POLL, _LAST_POLL = 0.0005, 0.02  # seconds between looks at a process that is about to end
@@ -178,8 +179,9 @@ class Dying:
 
     def add(self, client: Client) -> None:
         if client.process.poll() is None:
-            term = time.monotonic() + (_TIDYING if client.tidies else _LEAVING)
-            self._left.append(Leaving(client.process, term, term + (_POLITE if client.call.gentle else 0)))
+            gentle = client.call.gentle
+            term = time.monotonic() + ((_STEP_TIDYING if gentle else _TIDYING) if client.tidies else _LEAVING)
+            self._left.append(Leaving(client.process, term, term + (_POLITE if gentle else 0)))
             self.look()
 
     def look(self) -> None:
@@ -188,7 +190,7 @@ class Dying:
             leaving.look(time.monotonic())
 
     def wait(self) -> None:
-        """Wait until all have ended: at most about five seconds in all, three where no node has anything to tidy up."""
+        """Wait until all have ended: as long as nodes have to tidy up, and two seconds more at most."""
         until = max((leaving.kill for leaving in self._left), default=0) + _LINGER
         self.look()
         while self._left and time.monotonic() < until:

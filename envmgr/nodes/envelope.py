@@ -47,8 +47,9 @@ def wrap(script: str, nonce: str, *, limit: int, timeout: float, hard: bool = Tr
     """Return the POSIX sh text for `/bin/sh -s` on stdin, which must stay open until the answer arrives.
 
     The rules of `marked` apply to the script. When stdin ends, or after `timeout` seconds, the whole process group gets
-    SIGTERM, and SIGKILL three seconds later. At the end the group is also killed; with `hard=False` it gets SIGTERM
-    first, and the status is 0.
+    SIGTERM, again and again, and SIGKILL when the script has ended, ten seconds later at most: what tidies up ignores
+    SIGTERM from then on. At the end the group is also killed; with `hard=False` it gets SIGTERM first, and the status
+    is 0.
     """
     seconds = assign(envmgr_seconds=max(1, math.ceil(timeout)))
     end = "kill -KILL 0\n" if hard else f"{end_rest()}exit 0\n"

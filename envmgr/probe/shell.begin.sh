@@ -8,7 +8,7 @@ own host "$(uname -n)"
 probe_uid=$(id -u)
 own slurm_node "${SLURMD_NODENAME:-}"
 own began "$(date +%s.%N)"
-trap '[ -z "$tmp" ] || rm -rf "$tmp"' EXIT
+trap 'trap "" HUP INT TERM PIPE; [ -z "$tmp" ] || rm -rf "$tmp"' EXIT
 trap 'trap "" HUP INT TERM PIPE; exit 1' HUP INT TERM PIPE
 for base in /tmp /dev/shm /run; do
   tmp=$(mktemp -d "$base/envmgr-audit.XXXXXX" 2>/dev/null) || continue

@@ -61,7 +61,6 @@ SelectTypeParameters=CR_Core
 SlurmdParameters=config_overrides
 SlurmdTimeout=30
 UnkillableStepTimeout=20
-KillWait=5
 NodeName=c[1-{nodes}] CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=1000 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES MaxTime=30 State=UP
 """

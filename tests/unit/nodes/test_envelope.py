@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from envmgr.nodes.envelope import Answer, begun, end_mark, marked, unwrap, wrap
 from envmgr.system.shelltext import quote
+from tests.helpers.scripts import begins_slowly
 from tests.helpers.waiting import DEADLINE, long_enough, soon
 
 NONCE = "0123456789abcdef"
@@ -178,9 +179,21 @@ def test_wrap_lets_the_script_tidy_up_when_its_time_is_over(shell: str, tmp_path
     """On a busy node that takes its time, too."""
     file = tmp_path / "f"
     begins = tmp_path / "begun"
-    script = f"trap 'sleep 1.2; rm {file}' EXIT; trap 'trap \"\" TERM; exit 1' TERM; touch {file} {begins}; sleep 1299"
+    script = f"trap 'sleep 4.2; rm {file}' EXIT; trap 'trap \"\" TERM; exit 1' TERM; touch {file} {begins}; sleep 1299"
     long_enough(lambda limit: finished(sent(shell, script, timeout=limit)), lambda _: begins.exists(), first=1)
     assert soon(lambda: not file.exists())
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_wrap_ends_a_script_that_missed_the_first_signal(shell: str, tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    process = sent(shell, begins_slowly(file))
+    assert soon(file.exists)
+    assert process.stdin is not None
+    process.stdin.close()
+    assert soon(lambda: not file.exists())
+    finished(process)
+    assert ends_soon(process), group(process)
 
 
 def test_marked_keeps_exported_functions_and_environment_of_its_shell() -> None:

@@ -130,6 +130,13 @@ def may_repair(made_by: LoadedEntry, item: Item, runner: Runner) -> None:
             context=str(item.install.path),
             hint=f"when nobody uses it: remove {item.install.manifest} and run `envmgr build {made_by.lock.entry}`",
         )
+    if item.install.is_covered():
+        raise EnvmgrError(
+            "repair-impossible",
+            f"an image of {item.install.entry} is mounted over it on this host",
+            context=str(item.install.path),
+            hint=f"`envmgr unstage {made_by.lock.entry} --nodes {socket.gethostname()}` here, or repair it on another host",
+        )
     made_by.lock.backend.may_replace(item.install, runner)
 
 

@@ -18,6 +18,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.publish.records import published_installs
 from envmgr.report import Reporter
 from envmgr.store.dead_builds import clear_dead_rows, clear_kept_rows
+from envmgr.store.image import clear_dead_images
 from envmgr.store.jobtable import lives_elsewhere, remove_dead_holds
 from envmgr.store.place import write_place
 from envmgr.store.prefix import Install, Prefix
@@ -49,6 +50,7 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
     for mark in prefix.locks.glob("*.lock.holder"):
         with try_file_lock(mark.with_suffix("")):  # one of a dead run goes with that
             pass
+    clear_dead_images(prefix)
     backends = all_backends()
 
     def own(install: Install) -> None:

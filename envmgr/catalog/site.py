@@ -45,6 +45,11 @@ class Site(SiteFile):
         return self.catalogs[-1]
 
     @property
+    def stages(self) -> bool:
+        """Return whether nodes of the site get images on their own disks."""
+        return bool(self.staging.entries or self.staging.nodes)
+
+    @property
     def read_by_verbs(self) -> tuple[Path, ...]:
         """The paths that the build user must read: the site's file, and its catalogs that exist."""
         return (*([self.source] if self.source else []), *(c for c in self.catalogs if not _is_missing(c)))

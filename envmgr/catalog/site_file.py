@@ -219,6 +219,29 @@ class UserSettings(_Model):
     )
 
 
+class ImageSettings(_Model):
+    """Images of installs (`envmgr image`): made for `entries` after their tests."""
+
+    entries: tuple[str, ...] = Field(default=(), description="entries that get images: names, `*` stands for a part")
+    compression: Literal["zstd", "lz4"] = Field(default="zstd", description="zstd is smaller, lz4 is read faster")
+
+
+class Staging(_Model):
+    """Images on nodes, by `envmgr stage --sync`. `quota` is bytes of images on each node's disk,
+    `bandwidth` bytes per second that leave the file server.
+    """
+
+    entries: tuple[str, ...] = Field(default=(), description="entries to stage: names, `*` stands for a part")
+    nodes: str | None = Field(default=None, description="the node set that gets them")
+    folder: str = Field(
+        default="/var/lib/envmgr/images",
+        pattern=r"^(/[A-Za-z0-9._+-]+)+$",
+        description="folder on each node's own disk",
+    )
+    quota: Count = Field(default=50 << 30, description="bytes of images on each node's disk")
+    bandwidth: Count | None = Field(default=None, gt=0, description="bytes per second for all copies from the share")
+
+
 class SiteFile(_Model):
     """`site.yaml` as written. Relative paths are relative to the file. Each backend checks its part of `backends`."""
 
@@ -249,6 +272,8 @@ class SiteFile(_Model):
     signing: Signing | None = None
     policies: Policies = Policies()
     users: UserSettings = UserSettings()
+    images: ImageSettings = ImageSettings()
+    staging: Staging = Staging()
 
     @field_validator("prefix", "upstream")
     @classmethod

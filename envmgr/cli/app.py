@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from envmgr import __version__
-from envmgr.cli import build, catalog, completion, man, nodes, people, publish, users
+from envmgr.cli import build, catalog, completion, images, man, nodes, people, publish, users
 from envmgr.cli.options import SiteOption
 from envmgr.cli.run import refuse_other_values
 
@@ -158,6 +158,7 @@ add_verb("import", "Build", "envmgr import conda-lock.yml --as plots/1.0", "exch
 add_verb("lock", "Build", "envmgr lock pydata/1.0 --dry-run", "recipe.md")(build.lock)
 add_verb("fetch", "Build", "envmgr fetch python/3.11", "sources.md")(build.fetch_verb)
 add_verb("build", "Build", "envmgr build python/3.11 --jobs 4", "tour.md")(build.build)
+add_verb("image", "Build", "envmgr image pydata/1.0", "images.md")(images.image)
 app.command("_build-item", hidden=True)(build.build_job)
 
 add_verb("publish", "Publish", "envmgr publish pydata/1.0", "verbs.md")(publish.publish_verb)
@@ -167,6 +168,10 @@ add_verb("history", "Publish", "envmgr history", "verbs.md")(publish.history)
 add_verb("diff", "Publish", "envmgr diff 11 12", "verbs.md")(publish.diff)
 add_verb("job", "Publish", "envmgr job pydata/1.0 -N 2 -- python solve.py", "jobs.md")(users.job)
 add_verb("export", "Publish", "envmgr export pydata/1.0 --to pixi", "exchange.md")(users.export)
+
+add_verb("stage", "Publish", "envmgr stage pydata/1.0 --nodes 'c[1-3]'", "images.md")(images.stage)
+add_verb("staged", "Publish", "envmgr staged", "images.md")(images.staged)
+add_verb("unstage", "Publish", "envmgr unstage pydata/1.0", "images.md")(images.unstage)
 
 add_verb("doctor", "Use", "envmgr doctor", "users.md")(people.doctor)
 add_verb("user create", "Use", "envmgr user create mine --on pydata/1.0 seaborn", "users.md")(people.create)

@@ -14,6 +14,7 @@ from envmgr.commands import Context
 from envmgr.commands.entry_faults import Losses
 from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_all, resolve_named, warn_of_gone
 from envmgr.errors import InputError, Written
+from envmgr.images import ImageRow
 from envmgr.publish.plan import BuildPlan, PlanStep
 from envmgr.report import Result
 from envmgr.smoke import SmokeOutcome
@@ -47,6 +48,7 @@ class BuildResult(Result):
     jobs: tuple[BuildJob, ...] = ()
     left_out: tuple[str, ...] = ()
     untested: tuple[str, ...] = ()
+    images: tuple[ImageRow, ...] = ()
 
 
 def build_entries(

@@ -15,14 +15,17 @@ from envmgr.builds.prepare import can_write, clean_leftovers, require_space
 from envmgr.builds.schedule import Outcome, Work, make_all, raise_first
 from envmgr.commands import Context, logged
 from envmgr.commands.entry_faults import Losses
+from envmgr.commands.image import chosen_entries, make_each
 from envmgr.commands.resolved import ResolvedEntry
 from envmgr.errors import EnvmgrError, Written, failed_ones
+from envmgr.images import ImageRow
 from envmgr.publish.plan import BuildPlan
 from envmgr.smoke import SmokeOutcome
 from envmgr.store.jobtable import holding
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Item
 from envmgr.store.verify import Verified
+from envmgr.system.squashfs import Maker, find_maker
 
 if TYPE_CHECKING:
     from envmgr.builds.slurm import Submitter
@@ -41,6 +44,7 @@ class BuildRun:
     parent: int | None
     generation: int | None = None
     tests: tuple[SmokeOutcome, ...] = ()
+    images: tuple[ImageRow, ...] = ()
 
 
 def run_build(
@@ -61,6 +65,8 @@ def run_build(
     Raises:
         EnvmgrError: of what failed first, with what was written all the same.
     """
+    imaged = chosen_entries(ctx.site.images.entries, [str(item.entry) for item in wanted]) if publish else []
+    maker = find_maker(ctx.runner) if imaged else None
     if publish:
         ctx.find_lmod()  # missing: say so before the download, not after
     for item in wanted:
@@ -98,8 +104,25 @@ def run_build(
                 names = _changed(plan, _not_lost(wanted, losses))
                 written = replace(written, published=names, generation=published.number)
         losses.raise_first(written)
+        if maker is not None and result.generation is not None:
+            result = replace(result, images=_make_images(inner, wanted, imaged, maker, written))
     _sweep(ctx)  # what a submitter left that was killed, of what we have built here
     return result
+
+
+def _make_images(
+    ctx: Context, wanted: Sequence[ResolvedEntry], imaged: Sequence[str], maker: Maker, written: Written
+) -> tuple[ImageRow, ...]:
+    """Make the images that the site wants, after the publish: no lock is held, and modules do not need them."""
+    of: dict[str, tuple[str, ...]] = {}
+    for item in wanted:
+        for each in item.items if str(item.entry) in imaged else ():
+            of[each.install.relative] = (*of.get(each.install.relative, ()), str(item.entry))
+    try:
+        return make_each(ctx, of, maker)
+    except EnvmgrError as error:
+        error.written = written
+        raise
 
 
 def _publish_rest(

@@ -24,6 +24,7 @@ from envmgr.publish.flips import flips
 from envmgr.publish.gc_keeps import InUse, generations_in_use, installs_in_use, left_times
 from envmgr.publish.generations import publishing, remove_generations
 from envmgr.report import Result
+from envmgr.store.image import remove_image
 from envmgr.store.jobtable import held_installs
 from envmgr.store.manifest import read_manifest, remove_install
 from envmgr.store.prefix import Install, Prefix, installs
@@ -142,6 +143,7 @@ def collect_garbage(
                 with file_lock(install.lock, check=ctx.runner.raise_if_cancelled):
                     size += _size(install)
                     remove_install(install)
+                    remove_image(install)
     return _result(chosen, asked, leftovers, size, str(log))
 
 
@@ -237,7 +239,7 @@ def _changed(path: Path) -> float:
 def _size(install: Install) -> int:
     size = 0
     with suppress(OSError):  # another run takes it away
-        for path in install.path.rglob("*"):
+        for path in (*install.path.rglob("*"), *([install.image] if install.image.exists() else [])):
             status = path.lstat()
             size += status.st_size if stat.S_ISREG(status.st_mode) else 0
     return size

@@ -72,6 +72,8 @@ def read_uses(text: str) -> Uses:
         path, count, who = line.split(" ", 2)
         # As an install may be built or exchanged: its name in place of its staging folder's.
         named[re.sub(r"/\.staging-(?=[^/]+$)", "/", path)] = _with_others(_process(who), int(count))
+    for path in facts.get("use.staged", "").splitlines():
+        named.setdefault(path, "an image that is staged")
     if kept := number_in(facts, "use.kept"):
         named.setdefault(f"generations/{kept:04d}", "the check of signatures, which may give it to new shells,")
     since = None

@@ -4,6 +4,7 @@
 # searched too. Reading of a process may hang with it: some at a time are looked at, and those that do not end are left behind.
 #
 # use.named  PATH COUNT PID UID NAME   a path below the prefix, by how many processes, and one of them
+# use.staged PATH                      an install over which an image is mounted
 # use.since  AGE PID UID NAME          a shell whose memory cannot be read, and its age in seconds
 # use.closed PID UID NAME              a process that cannot be looked at; not process 1, which is no one's shell
 : "${prefix?}" "${use_seconds?}" "${use_once?}" "${use_most?}"
@@ -101,6 +102,7 @@ use_who() {
 }
 
 put use.uid "$(id -u)"
+sed -n -E "s#^([^ ]+ ){4}($use_places)/(store/[^/ ]+/[^/ ]+) .* - squashfs .*#\3#p" /proc/self/mountinfo | sort -u | lines use.staged
 # New shells here may be given the last generation that root's own check found signed.
 if [ -r /var/lib/envmgr/flip ]; then
   { read -r _ && read -r use_kept _ && read -r _ && read -r use_of; } </var/lib/envmgr/flip

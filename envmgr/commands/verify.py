@@ -22,6 +22,7 @@ from envmgr.publish.verify import (
     verify_generation,
 )
 from envmgr.report import Finding, Result
+from envmgr.store.image import has_image, image_faults
 from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.store.upstream import ask_upstream, is_of_upstream
@@ -49,7 +50,8 @@ class VerifyResult(Result):
     describes. `nodes` are those that answered in full, and `not_verified` those that did not, folded; both are empty
     for this machine. `repaired` are the installs and generations that were made again, or would be (`dry_run`);
     `generation` is then current. `flip` is the flip in force and its signer, empty if that was not found. `made_at`
-    maps installs to the paths at which they were built: elsewhere their files may differ.
+    maps installs to the paths at which they were built: elsewhere their files may differ. `images` are the installs
+    whose images were read.
     """
 
     schema: ClassVar[str] = "envmgr.verify/1"
@@ -66,6 +68,7 @@ class VerifyResult(Result):
     log: str | None = None
     flip: str = ""
     made_at: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    images: tuple[str, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -77,7 +80,7 @@ class PrefixLook:
     """The things that were looked at, and what is wrong: of `installs` by path, of `generations` by number. `number` is
     the current one.
 
-    `in_place` maps installs that cannot be made again beside their place to what fixes them.
+    `images` are the faults of each image, by its install. `in_place` maps installs that cannot be made again beside their place to what fixes them.
     """
 
     entries: tuple[str, ...]
@@ -92,6 +95,7 @@ class PrefixLook:
     way_back: str = ""
     history: str = ""
     made_at: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def findings(self) -> Iterator[Finding]:
         for fault in self.current:
@@ -112,6 +116,10 @@ class PrefixLook:
             for line in lines:
                 text = line if not of or path == self.own.get(of[0]) else f"{path}: {line}"
                 yield Finding("install", "error", where, text, hint=_hint(path, of, self.in_place.get(path), lines))
+        for path, lines in self.images.items():
+            of = self.users.get(path, ())
+            hint = f"`envmgr image {of[0]}` makes it again" if of else "`envmgr gc` removes it when it is old"
+            yield from (Finding("image", "error", ", ".join(of) or path, line, hint=hint) for line in lines)
 
     def result(self) -> VerifyResult:
         unseen = [line for looked in self.generations.values() for line in looked.unseen]
@@ -124,6 +132,7 @@ class PrefixLook:
             tuple(unseen),
             flip=f"flip {flip.sequence}, signed by {flip.who}" if flip is not None and not flip.faults else "",
             made_at=self.made_at,
+            images=tuple(self.images),
         )
 
 
@@ -216,11 +225,14 @@ def _look(ctx: Context, what: VerifyWhat) -> PrefixLook:
         paths += [i.relative for i in installs(prefix) if i.relative not in users]
     named = named_manifests(prefix)
     seen: dict[str, Looked] = {}
+    images: dict[str, tuple[str, ...]] = {}
     for path in paths:
         ctx.runner.raise_if_cancelled()
         # Whose the upstream is, this site does not say: the sha256 of the manifest is in its own record.
         whose = None if is_of_upstream(path) else owners
         seen[path] = _look_at(ctx, prefix.install_at(path), named.get(path), whose)
+        if not seen[path].wrong and has_image(prefix.install_at(path)):
+            images[path] = tuple(image_faults(prefix.install_at(path)))
     found = {path: each.wrong for path, each in seen.items()}
     checked = tuple(dict.fromkeys(what.names)) if what.names else tuple(entries)
     looked = {n: replace(each, unseen=(*each.unseen, *lost.get(n, ()))) for n, each in looked.items()}
@@ -245,6 +257,7 @@ def _look(ctx: Context, what: VerifyWhat) -> PrefixLook:
         _way_back(prefix, faults, looked, recorded, owners),
         lost_lines(prefix),
         {path: each.made_at for path, each in seen.items() if each.made_at},
+        images,
     )
 
 

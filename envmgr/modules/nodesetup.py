@@ -28,6 +28,9 @@ GPUS = f"{HOME}/gpus"
 GPU_FACTS = "/run/envmgr/gpus"
 GPU_UNIT = "/etc/systemd/system/envmgr-gpus.service"
 GPU_LINK = "/etc/systemd/system/multi-user.target.wants/envmgr-gpus.service"
+IMAGES = f"{HOME}/images"
+IMAGES_UNIT = "/etc/systemd/system/envmgr-images.service"
+IMAGES_LINK = "/etc/systemd/system/multi-user.target.wants/envmgr-images.service"
 SIGNERS = "/etc/envmgr/allowed_signers"
 CHECK_FLIP = f"{HOME}/check-flip"
 CHECKED = "/var/lib/envmgr"
@@ -155,7 +158,7 @@ class NodeFiles:
 
 
 def node_files(site: Site, signers: str | None = None, floor: int = 0) -> NodeFiles:
-    """Return the files for the nodes of `site`: they depend on its prefix, `lmod.dir`, `slurm` and signing, not on what
+    """Return the files for the nodes of `site`: they depend on its prefix, `lmod.dir`, `slurm`, `staging` and signing, not on what
     is published.
 
     `signers` is the text of the list of allowed signers; None if the site does not sign. `floor` is the highest signed
@@ -181,6 +184,7 @@ def node_files(site: Site, signers: str | None = None, floor: int = 0) -> NodeFi
                 FISH_COMPLETION, "644", _text("completion.fish"), "completion of `envmgr`, for fish", optional=True
             ),
             *(() if signers is None else _signing_files(signers)),
+            *(_image_files() if site.stages else ()),
         ),
         blocks=(
             NodeBlock(
@@ -195,6 +199,7 @@ def node_files(site: Site, signers: str | None = None, floor: int = 0) -> NodeFi
             NodeService(
                 NodeFile(GPU_UNIT, "644", _text("envmgr-gpus.service"), f"runs {GPUS} at boot"), GPU_LINK, GPUS
             ),
+            *([_image_service()] if site.stages else []),
         ),
         kernels=NodeLink(
             JUPYTER_LINK,
@@ -212,6 +217,18 @@ def _signing_files(signers: str) -> tuple[NodeFile, ...]:
         NodeFile(CHECK_FLIP, "755", _text("check-flip"), f"checks what is published, for {FLIP_STAMP}"),
         NodeFile(f"{HOME}/signed.sh", "644", _text("signed.sh"), "reads that at a login"),
     )
+
+
+def _image_files() -> tuple[NodeFile, ...]:
+    return (
+        NodeFile(f"{IMAGES}.sh", "644", _text("images.sh"), "mounts images over installs"),
+        NodeFile(IMAGES, "755", _text("images"), "mounts those of the node's disk; runs at boot"),
+    )
+
+
+def _image_service() -> NodeService:
+    unit = NodeFile(IMAGES_UNIT, "644", _text("envmgr-images.service"), f"runs {IMAGES} at boot")
+    return NodeService(unit, IMAGES_LINK, IMAGES)
 
 
 def _flip_timer() -> NodeTimer:
@@ -259,7 +276,14 @@ def _settings(site: Site, floor: int) -> str:
     usual = ":".join(str(folder / "lmod") for folder in USUAL_FOLDERS) if chosen is None else ""
     head = "# Read by /etc/envmgr/node/pin. Written by `envmgr node-setup` from site.yaml: change it there.\n"
     heal = assign(heal_export="yes") if site.slurm.heal_export else ""
-    return head + assign(prefix=str(site.prefix), lmod=lmod, lmod_usual=usual) + heal + _signing_settings(site, floor)
+    images = assign(images=site.staging.folder) if site.stages else ""
+    return (
+        head
+        + assign(prefix=str(site.prefix), lmod=lmod, lmod_usual=usual)
+        + heal
+        + images
+        + _signing_settings(site, floor)
+    )
 
 
 def _signing_settings(site: Site, floor: int) -> str:

@@ -33,8 +33,9 @@ put mount.type "$2"
 put mount.source "$3"
 put mount.super "$(printf '%s' "$4" | tr , '\n' | grep -v -E '^(clientaddr|addr|mountaddr|port|mountport|fd|context|seclabel|lowerdir|upperdir|workdir)(=|$)' | LC_ALL=C sort | paste -sd, -)"
 set +f
-# POINT TYPE SOURCE of mountinfo; of a local file system the folder that is seen, too.
+# POINT TYPE SOURCE of mountinfo, without images of installs, which have a check of their own; of a local file system the folder that is seen, too.
 # shellcheck disable=SC2016 # awk's
 mount_words='{ for (i = 7; $i != "-"; i++); print $5, $(i + 1), $(i + 2) ($4 == "/" || $(i + 2) ~ /:/ ? "" : "[" $4 "]") }'
-awk -v prefix="${ENVMGR_REAL:-$prefix}" "index(\$5, prefix \"/\") == 1 $mount_words" /proc/self/mountinfo | LC_ALL=C sort | uniq -c |
+awk -v prefix="${ENVMGR_REAL:-$prefix}" "index(\$5, prefix \"/\") == 1 $mount_words" /proc/self/mountinfo |
+  grep -v -E '/store/[^/ ]+/[^/ ]+ squashfs /dev/loop[0-9]+$' | LC_ALL=C sort | uniq -c |
   sed -E 's/^ *1 //; s/^ *([0-9]+) (.*)/\2 (\1 times)/' | lines mount.below

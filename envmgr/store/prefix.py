@@ -31,6 +31,11 @@ class Prefix:
         return self.root / "store"
 
     @property
+    def images(self) -> Path:
+        """Squashfs images of installs. It does not exist before the first image."""
+        return self.root / "images"
+
+    @property
     def generations(self) -> Path:
         return self.root / "generations"
 
@@ -164,8 +169,17 @@ class Install:
         return self.path.with_name(f"{self.label}.manifest.json")
 
     @property
+    def image(self) -> Path:
+        """Its image, which exists only once the record beside it is written: see `store.image`."""
+        return self.prefix.images / self.entry.name / f"{self.label}.sqfs"
+
+    @property
     def lock(self) -> Path:
         return self.prefix.locks / f"store-{self.entry.name}-{self.label}.lock"
+
+    def is_covered(self) -> bool:
+        """Return whether something is mounted over the install here, as an image is on a node where it is staged."""
+        return self.path.is_mount()
 
     def exists(self) -> bool:
         """Return whether the install exists, which it does only once its manifest is written. An upstream's must have

@@ -66,6 +66,8 @@ HISTORY = Kind("history", 256 << 20)
 BASELINE = Kind("baseline", 256 << 20)
 PLACE = Kind("path of a prefix", 16 << 10)
 FLIP = Kind("flip", 64 << 10)
+IMAGE = Kind("image", 1 << 44)
+IMAGE_RECORD = Kind("record of an image", 64 << 10)
 SIGNATURE = Kind("signature", 64 << 10)
 SIGNERS = Kind("list of allowed signers", 1 << 20, TABS)
 

@@ -15,7 +15,7 @@ from typing import Any
 from envmgr.store.bytecode import compile_python
 from envmgr.system.safe_paths import change
 from envmgr.system.worker import emit, serve
-from envmgr.wheels.unpack import promised, unpack_all
+from envmgr.wheels.unpack import inflate_by_isal, promised, unpack_all
 
 _UNPACKED = ".unpacked"
 """Folder of a staging folder: where wheels are unpacked, below the install's whole final path."""
@@ -30,6 +30,7 @@ def install(request: Mapping[str, Any]) -> None:
     """Install the files `wheels` into `staging`, with `final` baked in, over the Python `minor` of `base` (None:
     `programs`, whose packages it has, too, with `sees_base`).
     """
+    inflate_by_isal()
     staging, final, minor = Path(request["staging"]), Path(request["final"]), str(request["minor"])
     wheels = [Path(path) for path in request["wheels"]]
     expected = promised(wheels, minor)

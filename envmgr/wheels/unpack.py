@@ -213,6 +213,16 @@ def _hex(text: str) -> str:
     return base64.urlsafe_b64decode(value + "=" * (-len(value) % 4)).hex()
 
 
+def inflate_by_isal() -> None:
+    """Let the zipfile of this process, and of those that it forks, inflate and sum by ISA-L: two thirds of zlib's time.
+
+    Source: CPython 3.11 to 3.14, zipfile, whose two names for zlib these are; python-isal, "Usage".
+    """
+    from isal import isal_zlib
+
+    vars(zipfile).update(zlib=isal_zlib, crc32=isal_zlib.crc32)
+
+
 def unpack_all(wheels: list[Path], root: Path, final: Path, minor: str, jobs: int) -> None:
     """Unpack the wheels, each in a process of its own, the biggest first. Runs inside a worker; event `linked`."""
     # A large wheel that begins last would keep one process busy after all others have ended.

@@ -28,7 +28,8 @@ STORY = [
     (["man", "user", "create"], ".TH ENVMGR"),
     (["test", "hello/1.0"], "hello/1.0"),
     (["job", "hello/1.0", "-N", "2"], "#SBATCH --nodes=2"),
-    (["verify"], "installs"),
+    (["image", "hello/1.0"], "images/hello/1.0-"),
+    (["verify"], "1 image verified"),
     (["export", "--to", "reframe"], "- name: hello-1_0"),
     (["diff", "1", "2"], "greet/1.0"),
     (["rollback"], "generation 1 is current (was 2)"),
@@ -41,6 +42,7 @@ STORY = [
     (["user", "list"], "no environment in"),
     (["doctor", "--help"], "Example: envmgr doctor"),  # tests/cluster/test_users.py
     *((["user", verb, "--help"], "Example: envmgr user") for verb in USER_VERBS),  # on a Python: tests/sandbox/people
+    *(([verb, "--help"], f"Example: envmgr {verb}") for verb in ("stage", "staged", "unstage")),  # tests/cluster/images
     (["adopt", "--help"], "Propose a site.yaml"),  # with nodes: tests/cluster/audit/test_without_site.py
 ]
 

@@ -18,6 +18,7 @@ from envmgr.catalog.environment import Environment, ShellText
 from envmgr.catalog.recipe import Deprecated, Recipe, Requires, SmokeTest, Software
 from envmgr.catalog.site_file import (
     Audit,
+    ImageSettings,
     LmodSettings,
     Mount,
     NodeGroup,
@@ -26,6 +27,7 @@ from envmgr.catalog.site_file import (
     SiteFile,
     SlurmSettings,
     Sources,
+    Staging,
     Transport,
     UserSettings,
 )
@@ -113,6 +115,8 @@ def test_errors_page_is_sorted() -> None:
         ("site.md", SlurmSettings, "slurm."),
         ("site.md", Signing, "signing."),
         ("site.md", UserSettings, "users."),
+        ("site.md", ImageSettings, "images."),
+        ("site.md", Staging, "staging."),
         ("recipe.md", Software, ""),
         ("recipe.md", Recipe, ""),
         ("recipe.md", CondaInput, "input."),
@@ -154,6 +158,8 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
                 "slurm.": [SlurmSettings],
                 "signing.": [Signing],
                 "users.": [UserSettings],
+                "images.": [ImageSettings],
+                "staging.": [Staging],
             },
         ),
         (

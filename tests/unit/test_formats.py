@@ -35,6 +35,7 @@ from envmgr.publish.flipfile import read_flip
 from envmgr.publish.flips import flip, flips
 from envmgr.publish.records import RECORD, GenerationRecord, read_record
 from envmgr.report import SilentReporter
+from envmgr.store.image import ImageRecord, read_image, record_of
 from envmgr.store.jobtable import held_installs, holding, leave_row, left_row, row_path
 from envmgr.store.manifest import InstallFacts, Manifest, read_manifest, write_manifest
 from envmgr.store.node_facts import FleetFacts, facts_file, read_node_facts
@@ -108,6 +109,17 @@ def published(scene: Scene) -> Prefix:
 def manifest(scene: Scene) -> Path:
     write_manifest(scene.install.manifest, Manifest("0" * 64, "1" * 64, 0o022, InstallFacts(), {}, ()))
     return scene.install.manifest
+
+
+def image(scene: Scene) -> Path:
+    path = record_of(scene.install)
+    path.parent.mkdir(parents=True)
+    digest = "0" * 64
+    record = ImageRecord(
+        digest=digest, tree=digest, sha256=digest, size=1, compression="zstd", mksquashfs="4.5.1", options=()
+    )
+    path.write_text(json.dumps(record.model_dump(mode="json", by_alias=True)))
+    return path
 
 
 def place(scene: Scene) -> Path:
@@ -184,6 +196,7 @@ KINDS = {
     "history": Kind(lambda scene: published(scene).history, lambda scene: flips(scene.prefix)),
     "manifest": Kind(manifest, lambda scene: read_manifest(scene.install.manifest)),
     "prefix.json": Kind(place, lambda scene: require_place(scene.prefix)),
+    "image's record": Kind(image, lambda scene: read_image(scene.install)),
     "build under way": Kind(build_row, lambda scene: left_row(scene.install)),
     "Slurm job": Kind(job_row, lambda scene: JobFolder(scene.install).row(), "schema_version"),
     "job's answer": Kind(job_answer, lambda scene: JobFolder(scene.install).answer(), "schema_version"),
@@ -278,6 +291,7 @@ def test_every_reader_that_requires_a_format_has_its_kinds_here() -> None:
         "publish/flipfile.py",
         "publish/flips.py",
         "publish/records.py",
+        "store/image.py",
         "store/jobtable.py",
         "store/manifest.py",
         "store/node_facts.py",

@@ -38,6 +38,8 @@ def show_build(result: build.BuildResult) -> None:
     show_outcomes(result.tests)
     _untested(result.untested)
     _published(result.generation, result.parent, result.steps)
+    for image in result.images:
+        out(f"{image.image}: {image.status}, {size_text(image.size)} of {size_text(image.of)}")
     out(f"log: {result.log}")
 
 

@@ -281,6 +281,9 @@ def show_verify(result: verify.VerifyResult) -> None:
     out(f"{counted(len(result.generations), 'generations')} verified{on}, {_differ(len(wrong), 'record')}")
     bad = {f.where for f in result.findings if f.check == "install"}
     out(f"{counted(len(result.checked), 'installs')} verified{on}, {_differ(len(bad), 'manifest')}")
+    if result.images:
+        wrong = {f.where for f in result.findings if f.check == "image"}
+        out(f"{counted(len(result.images), 'images')} verified, {_differ(len(wrong), 'record')}")
     if result.not_verified:
         out(f"not verified: {result.not_verified}")
 

@@ -102,6 +102,8 @@ make_dev() {
         touch "$1/$device"
         mount --bind "/dev/$device" "$1/$device"
     done
+    mknod "$1/loop-control" c 10 237
+    for device in {0..63}; do mknod "$1/loop$device" b 7 "$device"; done
     mkdir "$1"/{pts,shm}
     mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts "$1/pts"
     mount -t tmpfs -o nosuid,nodev,mode=1777 shm "$1/shm"

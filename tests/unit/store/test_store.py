@@ -153,6 +153,7 @@ def test_prefix_has_the_layout_of_the_design() -> None:
         "current": "current",
         "place": "prefix.json",
         "cache": "cache",
+        "images": "images",
         "source_cache": "cache/sources",
         "holds": "var/jobs/holds",
         "hold_lock": "var/lock/hold.lock",

@@ -1,0 +1,123 @@
+"""Images of installs on nodes (`envmgr stage`) are the right ones, whole, and where the site wants them.
+
+Each node says what is mounted from a loop device over an install's path, and which copies it has. A copy is read whole
+once a day, and after it was written to; one that takes longer than ten seconds is a note. What is mounted over an
+install must be the install's own image, from the share or from the node's disk, and of the install as it is now. An
+image over the path of an install that `gc` has removed hides that. Where site.yaml has `staging`, each of its nodes
+must have its entries on its own disk, and no others. Nodes without images, and sites without `staging`, are not asked
+for any.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from envmgr.audit.controller import Controller
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
+from envmgr.audit.plan import AuditPlan
+from envmgr.errors import EnvmgrError
+from envmgr.nodes.sets import fold
+from envmgr.store.image import read_image
+from envmgr.store.manifest import read_manifest
+from envmgr.store.prefix import Install, Prefix
+from envmgr.system.shelltext import assign, quote, script_text
+
+
+def probe(plan: AuditPlan) -> ProbeTexts:
+    return {"node": assign(images_dir=plan.site.staging.folder) + script_text(__file__, "node.sh")}
+
+
+@dataclass(frozen=True, slots=True)
+class Images:
+    """The images of this prefix. `sums` maps the paths of installs to the sha256 of their image, empty where there is
+    none; `wanted` are paths that should be staged on `nodes`, each with an entry.
+    """
+
+    sums: Mapping[str, str] = field(default_factory=dict)
+    wanted: Mapping[str, str] = field(default_factory=dict)
+    nodes: frozenset[str] = frozenset()
+
+
+def ask_controller(controller: Controller, evidence: Evidence) -> Images:
+    """Look at the images of what is published, and of what nodes have mounted."""
+    prefix = Prefix(evidence.site.prefix)
+    staging = evidence.site.staging
+    entries = {} if evidence.published is None else evidence.published.record.entries
+    chosen = [name for name in sorted(entries) if any(fnmatchcase(name, each) for each in staging.entries)]
+    wanted: dict[str, str] = {}
+    for name in chosen:
+        for path in entries[name].paths:
+            wanted.setdefault(str(prefix.install_at(path).path), name)
+    mounted = [line.split(" ")[0] for line in evidence.mounts.by_line("images.mounted")]
+    sums = {}
+    for path in {*wanted, *mounted}:
+        install = prefix.install_at(prefix.named(path))
+        if install.exists() or path in wanted:
+            sums[path] = _sum(install)
+    nodes = controller.nodes(staging.nodes) if chosen and staging.nodes else evidence.nodes if chosen else ()
+    return Images(sums, wanted, frozenset(nodes))
+
+
+def _sum(install: Install) -> str:
+    """Return the sha256 of the image, empty where it is of another tree than the install's, or cannot be read."""
+    try:
+        record = read_image(install)
+        return record.sha256 if record and record.tree == read_manifest(install.manifest).tree else ""
+    except EnvmgrError:
+        return ""
+
+
+def judge(evidence: Evidence) -> Rows:
+    images = evidence.answer(Images)
+    if images is None:
+        return
+    # Only root sees which copies there are.
+    fleet = evidence.mounts.only(lambda facts: "probe" not in facts and "images.closed" not in facts)
+    copies: dict[str, dict[str, tuple[str, str, str]]] = {}
+    for line, nodes in fleet.by_line("images.copies").items():
+        path, sha256, file, state = line.split(" ")
+        for node in nodes:
+            copies.setdefault(node, {})[file] = (path, sha256, state)
+        if state == "wrong":
+            yield evidence.say("damaged", nodes, file=file, sha256=sha256, command=_again(evidence, path, nodes))
+        elif state == "unread":
+            yield evidence.say("unread", nodes, file=file)
+    on_disk: dict[str, set[str]] = {}
+    for line, nodes in fleet.by_line("images.mounted").items():
+        path, _, file = line.partition(" ")
+        of = str(Prefix(evidence.site.prefix).install_at(path.removeprefix(f"{evidence.site.prefix}/")).image)
+        ours = [node for node in nodes if copies.get(node, {}).get(file, ("",))[0] == path]
+        on_disk.setdefault(path, set()).update(ours)
+        strange = [node for node in nodes if node not in ours and file != of]
+        known = [node for node in nodes if node not in strange]
+        if path not in images.sums:
+            yield evidence.say("collected", nodes, path=path)
+        elif strange:
+            yield evidence.say("other", strange, path=path, file=file)
+        if path in images.sums and (sha256 := images.sums[path]):
+            older = [node for node in known if node in ours and copies[node][file][1] != sha256]
+            if older:
+                yield evidence.say("older", older, path=path, sha256=sha256, command=_again(evidence, path, older))
+        if images.wanted and path in images.sums and path not in images.wanted and known:
+            yield evidence.say("more", known, path=path)
+    looked = [node for node in evidence.looked("images").nodes if node in images.nodes and node in fleet.nodes]
+    for path, entry in images.wanted.items():
+        if not images.sums.get(path):
+            yield evidence.say("no_image", entry=entry)
+        elif lacking := [node for node in looked if node not in on_disk.get(path, ())]:
+            yield evidence.say("not_staged", lacking, path=path)
+
+
+def _again(evidence: Evidence, path: str, nodes: Sequence[str]) -> str:
+    """Return the command that unmounts an image, and stages the entry again."""
+    record = None if evidence.published is None else evidence.published.record
+    relative = path.removeprefix(f"{evidence.site.prefix}/")
+    entries = [] if record is None else sorted(n for n, each in record.entries.items() if relative in each.paths)
+    what = entries[0] if entries else "--all"
+    on = f"--nodes {quote(fold(nodes))}"
+    return f"envmgr unstage {what} {on}" + (f" && envmgr stage {what} {on}" if entries else "")
+
+
+CHECK = Check(judge=judge, probe=probe, ask_controller=ask_controller, wants=frozenset({"published"}))

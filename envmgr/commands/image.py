@@ -1,0 +1,123 @@
+"""`envmgr image`: make images of published entries, which nodes mount over the installs' own paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import ClassVar
+
+from envmgr.builds.prepare import can_write, clean_leftovers
+from envmgr.commands import Context, logged, published_record, require_published
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.images import ImageRow
+from envmgr.images.make import make_image
+from envmgr.publish.records import GenerationRecord
+from envmgr.report import Result
+from envmgr.store.jobtable import holding
+from envmgr.store.upstream import is_of_upstream
+from envmgr.system.squashfs import Compression, Maker, find_maker
+
+
+@dataclass(frozen=True, slots=True)
+class ImageResult(Result):
+    """The result of `image`; `left_out` are installs that get no image, and why."""
+
+    schema: ClassVar[str] = "envmgr.image/1"
+    generation: int
+    images: tuple[ImageRow, ...]
+    left_out: tuple[str, ...]
+    dry_run: bool
+    log: str | None
+
+
+def make_images(
+    ctx: Context,
+    names: Sequence[str],
+    *,
+    everything: bool = False,
+    compression: Compression | None = None,
+    dry_run: bool = False,
+) -> ImageResult:
+    """Make an image of each install of the named entries of the current generation; without names, of the site's
+    `images.entries`.
+
+    `compression` None is that of an image that is there, else the site's. Images that are there and right stay.
+
+    Raises:
+        InputError: `not-published`, `nothing-named`.
+        EnvmgrError: `mksquashfs-missing`; of the first image that could not be made, after all were tried.
+    """
+    current = published_record(ctx)
+    chosen = (
+        sorted(current.entries) if everything else names or chosen_entries(ctx.site.images.entries, current.entries)
+    )
+    require_published(chosen, current)
+    if not chosen:
+        raise InputError(
+            "nothing-named",
+            "name at least one entry, or --all",
+            context="`images: {entries: […]}` in site.yaml names none that is published",
+            hint="`envmgr list` shows what there is",
+        )
+    maker = find_maker(ctx.runner)
+    of = installs_of(current, chosen)
+    left_out = tuple(f"{path}: it is the upstream's, and has its image there" for path in of if is_of_upstream(path))
+    if dry_run:
+        rows = make_each(ctx, of, maker, compression, dry_run=True)
+        return ImageResult(current.number, rows, left_out, dry_run, None)
+    can_write(ctx.site)
+    with logged(ctx, "image") as (inner, log), holding(ctx.prefix, of.keys(), ctx.runner, inner.reporter):
+        clean_leftovers(ctx.prefix, inner.reporter)
+        rows = make_each(inner, of, maker, compression)
+    return ImageResult(current.number, rows, left_out, dry_run, str(log))
+
+
+def make_each(
+    ctx: Context,
+    of: Mapping[str, tuple[str, ...]],
+    maker: Maker,
+    compression: Compression | None = None,
+    *,
+    dry_run: bool = False,
+) -> tuple[ImageRow, ...]:
+    """Make the images of the site's own installs, each with the entries that stand on it.
+
+    Raises the EnvmgrError of the first image that could not be made, after all were tried.
+    """
+    rows = []
+    failed: list[EnvmgrError] = []
+    for path, entries in of.items():
+        if is_of_upstream(path):
+            continue
+        install = ctx.prefix.install_at(path)
+        wanted = compression or (None if install.image.exists() else ctx.site.images.compression)
+        try:
+            made = make_image(install, wanted, maker=maker, runner=ctx.runner, reporter=ctx.reporter, dry_run=dry_run)
+        except EnvmgrError as error:
+            ctx.runner.raise_if_cancelled()
+            failed.append(error)
+        else:
+            image = ctx.prefix.named(str(install.image))
+            rows.append(ImageRow(path, image, entries, made.status, made.size, made.of, made.compression, made.why))
+    if failed:
+        first, *others = failed
+        first.context = (*first.context, *(f"and: {error.message}" for error in others))
+        raise first
+    return tuple(rows)
+
+
+def chosen_entries(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Return the names that a pattern of the site fits, sorted."""
+    wanted = tuple(patterns)
+    return [name for name in sorted(names) if any(fnmatchcase(name, pattern) for pattern in wanted)]
+
+
+def installs_of(current: GenerationRecord, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the installs that the entries stand on, each with those entries."""
+    found: dict[str, list[str]] = {}
+    for name in names:
+        for path in current.entries[name].paths:
+            if name not in found.setdefault(path, []):
+                found[path].append(name)
+    return {path: tuple(entries) for path, entries in found.items()}

@@ -1,0 +1,427 @@
+"""Images on nodes: mounted over the store's own paths, from the share and then from the local disk, and all that can go wrong."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.audit_scene import SITE, Audited
+from tests.helpers.cluster import nfs_calls
+from tests.helpers.cluster.disguises import do, file_on
+from tests.helpers.done import Done
+from tests.helpers.waiting import soon, wait_for
+
+pytestmark = pytest.mark.xdist_group("audited")
+
+ENTRY = "hello/1.0"
+PREFIX = "import sys; print(sys.prefix)"
+LOCAL = "/var/lib/envmgr/images"
+
+
+class Images:
+    """The images of a cluster's entry, and what nodes have of them."""
+
+    def __init__(self, audited: Audited) -> None:
+        self.audited, self.cluster = audited, audited.cluster
+        host = next((self.cluster.host_prefix / "store/hello").glob("1.0-????????"))
+        self.install = f"{self.cluster.prefix}/store/hello/{host.name}"
+        self.image = f"{self.cluster.prefix}/images/hello/{host.name}.sqfs"
+        self.host_image = self.cluster.host_prefix / "images/hello" / f"{host.name}.sqfs"
+
+    def run(self, *argv: str, code: int = 0, **options: str) -> Done:
+        done = self.cluster.envmgr([*argv], **options)  # type: ignore[arg-type]
+        assert done.code == code, f"{argv}: exit {done.code}\n{done.stdout}{done.stderr}"
+        return done
+
+    def stage(self, *argv: str, code: int = 0, nodes: str = "c[1-3]") -> dict[str, tuple[str, str]]:
+        """nodes -> (state, why)."""
+        return _rows(self.run("stage", ENTRY, "--nodes", nodes, "--format", "json", *argv, code=code))
+
+    def staged(self) -> dict[str, tuple[str, str]]:
+        return _rows(self.run("staged", "--format", "json"))
+
+    def unstage(self, code: int = 0) -> Done:
+        return self.run("unstage", "--all", "--format", "json", code=code)
+
+    def source(self, node: str) -> str:
+        """The file that the loop device reads which is mounted over the install; empty where nothing is."""
+        script = f"""
+        loop=$(sed -n 's#.* {self.install} .* - squashfs /dev/\\(loop[0-9]*\\) .*#\\1#p' /proc/self/mountinfo)
+        [ -z "$loop" ] || cat /sys/class/block/$loop/loop/backing_file"""
+        return do(self.cluster, node, script).strip()
+
+    def copy(self, node: str) -> str:
+        return do(self.cluster, node, f"ls {LOCAL}/*.sqfs").strip()
+
+    def audit(self, *argv: str, code: int | None = None) -> list[tuple[str, str, str]]:
+        found = self.audited.findings("--via", "ssh", "--check", "images", *argv, code=code)
+        return [(severity, nodes, text) for severity, _, nodes, _, text in found]
+
+
+def _rows(done: Done) -> dict[str, tuple[str, str]]:
+    assert done.data["faults"] == []
+    return {row["nodes"]: (row["state"], row["why"]) for row in done.data["images"]}
+
+
+@pytest.fixture(scope="module")
+def made(audited: Audited) -> Images:
+    audited.envmgr("image", ENTRY, node="fs1")
+    return Images(audited)
+
+
+@pytest.fixture
+def images(made: Images) -> Iterator[Images]:
+    yield made
+    made.unstage()
+    for node in made.cluster.compute:
+        assert do(made.cluster, node, f"ls -A {LOCAL} | grep -v '^\\.' || :").strip() == ""
+
+
+@contextmanager
+def standing(images: Images, node: str, folder: str) -> Iterator[None]:
+    """A process of alice's works in a folder of the install."""
+    process = images.cluster.start(node, ["sh", "-c", f"cd {folder} && exec sleep 1277"], user="alice")
+    wait_for(lambda: any("sleep 1277" in line for line in images.cluster.processes(node)), what="the process")
+    try:
+        yield
+    finally:
+        images.cluster.sh(node, "pkill -f 'sleep 127[7]'")
+        process.communicate()
+
+
+@pytest.mark.parametrize("via", ["ssh", "slurm"])
+def test_staged_from_the_share_once_and_seen_by_everybody(images: Images, via: str) -> None:
+    """In a job's own mounts (job_container/tmpfs) nobody else would see it: the mount is the node's, whatever the way."""
+    done = images.run("stage", ENTRY, "--nodes", "c[1-3]", "--via", via, "--format", "json")
+    assert _rows(done) == {"c[1-3]": ("local", "")}
+    assert done.data["way"].endswith("the share is read once")
+    for node in images.cluster.compute:
+        assert images.source(node) == images.copy(node)
+        said = images.cluster.exec(
+            node, [f"{images.install}/bin/python", "-c", PREFIX], user="alice", check=True
+        ).stdout
+        assert images.install in said
+    assert images.audit(code=0) == []
+    assert images.staged() == {"c[1-3]": ("local", "")}
+    assert images.stage() == {"c[1-3]": ("local", "")}  # nothing to do
+
+
+def test_healthy_audit_and_verify_see_no_drift(images: Images) -> None:
+    """On some nodes only, too."""
+    images.stage(nodes="c[1-2]")
+    assert images.audited.findings("--via", "ssh", code=0) == []
+    assert "0 differ" in images.run("verify", "--nodes", "c[1-3]").stdout
+
+
+def test_change_to_the_local_copy_leaves_no_gap(images: Images) -> None:
+    """A file that is open, and one that is read all the time, while the device changes from the share to the disk."""
+    script = f"""
+    file=$(find {images.install} -type f -size +20k | head -n 1); sum=$(sha256sum <$file)
+    exec 3<$file; dd bs=1 count=1 <&3 >/dev/null 2>&1
+    until [ -e /run/stop ]; do [ "$(sha256sum <$file)" = "$sum" ] || echo wrong; done
+    dd bs=1 count=1 <&3 2>/dev/null | wc -c"""
+    do(images.cluster, "c1", "rm -f /run/stop")
+    # The first mount waits for nobody: the reader begins once the image is mounted, before its copy is whole.
+    with staging(images, bandwidth=4 << 20):
+        process = images.cluster.start(
+            "login", ["env", f"ENVMGR_SITE={SITE}/site.yaml", *_envmgr("stage", ENTRY, "--nodes", "c1")]
+        )
+        wait_for(lambda: images.source("c1") == images.image, what="a mount from the share")
+        reader = images.cluster.start("c1", ["bash", "-c", script])
+        process.communicate()
+    assert images.source("c1") == images.copy("c1")
+    do(images.cluster, "c1", "touch /run/stop")
+    assert reader.communicate()[0] == "1\n"
+
+
+@contextmanager
+def staging(images: Images, **settings: object) -> Iterator[None]:
+    """The site's `staging`."""
+    path = f"{SITE}/site.yaml"
+    before = do(images.cluster, "login", f"cat {path}")
+    images.cluster.write("login", path, json.dumps({**json.loads(before), "staging": settings}))
+    try:
+        yield
+    finally:
+        images.cluster.write("login", path, before)
+
+
+def _envmgr(*argv: str) -> list[str]:
+    import sys
+
+    return [sys.executable, "-m", "envmgr", *argv]
+
+
+def test_first_mount_waits_for_processes_and_names_them(images: Images) -> None:
+    with standing(images, "c2", f"{images.install}/bin"):
+        found = images.stage(code=1)
+        assert found["c[1,3]"] == ("local", "")
+        state, why = found["c2"]
+        assert state == "waiting"
+        assert re.fullmatch(r"waiting: \d+ of alice \(sleep\)", why)
+        assert images.source("c2") == ""
+        assert images.copy("c2")  # the copy came all the same
+    assert images.stage() == {"c[1-3]": ("local", "")}
+
+
+def test_library_that_is_mapped_is_never_there_twice(images: Images) -> None:
+    """A mount over a running process would give it a second copy of a library under the same name."""
+    library = do(images.cluster, "c1", f"find {images.install} -type f -size +8k | head -n 1").strip()
+    program = (
+        "import mmap, sys, time; file = open(sys.argv[1], 'rb'); held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ); "
+        "file.close(); print('ready', flush=True); time.sleep(1277)"
+    )
+    process = images.cluster.start("c1", ["python3", "-c", program, library], user="alice")
+    wait_for(lambda: _maps(images, library), what="a map")
+    try:
+        ((state, why),) = images.stage(nodes="c1", code=1).values()
+        assert (state, why.rpartition(" ")[2]) == ("waiting", "(python3)")
+    finally:
+        images.cluster.sh("c1", "pkill -f 'sleep[(]127[7]'")
+        process.communicate()
+    assert images.stage(nodes="c1") == {"c1": ("local", "")}
+
+
+def _maps(images: Images, library: str) -> bool:
+    return bool(images.cluster.sh("c1", f"grep -l {library} /proc/[0-9]*/maps").stdout)
+
+
+def test_unstage_names_the_process_in_use(images: Images) -> None:
+    images.stage()
+    with standing(images, "c3", images.install):
+        done = images.unstage(code=3)
+        ((nodes, (state, why)),) = _rows(done).items()
+        assert (nodes, state) == ("c3", "failed")
+        assert re.fullmatch(r"in use: \d+ of alice \(sleep\)", why)
+        assert images.source("c3") == images.copy("c3")
+
+
+def test_damaged_image_on_the_share_is_never_mounted_from_the_disk(images: Images) -> None:
+    whole = images.host_image.read_bytes()
+    at = len(whole) // 2
+    images.host_image.chmod(0o644)
+    try:
+        images.host_image.write_bytes(whole[:at] + b"?" * 4096 + whole[at + 4096 :])
+        forget(images, "c1")
+        ((state, why),) = images.stage(nodes="c1", code=3).values()
+        assert state == "failed"
+        assert why.startswith("damaged: the copy has sha256 ")
+        assert do(images.cluster, "c1", f"ls {LOCAL}/*.sqfs* 2>/dev/null || :") == ""
+        assert images.source("c1") == ""  # the shared tree is read
+    finally:
+        images.host_image.write_bytes(whole)
+        images.host_image.chmod(0o444)
+
+
+def test_damaged_copy_is_found_by_the_audit_and_its_hint_mends_it(images: Images) -> None:
+    images.stage()
+    do(images.cluster, "c2", f"printf x | dd of={images.copy('c2')} bs=1 seek=4000 conv=notrunc")
+    ((severity, nodes, text),) = images.audit(code=1)
+    assert (severity, nodes, text) == ("error", "c2", "the image on this node's disk is damaged")
+    (finding,) = images.audited.audit("--via", "ssh", "--check", "images")["findings"]
+    command = re.search(r"`(envmgr unstage .*)`", finding["hint"])
+    assert command
+    for each in command[1].split(" && "):
+        words = [word.strip("'") for word in each.split()[1:]]
+        images.run(*words)
+    assert images.audit(code=0) == []
+
+
+def test_what_is_mounted_there_by_hand_stays_and_is_found(images: Images) -> None:
+    do(
+        images.cluster,
+        "c1",
+        f"mkdir -p /run/other/bin; mksquashfs /run/other /run/other.sqfs -quiet; mount -o loop,ro /run/other.sqfs {images.install}",
+    )
+    try:
+        ((state, why),) = images.stage(nodes="c1", code=1).values()
+        assert state == "other"
+        assert why == "/run/other.sqfs is mounted there, which is not this image"
+        assert images.audit(code=1) == [("error", "c1", "/run/other.sqfs is mounted there")]
+    finally:
+        do(images.cluster, "c1", f"umount {images.install}; rm -r /run/other /run/other.sqfs")
+
+
+def test_full_disk_and_quota_say_so_and_the_share_serves(images: Images) -> None:
+    with staging(images, quota=1_000_000):
+        ((state, why),) = images.stage(nodes="c1", code=3).values()
+    assert (state, why) == ("failed", "the quota of 1000000 bytes is full")
+    assert images.source("c1") == images.image
+    images.unstage()
+    do(images.cluster, "c1", f"mount -t tmpfs -o size=66m tmpfs {LOCAL}")
+    try:
+        ((state, why),) = images.stage(nodes="c1", code=3).values()
+        assert state == "failed"
+        assert why.startswith("the local disk is full: ")
+        assert images.source("c1") == images.image
+    finally:
+        images.unstage()
+        do(images.cluster, "c1", f"umount -l {LOCAL}")
+
+
+def test_no_loop_device_and_refused_mount_say_so(images: Images) -> None:
+    with file_on(
+        images.cluster,
+        "c1",
+        "/usr/sbin/losetup",
+        "#!/bin/sh\necho 'losetup: cannot find an unused loop device' >&2\nexit 1\n",
+    ):
+        do(images.cluster, "c1", "chmod 755 /usr/sbin/losetup")
+        ((state, why),) = images.stage(nodes="c1", code=3).values()
+    assert (state, why) == ("failed", "no loop device: losetup: cannot find an unused loop device")
+
+
+def test_copy_that_was_cut_off_goes_on(images: Images) -> None:
+    """A slice is 64 MiB, more than this image: what was begun is begun anew, and never taken for whole."""
+    images.stage("--dry-run")
+    name = Path(images.image).name.removesuffix(".sqfs")
+    do(
+        images.cluster,
+        "c1",
+        f"mkdir -p {LOCAL}; head -c 3000000 /dev/urandom >{LOCAL}/hello+{name}.$(sha256sum {images.image} | cut -c1-8).sqfs.part",
+    )
+    assert images.stage(nodes="c1") == {"c1": ("local", "")}
+
+
+def test_killed_at_any_moment_and_run_twice_at_once(images: Images) -> None:
+    argv = ["env", f"ENVMGR_SITE={SITE}/site.yaml", *_envmgr("stage", ENTRY, "--nodes", "c[1-3]")]
+    for pause in (0.4, 0.8, 1.2, 1.8):
+        process = images.cluster.start("login", argv)
+        time.sleep(pause)
+        images.cluster.sh("login", "pkill -KILL -f '[-]m envmgr stage'")
+        process.communicate()
+    two = [images.cluster.start("login", argv) for _ in range(2)]
+    for process in two:
+        process.communicate()
+        assert process.returncode == 0
+    assert images.staged() == {"c[1-3]": ("local", "")}
+    assert [images.source(node) for node in images.cluster.compute] == [
+        images.copy(node) for node in images.cluster.compute
+    ]
+
+
+def test_sync_stages_what_the_site_says_and_no_more(images: Images) -> None:
+    images.stage(nodes="c3")
+    with staging(images, entries=[ENTRY], nodes="c[1-2]"):
+        assert ("warning", "c[1-2]", f"{images.install} is read from the share") in images.audit()
+        images.run("stage", "--sync")
+        assert images.audit() == []
+        assert images.staged() == {"c[1-2]": ("local", "")}
+    with staging(images, entries=["nothing/*"], nodes="c[1-3]"):
+        done = images.run("stage", "--sync", "--format", "json")
+        assert done.data["removed"] == [f"c[1-3]: {images.install}"]
+    assert images.staged() == {}
+
+
+def test_gc_and_repair_leave_a_staged_install_alone(images: Images) -> None:
+    images.stage()
+    done = images.run("gc", "--now", "--dry-run", "--format", "json")
+    assert all("store/hello/1.0" not in path for path in done.data["installs"])
+
+
+def test_mounts_come_back_after_a_reboot(images: Images) -> None:
+    with staging(images, nodes="c[1-3]"):
+        images.run("node-setup", "--apply", "--nodes", "c1")
+        images.stage(nodes="c1")
+        do(images.cluster, "c1", f"umount {images.install}")  # all that a reboot takes, beside the loop device
+        assert images.source("c1") == ""
+        do(images.cluster, "c1", "/etc/envmgr/node/images")
+        assert images.source("c1") == images.copy("c1")
+    images.audited.set_up("c1")
+    do(images.cluster, "c1", "rm -f /etc/envmgr/node/images /etc/envmgr/node/images.sh")
+
+
+def test_ordinary_user_sees_an_image_alone(images: Images) -> None:
+    """Its process ends with the command, and nobody else sees the mount."""
+    argv = [
+        "stage",
+        ENTRY,
+        "--private",
+        "--",
+        "sh",
+        "-c",
+        f"grep squashfuse /proc/self/mountinfo; {images.install}/bin/python -c '{PREFIX}'; exit 7",
+    ]
+    # /dev/fuse is open to all users where a distribution has made it.
+    do(images.cluster, "login", "mknod -m 666 /run/fuse c 10 229; mount --bind /run/fuse /dev/fuse")
+    try:
+        done = images.cluster.envmgr(argv, user="alice")
+    finally:
+        do(images.cluster, "login", "umount /dev/fuse; rm /run/fuse")
+    assert done.code == 7, done.stderr
+    assert "fuse.squashfuse" in done.stdout
+    assert images.install in done.stdout
+    assert soon(lambda: not any("squashfuse" in line for line in images.cluster.processes("login")))
+    assert images.source("login") == ""
+
+
+def test_without_ssh_between_nodes_each_reads_the_share_and_that_is_said(images: Images) -> None:
+    key = "/root/.ssh/id_ed25519"
+    for node in images.cluster.compute:
+        do(images.cluster, node, f"mv {key} {key}.away")
+    try:
+        done = images.run("stage", ENTRY, "--nodes", "c[1-3]", "--format", "json")
+        assert _rows(done) == {"c[1-3]": ("local", "")}
+        assert done.data["way"] == "from the share, 3 times: nodes cannot reach each other by ssh as root"
+    finally:
+        for node in images.cluster.compute:
+            do(images.cluster, node, f"mv {key}.away {key}")
+
+
+def test_stage_without_image_says_what_makes_it(images: Images) -> None:
+    done = images.run("stage", "hello/2.0", "--nodes", "c1", code=3)
+    assert "error[image-missing]" in done.stderr
+    assert "hint: `envmgr image hello/2.0` makes it" in done.stderr
+
+
+def forget(images: Images, node: str) -> None:
+    """The node forgets what it has read of the share."""
+    do(images.cluster, node, "echo 3 >/proc/sys/vm/drop_caches")
+    time.sleep(3.1)  # attributes are kept for three seconds
+
+
+@contextmanager
+def counted(images: Images) -> Iterator[dict[str, int]]:
+    """The calls that the file server gets within the block, by procedure."""
+    found: dict[str, int] = {}
+    process = images.cluster.start("fs1", ["python3", str(Path(nfs_calls.__file__))])
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    try:
+        yield found
+    finally:
+        out, _ = process.communicate("")
+        found.update(json.loads(out))
+
+
+def test_import_from_a_staged_image_reads_nothing_of_the_share(images: Images) -> None:
+    """Counted at the file server. Looking up the folders above the install still goes there."""
+    program = f"find {images.install} -type f -exec cat {{}} + | wc -c; {images.install}/bin/python -c '{PREFIX}'"
+
+    def run() -> str:
+        forget(images, "c1")
+        return do(images.cluster, "c1", program)
+
+    with counted(images) as shared:
+        before = run()
+    images.stage(nodes="c1")
+    with counted(images) as staged:
+        assert run() == before
+    assert shared["READ"] > 10
+    assert staged.get("READ", 0) == staged.get("READDIRPLUS", 0) == staged.get("READLINK", 0) == 0
+    assert staged["LOOKUP"] + staged.get("GETATTR", 0) < shared["LOOKUP"] / 2
+
+
+def test_ordinary_user_who_audits_is_not_misled(images: Images) -> None:
+    """The copies are root's: what another user cannot see is no fault."""
+    images.stage(nodes="c1")
+    with staging(images, entries=[ENTRY], nodes="c1"):
+        done = images.cluster.envmgr(["audit", "--via", "ssh", "--check", "images", "--format", "json"], user="alice")
+    assert done.code == 0, done.stdout
+    assert [f["severity"] for f in done.data["findings"]] in ([], ["note"])

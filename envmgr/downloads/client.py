@@ -187,13 +187,26 @@ def _present(
         return found
     seen = 0
     with reporter.stage(f"{label} check", total=sum(sizes.values()), unit="bytes") as stage:
-        for file, size in sizes.items():
-            runner.raise_if_cancelled()
-            if has(file.path(cache), file.sha256, mend=mend):
-                found[file] = size
-            seen += size
-            stage.update(seen, detail=file.name)
+        from concurrent.futures import ThreadPoolExecutor
+
+        # The largest first: one that begins last would keep all waiting. Hashing leaves the interpreter lock.
+        ordered = sorted(sizes, key=lambda file: -sizes[file])
+        with ThreadPoolExecutor(max(1, min(_HASHING, len(ordered)))) as pool:
+            there = pool.map(lambda file: _is_there(file, cache, runner, mend=mend), ordered)
+            for file, is_there in zip(ordered, there, strict=True):
+                if is_there:
+                    found[file] = sizes[file]
+                seen += sizes[file]
+                stage.update(seen, detail=file.name)
     return found
+
+
+_HASHING = 4  # threads that hash files
+
+
+def _is_there(file: Download, cache: Path, runner: Runner, *, mend: bool) -> bool:
+    runner.raise_if_cancelled()
+    return has(file.path(cache), file.sha256, mend=mend)
 
 
 def disk_failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError | None:

@@ -244,11 +244,12 @@ def unpack_all(wheels: list[Path], root: Path, final: Path, minor: str, jobs: in
 def unpack(wheel: Path, root: Path, final: Path, minor: str) -> None:
     """Unpack one wheel below `root` + `final`. Its console scripts start `final`'s Python."""
     from installer import install as install_wheel
-    from installer.destinations import SchemeDictionaryDestination
     from installer.sources import WheelFile
 
+    from envmgr.wheels.destination import Destination
+
     schemes = _schemes(wheel.name.partition("-")[0], minor)
-    destination = SchemeDictionaryDestination(
+    destination = Destination(
         {scheme: str(final / folder) for scheme, folder in schemes.items()},
         interpreter=str(final / "bin" / f"python{minor}"),
         script_kind="posix",
@@ -257,4 +258,7 @@ def unpack(wheel: Path, root: Path, final: Path, minor: str) -> None:
     )
     with as_bad_wheel(wheel), warnings.catch_warnings(), WheelFile.open(wheel) as source:
         warnings.simplefilter("ignore", RuntimeWarning)  # bytecode in a wheel: it is left out, and compiled
+        record = f"{source.dist_info_dir}/RECORD"
+        destination.sums = {row[0]: row[1] for row in csv.reader(io.StringIO(source.read_dist_info("RECORD"))) if row}
+        destination.sums.pop(record, None)
         install_wheel(source, destination, {"INSTALLER": b"envmgr\n"})

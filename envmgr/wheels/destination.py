@@ -1,0 +1,39 @@
+"""Where `installer` writes the files of a wheel: below the place of an install that is being made.
+
+What RECORD has a sum of is written unhashed: every file of an install is read and hashed once more for its manifest,
+and compared with RECORD there. Source: installer 1.1, destinations.py.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from installer.destinations import SchemeDictionaryDestination
+from installer.records import Hash, RecordEntry
+from installer.utils import Scheme, make_file_executable
+
+_PIECE = 1 << 20  # bytes that are inflated at once
+
+
+@dataclass
+class Destination(SchemeDictionaryDestination):
+    """`sums` maps files that are installed as they are, by their paths in the wheel, to RECORD's `sha256=…`."""
+
+    sums: Mapping[str, str] = field(default_factory=dict)
+
+    def write_to_fs(self, scheme: Scheme, path: str, stream: BinaryIO, is_executable: bool) -> RecordEntry:
+        """Write a file, and return its row of RECORD."""
+        kind, _, value = self.sums.get(path, "").partition("=")
+        if scheme not in ("purelib", "platlib") or kind != "sha256":
+            return super().write_to_fs(scheme, path, stream, is_executable)
+        target = self._path_with_destdir(scheme, path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as file:
+            shutil.copyfileobj(stream, file, _PIECE)
+            size = file.tell()
+        if is_executable:
+            make_file_executable(target)
+        return RecordEntry(path, Hash("sha256", value.rstrip("=")), size)

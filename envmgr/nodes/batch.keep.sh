@@ -15,7 +15,11 @@ trap envmgr_over TERM
   taker=
   while [ "$left" -gt 0 ]; do
     [ -n "$taker" ] || { read -r taker <"$envmgr_dir/taker" && : >"$envmgr_dir/seen"; }
-    [ -d "$envmgr_dir" ] || [ -d "/proc/${taker:-none}" ] || break
+    if [ -n "$taker" ]; then
+      [ -d "/proc/$taker" ] || break # it has the answer, or was ended: nobody else comes
+    else
+      [ -d "$envmgr_dir" ] || break
+    fi
     left=$((left - 1))
     command sleep 0.05
   done 2>/dev/null

@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from envmgr.errors import CommandError, EnvmgrError
 from envmgr.nodes import tool, tool_env
 from envmgr.nodes.envelope import Status
 from envmgr.nodes.sets import expand
+from envmgr.system.processes import give_up
 from envmgr.system.run import Runner
 from envmgr.system.users import session_as
 
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from envmgr.nodes.envelope import Answer
 
 _ASK = 10.0  # seconds that sinfo may take
-_CANCEL = 2.0  # and scancel, at the end of a run that may be out of time
+_CANCEL = 2.0  # that scancel is waited for, at the end of a run that may be out of time
 # Nodes that no step can be started on. Source: sinfo(1), NODE STATE CODES.
 _GONE = re.compile(r"(down|drain|fail|error|unknown|reboot|future|perfctrs).*", re.IGNORECASE)
 _ASLEEP = re.compile(r"power.*|.*[~%!#]", re.IGNORECASE)
@@ -243,11 +245,18 @@ def one_task(*options: str) -> tuple[str, ...]:
 
 
 def cancel_jobs(nonce: str) -> None:
-    """Cancel every job and step of this run, also after an interruption."""
-    with suppress(EnvmgrError):
-        Runner().run(  # one of its own: the caller's may be cancelled
-            [tool("scancel"), "--quiet", f"--name={job_name(nonce)}"], env=tool_env(), timeout=_CANCEL, check=False
-        )
+    """Cancel every job and step of this run, also after an interruption.
+
+    A scancel that takes its time goes on by itself: a busy Slurm must not keep the jobs.
+    """
+    null = subprocess.DEVNULL
+    with suppress(EnvmgrError, OSError):
+        argv = [tool("scancel"), "--quiet", f"--name={job_name(nonce)}"]
+        process = subprocess.Popen(argv, env=tool_env(), stdin=null, stdout=null, stderr=null, start_new_session=True)
+        try:
+            process.wait(_CANCEL)
+        except subprocess.TimeoutExpired:
+            give_up(process)
 
 
 class SlurmWay:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.audit_scene import Audited
-from tests.helpers.cluster.disguises import do, prefixed
+from tests.helpers.cluster.disguises import do, file_on, prefixed
 from tests.helpers.cluster.faults import restart_sshd
 from tests.helpers.waiting import DEADLINE, HANGS, long_enough, soon, wait_for
 
@@ -197,3 +197,25 @@ def test_ordinary_user_whom_the_nodes_do_not_let_in(audited: Audited) -> None:
 def test_healthy_audit_of_one_node_reports_nothing(audited: Audited) -> None:
     """Of all, both ways: test_slurm.py. A hundred of them: `make soak SOAK=audits`."""
     assert audited.findings("--via", "ssh", "--nodes", "c2") == []
+
+
+def test_scancel_that_takes_its_time_ends_the_jobs_all_the_same(audited: Audited) -> None:
+    """A busy slurmctld; the audit does not wait for it."""
+    cluster, seconds = audited.cluster, f"{HANGS}.7"
+    cluster.write("c2", "/etc/profile.d/slow.sh", f'[ -z "$SLURM_JOB_ID" ] || sleep {seconds}\n')
+    slow = '#!/bin/sh\nsleep 5\nexec /usr/bin/scancel "$@"\n'
+    try:
+        with file_on(cluster, "login", "/usr/local/bin/scancel", slow):
+            do(cluster, "login", "chmod 755 /usr/local/bin/scancel")
+            some = ("--via", "slurm", "--context", "sbatch-bash-login", "--nodes", "c2")
+            path = "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+            argv = ["env", path, "ENVMGR_SITE=/etc/envmgr/site.yaml", *_python(), "-m", "envmgr", "audit", *some]
+            process = cluster.start("login", argv)
+            wait_for(lambda: any(f"sleep {seconds}" in line for line in cluster.processes("c2")), what="a job")
+            _interrupt(audited)
+            process.communicate(timeout=DEADLINE)
+            assert soon(lambda: cluster.exec("login", ["squeue", "-h"]).stdout == "", 60)
+        assert soon(lambda: not _left(audited)), _left(audited)
+    finally:
+        cluster.exec("c2", ["rm", "/etc/profile.d/slow.sh"])
+        cluster.wait_idle()

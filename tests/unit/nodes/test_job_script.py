@@ -101,6 +101,22 @@ def test_cancelled_job_does_not_keep_its_answer(shell: str, jobs: list[Job], nam
     assert job.process.returncode == 143
 
 
+@pytest.mark.parametrize("shell", SHELLS)
+def test_job_whose_answer_was_being_taken_does_not_wait_for_another(shell: str, jobs: list[Job], named: Path) -> None:
+    """An audit that is interrupted then may find no time to cancel the job."""
+    jobs.append(job := Job(shell, "echo done", named))
+    place = job.places[0]
+    assert soon((place / "whole").exists)
+    taker = subprocess.Popen(["sleep", "1299"])
+    (place / "taker~").write_text(f"{taker.pid}\n")
+    (place / "taker~").rename(place / "taker")
+    assert soon((place / "seen").exists)
+    assert not job.is_gone()
+    taker.kill()
+    taker.wait()
+    assert soon(job.is_gone), job.left
+
+
 @pytest.mark.parametrize("moment", range(12))
 def test_cancelled_job_leaves_nothing_whenever_that_happens(moment: int, jobs: list[Job], named: Path) -> None:
     """From before its folder is there to after its script began, a few thousandths of a second apart."""

@@ -1,4 +1,4 @@
-"""Where `installer` writes the files of a wheel: below the place of an install that is being made.
+"""The place where `installer` writes the files of a wheel: that of an install that is being made.
 
 What RECORD has a sum of is written unhashed: every file of an install is read and hashed once more for its manifest,
 and compared with RECORD there. Source: installer 1.1, destinations.py.

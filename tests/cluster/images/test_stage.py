@@ -17,7 +17,7 @@ from tests.helpers.cluster.disguises import do, file_on
 from tests.helpers.done import Done
 from tests.helpers.waiting import soon, wait_for
 
-pytestmark = pytest.mark.xdist_group("audited")
+pytestmark = pytest.mark.xdist_group("images")
 
 ENTRY = "hello/1.0"
 PREFIX = "import sys; print(sys.prefix)"
@@ -70,9 +70,10 @@ def _rows(done: Done) -> dict[str, tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def made(audited: Audited) -> Images:
+def made(audited: Audited) -> Iterator[Images]:
     audited.envmgr("image", ENTRY, node="fs1")
-    return Images(audited)
+    yield Images(audited)
+    do(audited.cluster, "fs1", f"rm -r {audited.cluster.prefix}/images")
 
 
 @pytest.fixture

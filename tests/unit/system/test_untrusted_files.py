@@ -204,6 +204,7 @@ OTHERWISE = {
     "images/make.py": "an image that was made just now",
     "images/node.py": "a script that ships with envmgr",
     "system/squashfs.py": "an image that was made just now",
+    "wheels/destination.py": "an install that is being made",
     "backends/conda/solve.py": "what conda-lock wrote just now",
     "backends/conda/solve_worker.py": "repodata of a folder, for its sha256",
     "backends/conda/wheels_worker.py": "an install that is being made",

@@ -9,14 +9,13 @@
 #
 # MOUNTED is `local`, `share`, `other` or `none`; FROM what is mounted there; BYTES of SIZE are on the local disk, AGE is seconds since
 # it was staged. WHY is empty where all is well, or only time was lacking.
-: "${stage_act?}" "${stage_dir?}" "${stage_table?}" "${stage_quota?}" "${stage_seconds?}" "${stage_rate?}" "${stage_from?}"
+: "${stage_act?}" "${stage_dir?}" "${stage_table?}" "${stage_quota?}" "${stage_seconds?}" "${stage_rate?}" "${stage_step?}" "${stage_from?}"
 
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 LC_ALL=C
 export PATH LC_ALL
 umask 022
 stage_mib=1048576
-stage_step=$((64 * stage_mib))
 stage_end=$(($(date +%s) + stage_seconds))
 
 # stage_look PATH: what is mounted just there, of several the last: `stage_source`, `stage_type` (empty for nothing), and the file of a
@@ -52,8 +51,11 @@ stage_users() {
   [ "$stage_count" -le 3 ] || printf ', and %s more' $((stage_count - 3))
 }
 
-# stage_said FILE…: the last line of what a command said.
+# stage_said: the last line of what a command said.
 stage_said() { grep -v 'dmesg(1) may have more' "$stage_dir/.said" 2>/dev/null | tail -n 1 | cut -c1-200; }
+
+# stage_here PATH: whether this shell stands just there.
+stage_here() { [ "$(pwd -P)" = "$1" ] || { echo "it leads to $(pwd -P)" >&2 && false; }; }
 
 # stage_mount FILE PATH: by a loop device that nobody can write, and that goes with the mount. Else `stage_why`.
 stage_mount() {
@@ -65,7 +67,8 @@ stage_mount() {
     stage_why="no loop device: $(stage_said)"
     return 1
   fi
-  if ! mount -t squashfs -o ro,nodev,nosuid "$stage_loop" "$2" 2>"$stage_dir/.said"; then
+  # On the folder that this shell stands in: whoever writes the store may put a link in its place meanwhile.
+  if ! (cd -P "$2" && stage_here "$2" && mount --no-canonicalize -t squashfs -o ro,nodev,nosuid "$stage_loop" .) 2>"$stage_dir/.said"; then
     stage_why="not mounted: $(stage_said)"
     losetup --detach "$stage_loop"
     return 1
@@ -102,6 +105,8 @@ stage_over() { [ "$(date +%s)" -ge "$stage_end" ]; }
 
 # A copy comes to the local disk in slices, so that it goes on where it was cut off, and keeps to a rate.
 
+# stage_room BYTES KEEP: room for so many more, within the quota and on the disk. What was staged longest ago goes, without the names KEEP
+# and what is in use. Else `stage_why`.
 stage_room() {
   while :; do
     stage_taken=0
@@ -139,7 +144,7 @@ stage_evict() {
 # stage_slice FROM COUNT: so many MiB of an image, from so many MiB on, to stdout.
 stage_slice() {
   if [ "$stage_from" = share ]; then
-    dd if="$stage_image" bs="$stage_mib" skip="$1" count="$2" 2>"$stage_dir/.said"
+    dd if="$stage_image" iflag=nofollow bs="$stage_mib" skip="$1" count="$2" 2>"$stage_dir/.said"
   else
     ssh -o BatchMode=yes -o ConnectTimeout=5 "$stage_from" "dd if=$stage_dir/$stage_name.sqfs bs=$stage_mib skip=$1 count=$2" 2>"$stage_dir/.said"
   fi
@@ -157,7 +162,10 @@ stage_copy() {
     truncate --no-create --size="$stage_have" "$stage_part"
   fi
   stage_tried=
-  stage_room $(($4 - stage_have)) "$5" || return 1
+  stage_room $(($4 - stage_have)) "$5" || {
+    rm -f "$stage_dir/$1".*.slice
+    return 1
+  }
   while [ -s "$stage_dir/$1.$stage_have.slice" ]; do # that was sent by sbcast
     cat "$stage_dir/$1.$stage_have.slice" >>"$stage_part" || break
     rm -f "$stage_dir/$1.$stage_have.slice"
@@ -189,6 +197,7 @@ stage_copy() {
   if [ "${stage_sum%% *}" != "$3" ]; then
     rm -f "$stage_part"
     stage_why="damaged: the copy has sha256 ${stage_sum%% *}, not $3"
+    case $stage_from in share | slices) ;; *) stage_why="$stage_why: it came from $stage_from" ;; esac
     return 1
   fi
   mv "$stage_part" "$stage_dir/$1.sqfs"
@@ -196,10 +205,10 @@ stage_copy() {
 }
 
 stage_row() {
-  stage_here=$(stage_size "$stage_dir/$2.sqfs")
-  [ "$stage_here" != 0 ] || stage_here=$(stage_size "$stage_dir/$2.sqfs.part")
+  stage_copied=$(stage_size "$stage_dir/$2.sqfs")
+  [ "$stage_copied" != 0 ] || stage_copied=$(stage_size "$stage_dir/$2.sqfs.part")
   stage_used=$(stat -c %Y "$stage_dir/$2.info" 2>/dev/null || date +%s)
-  printf 'image\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$stage_path" "$4" "$stage_mounted" "${stage_file:-$stage_source}" "$stage_here" "$5" $(($(date +%s) - stage_used)) "$stage_why"
+  printf 'image\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$stage_path" "$4" "$stage_mounted" "${stage_file:-$stage_source}" "$stage_copied" "$5" $(($(date +%s) - stage_used)) "$stage_why"
 }
 
 # stage_state PATH NAME IMAGE: from where it is mounted.
@@ -239,8 +248,8 @@ stage_one() {
       stage_mount "$stage_dir/$2.sqfs" "$1"
     elif [ "$stage_act" = boot ]; then
       stage_why="no whole copy is here"
-    elif [ ! -r "$3" ]; then
-      stage_why="$3 is not there"
+    elif [ ! -f "$3" ] || [ "$(readlink -f "$3")" != "$3" ]; then
+      stage_why="$3 is not there, or a link"
     else
       stage_mount "$3" "$1"
     fi
@@ -248,7 +257,7 @@ stage_one() {
   fi
   if [ "$stage_act" = copy ] && [ ! -e "$stage_dir/$2.sqfs" ]; then
     stage_copy "$2" "$3" "$4" "$5" "$stage_keep" || :
-    case $stage_why in damaged:*) stage_drop "$1" ;; esac
+    case $stage_why:$stage_from in damaged:*:share | damaged:*:slices) stage_drop "$1" ;; esac
     stage_state "$@"
   fi
   if [ "$stage_mounted" = share ] && [ -e "$stage_dir/$2.sqfs" ]; then stage_change "$stage_source" "$stage_dir/$2.sqfs" || :; fi
@@ -269,7 +278,10 @@ stage_away() {
   stage_why=
   stage_state "$@"
   case $stage_mounted in
-    other) return 0 ;;
+    other)
+      stage_why="${stage_file:-$stage_source} is mounted there, which is not this image"
+      return 0
+      ;;
     none) ;;
     *)
       stage_pids=$(stage_users "$1")
@@ -289,23 +301,25 @@ if [ "$(id -u)" != 0 ]; then
   printf 'not-root\t%s\n' "$(id -un)"
   exit 0
 fi
-mkdir -p "$stage_dir" || exit
-chmod 700 "$stage_dir" # what root copies, nobody else reads
-stage_dir=$(readlink -f "$stage_dir")
+stage_dir=$(readlink -m "$stage_dir")
 printf 'host\t%s\n' "$(uname -n)"
-exec 8>"$stage_dir/.lock"
-if ! flock -w 20 8; then # of another run on this node, which ends with its controller
-  echo busy
-  exit 0
+if [ "$stage_act" != look ]; then # which changes nothing
+  mkdir -p "$stage_dir" || exit
+  chmod 700 "$stage_dir" # what root copies, nobody else reads
+  exec 8>"$stage_dir/.lock"
+  if ! flock -w 20 8; then # of another run on this node, which ends with its controller
+    echo busy
+    exit 0
+  fi
 fi
 stage_keep=
 while read -r _ stage_name _; do stage_keep="$stage_keep $stage_name"; done <<STAGE_TABLE
 $stage_table
 STAGE_TABLE
 stage_rows=$stage_table
-# What is here and was not asked for: `look` and `away` see it too.
+# What is here and was not asked for.
 case $stage_act in
-  look | boot | all)
+  look | boot)
     for stage_info in "$stage_dir"/*.info; do
       [ -e "$stage_info" ] || continue
       read -r stage_line <"$stage_info"
@@ -314,15 +328,23 @@ $stage_line" ;; esac
     done
     ;;
 esac
-printf '%s\n' "$stage_rows" >"$stage_dir/.rows"
+stage_failed=
 while read -r stage_path stage_name stage_image stage_sha256 stage_bytes <&7; do
   [ -n "$stage_path" ] || continue
   stage_wait=
-  stage_given=$stage_image # the kernel tells names without links
-  set -- "$(readlink -f "$stage_path" || echo "$stage_path")" "$stage_name" "$(readlink -f "$stage_image" || echo "$stage_image")" "$stage_sha256" "$stage_bytes"
-  case $stage_act in away | all) stage_away "$@" ;; *) stage_one "$@" ;; esac
+  stage_given=$stage_image
+  # The kernel tells names without links. The prefix may be one; what lies in it is written by the build user, and this is root.
+  stage_prefix=${stage_path%/store/*/*}
+  stage_real=$(readlink -f "$stage_prefix" || echo "$stage_prefix")
+  case $stage_image in "$stage_prefix"/*) stage_image=$stage_real${stage_image#"$stage_prefix"} ;; esac
+  set -- "$stage_real${stage_path#"$stage_prefix"}" "$stage_name" "$stage_image" "$stage_sha256" "$stage_bytes"
+  case $stage_act in away) stage_away "$@" ;; *) stage_one "$@" ;; esac
+  [ -z "$stage_why" ] || stage_failed=yes
   stage_whys=$stage_why
   stage_state "$@"
   stage_why=$stage_whys
   stage_row "$@"
-done 7<"$stage_dir/.rows"
+done 7<<STAGE_ROWS
+$stage_rows
+STAGE_ROWS
+[ "$stage_act$stage_failed" != bootyes ] # systemd tells of it

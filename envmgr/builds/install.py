@@ -27,7 +27,7 @@ from envmgr.publish.compose import recipe_changes
 from envmgr.report import Reporter
 from envmgr.store.manifest import InstallFacts, Manifest, make_manifest, read_facts, read_manifest, write_manifest
 from envmgr.store.prefix import Install, Item
-from envmgr.store.verify import Verified, differences
+from envmgr.store.verify import Verified, differences, require_promised
 from envmgr.system.files import atomic_write, explain_os_error, read_regular, sha256_file
 from envmgr.system.locks import Held, file_lock
 from envmgr.system.run import Runner
@@ -230,7 +230,7 @@ def _write_checked(
             workers=max(2, jobs),
             extra={str(path.relative_to(site.prefix)): sha256_file(path) for path in built.extra},
         )
-        compare_promised(install, built.expected, {p.path: p.sha256 for p in manifest.paths})
+        require_promised(install, built.expected, manifest)
         # A run that stood still must not declare complete what another run is building by now.
         held.require()
         write_manifest(install.manifest, manifest)
@@ -274,23 +274,6 @@ def provenance(install: Install, recipe: Recipe, lock: LoadedLock, built: Built,
         "user": own_name(),
         "time": utc_now(),
     }
-
-
-def compare_promised(install: Install, expected: Any, found: dict[str, str]) -> None:
-    """Raise EnvmgrError `install-differs` if files differ from what the packages promise."""
-    wrong = [
-        f"{path}: {'missing' if path not in found else 'another sha256 than its package says'}"
-        for path, digest in sorted(expected.items())
-        if found.get(path) != digest
-    ]
-    if wrong:
-        raise EnvmgrError(
-            "install-differs",
-            f"{len(wrong)} {'files' if len(wrong) > 1 else 'file'} of {install.entry} "
-            f"{'differ' if len(wrong) > 1 else 'differs'} from what the packages promise",
-            context=shortened(wrong, 10),
-            hint="the file system or the cache is damaged: run a file system check, then build again",
-        )
 
 
 def hidden_by(environment: Iterable[EnvOp]) -> dict[str, str]:

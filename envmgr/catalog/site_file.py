@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -219,16 +221,24 @@ class UserSettings(_Model):
     )
 
 
-class ImageSettings(_Model):
+class _Chosen(_Model):
+    entries: tuple[str, ...] = ()
+
+    def chosen(self, names: Iterable[str]) -> list[str]:
+        """Return the names that `entries` name, sorted."""
+        return [name for name in sorted(names) if any(fnmatchcase(name, each) for each in self.entries)]
+
+
+class ImageSettings(_Chosen):
     """Images of installs (`envmgr image`): made for `entries` after their tests."""
 
     entries: tuple[str, ...] = Field(default=(), description="entries that get images: names, `*` stands for a part")
     compression: Literal["zstd", "lz4"] = Field(default="zstd", description="zstd is smaller, lz4 is read faster")
 
 
-class Staging(_Model):
-    """Images on nodes, by `envmgr stage --sync`. `quota` is bytes of images on each node's disk,
-    `bandwidth` bytes per second that leave the file server.
+class Staging(_Chosen):
+    """Images on nodes, by `envmgr stage --sync`. `quota` is bytes of images on each node's disk, `bandwidth` bytes per
+    second that leave the file server.
     """
 
     entries: tuple[str, ...] = Field(default=(), description="entries to stage: names, `*` stands for a part")

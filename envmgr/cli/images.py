@@ -10,11 +10,16 @@ from envmgr.cli import VerbAnswer, answer_with, options
 from envmgr.cli.run import open_context, verb
 from envmgr.errors import InputError
 
+_Nodes = Annotated[
+    str | None,
+    typer.Option("--nodes", help="Node set, such as c[1-3]; by default staging.nodes, else all groups.", metavar="SET"),
+]
+
 
 @verb
 def image(
     entries: options.SomeEntries = None,
-    everything: options.All = False,
+    everything: Annotated[bool, typer.Option("--all", help="Take every published entry.")] = False,
     compression: Annotated[
         Literal["zstd", "lz4"] | None,
         typer.Option(
@@ -40,7 +45,7 @@ def image(
 @verb
 def stage(
     entries: options.SomeEntries = None,
-    nodes: options.NodesOption = None,
+    nodes: _Nodes = None,
     via: options.ViaOption = None,
     sync: Annotated[
         bool, typer.Option("--sync", help="Stage what site.yaml's `staging` says, and unstage all else there.")
@@ -73,7 +78,7 @@ def stage(
 
 @verb
 def staged(
-    nodes: options.NodesOption = None,
+    nodes: _Nodes = None,
     via: options.ViaOption = None,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
@@ -88,8 +93,8 @@ def staged(
 @verb
 def unstage(
     entries: options.SomeEntries = None,
-    everything: options.All = False,
-    nodes: options.NodesOption = None,
+    everything: Annotated[bool, typer.Option("--all", help="Take every image that the nodes have.")] = False,
+    nodes: _Nodes = None,
     via: options.ViaOption = None,
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,

@@ -15,7 +15,7 @@ from envmgr.builds.prepare import can_write, clean_leftovers, require_space
 from envmgr.builds.schedule import Outcome, Work, make_all, raise_first
 from envmgr.commands import Context, logged
 from envmgr.commands.entry_faults import Losses
-from envmgr.commands.image import chosen_entries, make_each
+from envmgr.commands.image import make_each
 from envmgr.commands.resolved import ResolvedEntry
 from envmgr.errors import EnvmgrError, Written, failed_ones
 from envmgr.images import ImageRow
@@ -65,7 +65,7 @@ def run_build(
     Raises:
         EnvmgrError: of what failed first, with what was written all the same.
     """
-    imaged = chosen_entries(ctx.site.images.entries, [str(item.entry) for item in wanted]) if publish else []
+    imaged = ctx.site.images.chosen(str(item.entry) for item in wanted) if publish else []
     maker = find_maker(ctx.runner) if imaged else None
     if publish:
         ctx.find_lmod()  # missing: say so before the download, not after

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import ClassVar
 
 from envmgr.builds.prepare import can_write, clean_leftovers
@@ -49,9 +48,7 @@ def make_images(
         EnvmgrError: `mksquashfs-missing`; of the first image that could not be made, after all were tried.
     """
     current = published_record(ctx)
-    chosen = (
-        sorted(current.entries) if everything else names or chosen_entries(ctx.site.images.entries, current.entries)
-    )
+    chosen = sorted(current.entries) if everything else names or ctx.site.images.chosen(current.entries)
     require_published(chosen, current)
     if not chosen:
         raise InputError(
@@ -105,12 +102,6 @@ def make_each(
         first.context = (*first.context, *(f"and: {error.message}" for error in others))
         raise first
     return tuple(rows)
-
-
-def chosen_entries(patterns: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Return the names that a pattern of the site fits, sorted."""
-    wanted = tuple(patterns)
-    return [name for name in sorted(names) if any(fnmatchcase(name, pattern) for pattern in wanted)]
 
 
 def installs_of(current: GenerationRecord, names: Sequence[str]) -> dict[str, tuple[str, ...]]:

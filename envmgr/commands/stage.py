@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, NoReturn
 
 from envmgr.commands import Context, published_record, require_published
-from envmgr.commands.image import chosen_entries, installs_of
+from envmgr.commands.image import installs_of
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.images.node import NodeImage, Wanted, wanted_image
 from envmgr.images.private import run_privately
@@ -68,8 +68,8 @@ class StageResult(Result):
     def exit_code(self) -> int:
         if self.faults or any(image.state == "failed" for image in self.images):
             return 3
-        wrong = ("waiting", "other") if self.action == "stage" else ()
-        return 1 if not self.dry_run and any(image.state in wrong for image in self.images) else 0
+        left = not self.dry_run and self.action != "staged"
+        return 1 if left and any(image.state in ("waiting", "other") for image in self.images) else 0
 
 
 def stage_entries(
@@ -91,11 +91,10 @@ def stage_entries(
         EnvmgrError: `image-missing`, `image-stale`.
     """
     current = published_record(ctx)
-    settings = ctx.site.staging
     if sync:
         if names:
             raise InputError("stage-sync", "--sync stages what site.yaml says: name no entries with it")
-        names = chosen_entries(settings.entries, current.entries)
+        names = ctx.site.staging.chosen(current.entries)
     elif not names:
         raise InputError(
             "nothing-named", "name at least one entry, or --sync", hint="`envmgr staged` shows what is staged"
@@ -141,11 +140,9 @@ def run_private(ctx: Context, names: Sequence[str]) -> NoReturn:
 
 def _put_away(stager: Stager, chosen: Sequence[NodeImage]) -> tuple[list[str], list[NodeImage]]:
     """Unmount and remove images; return what is gone, a line each, and what stayed, with the reason."""
-    for what in dict.fromkeys((image.path, image.sha256, image.size) for image in chosen):
-        of = [image for image in chosen if (image.path, image.sha256, image.size) == what]
-        # The row of an image needs no file on the share to go.
-        row = Wanted(of[0].path, of[0].source or "-", of[0].sha256, of[0].size)
-        stager.ask([image.node for image in of], "away", [row])
+    # A node is asked for what it has said itself, and nothing that another one says.
+    for wanted in dict.fromkeys(image.wanted for image in chosen):
+        stager.ask([image.node for image in chosen if image.wanted == wanted], "away", [wanted])
     after = [stager.found.images.pop(image.key) for image in chosen]
     gone = [image for image in after if not image.why and image.node not in stager.found.faults]
     return [f"{on}: {image.path}" for image, on in folded(gone)], [image for image in after if image.why]
@@ -186,7 +183,7 @@ def unstage_entries(
         require_published(names, published)
         paths = {str(ctx.prefix.install_at(path).path) for path in installs_of(published, names)}
         chosen = [image for image in chosen if image.path in paths]
-    removed: list[str] = []
+    removed = [f"{on}: {image.path}" for image, on in folded(chosen)]
     if not dry_run:
         removed, chosen = _put_away(stager, chosen)
     return _result(ctx, current, "unstage", stager.found, chosen, where, dry_run=dry_run, removed=removed)

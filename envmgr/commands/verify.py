@@ -80,7 +80,8 @@ class PrefixLook:
     """The things that were looked at, and what is wrong: of `installs` by path, of `generations` by number. `number` is
     the current one.
 
-    `images` are the faults of each image, by its install. `in_place` maps installs that cannot be made again beside their place to what fixes them.
+    `images` are the faults of each image, by its install. `in_place` maps installs that cannot be made again beside
+    their place to what fixes them.
     """
 
     entries: tuple[str, ...]

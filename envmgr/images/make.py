@@ -10,7 +10,6 @@ from envmgr.report import Reporter
 from envmgr.store.image import ImageRecord, image_faults, making_of, put_image, read_image
 from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install
-from envmgr.store.upstream import ask_upstream
 from envmgr.store.verify import require_unchanged
 from envmgr.system.files import explain_os_error, sha256_file
 from envmgr.system.locks import file_lock
@@ -44,14 +43,8 @@ def make_image(
 
     The install is read whole, and so is an image that is there.
 
-    Raises EnvmgrError `image-restricted`, `image-of-upstream`, `install-differs`, `image-not-made`, `disk-full`.
+    Raises EnvmgrError `image-restricted`, `install-differs`, `image-not-made`, `disk-full`.
     """
-    if install.prefix.foreign:
-        raise EnvmgrError(
-            "image-of-upstream",
-            f"{install.path} is the upstream's: its image can only be made there",
-            hint=ask_upstream(install.prefix),
-        )
     manifest = read_manifest(install.manifest)
     if manifest.mask & _OTHERS:
         raise EnvmgrError(
@@ -59,13 +52,10 @@ def make_image(
             f"{install.path} is closed to other users, and an image is open to all",
             context=f"policies.umask of the site is {manifest.mask:03o}",
         )
-    why = _why(install, manifest.tree, compression)
-    if not why:
-        why = "; ".join(image_faults(install))
-    used: Compression = compression or _compression(install) or "zstd"
+    record, why = _look(install, manifest.tree, compression)
+    used: Compression = compression or (record.compression if record else "zstd")
     if not why or dry_run:
-        record = read_image(install) if not why else None
-        size = record.size if record else 0
+        size = record.size if record and not why else 0
         return Made("would-make" if why else "there", size, manifest.size, used, why)
     require_unchanged(install, install.entry, reporter)
     with file_lock(install.lock, check=runner.raise_if_cancelled), explain_os_error(install.image):
@@ -93,25 +83,19 @@ def make_image(
     return Made("made", size, manifest.size, used, why)
 
 
-def _compression(install: Install) -> Compression | None:
-    try:
-        record = read_image(install)
-    except EnvmgrError:
-        return None
-    return None if record is None else record.compression
-
-
-def _why(install: Install, tree: str, compression: Compression | None) -> str:
-    """Return why the image must be made, by its record; empty if it need not."""
+def _look(install: Install, tree: str, compression: Compression | None) -> tuple[ImageRecord | None, str]:
+    """Return the record of the image that is there, and why another one must be made; empty if it need not."""
     try:
         record = read_image(install)
     except EnvmgrError as error:
-        return error.message
+        return None, error.message
     if record is None or not install.image.is_file():
-        return "there is none"
+        return record, "there is none"
     if record.tree != tree:
-        return "stale: it is of another tree than the install's"
+        return record, "stale: it is of another tree than the install's"
     if compression not in (None, record.compression):
-        return f"it has {record.compression}"
+        return record, f"it has {record.compression}"
     # Another version of mksquashfs may make other bytes, and the ones that are there are as good.
-    return "" if record.options == options_of(record.compression) else "it was made with other options"
+    if record.options != options_of(record.compression):
+        return record, "it was made with other options"
+    return record, "; ".join(image_faults(install))

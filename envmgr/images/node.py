@@ -12,12 +12,8 @@ from envmgr.store.prefix import Install
 from envmgr.system.files import shipped
 from envmgr.system.shelltext import assign, script_text
 
-Act = Literal["look", "mount", "copy", "boot", "away", "all"]
+Act = Literal["look", "mount", "copy", "away"]
 Mounted = Literal["local", "share", "other", "none"]
-
-FOLDER = "/var/lib/envmgr/images"
-"""Where nodes keep copies of images, unless the site names another folder."""
-
 
 SLICE = 64 << 20
 """Bytes of an image that are sent to nodes at once."""
@@ -66,6 +62,11 @@ class NodeImage:
         return self.node, self.path, self.sha256
 
     @property
+    def wanted(self) -> Wanted:
+        """Return the row that a node needs to let go of it."""
+        return Wanted(self.path, self.source or "-", self.sha256, self.size)
+
+    @property
     def waits(self) -> bool:
         return self.why.startswith("waiting: ")
 
@@ -88,32 +89,42 @@ def node_script(
     act: Act,
     wanted: Iterable[Wanted],
     *,
-    folder: str = FOLDER,
-    seconds: int = 15,
-    quota: int = 0,
+    folder: str,
+    quota: int,
+    seconds: int,
     rate: int = 0,
     sources: Mapping[str, str] | None = None,
     others: Literal["share", "slices"] = "share",
 ) -> str:
     """Return the script. `sources` maps the nodes' own names to the node from which each copies; all others copy from the
-    share, or take the `slices` that were sent to them. `rate` is bytes per second of each node, 0 for no limit; `seconds` is how long a copy may go on before it answers.
+    share, or take the `slices` that were sent to them. `rate` is bytes per second of each node, 0 for no limit; `seconds`
+    is how long a copy may go on before it answers.
     """
     lines = [f"  {host}) stage_from={source} ;;\n" for host, source in (sources or {}).items() if _is_name(host)]
     chosen = f"stage_from={others}\n" + (f"case $(uname -n) in\n{''.join(lines)}esac\n" if lines else "")
     table = "\n".join(each.row() for each in wanted)
     given = assign(
-        stage_act=act, stage_table=table, stage_dir=folder, stage_quota=quota, stage_rate=rate, stage_seconds=seconds
+        stage_act=act,
+        stage_table=table,
+        stage_dir=folder,
+        stage_quota=quota,
+        stage_rate=rate,
+        stage_seconds=seconds,
+        stage_step=SLICE,
     )
-    return assign(stage_script=given + chosen + (shipped("nodesetup") / "images.sh").read_text("utf-8")) + script_text(
-        __file__, "outside.sh"
-    )
+    whole = given + chosen + (shipped("nodesetup") / "images.sh").read_text("utf-8")
+    return assign(stage_script=whole) + script_text(__file__, "outside.sh")
 
 
 def _is_name(host: str) -> bool:
     return re.fullmatch(r"[A-Za-z0-9_.-]+", host) is not None
 
 
-_ROW = re.compile(r"image\t([^\t]+)\t([0-9a-f]{64})\t(local|share|other|none)\t([^\t]*)\t(\d+)\t(\d+)\t(-?\d+)\t(.*)")
+# The path becomes a word of a row again: it is one of a store, without a blank.
+_ROW = re.compile(
+    r"image\t((?:/(?!\.\.?/)[^\s/]+)+/store/[^\s/]+/[^\s/]+-[0-9a-f]{8})\t([0-9a-f]{64})\t(local|share|other|none)\t(\S*)"
+    r"\t(\d{1,18})\t(\d{1,18})\t(-?\d{1,18})\t(.*)"
+)
 
 
 def read_answer(node: str, text: str, wanted: Sequence[Wanted] = ()) -> NodeAnswer:

@@ -98,24 +98,31 @@ class Stager:
     def stage(self, nodes: Sequence[str], wanted: Sequence[Wanted]) -> Staged:
         """Mount the images on the nodes, then copy them, until all that can be done is done."""
         with self._reporter.stage("mount", total=len(nodes), unit="nodes") as stage:
-            self._counted(stage, lambda tick: self.ask(nodes, "mount", wanted, on_answer=tick))
+            self.ask(
+                nodes, "mount", wanted, on_answer=lambda: stage.update(len(self.found.hosts) + len(self.found.faults))
+            )
         left = self._left(nodes)
         if not left:
             return self.found
         total = sum(each.size for each in wanted) * len(nodes)
         with self._reporter.stage("copy", total=total, unit="bytes") as stage:
-            why = ""
+            way, why = "", ""
             if len(left) > 1 and self._via == "slurm":
                 why = self._broadcast(left, wanted, stage)
+                way = "" if why else "by sbcast"
             elif len(left) > 1 and self._reach_each_other(left):
-                self.found.way = "from node to node: the share is read once"
+                way = "from node to node"
                 self._tree(left, wanted, stage)
             elif len(left) > 1:
                 why = "nodes cannot reach each other by ssh as root"
-            if left := self._left(left):
-                if why:
-                    self.found.way = f"from the share, {len(left)} times: {why}"
-                self._rounds(left, wanted, stage)
+            more = self._left(left)
+            self._rounds(more, wanted, stage)
+        if way and not more:
+            self.found.way = f"{way}: the share is read once"
+        elif way or why:
+            self.found.way = (
+                f"{f'{way}, then ' if way else ''}from the share, {len(more)} times{f': {why}' if why else ''}"
+            )
         return self.found
 
     def _broadcast(self, nodes: list[str], wanted: Sequence[Wanted], stage: Stage) -> str:
@@ -138,21 +145,15 @@ class Stager:
                 raise
             except EnvmgrError as error:
                 return error.message
-        self.found.way = "by sbcast: the share is read once"
         return ""
 
     def _tree(self, left: list[str], wanted: Sequence[Wanted], stage: Stage) -> None:
         """Copy to one node from the share, then from each node that has all to one more, until all have."""
-        everywhere = [node for node in self.found.hosts if node not in left]
-        if not everywhere:
-            self._rounds(left[:1], wanted, stage)
-        while left := self._left(left):
+        while left:  # each has one turn
             ready = [node for node in self.found.hosts if self._has_all(node, wanted)]
-            if not ready:  # the first one failed: the next one reads the share
-                self._rounds(left[:1], wanted, stage)
-                continue
-            pairs = dict(zip(left, ready, strict=False))
+            pairs = dict(zip(left, ready or ["share"], strict=False))
             self._rounds([*pairs], wanted, stage, {self.found.hosts[node]: source for node, source in pairs.items()})
+            left = left[len(pairs) :]
 
     def _rounds(
         self, nodes: list[str], wanted: Sequence[Wanted], stage: Stage, sources: Mapping[str, str] | None = None
@@ -165,7 +166,9 @@ class Stager:
             def tick() -> None:
                 stage.update(sum(image.copied for image in self.found.images.values()))
 
-            self.ask(nodes, "copy", wanted, rate=bound // len(nodes), sources=sources, on_answer=tick)
+            self.ask(
+                nodes, "copy", wanted, rate=max(1, bound // len(nodes)) if bound else 0, sources=sources, on_answer=tick
+            )
             stuck = {node for node in nodes if all(before.get(i.key) == i.copied for i in self.found.of(node))}
             nodes = [node for node in self._left(nodes) if node not in stuck]
 
@@ -181,8 +184,6 @@ class Stager:
 
     def _reach_each_other(self, nodes: Sequence[str]) -> bool:
         """Return whether the nodes may log in to the first one, as root and without a question."""
-        if self._via != "ssh":
-            return False
         said: list[str] = []
         script = f"ssh -n -o BatchMode=yes -o ConnectTimeout=5 {nodes[0]} true && echo yes"
         ask_nodes(
@@ -194,17 +195,6 @@ class Stager:
             on_reply=lambda reply: said.append(reply.text.strip()),
         )
         return all(word == "yes" for word in said)
-
-    @staticmethod
-    def _counted(stage: Stage, work: Callable[[Callable[[], None]], None]) -> None:
-        count = 0
-
-        def tick() -> None:
-            nonlocal count
-            count += 1
-            stage.update(count)
-
-        work(tick)
 
 
 def folded(images: Sequence[NodeImage]) -> list[tuple[NodeImage, str]]:

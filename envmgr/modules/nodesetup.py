@@ -158,8 +158,8 @@ class NodeFiles:
 
 
 def node_files(site: Site, signers: str | None = None, floor: int = 0) -> NodeFiles:
-    """Return the files for the nodes of `site`: they depend on its prefix, `lmod.dir`, `slurm`, `staging` and signing, not on what
-    is published.
+    """Return the files for the nodes of `site`: they depend on its prefix, `lmod.dir`, `slurm`, `staging` and signing, not
+    on what is published.
 
     `signers` is the text of the list of allowed signers; None if the site does not sign. `floor` is the highest signed
     flip so far: nodes accept no earlier one, not even a node that has seen no flip.

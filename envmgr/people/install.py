@@ -14,6 +14,7 @@ from envmgr.catalog.names import MODULE_NAME, Entry
 from envmgr.catalog.site import Site, read_target
 from envmgr.catalog.site_file import Policies
 from envmgr.downloads.client import promised_by_worker
+from envmgr.errors import EnvmgrError
 from envmgr.modules.render import pip_names, render_shim
 from envmgr.people.base import Base, BasePackage
 from envmgr.people.lock import UserLock, lock_text
@@ -23,9 +24,11 @@ from envmgr.report import Reporter
 from envmgr.store.build_folders import staged_install
 from envmgr.store.manifest import InstallFacts, make_manifest, path_environment, write_manifest
 from envmgr.store.prefix import Install, Prefix, install_digest
+from envmgr.store.verify import require_promised
 from envmgr.system.files import explain_os_error, remove_tree, shipped
 from envmgr.system.locks import file_lock
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import remove_below
 from envmgr.system.shelltext import quote
 from envmgr.wheels.fetch import fetch_wheels, wheel_failure
 from envmgr.wheels.settings import wheel_cache
@@ -72,7 +75,7 @@ def make_install(
                 staged.folder.mkdir()
                 files = {wheel.name: wheel.cached(cache) for wheel in lock.wheels.wheels}
                 require_files_agree(lock, base, site, files)
-                _unpack([*files.values()], base, install, runner, reporter, jobs=jobs)
+                promised = _unpack([*files.values()], base, install, runner, reporter, jobs=jobs)
                 _finish(staged.folder, install, lock, base)
                 staged.land()
             facts = InstallFacts(environment=path_environment(install.path), python=base.minor)
@@ -86,6 +89,11 @@ def make_install(
             manifest = make_manifest(
                 install.path, install.digest, facts, provenance, mask=own.policies.mask, workers=jobs
             )
+            try:
+                require_promised(install, promised, manifest)
+            except EnvmgrError:
+                remove_below(install.prefix.root, install.path)  # of the user's quota
+                raise
             write_manifest(install.manifest, manifest)
         finally:
             with suppress(OSError):  # downloads count against the user's quota

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import stat
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -145,6 +145,24 @@ def _raise_for(install: Install, entry: object, wrong: Sequence[str]) -> None:
             hint=ask_upstream(install.prefix)
             if install.prefix.foreign
             else f"files of it changed after the build: remove {install.manifest.name}, then build {entry} again",
+        )
+
+
+def require_promised(install: Install, expected: Mapping[str, str], manifest: Manifest) -> None:
+    """Raise EnvmgrError `install-differs` if files differ from what the packages promise."""
+    found = {path.path: path.sha256 for path in manifest.paths}
+    wrong = [
+        f"{path}: {'missing' if path not in found else 'another sha256 than its package says'}"
+        for path, digest in sorted(expected.items())
+        if found.get(path) != digest
+    ]
+    if wrong:
+        raise EnvmgrError(
+            "install-differs",
+            f"{len(wrong)} {'files' if len(wrong) > 1 else 'file'} of {install.entry} "
+            f"{'differ' if len(wrong) > 1 else 'differs'} from what the packages promise",
+            context=shortened(wrong, 10),
+            hint="the file system or the cache is damaged: run a file system check, then build again",
         )
 
 

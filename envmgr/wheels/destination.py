@@ -6,6 +6,7 @@ and compared with RECORD there. Source: installer 1.1, destinations.py.
 
 from __future__ import annotations
 
+import base64
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,19 +16,20 @@ from installer.destinations import SchemeDictionaryDestination
 from installer.records import Hash, RecordEntry
 from installer.utils import Scheme, make_file_executable
 
+_SHA256 = 32  # bytes
 _PIECE = 1 << 20  # bytes that are inflated at once
 
 
 @dataclass
 class Destination(SchemeDictionaryDestination):
-    """`sums` maps files that are installed as they are, by their paths in the wheel, to RECORD's `sha256=…`."""
+    """`sums` maps files that are installed as they are, by their paths in the wheel, to RECORD's sha256 (hex digits)."""
 
     sums: Mapping[str, str] = field(default_factory=dict)
 
     def write_to_fs(self, scheme: Scheme, path: str, stream: BinaryIO, is_executable: bool) -> RecordEntry:
         """Write a file, and return its row of RECORD."""
-        kind, _, value = self.sums.get(path, "").partition("=")
-        if scheme not in ("purelib", "platlib") or kind != "sha256":
+        digest = bytes.fromhex(self.sums.get(path, ""))
+        if scheme not in ("purelib", "platlib") or len(digest) != _SHA256:
             return super().write_to_fs(scheme, path, stream, is_executable)
         target = self._path_with_destdir(scheme, path)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -36,4 +38,4 @@ class Destination(SchemeDictionaryDestination):
             size = file.tell()
         if is_executable:
             make_file_executable(target)
-        return RecordEntry(path, Hash("sha256", value.rstrip("=")), size)
+        return RecordEntry(path, Hash("sha256", base64.urlsafe_b64encode(digest).decode().rstrip("=")), size)

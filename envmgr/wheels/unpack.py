@@ -258,7 +258,6 @@ def unpack(wheel: Path, root: Path, final: Path, minor: str) -> None:
     )
     with as_bad_wheel(wheel), warnings.catch_warnings(), WheelFile.open(wheel) as source:
         warnings.simplefilter("ignore", RuntimeWarning)  # bytecode in a wheel: it is left out, and compiled
-        record = f"{source.dist_info_dir}/RECORD"
-        destination.sums = {row[0]: row[1] for row in csv.reader(io.StringIO(source.read_dist_info("RECORD"))) if row}
-        destination.sums.pop(record, None)
+        rows = csv.reader(io.StringIO(source.read_dist_info("RECORD")))
+        destination.sums = {row[0]: _hex(row[1]) for row in rows if row and not row[0].endswith(".dist-info/RECORD")}
         install_wheel(source, destination, {"INSTALLER": b"envmgr\n"})

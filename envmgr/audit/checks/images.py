@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 
 from envmgr.audit.controller import Controller
 from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
 from envmgr.audit.plan import AuditPlan
+from envmgr.audit.table import fields_of
 from envmgr.errors import EnvmgrError
 from envmgr.nodes.sets import fold
 from envmgr.store.image import read_image
@@ -45,19 +45,26 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Images:
     prefix = Prefix(evidence.site.prefix)
     staging = evidence.site.staging
     entries = {} if evidence.published is None else evidence.published.record.entries
-    chosen = [name for name in sorted(entries) if any(fnmatchcase(name, each) for each in staging.entries)]
+    chosen = staging.chosen(entries)
     wanted: dict[str, str] = {}
     for name in chosen:
         for path in entries[name].paths:
             wanted.setdefault(str(prefix.install_at(path).path), name)
-    mounted = [line.split(" ")[0] for line in evidence.mounts.by_line("images.mounted")]
     sums = {}
-    for path in {*wanted, *mounted}:
-        install = prefix.install_at(prefix.named(path))
-        if install.exists() or path in wanted:
+    for path in {*wanted, *(fields_of(line, 2)[0] for line in evidence.mounts.by_line("images.mounted"))}:
+        install = _install(prefix, path)
+        if install is not None and (install.exists() or path in wanted):
             sums[path] = _sum(install)
     nodes = controller.nodes(staging.nodes) if chosen and staging.nodes else evidence.nodes if chosen else ()
     return Images(sums, wanted, frozenset(nodes))
+
+
+def _install(prefix: Prefix, path: str) -> Install | None:
+    """Return the install of a path that a node names; None where that is none of a store."""
+    try:
+        return prefix.install_at(prefix.named(path))
+    except ValueError:
+        return None
 
 
 def _sum(install: Install) -> str:
@@ -77,7 +84,7 @@ def judge(evidence: Evidence) -> Rows:
     fleet = evidence.mounts.only(lambda facts: "probe" not in facts and "images.closed" not in facts)
     copies: dict[str, dict[str, tuple[str, str, str]]] = {}
     for line, nodes in fleet.by_line("images.copies").items():
-        path, sha256, file, state = line.split(" ")
+        path, sha256, file, state = fields_of(line, 4)
         for node in nodes:
             copies.setdefault(node, {})[file] = (path, sha256, state)
         if state == "wrong":
@@ -86,8 +93,9 @@ def judge(evidence: Evidence) -> Rows:
             yield evidence.say("unread", nodes, file=file)
     on_disk: dict[str, set[str]] = {}
     for line, nodes in fleet.by_line("images.mounted").items():
-        path, _, file = line.partition(" ")
-        of = str(Prefix(evidence.site.prefix).install_at(path.removeprefix(f"{evidence.site.prefix}/")).image)
+        path, file = fields_of(line, 2)
+        install = _install(Prefix(evidence.site.prefix), path)
+        of = "" if install is None else str(install.image)
         ours = [node for node in nodes if copies.get(node, {}).get(file, ("",))[0] == path]
         on_disk.setdefault(path, set()).update(ours)
         strange = [node for node in nodes if node not in ours and file != of]

@@ -39,22 +39,17 @@ _WORDS = {
 def show_stage(result: stage.StageResult) -> None:
     rows = []
     for image in result.images:
-        copied = (
-            size_text(image.size) if image.copied == image.size else f"{_part(image.copied)}{size_text(image.size)}"
-        )
+        part = "" if image.copied == image.size else f"{size_text(image.copied)} of "
+        copied = f"{part}{size_text(image.size)}"
         what = ", ".join(image.entries) or image.path
         age = duration(image.age) if image.copied else ""
         rows.append([image.nodes, what, _WORDS[image.state], copied, age, image.why])
     table(rows)
     for line in result.removed:
-        out(f"{'would be removed' if result.dry_run and result.action == 'stage' else 'removed'} {line}")
+        out(f"{'would be removed:' if result.dry_run else 'removed'} {line}")
     for fault in result.faults:
         out(f"error {fault.nodes}: {fault.why}")
     if result.way:
         out(f"copied {result.way}")
     if not rows and not result.faults and not result.removed:
         out(f"nothing is staged on {result.nodes}")
-
-
-def _part(copied: int) -> str:
-    return f"{size_text(copied)} of " if copied else "0 of "

@@ -426,3 +426,45 @@ def test_ordinary_user_who_audits_is_not_misled(images: Images) -> None:
         done = images.cluster.envmgr(["audit", "--via", "ssh", "--check", "images", "--format", "json"], user="alice")
     assert done.code == 0, done.stdout
     assert [f["severity"] for f in done.data["findings"]] in ([], ["note"])
+
+
+def test_link_in_the_place_of_an_install_leads_root_nowhere(images: Images) -> None:
+    """Who writes the store is not root on nodes."""
+    do(images.cluster, "c1", "mkdir /run/victim; echo kept >/run/victim/file")
+    aside = f"{images.cluster.prefix}/store/hello/aside"
+    do(images.cluster, "login", f"mv {images.install} {aside}; ln -s /run/victim {images.install}")
+    try:
+        forget(images, "c1")
+        ((state, why),) = images.stage(nodes="c1", code=3).values()
+    finally:
+        do(images.cluster, "login", f"rm {images.install}; mv {aside} {images.install}")
+        for node in ("login", *images.cluster.compute):
+            forget(images, node)
+    assert (state, why) == ("failed", "not mounted: it leads to /run/victim")
+    assert do(images.cluster, "c1", "cat /run/victim/file; rm -r /run/victim; losetup -a") == "kept\n"
+
+
+def test_look_changes_nothing_on_a_node(images: Images) -> None:
+    for node in images.cluster.compute:
+        do(images.cluster, node, f"rm -rf {LOCAL}")
+    images.stage("--dry-run")
+    assert images.staged() == {}
+    for node in images.cluster.compute:
+        assert do(images.cluster, node, f"[ -e {LOCAL} ] || echo none") == "none\n"
+        do(images.cluster, node, f"mkdir -p {LOCAL}")
+
+
+def test_unstage_leaves_what_is_not_its_own_and_says_so(images: Images) -> None:
+    images.stage(nodes="c1")
+    do(images.cluster, "c1", f"umount {images.install}; mount -t tmpfs none {images.install}")
+    try:
+        ((state, why),) = _rows(images.unstage(code=1)).values()
+        assert (state, why) == ("other", "none is mounted there, which is not this image")
+    finally:
+        do(images.cluster, "c1", f"umount {images.install}")
+
+
+def test_unstage_that_only_looks_says_what_would_go(images: Images) -> None:
+    images.stage(nodes="c1")
+    assert f"would be removed: c1: {images.install}" in images.run("unstage", "--all", "--dry-run").stdout
+    assert images.staged() == {"c1": ("local", "")}

@@ -1,4 +1,4 @@
-"""`python3 nfs_calls.py [SECONDS]` on the file server: counts the calls of NFSv3 that come in, as JSON, when its input ends.
+"""`python3 nfs_calls.py` on the file server: counts the calls of NFSv3 that come in, as JSON, when its input ends.
 
 Source: RFC 1813 (procedures), RFC 5531 (the call's head). A call begins a TCP segment, which holds for calls that are small; WRITE
 and others that are not do not matter here.

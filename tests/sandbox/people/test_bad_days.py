@@ -8,6 +8,7 @@ import errno
 import os
 import shutil
 import subprocess
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -227,3 +228,19 @@ def test_home_that_root_cannot_read(scene: WheelBox, tmp_path: Path) -> None:
         inside.sh(f"umount -l {home}")
         inside.leave()
         remove_tree(tmp_path / "real")
+
+
+def test_wheel_with_another_content_than_its_record_says_is_refused(scene: WheelBox, tmp_path: Path) -> None:
+    """Its sha256 is that of the lock: nobody but the wheel itself can tell."""
+    wheel = scene.house.wheel("liar")
+    with zipfile.ZipFile(wheel) as archive:
+        files = {info: archive.read(info) for info in archive.infolist()}
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for info, data in files.items():
+            archive.writestr(info, b"VERSION = 'another'\n" if info.filename == "liar.py" else data)
+    scene.house.write()
+    done = run(scene.box, "create", "lies", "--on", ENTRY, "liar", home=tmp_path)
+    assert done.code == 3
+    assert "error[install-differs]: 1 file of " in done.stderr
+    assert "site-packages/liar.py: another sha256 than its package says" in done.stderr
+    assert nothing_of(tmp_path, "lies")

@@ -46,6 +46,10 @@ def test_when_no_more_can_be_done(why: str, copied: int, mounted: str, done: boo
         f"{ROW}\n",
         f"host\tc1\n{ROW}\nsomething else\n",
         f"host\tc1\n{ROW.replace(WANTED.path, '/other')}\n",
+        f"host\tc1\n{ROW.replace(WANTED.path, WANTED.path + ' ../../../etc/cron')}\n",
+        f"host\tc1\n{ROW.replace(WANTED.path, '/a/../etc/store/x/y-00000000')}\n",
+        f"host\tc1\n{ROW.replace(WANTED.image, '/x y')}\n",
+        f"host\tc1\n{ROW.replace('50', '9' * 5000)}\n",
     ],
 )
 def test_half_an_answer_is_a_fault(text: str) -> None:
@@ -58,6 +62,6 @@ def test_answers_of_another_user_and_of_another_run() -> None:
 
 
 def test_names_of_hosts_do_not_become_shell_text() -> None:
-    script = node_script("copy", [WANTED], sources={"c2": "c1", "$(touch /x)": "c1"})
+    script = node_script("copy", [WANTED], folder="/x", quota=1, seconds=1, sources={"c2": "c1", "$(touch /x)": "c1"})
     assert "touch" not in script
     assert "c2) stage_from=c1 ;;" in script

@@ -67,7 +67,7 @@ stage_mount() {
     stage_why="no loop device: $(stage_said)"
     return 1
   fi
-  # On the folder that this shell stands in: whoever writes the store may put a link in its place meanwhile.
+  # On the folder that this shell stands in: users who write the store may put a link in its place meanwhile.
   if ! (cd -P "$2" && stage_here "$2" && mount --no-canonicalize -t squashfs -o ro,nodev,nosuid "$stage_loop" .) 2>"$stage_dir/.said"; then
     stage_why="not mounted: $(stage_said)"
     losetup --detach "$stage_loop"

@@ -60,7 +60,7 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Images:
 
 
 def _install(prefix: Prefix, path: str) -> Install | None:
-    """Return the install of a path that a node names; None where that is none of a store."""
+    """Return the install of a path that a node names; None where it is not in a store."""
     try:
         return prefix.install_at(prefix.named(path))
     except ValueError:

@@ -70,9 +70,9 @@ def all_processes() -> Iterator[int]:
 
 
 def _ticks(pid: int) -> int | None:
-    """Return when a process began, in clock ticks since boot; None if it is gone."""
+    """Return when a process began, in clock ticks since boot; None if it has ended, whether or not it was collected."""
     stat = _stat(pid)
-    return int(stat[_START]) if stat else None
+    return int(stat[_START]) if stat and stat[_STATE] not in "ZX" else None
 
 
 def _stat(pid: int) -> list[str]:

@@ -14,8 +14,8 @@ from envmgr.catalog.names import Entry
 from envmgr.store.dead_builds import end_processes_in
 from envmgr.store.jobtable import beats, left_row, lives_perhaps, recorded, row_path
 from envmgr.store.prefix import Install, Prefix
-from envmgr.system.processes import runs_here
-from tests.helpers.waiting import DEADLINE, HANGS
+from envmgr.system.processes import runs_here, this_process
+from tests.helpers.waiting import DEADLINE, HANGS, soon
 
 
 @pytest.fixture
@@ -97,3 +97,15 @@ def test_row_of_a_living_build_is_touched_and_a_dead_one_is_not(
     os.utime(row_path(install), (1, 1))
     assert not lives_perhaps(install)
     assert not beats(install)
+
+
+def test_process_that_was_killed_and_not_yet_collected_does_not_run() -> None:
+    """In a container the first process may never collect it: what it held would stay held."""
+    with subprocess.Popen(["sleep", "1299"]) as process:
+        stat = Path(f"/proc/{process.pid}/stat")
+        ticks = int(stat.read_text().rpartition(")")[2].split()[19])
+        row = dataclasses.replace(this_process(), pid=process.pid, ticks=ticks)
+        assert runs_here(row)
+        process.kill()
+        assert soon(lambda: stat.read_text().rpartition(")")[2].split()[0] == "Z")
+        assert not runs_here(row)

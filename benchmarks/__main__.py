@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks import alone, audit, easybuild, fetch, gpus, install, modules, signing, startup, users, verify
+from benchmarks import alone, audit, easybuild, fetch, gpus, images, install, modules, signing, startup, users, verify
 from benchmarks.measure import Claim
 from tests.helpers.standin.channel import cached_channel
 from tests.helpers.standin.server import serve
@@ -31,6 +31,7 @@ def main() -> int:
             "users": lambda: users.claims(server.url, runs),
             "verify": lambda: verify.claims(server.url, runs),
             "audit": lambda: audit.claims(runs),
+            "images": lambda: images.claims(runs),
             "alone": lambda: alone.claims(runs),
             "easybuild": lambda: easybuild.claims(runs),
         }

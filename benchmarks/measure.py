@@ -109,6 +109,21 @@ class Amount(Claim):
         return f"{text}; goal {self._goal:g} {self._unit} missed" if missed else text
 
 
+class Shown(Claim):
+    """Figures that are no claim."""
+
+    holds = True
+
+    def __init__(self, name: str, figures: str) -> None:
+        self.name, self._figures = name, figures
+
+    def line(self) -> str:
+        return f"     {self.name}: {self.said()}"
+
+    def said(self) -> str:
+        return self._figures
+
+
 class NotMeasured(Claim):
     """`note` says why; it neither holds nor fails."""
 

@@ -47,7 +47,7 @@ def claims(channel: str, runs: int) -> list[Claim]:
         remove_tree(root)
 
 
-def _wheels(name: str, *packages: str) -> Path | None:
+def kept_wheels(name: str, *packages: str) -> Path | None:
     """Return the folder that has the packages with all that they need; None if pip finds them nowhere."""
     folder = CACHE / "bench-wheels" / name
     if not folder.is_dir():
@@ -104,7 +104,7 @@ def _uv_installs(box: Sandbox, made: WheelBox, *words: str) -> Took:
 
 def _creates(box: Sandbox, runs: int) -> list[Claim]:
     name = "user create of scikit-learn and pandas"
-    wheels = _wheels("science", *PACKAGES)
+    wheels = kept_wheels("science", *PACKAGES)
     if wheels is None:
         return [NotMeasured(name, "pip cannot download them")]
     with _index(box, wheels) as made:
@@ -148,7 +148,7 @@ def _loads(box: Sandbox, runs: int) -> list[Claim]:
 def _share(box: Sandbox) -> list[Claim]:
     """What the user's environment takes, of what a whole one takes, on the PyTorch for CPUs."""
     name = f"einops and transformers on {TORCH}, of a whole environment without bytecode"
-    wheels = _wheels("torch", TORCH, *MORE)
+    wheels = kept_wheels("torch", TORCH, *MORE)
     if wheels is None:
         return [NotMeasured(name, f"pip does not find {TORCH}, and that for GPUs has gigabytes")]
     with _index(box, wheels) as made:

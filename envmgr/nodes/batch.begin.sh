@@ -9,11 +9,11 @@ envmgr_child=
 envmgr_over() {
   trap '' TERM
   PATH=/usr/bin:/bin
-  while :; do
+  # No `wait`: in a trap that interrupted one, bash may wait for ever for a child that it has seen end.
+  while [ -n "$envmgr_child" ] && command kill -0 "$envmgr_child"; do
     command kill -TERM 0
     command sleep 0.2
-  done &
-  [ -z "$envmgr_child" ] || command wait "$envmgr_child"
+  done 2>/dev/null
   command rm -rf "$envmgr_dir"
   envmgr_end_rest
   exit 143

@@ -128,3 +128,17 @@ def test_cancelled_job_leaves_nothing_whenever_that_happens(moment: int, jobs: l
     job.signal()
     assert soon(job.is_gone), job.left
     assert not file.exists()
+
+
+def test_many_jobs_are_cancelled_at_once_and_none_stays(jobs: list[Job], tmp_path: Path) -> None:
+    """A trap of bash that interrupts a `wait` and waits itself for the same child may do so for ever: on a busy machine one in twelve."""
+    for number in range(40):
+        folder = tmp_path / f"{os.getpid()}{os.urandom(4).hex()}{number}"
+        folder.mkdir()
+        jobs.append(Job("bash", "sleep 1267", folder))
+    for job in jobs:
+        answer = job.places[0] / "answer"
+        assert soon(lambda answer=answer: answer.exists() and answer.stat().st_size > 0)
+        job.signal()
+    for job in jobs:
+        assert soon(job.is_gone), job.left

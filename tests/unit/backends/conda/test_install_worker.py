@@ -36,7 +36,7 @@ class Slow:
         self.tried.append(self.unpacked.exists())
         self._over.set()
         if self._fails and self.tried[-1]:
-            raise ChildProcessError("bytecode was not written whole: x.pyc")
+            raise ChildProcessError("bytecode was not written: x.py")
 
 
 def test_unpacked_packages_go_beside_the_compilation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

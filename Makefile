@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Packages come without bytecode: Python keeps what it compiles of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help root venv update lmod demo demo-cluster test test-newest test-sandbox test-cluster test-easybuild test-slow test-torch soak coverage check size golden bench cluster-up cluster-shell cluster-down clean
+.PHONY: help root venv update lmod demo demo-cluster test test-newest test-sandbox test-cluster test-long test-easybuild test-slow test-torch soak coverage check size golden bench cluster-up cluster-shell cluster-down clean
 .DEFAULT_GOAL = help
 
 help:  ## this list
@@ -77,6 +77,10 @@ test-sandbox: venv lmod  ## the first half of test-cluster: the command line on 
 test-cluster: venv lmod $(REFRAME)/.installed  ## the command line on this machine, and on clusters in namespaces
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster make
 	@$(PYTEST) $(ONE_MORE) tests/sandbox tests/cluster $(FIRST:%=--ignore=%)
+
+test-long: venv lmod $(REFRAME)/.installed  ## the cases that test-cluster leaves out: an hour
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster make
+	@$(PYTEST) $(ONE_MORE) -m "long and not slow" tests/sandbox tests/cluster
 
 $(REFRAME)/.installed: Makefile $(VENV)/.installed
 	@PYTHON=$(BIN)/python tools/make-venv $(REFRAME)

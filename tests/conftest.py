@@ -14,7 +14,12 @@ from tests.helpers.places import CACHE
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.standin.channel import Channel, cached_channel
 
-pytest_plugins = ["tests.helpers.cluster.fixtures", "tests.helpers.audit_scene", "tests.helpers.easybuild.fixtures"]
+pytest_plugins = [
+    "tests.helpers.long_tests",
+    "tests.helpers.cluster.fixtures",
+    "tests.helpers.audit_scene",
+    "tests.helpers.easybuild.fixtures",
+]
 
 
 # A shell that starts pytest in the background has it ignore Ctrl-C, and all that it starts: tests interrupt what they start.

@@ -18,6 +18,7 @@ pytest_plugins = [
     "tests.helpers.long_tests",
     "tests.helpers.cluster.fixtures",
     "tests.helpers.audit_scene",
+    "tests.helpers.image_scene",
     "tests.helpers.easybuild.fixtures",
 ]
 

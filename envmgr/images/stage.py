@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
@@ -55,9 +56,10 @@ class Stager:
         rate: int = 0,
         sources: Mapping[str, str] | None = None,
         job: str | None = None,
+        slices: bool = False,
         on_answer: Callable[[], None] = lambda: None,
     ) -> None:
-        """Run the act on the nodes, and take their answers."""
+        """Run the act on the nodes, and take their answers. With `slices` they copy what was sent to them."""
         settings = self._site.staging
         script = node_script(
             act,
@@ -67,7 +69,7 @@ class Stager:
             quota=settings.quota,
             rate=rate,
             sources=sources,
-            others="slices" if job is not None else "share",
+            others="slices" if slices else "share",
         )
 
         def on_reply(reply: Reply) -> None:
@@ -108,13 +110,14 @@ class Stager:
         with self._reporter.stage("copy", total=total, unit="bytes") as stage:
             way, why = "", ""
             if len(left) > 1 and self._via == "slurm":
-                why = self._broadcast(left, wanted, stage)
+                why = self._send(left, wanted, stage)
                 way = "" if why else "by sbcast"
             elif len(left) > 1 and self._reach_each_other(left):
                 way = "from node to node"
                 self._tree(left, wanted, stage)
             elif len(left) > 1:
-                why = "nodes cannot reach each other by ssh as root"
+                way = "from this host, as nodes cannot reach each other by ssh as root"
+                self._send(left, wanted, stage)
             more = self._left(left)
             self._rounds(more, wanted, stage)
         if way and not more:
@@ -125,22 +128,26 @@ class Stager:
             )
         return self.found
 
-    def _broadcast(self, nodes: list[str], wanted: Sequence[Wanted], stage: Stage) -> str:
-        """Copy by sbcast. Return why that was not possible; empty if it was."""
-        from envmgr.images.broadcast import broadcast
+    def _send(self, nodes: list[str], wanted: Sequence[Wanted], stage: Stage) -> str:
+        """Send the images by sbcast, or by ssh. Return why that was not possible; empty if it was."""
+        from envmgr.images.broadcast import broadcast, send_by_ssh
 
         for image in wanted:
             had = {node: self.found.images[node, image.path, image.sha256].copied for node in nodes}
             if not (lacking := [node for node in self._left(nodes) if had[node] < image.size]):
                 continue
 
-            def take(job: str, image: Wanted = image, lacking: list[str] = lacking) -> None:
-                self.ask(lacking, "copy", [image], job=job)
+            def take(on: Sequence[str], job: str | None = None, image: Wanted = image) -> None:
+                self.ask(on, "copy", [image], slices=True, job=job)
                 stage.update(sum(each.copied for each in self.found.images.values()))
 
+            start = min(had[node] for node in lacking)
             try:
-                start = min(had[node] for node in lacking)
-                broadcast(image, lacking, start, site=self._site, runner=self._runner, take=take)
+                if self._via == "slurm":
+                    by = partial(take, lacking)
+                    broadcast(image, lacking, start, site=self._site, runner=self._runner, take=by)
+                else:
+                    send_by_ssh(image, lacking, start, site=self._site, runner=self._runner, take=take)
             except Interrupted:
                 raise
             except EnvmgrError as error:

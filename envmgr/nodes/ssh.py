@@ -56,8 +56,10 @@ _CONNECT = (
 )
 
 
-def command(transport: Transport, node: str, *, user: str | None, socket: Path | None) -> tuple[str, ...]:
-    """Return the ssh command for one node; its shell reads the script from stdin.
+def command(
+    transport: Transport, node: str, *, user: str | None, socket: Path | None, program: str = "/bin/sh -s"
+) -> tuple[str, ...]:
+    """Return the ssh command for one node; by default its shell reads the script from stdin.
 
     `socket` is the place of a kept connection.
     """
@@ -69,7 +71,7 @@ def command(transport: Transport, node: str, *, user: str | None, socket: Path |
         kept = max(1, math.ceil(transport.persist))
         options += ["ControlMaster=auto", f"ControlPath={socket}", f"ControlPersist={kept}"]
     login = user or transport.user
-    shell = f"exec {transport.become.strip()} /bin/sh -s" if transport.become else "exec /bin/sh -s"
+    shell = f"exec {transport.become.strip()} {program}" if transport.become else f"exec {program}"
     return (
         tool("ssh"),
         "-T",

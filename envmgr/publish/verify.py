@@ -122,7 +122,7 @@ def named_manifests(prefix: Prefix) -> dict[str, str]:
 
 def _folder_faults(folder: Path, owners: Collection[int] | None) -> Iterator[str]:
     try:
-        status = folder.lstat()
+        status = _look(folder)
     except OSError as error:
         yield f"cannot be looked at: {error.strerror}"
         return
@@ -133,6 +133,15 @@ def _folder_faults(folder: Path, owners: Collection[int] | None) -> Iterator[str
         yield f"mode changed to {mode:04o}"
     if owners is not None and status.st_uid not in owners:
         yield f"belongs to {user_name(status.st_uid)}"
+
+
+def _look(folder: Path) -> os.stat_result:
+    """Return the folder's status as the file server has it: a client of NFS answers by what it saw before, and asks at an
+    opening. Another host may have published meanwhile. Raise OSError. Source: nfs(5), "Close-to-open cache consistency".
+    """
+    if not folder.is_symlink() and folder.is_dir():
+        os.close(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
+    return folder.lstat()
 
 
 def _record(prefix: Prefix, number: int, told: str | None) -> tuple[records.GenerationRecord | None, list[Fault]]:

@@ -1,15 +1,16 @@
 """A plugin of pytest: which tests of whole commands `make test-cluster` leaves to `make test-long`.
 
-Marked `long` are those whose file or function says so, and all but two cases of a function with more: the first and the last one.
-A test that is named by its function (`pytest FILE::TEST`) has all of its cases, and runs if it is marked.
+Of each file of `TIERS`, two stay: the first case of the first and of the last test. So do those that are marked `always`. All others are
+marked `long`. A test that is named (`pytest FILE::TEST`) runs with all of its cases.
 """
 
 from __future__ import annotations
 
 import pytest
 
-_CASES = 2
-_TIERS = ("tests/sandbox/", "tests/cluster/")
+TIERS = ("tests/sandbox/", "tests/cluster/")
+# They are the short tier of whole commands, and run as they are: FIRST of the Makefile.
+_WHOLE = ("tests/sandbox/test_every_verb.py", "tests/cluster/audit/test_drift.py")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -17,10 +18,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if any("::" in arg for arg in config.args):
         config.option.markexpr = config.option.markexpr.replace(" and not long", "")
         return
-    cases: dict[str, list[pytest.Item]] = {}
+    files: dict[str, dict[str, list[pytest.Item]]] = {}
     for item in items:
-        if item.nodeid.startswith(_TIERS):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    for same in cases.values():
-        for item in same[1 : 1 - _CASES]:
-            item.add_marker("long")
+        file, _, test = item.nodeid.partition("::")
+        if file.startswith(TIERS) and file not in _WHOLE:
+            files.setdefault(file, {}).setdefault(test.partition("[")[0], []).append(item)
+    for tests in files.values():
+        first_cases = [cases[0] for cases in tests.values()]
+        for item in (each for cases in tests.values() for each in cases):
+            if item not in (first_cases[0], first_cases[-1]) and item.get_closest_marker("always") is None:
+                item.add_marker("long")

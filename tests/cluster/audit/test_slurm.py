@@ -16,6 +16,7 @@ IN_JOBS = ("--context", "sbatch-bash", "--context", "sbatch-bash-none")
 BOTH = ("--via", "both", "--context", "bash-ssh", *IN_JOBS)
 
 
+@pytest.mark.always
 def test_green_over_ssh_and_slurm(audited: Audited) -> None:
     result = audited.audit("--via", "both", code=0)
     assert result["findings"] == []

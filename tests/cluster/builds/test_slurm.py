@@ -22,6 +22,7 @@ from tests.helpers.waiting import DEADLINE, soon
 from tests.helpers.wheelhouse import Wheelhouse
 
 
+@pytest.mark.always
 def test_chain_is_sent_left_found_again_and_published_once(shop: Shop) -> None:
     cluster = shop.cluster
     shop.toy("base", GATED)

@@ -11,77 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.audit_scene import SITE, Audited
+from tests.helpers.audit_scene import SITE
 from tests.helpers.cluster import nfs_calls
 from tests.helpers.cluster.disguises import do, file_on
-from tests.helpers.done import Done
+from tests.helpers.image_scene import ENTRY, LOCAL, Images, forget, rows_of, staging
 from tests.helpers.waiting import soon, wait_for
 
 pytestmark = pytest.mark.xdist_group("images")
 
-ENTRY = "hello/1.0"
 PREFIX = "import sys; print(sys.prefix)"
-LOCAL = "/var/lib/envmgr/images"
-
-
-class Images:
-    """The images of a cluster's entry, and what nodes have of them."""
-
-    def __init__(self, audited: Audited) -> None:
-        self.audited, self.cluster = audited, audited.cluster
-        host = next((self.cluster.host_prefix / "store/hello").glob("1.0-????????"))
-        self.install = f"{self.cluster.prefix}/store/hello/{host.name}"
-        self.image = f"{self.cluster.prefix}/images/hello/{host.name}.sqfs"
-        self.host_image = self.cluster.host_prefix / "images/hello" / f"{host.name}.sqfs"
-
-    def run(self, *argv: str, code: int = 0, **options: str) -> Done:
-        done = self.cluster.envmgr([*argv], **options)  # type: ignore[arg-type]
-        assert done.code == code, f"{argv}: exit {done.code}\n{done.stdout}{done.stderr}"
-        return done
-
-    def stage(self, *argv: str, code: int = 0, nodes: str = "c[1-3]") -> dict[str, tuple[str, str]]:
-        """nodes -> (state, why)."""
-        return _rows(self.run("stage", ENTRY, "--nodes", nodes, "--format", "json", *argv, code=code))
-
-    def staged(self) -> dict[str, tuple[str, str]]:
-        return _rows(self.run("staged", "--format", "json"))
-
-    def unstage(self, code: int = 0) -> Done:
-        return self.run("unstage", "--all", "--format", "json", code=code)
-
-    def source(self, node: str) -> str:
-        """The file that the loop device reads which is mounted over the install; empty where nothing is."""
-        script = f"""
-        loop=$(sed -n 's#.* {self.install} .* - squashfs /dev/\\(loop[0-9]*\\) .*#\\1#p' /proc/self/mountinfo)
-        [ -z "$loop" ] || cat /sys/class/block/$loop/loop/backing_file"""
-        return do(self.cluster, node, script).strip()
-
-    def copy(self, node: str) -> str:
-        return do(self.cluster, node, f"ls {LOCAL}/*.sqfs").strip()
-
-    def audit(self, *argv: str, code: int | None = None) -> list[tuple[str, str, str]]:
-        found = self.audited.findings("--via", "ssh", "--check", "images", *argv, code=code)
-        return [(severity, nodes, text) for severity, _, nodes, _, text in found]
-
-
-def _rows(done: Done) -> dict[str, tuple[str, str]]:
-    assert done.data["faults"] == []
-    return {row["nodes"]: (row["state"], row["why"]) for row in done.data["images"]}
-
-
-@pytest.fixture(scope="module")
-def made(audited: Audited) -> Iterator[Images]:
-    audited.envmgr("image", ENTRY, node="fs1")
-    yield Images(audited)
-    do(audited.cluster, "fs1", f"rm -r {audited.cluster.prefix}/images")
-
-
-@pytest.fixture
-def images(made: Images) -> Iterator[Images]:
-    yield made
-    made.unstage()
-    for node in made.cluster.compute:
-        assert do(made.cluster, node, f"ls -A {LOCAL} | grep -v '^\\.' || :").strip() == ""
 
 
 @contextmanager
@@ -100,7 +38,7 @@ def standing(images: Images, node: str, folder: str) -> Iterator[None]:
 def test_staged_from_the_share_once_and_seen_by_everybody(images: Images, via: str) -> None:
     """In a job's own mounts (job_container/tmpfs) nobody else would see it: the mount is the node's, whatever the way."""
     done = images.run("stage", ENTRY, "--nodes", "c[1-3]", "--via", via, "--format", "json")
-    assert _rows(done) == {"c[1-3]": ("local", "")}
+    assert rows_of(done) == {"c[1-3]": ("local", "")}
     assert done.data["way"].endswith("the share is read once")
     for node in images.cluster.compute:
         assert images.source(node) == images.copy(node)
@@ -120,6 +58,7 @@ def test_healthy_audit_and_verify_see_no_drift(images: Images) -> None:
     assert "0 differ" in images.run("verify", "--nodes", "c[1-3]").stdout
 
 
+@pytest.mark.always
 def test_change_to_the_local_copy_leaves_no_gap(images: Images) -> None:
     """A file that is open, and one that is read all the time, while the device changes from the share to the disk."""
     script = f"""
@@ -141,24 +80,13 @@ def test_change_to_the_local_copy_leaves_no_gap(images: Images) -> None:
     assert reader.communicate()[0] == "1\n"
 
 
-@contextmanager
-def staging(images: Images, **settings: object) -> Iterator[None]:
-    """The site's `staging`."""
-    path = f"{SITE}/site.yaml"
-    before = do(images.cluster, "login", f"cat {path}")
-    images.cluster.write("login", path, json.dumps({**json.loads(before), "staging": settings}))
-    try:
-        yield
-    finally:
-        images.cluster.write("login", path, before)
-
-
 def _envmgr(*argv: str) -> list[str]:
     import sys
 
     return [sys.executable, "-m", "envmgr", *argv]
 
 
+@pytest.mark.always
 def test_first_mount_waits_for_processes_and_names_them(images: Images) -> None:
     with standing(images, "c2", f"{images.install}/bin"):
         found = images.stage(code=1)
@@ -197,7 +125,7 @@ def test_unstage_names_the_process_in_use(images: Images) -> None:
     images.stage()
     with standing(images, "c3", images.install):
         done = images.unstage(code=3)
-        ((nodes, (state, why)),) = _rows(done).items()
+        ((nodes, (state, why)),) = rows_of(done).items()
         assert (nodes, state) == ("c3", "failed")
         assert re.fullmatch(r"in use: \d+ of alice \(sleep\)", why)
         assert images.source("c3") == images.copy("c3")
@@ -320,12 +248,6 @@ def test_sync_stages_what_the_site_says_and_no_more(images: Images) -> None:
     assert images.staged() == {}
 
 
-def test_gc_and_repair_leave_a_staged_install_alone(images: Images) -> None:
-    images.stage()
-    done = images.run("gc", "--now", "--dry-run", "--format", "json")
-    assert all("store/hello/1.0" not in path for path in done.data["installs"])
-
-
 def test_mounts_come_back_after_a_reboot(images: Images) -> None:
     with staging(images, nodes="c[1-3]"):
         images.run("node-setup", "--apply", "--nodes", "c1")
@@ -362,14 +284,17 @@ def test_ordinary_user_sees_an_image_alone(images: Images) -> None:
     assert images.source("login") == ""
 
 
-def test_without_ssh_between_nodes_each_reads_the_share_and_that_is_said(images: Images) -> None:
+def test_without_ssh_between_nodes_this_host_sends_and_that_is_said(images: Images) -> None:
     key = "/root/.ssh/id_ed25519"
     for node in images.cluster.compute:
         do(images.cluster, node, f"mv {key} {key}.away")
     try:
         done = images.run("stage", ENTRY, "--nodes", "c[1-3]", "--format", "json")
-        assert _rows(done) == {"c[1-3]": ("local", "")}
-        assert done.data["way"] == "from the share, 3 times: nodes cannot reach each other by ssh as root"
+        assert rows_of(done) == {"c[1-3]": ("local", "")}
+        assert (
+            done.data["way"]
+            == "from this host, as nodes cannot reach each other by ssh as root: the share is read once"
+        )
     finally:
         for node in images.cluster.compute:
             do(images.cluster, node, f"mv {key}.away {key}")
@@ -379,12 +304,6 @@ def test_stage_without_image_says_what_makes_it(images: Images) -> None:
     done = images.run("stage", "hello/2.0", "--nodes", "c1", code=3)
     assert "error[image-missing]" in done.stderr
     assert "hint: `envmgr image hello/2.0` makes it" in done.stderr
-
-
-def forget(images: Images, node: str) -> None:
-    """The node forgets what it has read of the share."""
-    do(images.cluster, node, "echo 3 >/proc/sys/vm/drop_caches")
-    time.sleep(3.1)  # attributes are kept for three seconds
 
 
 @contextmanager
@@ -401,6 +320,7 @@ def counted(images: Images) -> Iterator[dict[str, int]]:
         found.update(json.loads(out))
 
 
+@pytest.mark.always
 def test_import_from_a_staged_image_reads_nothing_of_the_share(images: Images) -> None:
     """Counted at the file server. Looking up the folders above the install still goes there."""
     program = f"find {images.install} -type f -exec cat {{}} + | wc -c; {images.install}/bin/python -c '{PREFIX}'"
@@ -458,7 +378,7 @@ def test_unstage_leaves_what_is_not_its_own_and_says_so(images: Images) -> None:
     images.stage(nodes="c1")
     do(images.cluster, "c1", f"umount {images.install}; mount -t tmpfs none {images.install}")
     try:
-        ((state, why),) = _rows(images.unstage(code=1)).values()
+        ((state, why),) = rows_of(images.unstage(code=1)).values()
         assert (state, why) == ("other", "none is mounted there, which is not this image")
     finally:
         do(images.cluster, "c1", f"umount {images.install}")

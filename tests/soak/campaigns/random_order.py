@@ -11,4 +11,4 @@ ROUNDS = 1
 
 def play(seed: int, first: int, last: int) -> Iterator[str]:
     for number in range(first, last + 1):
-        yield run_pytest(*PARALLEL, "-p", "tests.soak.shuffled", ENVMGR_TEST_ORDER=f"{seed}/{number}")
+        yield run_pytest(*PARALLEL, "-m", "not slow", "-p", "tests.soak.shuffled", ENVMGR_TEST_ORDER=f"{seed}/{number}")

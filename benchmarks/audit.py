@@ -206,7 +206,7 @@ def simulate(cluster: Cluster, script: str) -> None:
 
 def _run(cluster: Cluster, argv: list[Any], *, status: int, stdin: str = "/dev/null", site: str = str(SITE)) -> Done:
     measured = [sys.executable, "-c", _MEASURE, stdin, *argv]
-    done = cluster.exec("login", measured, env={"ENVMGR_SITE": site}, timeout=600, check=True)
+    done = cluster.exec("login", measured, env={"ENVMGR_SITE": site}, timeout=3600, check=True)
     took, code, megabytes = json.loads(done.stdout)
     if code != status:
         said = cluster.sh("login", "head -c 4000 /tmp/said").stdout

@@ -88,6 +88,7 @@ def test_help_of_every_verb_works_and_imports_nothing_heavy(helps: dict[str, dic
         "envmgr.cli.catalog",
         "envmgr.cli.completion",
         "envmgr.cli.formats",
+        "envmgr.cli.images",
         "envmgr.cli.man",
         "envmgr.cli.nodes",
         "envmgr.cli.options",

@@ -6,7 +6,7 @@ NAME is a file of this folder; all without, but `scale`, which claims nothing.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from benchmarks import (
@@ -35,7 +35,7 @@ def main() -> int:
     channel = cached_channel(Path(__file__).parent.parent / "tests" / ".cache")
     ok = True
     with serve(channel.folder) as server:
-        measures: dict[str, Callable[[], list[Claim]]] = {
+        measures: dict[str, Callable[[], Iterable[Claim]]] = {
             "startup": lambda: startup.claims(server.url, runs),
             "install": lambda: install.claims(server.url, runs),
             "fetch": lambda: fetch.claims(server.url, runs),

@@ -21,6 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from benchmarks.measure import Amount, Claim, NotMeasured, Pairs, Ratio, Shown, Took
 from envmgr.system.files import remove_tree
@@ -159,20 +160,20 @@ class Bench:
         cluster.sh("fs1", f"base64 -d | tar -C {SITE} -x", stdin=recipes, check=True)
         for node in cluster.compute:  # a disk, where a node of the test cluster has memory
             cluster.sh(node, f"mkdir -p /home/.{node} {_LOCAL}; mount --bind /home/.{node} /var/lib/envmgr", check=True)
-        self.scene.envmgr("build", "--no-publish", _BASE, ENTRY, node="fs1")
+        self._run("build", "--no-publish", _BASE, ENTRY, node="fs1")
         # What is replaced on its own disk, such as `current`, the file server does not notice.
         self._run("publish", _BASE, ENTRY)
 
     def _image(self, compression: str) -> Claim:
         """Make the images, and say how large the payload's is."""
-        done = self.scene.envmgr("image", ENTRY, "--compression", compression, "--format", "json", node="fs1").data
+        done = self._run("image", ENTRY, "--compression", compression, node="fs1")
         self.paths = [f"{self.cluster.prefix}/{row['install']}" for row in done["images"]]
         self.bytes = sum(row["size"] for row in done["images"])
         installs = sum(row["of"] for row in done["images"])
         return Amount(f"image, {compression}, of its install", 100 * self.bytes / installs, 65, "%")
 
-    def _run(self, *argv: str, code: int = 0) -> dict[str, object]:
-        done = self.cluster.envmgr([*argv, "--format", "json"], timeout=3600)
+    def _run(self, *argv: str, code: int = 0, node: str = "login") -> dict[str, Any]:
+        done = self.cluster.envmgr([*argv, "--format", "json"], node=node, timeout=3600)
         if done.code != code:
             sys.exit(f"{argv}: exit {done.code}\n{done.stdout}{done.stderr}")
         return done.data

@@ -25,12 +25,19 @@ HEAVY = ["rich", "rattler", "yaml", "jinja2", "packaging", "conda_lock", "Cluste
 TYPER_NEEDS_PYDANTIC = any(re.match("pydantic(?![a-z-])", r) for r in importlib.metadata.requires("typer") or ())
 
 # Verbs that read. A new verb is put here, or has --dry-run.
-READING = {"adopt", "audit", "site check", "list", "show", "catalog check", "history", "diff", "test", "shell-init"} | {
-    "completion",
-    "doctor",
-    "user list",
-    "user show",
-}
+READING = {
+    "adopt",
+    "audit",
+    "staged",
+    "site check",
+    "list",
+    "show",
+    "catalog check",
+    "history",
+    "diff",
+    "test",
+    "shell-init",
+} | {"completion", "doctor", "user list", "user show"}
 
 
 CHANGING = sorted(VERBS.keys() - READING)
@@ -131,6 +138,7 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
         "export",
         "fetch",
         "gc",
+        "image",
         "import",
         "init",
         "job",
@@ -141,6 +149,8 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
         "remove",
         "rollback",
         "sign",
+        "stage",
+        "unstage",
         *(
             f"user {verb}"
             for verb in ("add", "create", "delete", "export", "kernel", "remove", "rename", "request", "update")
@@ -215,6 +225,7 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         "export": ["--to", "reframe", "--output", "reframe.yaml"],
         "fetch": ["app/1.0"],
         "gc": [],
+        "image": ["app/1.0"],
         "import": ["named.txt", "--as", "six/1.0"],
         "init": ["new"],
         "job": ["app/1.0", "--output", "job.sh"],
@@ -225,6 +236,8 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         "remove": ["app/1.0"],
         "rollback": [],
         "sign": [],
+        "stage": ["app/1.0", "--nodes", "c1"],
+        "unstage": ["--all", "--nodes", "c1"],
         "user add": ["mine", "one"],
         "user create": ["mine", "--on", "app/1.0", "one"],
         "user delete": ["mine"],
@@ -245,7 +258,8 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
     assert all(
         codes[verb] in (2, 3)
         for verb in arguments
-        if verb in ("build", "export", "fetch", "job", "remove", "rollback", "sign", "verify")
+        if verb
+        in ("build", "export", "fetch", "image", "job", "stage", "unstage", "remove", "rollback", "sign", "verify")
         or verb.startswith("user ")
     )
     assert tree_digest(scan_tree(sandbox.root)) == before

@@ -24,6 +24,7 @@ from statistics import median
 from typing import Any
 
 from benchmarks.measure import Amount, Claim, NotMeasured, Pairs, Ratio, Shown, Took
+from benchmarks.users import DRIVER, WITH_CUDA, kept_wheels
 from envmgr.system.files import remove_tree
 from tests.helpers.audit_scene import SITE, Audited, make
 from tests.helpers.cluster import nfs_calls
@@ -86,9 +87,7 @@ def _wheels(root: Path) -> tuple[Path, str]:
     if os.environ.get("IMAGES") != "torch":
         house.wheel("payload", files=dict(_payload()))
         return house.simple, "payload"
-    from benchmarks.users import kept_wheels
-
-    folder = kept_wheels("torch-2.10", "torch==2.10.*")
+    folder = kept_wheels(*WITH_CUDA)
     if folder is None:
         sys.exit("pip finds no torch 2.10")
     for path in folder.glob("*.whl"):
@@ -153,7 +152,7 @@ class Bench:
         for node in ("login", "fs1"):
             cluster.write(node, path, json.dumps(site))
         cluster.recipe(_BASE, [f"python {PYTHON}.*"])
-        driver = {"requires": {"nvidia_driver": "525.60.13"}} if self.module == "torch" else {}
+        driver = {"requires": {"nvidia_driver": DRIVER}} if self.module == "torch" else {}
         cluster.recipe(ENTRY, [], backend="wheels", input=wanted, **driver)
         self._run("lock", _BASE, ENTRY)
         recipes = cluster.sh("login", f"tar -C {SITE} -c recipes | base64", check=True).stdout

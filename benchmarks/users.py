@@ -10,11 +10,13 @@ The full environment has the same packages as the entry and the user's environme
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,6 +31,8 @@ from tests.helpers.wheel_scene import WheelBox, make_wheel_box
 PACKAGES = ("scikit-learn", "pandas")
 MORE = ("einops", "transformers")
 TORCH = "torch==2.13.0+cpu"
+WITH_CUDA = ("torch-2.10", "torch==2.10.*")
+DRIVER = "525.60.13"  # the least that its CUDA needs
 _UV = Path(sys.executable).with_name("uv")
 
 
@@ -40,7 +44,13 @@ def claims(channel: str, runs: int) -> list[Claim]:
         box.recipe("py/1", [f"python {PYTHON}.*"])
         box.ok("lock", "py/1")
         box.ok("build", "py/1")
-        return [*_creates(box, max(2, runs // 2)), *_loads(box, runs), *_share(box), *_completion(box, runs)]
+        return [
+            *_creates(box, max(2, runs // 2)),
+            *_loads(box, runs),
+            *_share(box),
+            *_completion(box, runs),
+            *_builds(box, max(2, runs // 2)),
+        ]
     finally:
         remove_tree(root / ".local")
         box.clear()
@@ -84,7 +94,7 @@ def _user(box: Sandbox, *argv: str) -> Took:
     return took(box.command("user", *argv), env=box.environ(HOME=str(box.root)), cwd=box.root)
 
 
-def _uv_installs(box: Sandbox, made: WheelBox, *words: str) -> Took:
+def _uv_installs(box: Sandbox, made: WheelBox, *words: str, link: str = "copy") -> Took:
     """A new virtual environment on the entry's Python, with packages from the same files."""
     remove_tree(box.root / "venv")
     (base,) = (path for path in box.prefix.glob("store/py/1-*") if path.is_dir())
@@ -95,7 +105,7 @@ def _uv_installs(box: Sandbox, made: WheelBox, *words: str) -> Took:
         made.house.files,
         "--no-cache",
         "--link-mode",
-        "copy",
+        link,
     ]
     making = took([_UV, "venv", "-q", "--python", base / "bin/python3", box.root / "venv"])
     putting = took([_UV, "pip", "install", "-q", "--python", box.root / "venv", *files, *words])
@@ -165,6 +175,41 @@ def _share(box: Sandbox) -> list[Claim]:
         Amount(f"{name}: inodes", 100 * ours[0] / theirs[0], 60, "%", goal=10),
         Amount(f"{name}: inodes but for bytecode", 100 * bare[0] / theirs[0], 30, "%", goal=10),
     ]
+
+
+def _builds(box: Sandbox, runs: int) -> list[Claim]:
+    """An entry of wheels, built without a publish, all wheels in its cache. The removal of what was made before is no side's."""
+    name = "build of PyTorch / uv pip install --compile-bytecode of the same wheels"
+    kept = WITH_CUDA if os.environ.get("IMAGES") == "torch" else ("torch", TORCH, *MORE)
+    wheels = kept_wheels(*kept)
+    if wheels is None:
+        return [NotMeasured(name, f"pip does not find {kept[1]}")]
+    with _index(box, wheels) as made:
+        folder = made.entry("pytorch/1", kept[1], python="py/1", indexes=["house"])
+        if kept is WITH_CUDA:
+            recipe = json.loads((folder / "recipe.yaml").read_text())
+            (folder / "recipe.yaml").write_text(json.dumps(recipe | {"requires": {"nvidia_driver": DRIVER}}))
+        box.ok("lock", "pytorch/1")
+        box.ok("fetch", "pytorch/1")
+
+        def ours() -> Took:
+            remove_tree(box.prefix / "store/pytorch")
+            _settle()
+            return took(box.command("build", "--no-publish", "pytorch/1"), env=box.environ(), cwd=box.root)
+
+        def theirs() -> Took:
+            remove_tree(box.root / "venv")
+            _settle()
+            return _uv_installs(box, made, kept[1], "--compile-bytecode", link="hardlink")
+
+        ours()  # writes the bytecode of what it imports
+        return [Ratio(f"{name}, {kept[1]}", alternate(ours, theirs, runs), 1.35, goal=1)]
+
+
+def _settle() -> None:
+    """Let one side's writes not slow the other."""
+    os.sync()
+    time.sleep(5)
 
 
 def _amount(tree: Path, *, bytecode: bool = True) -> tuple[int, int]:

@@ -25,7 +25,15 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp
 from envmgr.publish.compose import recipe_changes
 from envmgr.report import Reporter
-from envmgr.store.manifest import InstallFacts, Manifest, make_manifest, read_facts, read_manifest, write_manifest
+from envmgr.store.manifest import (
+    InstallFacts,
+    Manifest,
+    make_manifest,
+    read_facts,
+    read_manifest,
+    unmasked_tree,
+    write_manifest,
+)
 from envmgr.store.prefix import Install, Item
 from envmgr.store.verify import Verified, differences, require_promised
 from envmgr.system.files import atomic_write, explain_os_error, read_regular, sha256_file
@@ -219,15 +227,23 @@ def _write_checked(
     """Write the manifest of what was built, and return it. Raise EnvmgrError `install-differs` where packages promise
     other files.
     """
-    facts = with_gpu_codes(built.facts, install, recipe, lock, runner, reporter)
-    with reporter.stage(f"{install.entry} check", unit="files"), explain_os_error(install.manifest):
+    from concurrent.futures import ThreadPoolExecutor
+
+    workers = max(2, jobs)
+    with ThreadPoolExecutor(1) as pool:  # reading for GPU code uses one core, and hashing leaves the interpreter lock
+        hashing = pool.submit(unmasked_tree, install.path, workers=workers)
+        facts = with_gpu_codes(built.facts, install, recipe, lock, runner, reporter)
+        with reporter.stage(f"{install.entry} check", unit="files"), explain_os_error(install.manifest):
+            paths = hashing.result()
+    with explain_os_error(install.manifest):
         manifest = make_manifest(
             install.path,
             install.digest,
             facts,
             provenance(install, recipe, lock, built, site),
             mask=site.policies.mask,
-            workers=max(2, jobs),
+            workers=workers,
+            paths=paths,
             extra={str(path.relative_to(site.prefix)): sha256_file(path) for path in built.extra},
         )
         require_promised(install, built.expected, manifest)

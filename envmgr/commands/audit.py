@@ -13,6 +13,7 @@ from typing import ClassVar
 from envmgr.audit.ask.gather import gather
 from envmgr.audit.baseline import baseline_text, read_baseline
 from envmgr.audit.checks import all_checks, get_check
+from envmgr.audit.checks.images import staged_nodes
 from envmgr.audit.fit.matrix import BY, MatrixRow, matrix, observed
 from envmgr.audit.grouping import AuditFinding, Caused, every_finding
 from envmgr.audit.judge import AuditJudged, Unread, how_asked, judge, why_unread
@@ -52,7 +53,7 @@ class AuditResult(Result):
     `generation` is None if this host could not read it; `unread` then says why. `alone` means that nothing is published,
     and that modules from other tools were looked at. `away` are the nodes that cannot use the prefix. `modules` is the
     number of other tools' modules that the user's shells list, `compared` the number of things that each check compared
-    between nodes. `seconds` is wall-clock, `finished` seconds since the epoch.
+    between nodes, `staged` the number of nodes that have an entry on their own disk. `seconds` is wall-clock, `finished` seconds since the epoch.
     """
 
     schema: ClassVar[str] = "envmgr.audit/2"
@@ -73,6 +74,7 @@ class AuditResult(Result):
     away: str = ""
     modules: int = 0
     compared: Mapping[str, int] = field(default_factory=dict)
+    staged: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def every(self) -> tuple[AuditFinding, ...]:
@@ -142,6 +144,7 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
         away=fold(evidence.mounts.only(lambda facts: "probe" not in facts and facts.get("gate", "hung") != "ok").nodes),
         modules=len({name for value in listed for name in value.split()}),
         compared=Counter(each.check for each in pages),
+        staged=staged_nodes(evidence),
     )
 
 

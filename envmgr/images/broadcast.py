@@ -50,7 +50,7 @@ def broadcast(
     )
     with job as held:
 
-        def send(part: Path, target: str) -> None:
+        def send(part: Path, target: str) -> bool:
             try:
                 argv = [tool("sbcast"), "--force", f"--jobid={held.job}", str(part), target]
                 runner.run(argv, env=tool_env(), timeout=_SECONDS)
@@ -58,6 +58,7 @@ def broadcast(
                 said = slurm_reason(error.stderr.encode()) or error.message
                 raise EnvmgrError("image-not-sent", f"sbcast did not send the image to all nodes: {said}") from None
             take(held.job)
+            return True
 
         _each_slice(image, start, send, site=site, runner=runner)
 
@@ -76,7 +77,7 @@ def send_by_ssh(
     """
     reached = list(nodes)
 
-    def send(part: Path, target: str) -> None:
+    def send(part: Path, target: str) -> bool:
         def send_to(node: str) -> bool:
             argv = command(site.transport, node, user=None, socket=None, program=f"dd of={shlex.quote(target)} bs=1M")
             return runner.run([*_FROM_FILE, part, *argv], env=tool_env(), check=False, timeout=_SECONDS).returncode == 0
@@ -86,21 +87,25 @@ def send_by_ssh(
         reached[:] = [node for node, there in zip(reached, arrived, strict=True) if there]
         if reached:
             take(reached)
+        return bool(reached)
 
     _each_slice(image, start, send, site=site, runner=runner, times=len(nodes))
 
 
 def _each_slice(
-    image: Wanted, start: int, send: Callable[[Path, str], None], *, site: Site, runner: Runner, times: int = 1
+    image: Wanted, start: int, send: Callable[[Path, str], bool], *, site: Site, runner: Runner, times: int = 1
 ) -> None:
-    """Send slice after slice, within the site's bandwidth, of which a slice takes its bytes `times`."""
+    """Send slice after slice, until `send` returns that nobody takes them, within the site's bandwidth, of which a slice
+    takes its bytes `times`.
+    """
     rate = site.staging.bandwidth
     with scratch_folder("stage") as scratch, open_untrusted(Path(image.image), IMAGE, tree=None) as descriptor:
         part = scratch / "slice"
         for offset in range(start // SLICE * SLICE, image.size, SLICE):
             began = time.monotonic()
             part.write_bytes(_read(descriptor, offset))
-            send(part, f"{site.staging.folder}/{image.name}.{offset}.slice")
+            if not send(part, f"{site.staging.folder}/{image.name}.{offset}.slice"):
+                return
             if rate and (left := times * part.stat().st_size / rate - (time.monotonic() - began)) > 0:
                 _sleep(left, runner)
 

@@ -80,9 +80,12 @@ def make_manifest(
     mask: int,
     workers: int,
     extra: Mapping[str, str] | None = None,
+    paths: tuple[TreePath, ...] | None = None,
 ) -> Manifest:
-    """Hash every path under `root`. Modes are recorded before `mask`, so that two sites' trees have one digest."""
-    paths = unmasked_tree(root, workers=workers)
+    """Hash every path under `root`, unless `paths` are those already. Modes are recorded before `mask`, so that two
+    sites' trees have one digest.
+    """
+    paths = unmasked_tree(root, workers=workers) if paths is None else paths
     return Manifest(digest, tree_digest(paths), mask, facts, provenance, paths, extra or {})
 
 

@@ -38,6 +38,7 @@ _HELP = {
     "envmgr_published_generation": "Number of the published generation.",
     "envmgr_published_entries": "Entries of the published generation.",
     "envmgr_entry_unfit_nodes": "Nodes that answered and cannot run the entry.",
+    "envmgr_entry_staged_nodes": "Nodes that answered and have the whole entry mounted from their own disk.",
 }
 
 
@@ -64,6 +65,7 @@ def result_text(result: AuditResult) -> str:
         metrics.append(Metric("envmgr_published_entries", [({}, len(result.entries))]))
     if result.matrix:
         metrics.append(Metric("envmgr_entry_unfit_nodes", _unfit(result)))
+    metrics.append(Metric("envmgr_entry_staged_nodes", [({"entry": e}, count) for e, count in result.staged.items()]))
     return exposition(metrics)
 
 

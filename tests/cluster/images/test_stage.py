@@ -54,6 +54,8 @@ def test_staged_from_the_share_once_and_seen_by_everybody(images: Images, via: s
 def test_healthy_audit_and_verify_see_no_drift(images: Images) -> None:
     """On some nodes only, too."""
     images.stage(nodes="c[1-2]")
+    done = images.run("audit", "--via", "ssh", "--format", "prometheus")
+    assert f'envmgr_entry_staged_nodes{{entry="{ENTRY}"}} 2' in done.stdout
     assert images.audited.findings("--via", "ssh", code=0) == []
     assert "0 differ" in images.run("verify", "--nodes", "c[1-3]").stdout
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import pytest
 
 from tests.helpers.audit_scene import SITE
 from tests.helpers.cluster import nfs_calls
-from tests.helpers.cluster.disguises import do, file_on
+from tests.helpers.cluster.disguises import do, file_on, job_mounts
 from tests.helpers.image_scene import ENTRY, LOCAL, Images, forget, rows_of, staging
 from tests.helpers.waiting import soon, wait_for
 
@@ -58,6 +59,36 @@ def test_healthy_audit_and_verify_see_no_drift(images: Images) -> None:
     assert f'envmgr_entry_staged_nodes{{entry="{ENTRY}"}} 2' in done.stdout
     assert images.audited.findings("--via", "ssh", code=0) == []
     assert "0 differ" in images.run("verify", "--nodes", "c[1-3]").stdout
+
+
+def test_mounts_of_jobs_are_not_those_of_the_node(images: Images) -> None:
+    """With job_container/tmpfs, a step mounts for the node; what jobs see of it goes on when it is unstaged."""
+    cluster = images.cluster
+    see = f"grep -c ' {images.install} .* squashfs' /proc/self/mountinfo; {images.install}/bin/python -c '{PREFIX}'"
+    waits = f"touch /var/tmp/job.in; until [ -e /var/tmp/job.out ]; do sleep 0.1; done; {see}"
+
+    def job(*argv: str) -> subprocess.Popen[str]:
+        return cluster.start("login", ["srun", "-Q", "-w", "c1", *argv], user="alice")
+
+    def began(process: subprocess.Popen[str]) -> bool:
+        wait_for(lambda: inside() or process.poll() is not None, what="the job")
+        return inside()
+
+    def inside() -> bool:
+        return cluster.sh("c1", "[ -e /var/tmp/job.in ]").returncode == 0
+
+    with job_mounts(cluster):
+        stage = ["stage", ENTRY, "--nodes", "c1", "--via", "slurm"]
+        wait_for(lambda: cluster.envmgr(stage).code == 0, what="a step that stages")
+        assert images.source("c1") == images.copy("c1")
+        own = do(cluster, "c1", "readlink /proc/1/ns/mnt")
+        wait_for(lambda: (said := job("readlink", "/proc/self/ns/mnt").communicate()[0]) and said != own, what="a job")
+        running = next(process for process in (job("sh", "-c", waits) for _ in range(100)) if began(process))
+        images.run("unstage", ENTRY, "--nodes", "c1")
+        assert images.source("c1") == ""
+        do(cluster, "c1", "touch /var/tmp/job.out")
+        assert running.communicate()[0] == f"1\n{images.install}\n"
+        do(cluster, "c1", "rm /var/tmp/job.in /var/tmp/job.out")
 
 
 @pytest.mark.always

@@ -180,6 +180,23 @@ def slurm_gpu(cluster: Cluster, node: str, kind: str = "gtx1650", *, partition: 
         yield
 
 
+@contextmanager
+def job_mounts(cluster: Cluster) -> Iterator[None]:
+    """Slurm gives each job mounts of its own, among them its /tmp (job_container/tmpfs).
+
+    On some kernels it cannot always: `_create_ns: ns base mount failed: Invalid argument`. The job then ends, and is tried again.
+    """
+    conf = [*_slurm_conf(cluster), "JobContainerType=job_container/tmpfs", "PrologFlags=contain"]
+    with ExitStack() as stack:
+        stack.callback(_restart_slurm, cluster)
+        for each in ("login", *cluster.compute):
+            stack.enter_context(shadowed_file(cluster, each, "/etc/slurm/slurm.conf", "\n".join(conf) + "\n"))
+            base = "AutoBasePath=true\nBasePath=/var/spool/jobtmp\n"
+            stack.enter_context(file_on(cluster, each, "/etc/slurm/job_container.conf", base))
+        _restart_slurm(cluster)
+        yield
+
+
 def _slurm_conf(cluster: Cluster) -> list[str]:
     return do(cluster, "login", "cat /etc/slurm/slurm.conf").splitlines()
 

@@ -13,8 +13,9 @@ from typing import ClassVar
 from envmgr.audit.ask.gather import gather
 from envmgr.audit.baseline import baseline_text, read_baseline
 from envmgr.audit.checks import all_checks, get_check
-from envmgr.audit.checks.images import staged_nodes
 from envmgr.audit.fit.matrix import BY, MatrixRow, matrix, observed
+from envmgr.audit.fit.staged import BY as STAGED_BY
+from envmgr.audit.fit.staged import staged_nodes
 from envmgr.audit.grouping import AuditFinding, Caused, every_finding
 from envmgr.audit.judge import AuditJudged, Unread, how_asked, judge, why_unread
 from envmgr.audit.model import Check, Evidence, standing_alone
@@ -144,7 +145,7 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
         away=fold(evidence.mounts.only(lambda facts: "probe" not in facts and facts.get("gate", "hung") != "ok").nodes),
         modules=len({name for value in listed for name in value.split()}),
         compared=Counter(each.check for each in pages),
-        staged=staged_nodes(evidence),
+        staged=staged_nodes(evidence) if STAGED_BY in chosen else {},
     )
 
 

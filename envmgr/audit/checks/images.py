@@ -118,35 +118,6 @@ def judge(evidence: Evidence) -> Rows:
             yield evidence.say("not_staged", lacking, path=path)
 
 
-def staged_nodes(evidence: Evidence) -> dict[str, int]:
-    """Return how many nodes have all installs of an entry mounted from their own disk, for each entry that some have so,
-    or that site.yaml wants so.
-    """
-    images = evidence.answers.get("images")
-    if not isinstance(images, Images) or evidence.published is None:
-        return {}
-    own: dict[str, set[str]] = {}
-    copies = _fields(evidence, "images.copies", (0, 2))
-    for key, nodes in _fields(evidence, "images.mounted", (0, 1)).items():
-        own.setdefault(key[0], set()).update(nodes & copies.get(key, set()))
-    prefix = evidence.site.prefix
-    found = {}
-    for name, entry in evidence.published.record.entries.items():
-        nodes = set.intersection(*(own.get(f"{prefix}/{path}", set()) for path in entry.paths or ("",)))
-        if nodes or name in images.wanted.values():
-            found[name] = len(nodes)
-    return found
-
-
-def _fields(evidence: Evidence, fact: str, which: tuple[int, int]) -> dict[tuple[str, str], set[str]]:
-    """Return two fields of a fact's lines -> the nodes that have such a line."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for line, nodes in evidence.mounts.by_line(fact).items():
-        fields = line.split(" ", 3)
-        found.setdefault((fields[which[0]], fields[which[1]]), set()).update(nodes)
-    return found
-
-
 def _again(evidence: Evidence, path: str, nodes: Sequence[str]) -> str:
     """Return the command that unmounts an image, and stages the entry again."""
     record = None if evidence.published is None else evidence.published.record

@@ -106,21 +106,27 @@ stage_over() { [ "$(date +%s)" -ge "$stage_end" ]; }
 # A copy comes to the local disk in slices, so that it goes on where it was cut off, and keeps to a rate.
 
 # stage_room BYTES KEEP: room for so many more, within the quota and on the disk. What was staged longest ago goes, without the names KEEP
-# and what is in use. Else `stage_why`.
+# and what is in use; and nothing, if that would not make room. Else `stage_why`.
 stage_room() {
   while :; do
-    stage_taken=0
-    stage_old=
+    stage_kept=0 stage_taken=0 stage_old=''
     for stage_each in $(find "$stage_dir" -maxdepth 1 -name '*.info' -printf '%T@ %f\n' | sort -n | cut -d' ' -f2); do
       stage_each=${stage_each%.info}
-      stage_taken=$((stage_taken + $(stage_size "$stage_dir/$stage_each.sqfs") + $(stage_size "$stage_dir/$stage_each.sqfs.part")))
-      case " $2 $stage_tried " in *" $stage_each "*) ;; *) stage_old=${stage_old:-$stage_each} ;; esac
+      stage_bytes=$(($(stage_size "$stage_dir/$stage_each.sqfs") + $(stage_size "$stage_dir/$stage_each.sqfs.part")))
+      stage_taken=$((stage_taken + stage_bytes))
+      case " $2 $stage_tried " in
+        *" $stage_each "*) stage_kept=$((stage_kept + stage_bytes)) ;;
+        *) [ "$stage_bytes" = 0 ] || stage_old=${stage_old:-$stage_each} ;; # without a copy, it makes no room
+      esac
     done
     stage_free=$(df --output=avail -B1 "$stage_dir" | tail -n 1)
+    stage_free=$((stage_free - 64 * stage_mib))
     if [ $((stage_taken + $1)) -gt "$stage_quota" ]; then
       stage_why="the quota of $stage_quota bytes is full"
-    elif [ $((stage_free - 64 * stage_mib)) -lt "$1" ]; then
-      stage_why="the local disk is full: $stage_dir has $stage_free bytes free, and needs $(($1 + 64 * stage_mib))"
+      [ $((stage_kept + $1)) -le "$stage_quota" ] || return 1
+    elif [ "$stage_free" -lt "$1" ]; then
+      stage_why="the local disk is full: $stage_dir has $((stage_free + 64 * stage_mib)) bytes free, and needs $(($1 + 64 * stage_mib))"
+      [ $((stage_free + stage_taken - stage_kept)) -ge "$1" ] || return 1
     else
       stage_why=
       return 0
@@ -131,14 +137,16 @@ stage_room() {
   done
 }
 
-# stage_evict NAME: the copy of an install that no process uses.
+# stage_evict NAME: the copy of an install that no process uses. What is mounted from the share stays, and is known.
 stage_evict() {
   read -r stage_gone _ <"$stage_dir/$1.info" || return 0
   stage_look "$stage_gone"
   if [ "$stage_file" = "$stage_dir/$1.sqfs" ]; then
     if [ -n "$(stage_users "$stage_gone")" ] || ! umount "$stage_gone" 2>/dev/null; then return 0; fi
+    stage_type=
   fi
-  rm -f "$stage_dir/$1".*
+  rm -f "$stage_dir/$1.sqfs" "$stage_dir/$1.sqfs.part" "$stage_dir/$1.read"
+  [ -n "$stage_type" ] || rm -f "$stage_dir/$1".*
 }
 
 # stage_slice FROM COUNT: so many MiB of an image, from so many MiB on, to stdout.
@@ -211,34 +219,59 @@ stage_row() {
   printf 'image\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$stage_path" "$4" "$stage_mounted" "${stage_file:-$stage_source}" "$stage_copied" "$5" $(($(date +%s) - stage_used)) "$stage_why"
 }
 
-# stage_state PATH NAME IMAGE: from where it is mounted.
+# stage_state PATH NAME IMAGE: from where it is mounted. `stage_older` is yes for an image of that install which is not this one: it was
+# made anew, or staged before.
 stage_state() {
   stage_look "$1"
+  stage_older=
   case $stage_file in
     "$stage_dir/$2.sqfs") stage_mounted=local ;;
     "$3") stage_mounted=share ;;
+    "$stage_dir/${2%.*}".* | "$3 (deleted)" | "${3%/*}/.old-"*"${3##*/}"*) stage_mounted=other stage_older=yes ;;
     *) if [ -n "$stage_type" ]; then stage_mounted=other; else stage_mounted=none; fi ;;
   esac
+}
+
+# stage_same DEVICE FILE: whether both begin with one superblock, which says where the parts of a squashfs lie.
+stage_same() { cmp -s -n 96 "$1" "$2"; }
+
+# stage_note PATH NAME SHA256 BYTES: what is staged here, which is known as long as this file is there.
+stage_note() {
+  { echo "$stage_path $2 $stage_given $3 $4" >"$stage_dir/.note" && mv "$stage_dir/.note" "$stage_dir/$2.info"; } 2>/dev/null && return 0
+  rm -f "$stage_dir/.note"
+  stage_why="the local disk is full: nothing can be written to $stage_dir"
+  return 1
 }
 
 stage_one() {
   stage_why=
   stage_state "$@"
   [ "$stage_act" != look ] || return 0
-  echo "$stage_path $2 $stage_given $4 $5" >"$stage_dir/$2.info"
-  case $stage_mounted:$stage_file in
-    "other:$stage_dir"/*) # an image of the install as it was before
-      stage_pids=$(stage_users "$1")
-      if [ -n "$stage_pids" ]; then
-        stage_wait="waiting: $stage_pids"
-      elif umount "$1" 2>"$stage_dir/.said"; then
-        stage_mounted=none
-      fi
-      ;;
-  esac
-  if [ "$stage_mounted" = other ] && [ -z "$stage_wait" ]; then
+  if [ "$stage_act" = boot ]; then
+    case "$stage_booted " in *" $1 "*) return 0 ;; esac # an older copy of it
+    stage_booted="$stage_booted $1"
+    if [ -d "${1%/*/*}" ] && ! [ -e "$1" ]; then # `gc` has removed it
+      rm -f "$stage_dir/$2".*
+      return 0
+    fi
+  elif [ "$stage_mounted" = share ] && [ -e "$3" ] && ! stage_same "$stage_source" "$3"; then
+    stage_mounted=other stage_older=yes
+  fi
+  if [ "$stage_mounted$stage_older" = other ]; then
     stage_why="${stage_file:-$stage_source} is mounted there, which is not this image"
     return 0
+  fi
+  [ "$stage_act" = boot ] || stage_note "$1" "$2" "$4" "$5" || return 0
+  if [ "$stage_older" = yes ]; then
+    stage_pids=$(stage_users "$1")
+    if [ -n "$stage_pids" ]; then
+      stage_wait="waiting: $stage_pids"
+    elif umount "$1" 2>"$stage_dir/.said"; then
+      stage_mounted=none
+    else
+      stage_why="not unmounted: $(stage_said)"
+      return 0
+    fi
   fi
   if [ "$stage_mounted" = none ]; then
     stage_pids=$(stage_users "$1")
@@ -258,9 +291,17 @@ stage_one() {
   if [ "$stage_act" = copy ] && [ ! -e "$stage_dir/$2.sqfs" ]; then
     stage_copy "$2" "$3" "$4" "$5" "$stage_keep" || :
     case $stage_why:$stage_from in damaged:*:share | damaged:*:slices) stage_drop "$1" ;; esac
+  fi
+  stage_state "$@"
+  if [ "$stage_mounted" = share ] && [ -e "$stage_dir/$2.sqfs" ] && stage_same "$stage_source" "$stage_dir/$2.sqfs"; then
+    stage_change "$stage_source" "$stage_dir/$2.sqfs" || :
     stage_state "$@"
   fi
-  if [ "$stage_mounted" = share ] && [ -e "$stage_dir/$2.sqfs" ]; then stage_change "$stage_source" "$stage_dir/$2.sqfs" || :; fi
+  if [ "$stage_mounted" = local ]; then # nothing needs what was staged of this install before
+    for stage_each in "$stage_dir/${2%.*}".*.info; do
+      [ "$stage_each" = "$stage_dir/$2.info" ] || [ ! -e "$stage_each" ] || rm -f "${stage_each%.info}".*
+    done
+  fi
   stage_why=${stage_why:-$stage_wait}
 }
 
@@ -277,7 +318,7 @@ stage_drop() {
 stage_away() {
   stage_why=
   stage_state "$@"
-  case $stage_mounted in
+  case $stage_mounted$stage_older in
     other)
       stage_why="${stage_file:-$stage_source} is mounted there, which is not this image"
       return 0
@@ -304,8 +345,10 @@ fi
 stage_dir=$(readlink -m "$stage_dir")
 printf 'host\t%s\n' "$(uname -n)"
 if [ "$stage_act" != look ]; then # which changes nothing
-  mkdir -p "$stage_dir" || exit
-  chmod 700 "$stage_dir" # what root copies, nobody else reads
+  if ! { mkdir -p "$stage_dir" && chmod 700 "$stage_dir" && : >"$stage_dir/.lock"; } 2>/dev/null; then # what root copies, nobody else reads
+    printf 'closed\t%s\n' "$stage_dir cannot be written: is the local disk full?"
+    exit 0
+  fi
   exec 8>"$stage_dir/.lock"
   if ! flock -w 20 8; then # of another run on this node, which ends with its controller
     echo busy
@@ -320,18 +363,20 @@ stage_rows=$stage_table
 # What is here and was not asked for.
 case $stage_act in
   look | boot)
-    for stage_info in "$stage_dir"/*.info; do
-      [ -e "$stage_info" ] || continue
+    for stage_info in $(find "$stage_dir" -maxdepth 1 -name '*.info' -size +0 -printf '%T@ %p\n' 2>/dev/null | sort -rn | cut -d' ' -f2); do
       read -r stage_line <"$stage_info"
       case $stage_table in *"$stage_line"*) ;; *) stage_rows="$stage_rows
 $stage_line" ;; esac
     done
     ;;
 esac
-stage_failed=
+stage_failed='' stage_booted=''
+[ "$stage_from" = share ] || stage_rate=0 # the bound is the share's
 while read -r stage_path stage_name stage_image stage_sha256 stage_bytes <&7; do
   [ -n "$stage_path" ] || continue
   stage_wait=
+  # Only the note says which image on the share was mounted; the controller knows what should be.
+  if [ "$stage_act" = away ]; then read -r _ _ stage_image _ <"$stage_dir/$stage_name.info"; fi 2>/dev/null || stage_image=-
   stage_given=$stage_image
   # The kernel tells names without links. The prefix may be one; what lies in it is written by the build user, and this is root.
   stage_prefix=${stage_path%/store/*/*}

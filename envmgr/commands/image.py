@@ -13,6 +13,7 @@ from envmgr.images import ImageRow
 from envmgr.images.make import make_image
 from envmgr.publish.records import GenerationRecord
 from envmgr.report import Result
+from envmgr.store.image import has_image
 from envmgr.store.jobtable import holding
 from envmgr.store.upstream import is_of_upstream
 from envmgr.system.squashfs import Compression, Maker, find_maker
@@ -59,7 +60,11 @@ def make_images(
         )
     maker = find_maker(ctx.runner)
     of = installs_of(current, chosen)
-    left_out = tuple(f"{path}: it is the upstream's, and has its image there" for path in of if is_of_upstream(path))
+    left_out = tuple(
+        f"{path}: it is the upstream's, which has {'its' if has_image(ctx.prefix.install_at(path)) else 'no'} image"
+        for path in of
+        if is_of_upstream(path)
+    )
     if dry_run:
         rows = make_each(ctx, of, maker, compression, dry_run=True)
         return ImageResult(current.number, rows, left_out, dry_run, None)

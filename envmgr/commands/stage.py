@@ -18,6 +18,7 @@ from envmgr.publish.records import GenerationRecord
 from envmgr.report import Result
 from envmgr.store.image import read_image
 from envmgr.store.manifest import read_manifest
+from envmgr.store.upstream import is_of_upstream
 
 State = Literal["local", "share", "waiting", "other", "none", "failed"]
 
@@ -108,7 +109,7 @@ def stage_entries(
     stuck: list[NodeImage] = []
     if sync:
         stager.ask(where, "look")
-        more = [image for image in stager.found.images.values() if (image.path, image.sha256) not in keys]
+        more = [image for image in _own(ctx, stager) if (image.path, image.sha256) not in keys]
         if dry_run:
             removed = [f"{on}: {image.path}" for image, on in folded(more)]
         else:
@@ -153,7 +154,13 @@ def show_staged(ctx: Context, *, nodes: str | None, via: Way | None = None) -> S
     where = _nodes(ctx, nodes)
     stager = Stager(ctx.site, ctx.runner, ctx.reporter, ctx.way(via))
     stager.ask(where, "look")
-    return _result(ctx, _current(ctx), "staged", stager.found, [*stager.found.images.values()], where)
+    return _result(ctx, _current(ctx), "staged", stager.found, _own(ctx, stager), where)
+
+
+def _own(ctx: Context, stager: Stager) -> list[NodeImage]:
+    """Return the images of this site's installs, and of its upstream's: a node may have those of another site."""
+    roots = tuple(f"{root}/store/" for root in (ctx.site.prefix, ctx.site.upstream) if root is not None)
+    return [image for image in stager.found.images.values() if image.path.startswith(roots)]
 
 
 def unstage_entries(
@@ -177,11 +184,14 @@ def unstage_entries(
     current = _current(ctx)
     stager = Stager(ctx.site, ctx.runner, ctx.reporter, ctx.way(via))
     stager.ask(where, "look")
-    chosen = [*stager.found.images.values()]
+    chosen = _own(ctx, stager)
     if names:
         published = published_record(ctx)
         require_published(names, published)
-        paths = {str(ctx.prefix.install_at(path).path) for path in installs_of(published, names)}
+        stay = installs_of(published, [n for n in ctx.site.staging.chosen(published.entries) if n not in names])
+        for path in stay.keys() & installs_of(published, names).keys():
+            ctx.reporter.say(f"{path} stays: {', '.join(stay[path])} of staging.entries need it, too")
+        paths = {str(ctx.prefix.install_at(p).path) for p in installs_of(published, names) if p not in stay}
         chosen = [image for image in chosen if image.path in paths]
     removed = [f"{on}: {image.path}" for image, on in folded(chosen)]
     if not dry_run:
@@ -205,7 +215,11 @@ def _wanted(ctx: Context, current: GenerationRecord, names: Sequence[str]) -> li
     for path, entries in installs_of(current, names).items():
         install = ctx.prefix.install_at(path)
         record = read_image(install)
-        hint = f"`envmgr image {entries[0]}` makes it"
+        if record is None and is_of_upstream(path):
+            ctx.reporter.say(f"{path} is read from the share: it is the upstream's, which has no image of it")
+            continue
+        where = " at the upstream" if is_of_upstream(path) else ""
+        hint = f"`envmgr image {entries[0]}` makes it{where}"
         if record is None or not install.image.is_file():
             raise EnvmgrError("image-missing", f"{entries[0]} has no image of {path}", hint=hint)
         if record.tree != read_manifest(install.manifest).tree or install.image.stat().st_size != record.size:

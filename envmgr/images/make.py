@@ -77,7 +77,7 @@ def make_image(
             size=size,
             compression=used,
             mksquashfs=maker.version,
-            options=options_of(used),
+            options=options_of(used, maker.version),
         )
         put_image(install, made, record, manifest.mask)
     return Made("made", size, manifest.size, used, why)
@@ -96,6 +96,6 @@ def _look(install: Install, tree: str, compression: Compression | None) -> tuple
     if compression not in (None, record.compression):
         return record, f"it has {record.compression}"
     # Another version of mksquashfs may make other bytes, and the ones that are there are as good.
-    if record.options != options_of(record.compression):
+    if {*record.options} != {*options_of(record.compression, record.mksquashfs)}:
         return record, "it was made with other options"
     return record, "; ".join(image_faults(install))

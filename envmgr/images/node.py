@@ -15,6 +15,7 @@ from envmgr.system.shelltext import assign, script_text
 Act = Literal["look", "mount", "copy", "away"]
 Mounted = Literal["local", "share", "other", "none"]
 
+BUSY = "another run is staging there"
 SLICE = 64 << 20
 """Bytes of an image that are sent to nodes at once."""
 
@@ -63,8 +64,8 @@ class NodeImage:
 
     @property
     def wanted(self) -> Wanted:
-        """Return the row that a node needs to let go of it."""
-        return Wanted(self.path, self.source or "-", self.sha256, self.size)
+        """Return the row that a node needs to let go of it: it has noted itself which image that is."""
+        return Wanted(self.path, "-", self.sha256, self.size)
 
     @property
     def waits(self) -> bool:
@@ -122,7 +123,7 @@ def _is_name(host: str) -> bool:
 
 # The path becomes a word of a row again: it is one of a store, without a blank.
 _ROW = re.compile(
-    r"image\t((?:/(?!\.\.?/)[^\s/]+)+/store/[^\s/]+/[^\s/]+-[0-9a-f]{8})\t([0-9a-f]{64})\t(local|share|other|none)\t(\S*)"
+    r"image\t((?:/(?!\.\.?/)[^\s/]+)+/store/[^\s/]+/[^\s/]+-[0-9a-f]{8})\t([0-9a-f]{64})\t(local|share|other|none)\t([^\t]*)"
     r"\t(\d{1,18})\t(\d{1,18})\t(-?\d{1,18})\t(.*)"
 )
 
@@ -133,8 +134,10 @@ def read_answer(node: str, text: str, wanted: Sequence[Wanted] = ()) -> NodeAnsw
     if lines and lines[0].startswith("not-root\t"):
         return NodeAnswer("", (), f"the script ran there as {lines[0].partition(chr(9))[2]}, and only root can mount")
     host = lines[0].partition("\t")[2] if lines and lines[0].startswith("host\t") else ""
-    if "busy" in lines:
-        return NodeAnswer(host, (), "another run is staging there")
+    if lines[1:2] == ["busy"]:
+        return NodeAnswer(host, (), BUSY)
+    if lines[1:2] and lines[1].startswith("closed\t"):
+        return NodeAnswer(host, (), lines[1].partition("\t")[2])
     found = []
     for match in filter(None, map(_ROW.fullmatch, lines[1:])):
         path, sha256, mounted, source, copied, size, age, why = match.groups()

@@ -4,13 +4,14 @@ other.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, Interrupted
-from envmgr.images.node import Act, NodeAnswer, NodeImage, Wanted, node_script, read_answer
+from envmgr.images.node import BUSY, Act, NodeAnswer, NodeImage, Wanted, node_script, read_answer
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.fanout import ask_nodes
 from envmgr.nodes.sets import fold
@@ -72,11 +73,15 @@ class Stager:
             others="slices" if slices else "share",
         )
 
+        busy: list[str] = []
+
         def on_reply(reply: Reply) -> None:
             answer = NodeAnswer("", (), reply.reason)
             if reply.status == "answered":
                 answer = read_answer(reply.node, reply.text, wanted)
-            if answer.fault:
+            if answer.fault == BUSY and time.monotonic() < until:
+                busy.append(reply.node)
+            elif answer.fault:
                 self.found.faults[reply.node] = answer.fault
             else:
                 self.found.hosts[reply.node] = answer.host
@@ -85,17 +90,22 @@ class Stager:
 
         limit = self._site.transport.node_timeout + (_ROUND + _HASHING if act == "copy" else 0)
         deadline = _WHOLE if act == "copy" else None
-        ask_nodes(
-            nodes,
-            script,
-            site=self._site,
-            via=self._via,
-            runner=self._runner,
-            on_reply=on_reply,
-            timeout=limit,
-            deadline=deadline,
-            job=job,
-        )
+        until = time.monotonic() + _ROUND + _HASHING  # as long as the other run may take
+        while nodes:
+            ask_nodes(
+                nodes,
+                script,
+                site=self._site,
+                via=self._via,
+                runner=self._runner,
+                on_reply=on_reply,
+                timeout=limit,
+                deadline=deadline,
+                job=job,
+            )
+            nodes, busy[:] = list(busy), []
+            if nodes:
+                self._reporter.say(f"{fold(nodes)}: waiting for another run that stages there")
 
     def stage(self, nodes: Sequence[str], wanted: Sequence[Wanted]) -> Staged:
         """Mount the images on the nodes, then copy them, until all that can be done is done."""
@@ -104,7 +114,7 @@ class Stager:
                 nodes, "mount", wanted, on_answer=lambda: stage.update(len(self.found.hosts) + len(self.found.faults))
             )
         left = self._left(nodes)
-        if not left:
+        if not left or not self._site.staging.quota:  # without room for copies, the share is read
             return self.found
         total = sum(each.size for each in wanted) * len(nodes)
         with self._reporter.stage("copy", total=total, unit="bytes") as stage:
@@ -173,9 +183,10 @@ class Stager:
             def tick() -> None:
                 stage.update(sum(image.copied for image in self.found.images.values()))
 
-            self.ask(
-                nodes, "copy", wanted, rate=max(1, bound // len(nodes)) if bound else 0, sources=sources, on_answer=tick
-            )
+            # Only what comes from the share is bounded.
+            of_share = max(1, sum(source == "share" for source in sources.values()) if sources else len(nodes))
+            rate = max(1, bound // of_share) if bound else 0
+            self.ask(nodes, "copy", wanted, rate=rate, sources=sources, on_answer=tick)
             stuck = {node for node in nodes if all(before.get(i.key) == i.copied for i in self.found.of(node))}
             nodes = [node for node in self._left(nodes) if node not in stuck]
 

@@ -6,7 +6,9 @@ The record says of which tree the image is: an image whose tree is not that of i
 from __future__ import annotations
 
 import stat
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +28,8 @@ FORMAT: Literal[1] = 1
 """The number of a record's format; another one is refused."""
 
 _MAKING = ".making-"
+_OLD = ".old-"
+_OLD_FOR = 14 * 86400  # seconds for which an image that was made anew stays: nodes may have it mounted from the share
 
 
 class ImageRecord(FrozenModel):
@@ -71,9 +75,14 @@ def read_image(install: Install) -> ImageRecord | None:
 
 
 def put_image(install: Install, made: Path, record: ImageRecord, mask: int) -> None:
-    """Put an image in its place, with its record. Call it under the install's lock."""
+    """Put an image in its place, with its record. Call it under the install's lock.
+
+    One that was there stays for a while, under another name: on a node that has it mounted, reads would fail.
+    """
     change(made, mode=0o444 & ~mask, kinds=(stat.S_ISREG,))
     record_of(install).unlink(missing_ok=True)
+    with suppress(OSError):  # there is none; or the file system has no links
+        install.image.with_name(f"{_OLD}{time.time_ns()}-{install.image.name}").hardlink_to(install.image)
     made.replace(install.image)
     atomic_write(record_of(install), pretty_json(record.model_dump(mode="json", by_alias=True)), mode=0o444 & ~mask)
 
@@ -110,14 +119,22 @@ def image_faults(install: Install) -> Iterator[str]:
 
 def remove_image(install: Install) -> None:
     """Remove the image and its record, if there are any. Call it under the install's lock."""
-    for path in (record_of(install), install.image):
+    old = install.image.parent.glob(f"{_OLD}*-{install.image.name}")
+    for path in (record_of(install), install.image, *old):
         if path.is_symlink() or path.exists():
             remove_below(install.prefix.root, path)
 
 
 def clear_dead_images(prefix: Prefix) -> None:
-    """Remove what killed runs left: images that were being made, and those of installs that do not exist."""
+    """Remove what killed runs left: images that were being made, and those of installs that do not exist; and images that
+    were made anew long ago.
+    """
     for path in sorted(prefix.images.glob("*/*.sqfs")) if prefix.images.is_dir() else ():
+        if path.name.startswith(_OLD):
+            since = path.name.removeprefix(_OLD).partition("-")[0]
+            if not since.isdecimal() or time.time() - int(since) / 1e9 > _OLD_FOR:
+                remove_below(prefix.root, path)
+            continue
         label = path.name.removeprefix(_MAKING).removesuffix(".sqfs")
         install = prefix.install_at(f"store/{path.parent.name}/{label}")
         with try_file_lock(install.lock) as free:

@@ -28,8 +28,9 @@ _OF: Mapping[Compression, tuple[str, ...]] = {
 }
 _SAME = (
     *("-all-root", "-all-time", "0", "-mkfs-time", "0", "-root-mode", "0555"),
-    *("-no-xattrs", "-no-hardlinks", "-no-exports", "-action", "chmod(a+rX)@!type(l)"),
+    *("-no-xattrs", "-no-exports", "-action", "chmod(a+rX)@!type(l)"),
 )
+_SINCE_4_5 = ("-no-hardlinks",)  # without it, hard links count: of a tree that has some, hosts may make other bytes
 _QUIET = ("-noappend", "-no-progress", "-quiet", "-no-recovery")
 
 
@@ -55,9 +56,13 @@ def find_maker(runner: Runner) -> Maker:
     return Maker(program, match[1] if match else "unknown")
 
 
-def options_of(compression: Compression) -> tuple[str, ...]:
-    """Return the options that decide the bytes."""
-    return (*_OF[compression], *_SAME)
+def options_of(compression: Compression, version: str) -> tuple[str, ...]:
+    """Return the options that decide the bytes, for this version of mksquashfs. Rocky 9 has 4.4."""
+    return (*_OF[compression], *_SAME, *(_SINCE_4_5 if _numbers(version) >= (4, 5) else ()))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
 def make_squashfs(
@@ -74,7 +79,7 @@ def make_squashfs(
     Raises EnvmgrError `image-not-made`, `disk-full`.
     """
     try:
-        runner.run([maker.program, tree, target, *options_of(compression), *_QUIET], on_tick=on_tick)
+        runner.run([maker.program, tree, target, *options_of(compression, maker.version), *_QUIET], on_tick=on_tick)
     except CommandError as error:
         said = [line for line in (error.stderr or error.stdout).splitlines() if line.strip()]
         full = next((number for number in _FULL if any(os.strerror(number) in line for line in said)), None)

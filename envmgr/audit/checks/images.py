@@ -55,7 +55,7 @@ def ask_controller(controller: Controller, evidence: Evidence) -> Images:
         install = _install(prefix, path)
         if install is not None and (install.exists() or path in wanted):
             sums[path] = _sum(install)
-    nodes = controller.nodes(staging.nodes) if chosen and staging.nodes else evidence.nodes if chosen else ()
+    nodes = controller.nodes(staging.nodes) if staging.nodes else evidence.nodes if chosen else ()
     return Images(sums, wanted, frozenset(nodes))
 
 
@@ -97,7 +97,8 @@ def judge(evidence: Evidence) -> Rows:
         install = _install(Prefix(evidence.site.prefix), path)
         of = "" if install is None else str(install.image)
         ours = [node for node in nodes if copies.get(node, {}).get(file, ("",))[0] == path]
-        on_disk.setdefault(path, set()).update(ours)
+        # Without a quota for copies, the image on the share is what the site wants.
+        on_disk.setdefault(path, set()).update(ours if evidence.site.staging.quota else nodes)
         strange = [node for node in nodes if node not in ours and file != of]
         known = [node for node in nodes if node not in strange]
         if path not in images.sums:
@@ -108,14 +109,25 @@ def judge(evidence: Evidence) -> Rows:
             older = [node for node in known if node in ours and copies[node][file][1] != sha256]
             if older:
                 yield evidence.say("older", older, path=path, sha256=sha256, command=_again(evidence, path, older))
-        if images.wanted and path in images.sums and path not in images.wanted and known:
-            yield evidence.say("more", known, path=path)
+        # Where site.yaml names nodes, it says what is on all of them.
+        if path in images.sums and (images.wanted or images.nodes):
+            outside = [node for node in known if node not in images.nodes]
+            if inside := [node for node in known if node in images.nodes and path not in images.wanted]:
+                yield evidence.say("more", inside, path=path, command="envmgr stage --sync")
+            if outside:
+                command = _away(evidence, path, outside)
+                yield evidence.say("more", outside, path=path, command=command)
     looked = [node for node in evidence.looked("images").nodes if node in images.nodes and node in fleet.nodes]
     for path, entry in images.wanted.items():
         if not images.sums.get(path):
             yield evidence.say("no_image", entry=entry)
         elif lacking := [node for node in looked if node not in on_disk.get(path, ())]:
             yield evidence.say("not_staged", lacking, path=path)
+
+
+def _away(evidence: Evidence, path: str, nodes: Sequence[str]) -> str:
+    """Return the command that unmounts an image."""
+    return _again(evidence, path, nodes).partition(" && ")[0]
 
 
 def _again(evidence: Evidence, path: str, nodes: Sequence[str]) -> str:

@@ -19,7 +19,6 @@ from envmgr.downloads.client import disk_failure, download_failure
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.child import Failure
 from envmgr.system.files import free_bytes
-from envmgr.wheels.fetch import wheel_failure
 from envmgr.wording import size_text
 
 SOLVER = "envmgr.backends.conda.solve_worker"
@@ -202,6 +201,8 @@ def failure_of_added(event: Mapping[str, Any], request: Mapping[str, Any]) -> En
             hint="the lock took it for granted: leave that package out of `specs`, so that a wheel comes in "
             "its place, and lock again",
         )
+    from envmgr.wheels.fetch import wheel_failure  # most installs add no wheels
+
     return disk_failure(event, request) or _full_now(event, request) or wheel_failure(event, request)
 
 

@@ -273,6 +273,11 @@ def test_sync_stages_what_the_site_says_and_no_more(images: Images) -> None:
     with staging(images, entries=[ENTRY], nodes="c[1-2]"):
         assert ("warning", "c[1-2]", f"{images.install} is read from the share") in images.audit()
         images.run("stage", "--sync")
+        assert images.audit() == [("warning", "c3", f"{images.install} is staged")]
+        (finding,) = images.audited.audit("--via", "ssh", "--check", "images")["findings"]
+        command = re.search(r"`envmgr (unstage .*?)`", finding["hint"])
+        assert command
+        images.run(*command[1].split())
         assert images.audit() == []
         assert images.staged() == {"c[1-2]": ("local", "")}
     with staging(images, entries=["nothing/*"], nodes="c[1-3]"):

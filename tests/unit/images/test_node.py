@@ -48,7 +48,6 @@ def test_when_no_more_can_be_done(why: str, copied: int, mounted: str, done: boo
         f"host\tc1\n{ROW.replace(WANTED.path, '/other')}\n",
         f"host\tc1\n{ROW.replace(WANTED.path, WANTED.path + ' ../../../etc/cron')}\n",
         f"host\tc1\n{ROW.replace(WANTED.path, '/a/../etc/store/x/y-00000000')}\n",
-        f"host\tc1\n{ROW.replace(WANTED.image, '/x y')}\n",
         f"host\tc1\n{ROW.replace('50', '9' * 5000)}\n",
     ],
 )
@@ -65,3 +64,13 @@ def test_names_of_hosts_do_not_become_shell_text() -> None:
     script = node_script("copy", [WANTED], folder="/x", quota=1, seconds=1, sources={"c2": "c1", "$(touch /x)": "c1"})
     assert "touch" not in script
     assert "c2) stage_from=c1 ;;" in script
+
+
+def test_file_with_a_blank_or_that_is_gone_is_shown_as_it_is() -> None:
+    row = ROW.replace(WANTED.image, f"{WANTED.image} (deleted)")
+    assert read_answer("c1", f"host\tc1\n{row}\n", [WANTED]).images[0].source == f"{WANTED.image} (deleted)"
+
+
+def test_node_without_room_says_so() -> None:
+    answer = read_answer("c1", "host\tc1\nclosed\t/var/x cannot be written: is the local disk full?\n", [WANTED])
+    assert answer.fault == "/var/x cannot be written: is the local disk full?"

@@ -79,7 +79,7 @@ def test_umask_of_the_site_does_not_count(two: tuple[Path, Path], tmp_path: Path
 def test_number_of_processors_does_not_count(two: tuple[Path, Path], tmp_path: Path, processors: str) -> None:
     maker = find_maker(Runner())
     make_squashfs(two[0], tmp_path / "a.sqfs", maker, "zstd", Runner())
-    argv = [maker.program, two[0], tmp_path / "b.sqfs", *options_of("zstd"), "-processors", processors]
+    argv = [maker.program, two[0], tmp_path / "b.sqfs", *options_of("zstd", maker.version), "-processors", processors]
     subprocess.run(argv, check=True, capture_output=True)
     assert sha256_file(tmp_path / "a.sqfs") == sha256_file(tmp_path / "b.sqfs")
 
@@ -97,3 +97,11 @@ def test_missing_program_names_the_package(monkeypatch: pytest.MonkeyPatch) -> N
         find_maker(Runner())
     assert caught.value.reference == "mksquashfs-missing"
     assert "squashfs-tools" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("version", "knows"), [("4.4", False), ("4.4-git.1", False), ("4.5", True), ("4.6.1", True), ("unknown", False)]
+)
+def test_option_that_older_versions_refuse_is_left_out(version: str, knows: bool) -> None:
+    """Rocky 9 has 4.4, which ends with `invalid option`."""
+    assert ("-no-hardlinks" in options_of("zstd", version)) is knows

@@ -209,18 +209,19 @@ stage_copy() {
     return 1
   fi
   mv "$stage_part" "$stage_dir/$1.sqfs"
-  echo "$(date +%s) $(stat -c '%i %s %Y %Z' "$stage_dir/$1.sqfs") $3" >"$stage_dir/$1.read" # for the audit
+  echo "$(date +%s) $(stat -c '%i %s %Y %Z' "$stage_dir/$1.sqfs") $3" >"$stage_dir/$1.read" # the audit knows it, too
 }
 
 stage_row() {
   stage_copied=$(stage_size "$stage_dir/$2.sqfs")
+  if [ "$stage_act" = mount ] && [ "$stage_copied" != 0 ] && ! stage_known "$2" "$4"; then stage_copied=1; fi # it is read next
   [ "$stage_copied" != 0 ] || stage_copied=$(stage_size "$stage_dir/$2.sqfs.part")
   stage_used=$(stat -c %Y "$stage_dir/$2.info" 2>/dev/null || date +%s)
   printf 'image\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n' "$stage_path" "$4" "$stage_mounted" "${stage_file:-$stage_source}" "$stage_copied" "$5" $(($(date +%s) - stage_used)) "$stage_why"
 }
 
 # stage_state PATH NAME IMAGE: from where it is mounted. `stage_older` is yes for an image of that install which is not this one: it was
-# made anew, or staged before.
+# made again, or staged before.
 stage_state() {
   stage_look "$1"
   stage_older=
@@ -234,6 +235,18 @@ stage_state() {
 
 # stage_same DEVICE FILE: whether both begin with one superblock, which says where the parts of a squashfs lie.
 stage_same() { cmp -s -n 96 "$1" "$2"; }
+
+# stage_known NAME SHA256: whether the copy was read whole in the last day, and not written to since.
+stage_known() {
+  { read -r stage_when stage_had <"$stage_dir/$1.read"; } 2>/dev/null || return 1
+  [ "$(stat -c '%i %s %Y %Z' "$stage_dir/$1.sqfs") $2" = "$stage_had" ] && [ $(($(date +%s) - stage_when)) -lt 86400 ]
+}
+
+# stage_read NAME SHA256: read the copy whole; no if it is another.
+stage_read() {
+  stage_sum=$(sha256sum <"$stage_dir/$1.sqfs")
+  [ "${stage_sum%% *}" = "$2" ] && echo "$(date +%s) $(stat -c '%i %s %Y %Z' "$stage_dir/$1.sqfs") $2" >"$stage_dir/$1.read"
+}
 
 # stage_note PATH NAME SHA256 BYTES: what is staged here, which is known as long as this file is there.
 stage_note() {
@@ -273,6 +286,15 @@ stage_one() {
       return 0
     fi
   fi
+  if [ "$stage_act" = copy ] && [ -e "$stage_dir/$2.sqfs" ] && ! stage_known "$2" "$4" && ! stage_read "$2" "$4"; then
+    stage_pids=$(stage_users "$1")
+    if [ "$stage_mounted" = local ] && { [ -n "$stage_pids" ] || ! umount "$1" 2>/dev/null; }; then
+      stage_why="damaged: the copy has sha256 ${stage_sum%% *}, not $4; in use: $stage_pids"
+      return 0
+    fi
+    rm -f "$stage_dir/$2.sqfs" "$stage_dir/$2.read"
+    stage_state "$@"
+  fi
   if [ "$stage_mounted" = none ]; then
     stage_pids=$(stage_users "$1")
     if [ -n "$stage_pids" ]; then
@@ -297,7 +319,7 @@ stage_one() {
     stage_change "$stage_source" "$stage_dir/$2.sqfs" || :
     stage_state "$@"
   fi
-  if [ "$stage_mounted" = local ]; then # nothing needs what was staged of this install before
+  if [ "$stage_mounted" = local ] || [ "$stage_mounted" = share ]; then # nothing needs what was staged of this install before
     for stage_each in "$stage_dir/${2%.*}".*.info; do
       [ "$stage_each" = "$stage_dir/$2.info" ] || [ ! -e "$stage_each" ] || rm -f "${stage_each%.info}".*
     done

@@ -74,7 +74,9 @@ class NodeImage:
     @property
     def done(self) -> bool:
         """Return whether no more can be done now."""
-        return self.mounted == "local" or (bool(self.why) and (not self.waits or self.copied == self.size))
+        return (self.mounted == "local" and self.copied == self.size) or (
+            bool(self.why) and (not self.waits or self.copied == self.size)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,8 +143,9 @@ class Stager:
         from envmgr.images.broadcast import broadcast, send_by_ssh
 
         for image in wanted:
-            had = {node: self.found.images[node, image.path, image.sha256].copied for node in nodes}
-            if not (lacking := [node for node in self._left(nodes) if had[node] < image.size]):
+            rows = {node: self.found.images[node, image.path, image.sha256] for node in nodes}
+            had = {node: row.copied for node, row in rows.items() if row.mounted != "local"}
+            if not (lacking := [node for node in self._left(nodes) if had.get(node, image.size) < image.size]):
                 continue
 
             def take(on: Sequence[str], job: str | None = None, image: Wanted = image) -> None:

@@ -29,7 +29,7 @@ FORMAT: Literal[1] = 1
 
 _MAKING = ".making-"
 _OLD = ".old-"
-_OLD_FOR = 14 * 86400  # seconds for which an image that was made anew stays: nodes may have it mounted from the share
+_OLD_FOR = 14 * 86400  # seconds for which an image that was made again stays: nodes may have it mounted from the share
 
 
 class ImageRecord(FrozenModel):
@@ -127,7 +127,7 @@ def remove_image(install: Install) -> None:
 
 def clear_dead_images(prefix: Prefix) -> None:
     """Remove what killed runs left: images that were being made, and those of installs that do not exist; and images that
-    were made anew long ago.
+    were made again long ago.
     """
     for path in sorted(prefix.images.glob("*/*.sqfs")) if prefix.images.is_dir() else ():
         if path.name.startswith(_OLD):

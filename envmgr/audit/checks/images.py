@@ -90,7 +90,8 @@ def judge(evidence: Evidence) -> Rows:
         if state == "wrong":
             yield evidence.say("damaged", nodes, file=file, sha256=sha256, command=_again(evidence, path, nodes))
         elif state == "unread":
-            yield evidence.say("unread", nodes, file=file)
+            command = _again(evidence, path, nodes).rpartition(" && ")[2]
+            yield evidence.say("unread", nodes, file=file, command=command)
     on_disk: dict[str, set[str]] = {}
     for line, nodes in fleet.by_line("images.mounted").items():
         path, file = fields_of(line, 2)

@@ -38,6 +38,7 @@ ILL = replace(
         Finding("mount", "note", "/sw", "an older generation", nodes="c1"),
     ),
     matrix=(MatrixRow("pytorch/2.1", "c[1-2]", fit=False, reasons=("driver 450 is older than 525",)),),
+    staged={"pytorch/2.1": 2},
 )
 FAILED = EnvmgrError("groups-unreadable", "`sinfo` fails")
 CHANGE, LATER = 10, 12  # minutes

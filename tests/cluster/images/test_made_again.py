@@ -1,4 +1,4 @@
-"""Images that are made anew while nodes have them, what another hand mounted, and disks without room."""
+"""Images that are made again while nodes have them, what another hand mounted, and disks without room."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OTHER = "hello/2.0"
 
 
 @contextmanager
-def made_anew(images: Images) -> Iterator[None]:
+def made_again(images: Images) -> Iterator[None]:
     """The image has other bytes than before."""
     try:
         images.run("image", ENTRY, "--compression", "lz4")
@@ -26,7 +26,7 @@ def made_anew(images: Images) -> Iterator[None]:
         images.run("image", ENTRY, "--compression", "zstd")
 
 
-def test_image_that_is_read_from_the_share_can_be_made_anew(images: Images) -> None:
+def test_image_that_is_read_from_the_share_can_be_made_again(images: Images) -> None:
     """A site without a quota for copies reads images from the share, and that is all it wants.
 
     The tests' NFS client knows a file by its path, and a kernel's by its handle: the node has the folder of images on a disk here.
@@ -43,7 +43,7 @@ def test_image_that_is_read_from_the_share_can_be_made_anew(images: Images) -> N
             images.run("stage", "--sync")
             assert images.staged() == {"c1": ("share", "")}
             assert images.audit(code=0) == []
-            with made_anew(images):
+            with made_again(images):
                 put = f"ln {name} .old-1-{name}; cp /run/share/{name} .new; mv .new {name}"
                 do(images.cluster, "c1", f"cd /run/images; {put}")
                 forget(images, "c1")
@@ -71,7 +71,7 @@ def test_new_image_takes_the_place_of_an_older_copy_also_at_boot(images: Images)
         images.run("node-setup", "--apply", "--nodes", "c1")
         images.stage(nodes="c1")
         older = images.copy("c1")
-        with made_anew(images):
+        with made_again(images):
             assert images.stage(nodes="c1") == {"c1": ("local", "")}
             assert images.source("c1") == images.copy("c1") != older
             assert images.staged() == {"c1": ("local", "")}
@@ -140,3 +140,18 @@ def test_second_run_waits_as_long_as_the_first_one_takes(images: Images) -> None
     with images.cluster.start("c1", ["flock", f"{LOCAL}/.lock", "sleep", "25"]) as holder:
         assert images.stage(nodes="c1") == {"c1": ("local", "")}
         holder.wait()
+
+
+def test_copy_is_read_again_each_day_and_a_damaged_one_is_replaced(images: Images) -> None:
+    """Longer than an audit can: one that is too large for it is read here."""
+    images.stage(nodes="c1")
+    copy = images.copy("c1")
+    do(images.cluster, "c1", f"printf x | dd of={copy} bs=1 seek=4000 conv=notrunc")
+    with standing(images, "c1", images.install):
+        ((state, why),) = images.stage(nodes="c1", code=3).values()
+        assert (state, why.split(":")[0]) == ("failed", "damaged")
+    assert images.stage(nodes="c1") == {"c1": ("local", "")}
+    assert images.audit(code=0) == []
+    do(images.cluster, "c1", f"cd {LOCAL}; echo 5 $(cut -d' ' -f2- *.read) >{LOCAL}/old; mv old $(ls *.read)")
+    assert images.stage(nodes="c1") == {"c1": ("local", "")}
+    assert int(do(images.cluster, "c1", f"cut -d' ' -f1 {LOCAL}/*.read")) > 5

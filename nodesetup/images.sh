@@ -209,7 +209,7 @@ stage_copy() {
     return 1
   fi
   mv "$stage_part" "$stage_dir/$1.sqfs"
-  echo "$(date +%s) $(stat -c '%i %s %Y %Z' "$stage_dir/$1.sqfs") $3" >"$stage_dir/$1.read" # the audit knows it, too
+  echo "$(date +%s) $(stat -c '%i %s %.9Y %.9Z' "$stage_dir/$1.sqfs") $3" >"$stage_dir/$1.read" # the audit knows it, too
 }
 
 stage_row() {
@@ -239,13 +239,13 @@ stage_same() { cmp -s -n 96 "$1" "$2"; }
 # stage_known NAME SHA256: whether the copy was read whole in the last day, and not written to since.
 stage_known() {
   { read -r stage_when stage_had <"$stage_dir/$1.read"; } 2>/dev/null || return 1
-  [ "$(stat -c '%i %s %Y %Z' "$stage_dir/$1.sqfs") $2" = "$stage_had" ] && [ $(($(date +%s) - stage_when)) -lt 86400 ]
+  [ "$(stat -c '%i %s %.9Y %.9Z' "$stage_dir/$1.sqfs") $2" = "$stage_had" ] && [ $(($(date +%s) - stage_when)) -lt 86400 ]
 }
 
 # stage_read NAME SHA256: read the copy whole; no if it is another.
 stage_read() {
   stage_sum=$(sha256sum <"$stage_dir/$1.sqfs")
-  [ "${stage_sum%% *}" = "$2" ] && echo "$(date +%s) $(stat -c '%i %s %Y %Z' "$stage_dir/$1.sqfs") $2" >"$stage_dir/$1.read"
+  [ "${stage_sum%% *}" = "$2" ] && echo "$(date +%s) $(stat -c '%i %s %.9Y %.9Z' "$stage_dir/$1.sqfs") $2" >"$stage_dir/$1.read"
 }
 
 # stage_note PATH NAME SHA256 BYTES: what is staged here, which is known as long as this file is there.

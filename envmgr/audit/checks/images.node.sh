@@ -17,7 +17,7 @@ for images_info in "$images_dir"/*.info; do
   images_file=$images_dir/$images_name.sqfs
   images_is=part
   if [ -e "$images_file" ]; then
-    images_now="$(stat -c '%i %s %Y %Z' "$images_file")"
+    images_now="$(stat -c '%i %s %.9Y %.9Z' "$images_file")"
     images_is=unread
     if { read -r images_read images_had <"$images_dir/$images_name.read"; } 2>/dev/null &&
       [ "$images_now $images_sha256" = "$images_had" ] && [ $(($(date +%s) - images_read)) -lt 86400 ]; then

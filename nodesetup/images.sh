@@ -105,13 +105,20 @@ stage_over() { [ "$(date +%s)" -ge "$stage_end" ]; }
 
 # A copy comes to the local disk in slices, so that it goes on where it was cut off, and keeps to a rate.
 
-# stage_room BYTES KEEP: room for so many more, within the quota and on the disk. What was staged longest ago goes, without the names KEEP
+# stage_by_use: the names, the one first whose copy was read longest ago. A loop device's reads count, to the day (relatime); ours do not.
+stage_by_use() {
+  for stage_each in "$stage_dir"/*.info; do
+    stage_each=${stage_each##*/}
+    echo "$(stat -c %X "$stage_dir/${stage_each%.info}.sqfs" 2>/dev/null || echo 0) ${stage_each%.info}"
+  done | sort -n | cut -d' ' -f2
+}
+
+# stage_room BYTES KEEP: room for so many more, within the quota and on the disk. What was used longest ago goes, without the names KEEP
 # and what is in use; and nothing, if that would not make room. Else `stage_why`.
 stage_room() {
   while :; do
     stage_kept=0 stage_taken=0 stage_old=''
-    for stage_each in $(find "$stage_dir" -maxdepth 1 -name '*.info' -printf '%T@ %f\n' | sort -n | cut -d' ' -f2); do
-      stage_each=${stage_each%.info}
+    for stage_each in $(stage_by_use); do
       stage_bytes=$(($(stage_size "$stage_dir/$stage_each.sqfs") + $(stage_size "$stage_dir/$stage_each.sqfs.part")))
       stage_taken=$((stage_taken + stage_bytes))
       case " $2 $stage_tried " in
@@ -244,7 +251,7 @@ stage_known() {
 
 # stage_read NAME SHA256: read the copy whole; no if it is another.
 stage_read() {
-  stage_sum=$(sha256sum <"$stage_dir/$1.sqfs")
+  stage_sum=$(dd if="$stage_dir/$1.sqfs" bs="$stage_mib" iflag=noatime 2>/dev/null | sha256sum)
   [ "${stage_sum%% *}" = "$2" ] && echo "$(date +%s) $(stat -c '%i %s %.9Y %.9Z' "$stage_dir/$1.sqfs") $2" >"$stage_dir/$1.read"
 }
 

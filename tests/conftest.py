@@ -36,6 +36,13 @@ settings.register_profile("envmgr", deadline=None, suppress_health_check=[Health
 settings.load_profile("envmgr")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """No limit of time for what takes minutes by itself."""
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.timeout(0))
+
+
 @pytest.fixture(scope="session")
 def channel() -> Channel:
     """The stand-in channel as a folder, built once for all tests and sessions."""

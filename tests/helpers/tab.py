@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import pty
 import re
+import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 # One key takes all that is offered into the line, another one prints the line and empties it.
@@ -56,8 +56,8 @@ def offered(
             words = shown.removeprefix(before).split()
             found[line] = [] if words == line.removeprefix(before).split() else words
     finally:
-        with suppress(OSError):
-            os.close(terminal)  # it ends the shell
+        os.close(terminal)
+        os.kill(pid, signal.SIGKILL)  # one that is busy may not see that its terminal is gone
         os.waitpid(pid, 0)
     return found
 

@@ -23,7 +23,7 @@ for images_info in "$images_dir"/*.info; do
       [ "$images_now $images_sha256" = "$images_had" ] && [ $(($(date +%s) - images_read)) -lt 86400 ]; then
       images_is=right
     elif images_left=$((images_end - $(date +%s))) && [ "$images_left" -gt 0 ] &&
-      images_sum=$(timeout "$images_left" sha256sum "$images_file" 2>/dev/null); then
+      images_sum=$(timeout "$images_left" sh -c 'dd if="$0" bs=1M iflag=noatime 2>/dev/null | sha256sum' "$images_file"); then
       images_is=wrong
       if [ "${images_sum%% *}" = "$images_sha256" ]; then
         images_is=right

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.images.test_stage import standing
 from tests.helpers.cluster.disguises import do
-from tests.helpers.image_scene import ENTRY, LOCAL, Images, forget, staging
+from tests.helpers.image_scene import ENTRY, LOCAL, Images, forget, rows_of, staging
 
 pytestmark = [pytest.mark.xdist_group("images"), pytest.mark.always]
 OTHER = "hello/2.0"
@@ -105,6 +105,26 @@ def test_image_that_never_fits_takes_no_other_away(images: Images) -> None:
     assert {row["why"] for row in done.data["images"]} == {"the quota of 5000 bytes is full"}
     assert images.staged()["c1"] is not None
     assert images.source("c1") == images.copy("c1")
+
+
+def test_what_was_used_longest_ago_goes_first(images: Images) -> None:
+    """Though it was staged last: the days on which nodes read a copy count."""
+    images.run("image", OTHER)
+    images.stage(nodes="c1")
+    first = images.copy("c1")
+    other = f"{LOCAL}/other+9.9-00000000.00000000.sqfs"
+    info = f"sed 's#hello/1.0-[0-9a-f]*#other/9.9-00000000#' {first[:-5]}.info >{other[:-5]}.info"
+    old = f"touch -a -d '9 days ago' {first}; touch -a -d '5 days ago' {other}"
+    do(images.cluster, "c1", f"cp {first} {other}; {info}; {old}; echo 3 >/proc/sys/vm/drop_caches")
+    do(images.cluster, "c1", f"cat {images.install}/bin/* >/dev/null")
+    used = do(images.cluster, "c1", f"stat -c %X {first} {other}").split()
+    assert int(used[0]) > int(used[1])
+    size = int(do(images.cluster, "c1", f"stat -c %s {first}"))
+    with staging(images, quota=size * 5 // 2):
+        assert rows_of(images.run("stage", OTHER, "--nodes", "c1", "--format", "json")) == {"c1": ("local", "")}
+    kept = do(images.cluster, "c1", f"ls {LOCAL}/*.sqfs").split()
+    assert first in kept
+    assert other not in kept
 
 
 def test_disk_without_a_byte_mounts_nothing_that_cannot_be_known(images: Images) -> None:

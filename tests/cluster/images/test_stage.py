@@ -133,20 +133,29 @@ def test_first_mount_waits_for_processes_and_names_them(images: Images) -> None:
 
 
 def test_library_that_is_mapped_is_never_there_twice(images: Images) -> None:
-    """A mount over a running process would give it a second copy of a library under the same name."""
-    library = do(images.cluster, "c1", f"find {images.install} -type f -size +8k | head -n 1").strip()
-    program = (
-        "import mmap, sys, time; file = open(sys.argv[1], 'rb'); held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ); "
-        "file.close(); print('ready', flush=True); time.sleep(1277)"
-    )
+    """A mount over a running process would give it a second copy of a library that it loads once more, under another name."""
+    library = do(images.cluster, "c1", f"find {images.install} -type f -name '*.so*' | head -n 1").strip()
+    program = f"""if True:
+        import ctypes, os, sys, time
+        ctypes.CDLL(sys.argv[1], os.RTLD_LAZY)
+        print("ready", flush=True)
+        while not os.path.exists("/tmp/again"):
+            time.sleep(0.1)
+        ctypes.CDLL("/tmp/another.so", os.RTLD_LAZY)
+        rows = [line.split() for line in open("/proc/self/maps") if "{library.rpartition("/")[2]}" in line]
+        print(len({{(row[3], row[4]) for row in rows}}))
+    """
+    do(images.cluster, "c1", f"ln -s {library} /tmp/another.so")
     process = images.cluster.start("c1", ["python3", "-c", program, library], user="alice")
     wait_for(lambda: _maps(images, library), what="a map")
     try:
         ((state, why),) = images.stage(nodes="c1", code=1).values()
         assert (state, why.rpartition(" ")[2]) == ("waiting", "(python3)")
     finally:
-        images.cluster.sh("c1", "pkill -f 'sleep[(]127[7]'")
-        process.communicate()
+        do(images.cluster, "c1", "touch /tmp/again")
+        said = process.communicate()[0]
+        do(images.cluster, "c1", "rm /tmp/again /tmp/another.so")
+    assert said.split() == ["ready", "1"]
     assert images.stage(nodes="c1") == {"c1": ("local", "")}
 
 

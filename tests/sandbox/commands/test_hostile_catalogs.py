@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from envmgr.backends import backend_names, get_backend
+from tests.helpers.forked import forked
 from tests.helpers.hostile_catalogs import KINDS, SECRET, entry, fill
 from tests.helpers.sandbox import Sandbox
 
@@ -147,12 +148,13 @@ def test_a_link_to_a_sibling_in_the_catalog_is_read(scene: Path) -> None:
 
 def test_a_limit_ends_what_waits_or_spins() -> None:
     """The test itself can fail."""
-    child = os.fork()
-    if child == 0:  # pragma: no cover
+
+    def spin() -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (1, 2))
         while True:
             pass
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGXCPU
+
+    assert forked(spin) == -signal.SIGXCPU
 
 
 def test_every_kind_is_of_its_own() -> None:

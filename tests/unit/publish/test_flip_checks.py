@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from envmgr.report import SilentReporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
 from tests.helpers.evidence import evidence
+from tests.helpers.forked import forked
 from tests.helpers.signed import SignedPrefix, make_key
 
 
@@ -205,7 +205,8 @@ CALLS = ("open", "os.rename", "os.remove", "os.symlink", "os.link", "os.chmod")
 
 def in_another_process(made: SignedPrefix, call: Callable[[], object], before_each: Callable[[int], None]) -> int:
     """Its exit code; `before_each` gets how many calls that change the prefix, or open a file of it, there were so far."""
-    if (pid := os.fork()) == 0:
+
+    def hooked() -> None:
         state = {"count": 0, "busy": 0}
 
         def hook(event: str, args: tuple[object, ...]) -> None:
@@ -217,12 +218,9 @@ def in_another_process(made: SignedPrefix, call: Callable[[], object], before_ea
             state["busy"] = 0
 
         sys.addaudithook(hook)
-        code = 1
-        with suppress(BaseException):
-            call()
-            code = 0
-        os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        call()
+
+    return forked(hooked)
 
 
 @pytest.mark.parametrize("to", [1, 2, 3])

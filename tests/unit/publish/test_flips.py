@@ -21,6 +21,7 @@ from envmgr.publish.staging import abandon
 from envmgr.report import SilentReporter
 from envmgr.store.prefix import Prefix
 from envmgr.system import safe_paths
+from tests.helpers.forked import forked
 from tests.helpers.kept_reporter import Told
 
 
@@ -123,9 +124,7 @@ def test_a_flip_that_never_came_is_withdrawn_also_where_current_is_not_there(
     if before is not None:
         go(prefix, before)
     monkeypatch.setattr("envmgr.publish.flips._rename", lambda *_: os._exit(0))
-    if (pid := os.fork()) == 0:
-        flip(prefix, 2, before, "a test", SilentReporter(), action="publish", signer=Signs())
-    os.waitpid(pid, 0)
+    assert forked(lambda: flip(prefix, 2, before, "a test", SilentReporter(), action="publish", signer=Signs())) == 0
     monkeypatch.undo()
     prefix.current.unlink(missing_ok=True)
     settle(prefix, SilentReporter())
@@ -412,9 +411,7 @@ def test_a_flip_whose_rename_was_answered_twice_has_come(prefix: Prefix, monkeyp
 def test_two_hosts_that_clean_up_at_once_withdraw_a_flip_once(prefix: Prefix, monkeypatch: pytest.MonkeyPatch) -> None:
     go(prefix, 1)
     monkeypatch.setattr("envmgr.publish.flips._rename", lambda *_: os._exit(0))
-    if (pid := os.fork()) == 0:
-        go(prefix, 2)
-    os.waitpid(pid, 0)
+    assert forked(lambda: go(prefix, 2)) == 0
     monkeypatch.undo()
     assert (names(prefix), pending_link(prefix, 2).is_symlink()) == (["000001.json", "000002.json"], True)
     real = Path.rename

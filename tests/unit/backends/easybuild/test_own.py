@@ -14,6 +14,7 @@ import pytest
 from envmgr.backends.easybuild.installation import Places, contents_sum, why_not_own
 from tests.helpers.easybuild.small_installation import write_easybuild
 from tests.helpers.easybuild.workshop import AM_ROOT
+from tests.helpers.forked import forked
 
 only_root = pytest.mark.skipif(not AM_ROOT, reason="only root gives files away")
 
@@ -138,16 +139,14 @@ def as_nobody(ask: Callable[[], str]) -> str:
     """What `ask` returns in a process of that user."""
     nobody = pwd.getpwnam("nobody")
     reads, writes = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            os.setgroups([])
-            os.setresgid(nobody.pw_gid, nobody.pw_gid, nobody.pw_gid)
-            os.setresuid(nobody.pw_uid, nobody.pw_uid, nobody.pw_uid)
-            os.write(writes, ask().encode())
-        finally:
-            os._exit(0)
+
+    def answer() -> None:
+        os.setgroups([])
+        os.setresgid(nobody.pw_gid, nobody.pw_gid, nobody.pw_gid)
+        os.setresuid(nobody.pw_uid, nobody.pw_uid, nobody.pw_uid)
+        os.write(writes, ask().encode())
+
+    assert forked(answer) == 0
     os.close(writes)
-    os.waitpid(child, 0)
     with os.fdopen(reads) as file:
         return file.read()

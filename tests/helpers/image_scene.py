@@ -12,6 +12,7 @@ import pytest
 from tests.helpers.audit_scene import SITE, Audited
 from tests.helpers.cluster.disguises import do
 from tests.helpers.done import Done
+from tests.helpers.waiting import wait_for
 
 ENTRY = "hello/1.0"
 LOCAL = "/var/lib/envmgr/images"
@@ -51,6 +52,17 @@ class Images:
 
     def copy(self, node: str) -> str:
         return do(self.cluster, node, f"ls {LOCAL}/*.sqfs").strip()
+
+    @contextmanager
+    def working(self, node: str, folder: str) -> Iterator[None]:
+        """A process of alice's works in a folder of the install."""
+        process = self.cluster.start(node, ["sh", "-c", f"cd {folder} && exec sleep 1277"], user="alice")
+        wait_for(lambda: any("sleep 1277" in line for line in self.cluster.processes(node)), what="the process")
+        try:
+            yield
+        finally:
+            self.cluster.sh(node, "pkill -f 'sleep 127[7]'")
+            process.communicate()
 
     def audit(self, *argv: str, code: int | None = None) -> list[tuple[str, str, str]]:
         found = self.audited.findings("--via", "ssh", "--check", "images", *argv, code=code)

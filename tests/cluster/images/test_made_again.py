@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.cluster.images.test_stage import standing
 from tests.helpers.cluster.disguises import do
 from tests.helpers.image_scene import ENTRY, LOCAL, Images, forget, rows_of, staging
 
@@ -50,7 +49,7 @@ def test_image_that_is_read_from_the_share_can_be_made_again(images: Images) -> 
                 do(
                     images.cluster, "c1", f"{images.install}/bin/python -c 'import json, email'"
                 )  # what was mounted is whole
-                with standing(images, "c1", images.install):
+                with images.working("c1", images.install):
                     ((state, why),) = images.stage(nodes="c1", code=1).values()
                     assert (state, why.split()[0]) == ("waiting", "waiting:")
                 assert images.stage(nodes="c1") == {"c1": ("share", "")}
@@ -167,7 +166,7 @@ def test_copy_is_read_again_each_day_and_a_damaged_one_is_replaced(images: Image
     images.stage(nodes="c1")
     copy = images.copy("c1")
     do(images.cluster, "c1", f"printf x | dd of={copy} bs=1 seek=4000 conv=notrunc")
-    with standing(images, "c1", images.install):
+    with images.working("c1", images.install):
         ((state, why),) = images.stage(nodes="c1", code=3).values()
         assert (state, why.split(":")[0]) == ("failed", "damaged")
     assert images.stage(nodes="c1") == {"c1": ("local", "")}

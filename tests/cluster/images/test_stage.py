@@ -6,8 +6,6 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,18 +19,6 @@ from tests.helpers.waiting import soon, wait_for
 pytestmark = pytest.mark.xdist_group("images")
 
 PREFIX = "import sys; print(sys.prefix)"
-
-
-@contextmanager
-def standing(images: Images, node: str, folder: str) -> Iterator[None]:
-    """A process of alice's works in a folder of the install."""
-    process = images.cluster.start(node, ["sh", "-c", f"cd {folder} && exec sleep 1277"], user="alice")
-    wait_for(lambda: any("sleep 1277" in line for line in images.cluster.processes(node)), what="the process")
-    try:
-        yield
-    finally:
-        images.cluster.sh(node, "pkill -f 'sleep 127[7]'")
-        process.communicate()
 
 
 @pytest.mark.parametrize("via", ["ssh", "slurm"])
@@ -121,7 +107,7 @@ def _envmgr(*argv: str) -> list[str]:
 
 @pytest.mark.always
 def test_first_mount_waits_for_processes_and_names_them(images: Images) -> None:
-    with standing(images, "c2", f"{images.install}/bin"):
+    with images.working("c2", f"{images.install}/bin"):
         found = images.stage(code=1)
         assert found["c[1,3]"] == ("local", "")
         state, why = found["c2"]
@@ -165,7 +151,7 @@ def _maps(images: Images, library: str) -> bool:
 
 def test_unstage_names_the_process_in_use(images: Images) -> None:
     images.stage()
-    with standing(images, "c3", images.install):
+    with images.working("c3", images.install):
         done = images.unstage(code=3)
         ((nodes, (state, why)),) = rows_of(done).items()
         assert (nodes, state) == ("c3", "failed")

@@ -1,0 +1,116 @@
+"""The container backend: an image by its digest, as one squashfs, with programs on PATH that run in the node's runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
+from envmgr.backends.container.input import ContainerInput
+from envmgr.backends.container.lock import FORMAT, LOCK_NAME, ContainerLock
+from envmgr.catalog.lock_rules import LockFacts
+from envmgr.catalog.locks import read_lock_file, recipe_digest, stale_lock
+from envmgr.catalog.names import Entry
+from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.site import Site, Target
+from envmgr.downloads import Fetched, Given
+from envmgr.errors import EnvmgrError
+from envmgr.report import Reporter
+from envmgr.store.prefix import Item, Prefix
+from envmgr.system.run import Runner
+
+_UNPACKED = 3  # an image, unpacked, of its layers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedContainerLock(LoadedLock):
+    """An image, which is one install."""
+
+    content: ContainerLock
+    wanted: ContainerInput
+
+    def items(self, site: Site, target: Target) -> tuple[Item, ...]:
+        identity = {
+            "config": self.content.config.sha256,
+            "layers": [layer.sha256 for layer in self.content.layers],
+            "commands": dict(self.wanted.commands),
+            "gpu": self.wanted.gpu,
+            "bind": list(self.wanted.bind),
+        }
+        return (Item(self.backend.install(self.entry, identity, site, target), ()),)
+
+    def cuda(self) -> str | None:
+        return self.content.cuda() if self.wanted.gpu else None
+
+    def facts(self, *, checked: bool = False) -> LockFacts:  # noqa: ARG002 - it costs nothing
+        return LockFacts(self.cuda())
+
+    def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - the lock is all
+        return {LOCK_NAME: self.content.text()}
+
+    def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
+        from envmgr.backends.container.install import fetch_image
+
+        return fetch_image(
+            self.content, self.wanted, str(self.entry), site, runner, reporter, given=given, dry_run=dry_run
+        )
+
+    def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:  # noqa: ARG002 - sqfstar takes what is there
+        from envmgr.backends.container.install import install_image
+
+        facts, tools = install_image(self.content, self.wanted, self.entry, item.install, site, runner, reporter)
+        return Built(facts, {}, tools)
+
+
+class ContainerBackend(Backend):
+    """Images of registries. Another version of mksquashfs may make other bytes of the same layers."""
+
+    name = "container"
+    stages = True
+    reproducible = False
+    input = ContainerInput
+
+    def lock(
+        self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
+    ) -> LockResult:
+        from envmgr.backends.container.registry import Registry
+
+        wanted = read_input(entry, recipe, ContainerInput)
+        with reporter.stage(f"{entry} resolve", unit="images"):
+            found = Registry(wanted, runner).resolve(_digest(wanted))
+        return LockResult(
+            {LOCK_NAME: found.text()}, found.packages(), (), LockFacts(found.cuda() if wanted.gpu else None)
+        )
+
+    def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedContainerLock:
+        path = folder / LOCK_NAME
+        found, sha256 = read_lock_file(path, ContainerLock, of="images", known=FORMAT)
+        wanted = read_input(entry, recipe, ContainerInput)
+        if found.recipe_digest != _digest(wanted):
+            raise stale_lock(entry, path, _digest(wanted), found.recipe_digest)
+        size = sum(blob.size for blob in found.blobs)
+        return LoadedContainerLock(
+            backend=self,
+            entry=entry,
+            sha256=sha256,
+            packages=found.packages(),
+            download=size,
+            installed=size * _UNPACKED,
+            content=found,
+            wanted=wanted,
+        )
+
+    def read_packages(self, folder: Path) -> Mapping[str, str]:
+        try:
+            return read_lock_file(folder / LOCK_NAME, ContainerLock, of="images", known=FORMAT)[0].packages()
+        except EnvmgrError:
+            return {}
+
+    def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
+        return (OwnFolder(prefix.root / "cache" / "oci"),)
+
+
+def _digest(wanted: ContainerInput) -> str:
+    """Only what the image is: another command or folder needs no new lock."""
+    return recipe_digest("container", {"image": wanted.image, "platform": wanted.platform})

@@ -1,0 +1,238 @@
+"""Fetch an image's files into the cache, and make its install: one squashfs, and programs on PATH that run in it."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from envmgr.backends.container.input import ContainerInput
+from envmgr.backends.container.layers import FILES
+from envmgr.backends.container.lock import ContainerLock, LockedBlob
+from envmgr.backends.container.registry import Registry
+from envmgr.catalog.names import Entry
+from envmgr.catalog.site import Site
+from envmgr.downloads import Download, Fetched, FetchedFile, Given, has
+from envmgr.downloads.client import WorkerBars, bring, disk_failure
+from envmgr.errors import EnvmgrError
+from envmgr.report import Reporter
+from envmgr.store.build_folders import build_folder, staged_install, work_folder
+from envmgr.store.manifest import InstallFacts, path_environment
+from envmgr.store.prefix import Install, Prefix
+from envmgr.system.child import Event, call_worker
+from envmgr.system.files import explain_os_error, remove_tree
+from envmgr.system.locks import file_lock
+from envmgr.system.run import Runner
+from envmgr.system.shelltext import quote
+from envmgr.system.squashfs import find_maker, tar_command
+from envmgr.system.untrusted_files import ANYWHERE, Kind, read_bytes
+
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_POINTS = ("/proc", "/sys", "/dev", "/tmp", "/run", "/home", "/root", "/mnt/driver", "/var/tmp", "/etc")  # noqa: S108 - in the image
+_CONFIG = Kind("image config", 64 << 20)
+
+
+def image_cache(prefix: Prefix) -> Path:
+    return prefix.root / "cache" / "oci"
+
+
+def fetch_image(
+    lock: ContainerLock,
+    wanted: ContainerInput,
+    label: str,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    given: Given,
+    dry_run: bool = False,
+) -> Fetched:
+    """Bring the files of the image into the cache: from files that are given, else from its registry.
+
+    Files that a fetch brought before it was cut off are not brought again. Raises as `Registry.copy`, `wrong-sha256`.
+    """
+    cache = image_cache(Prefix(site.prefix))
+    lacking = [blob for blob in lock.blobs if not has(cache / blob.sha256 / blob.file, blob.sha256, mend=not dry_run)]
+    if dry_run or all(blob.sha256 in given for blob in lacking):
+        return bring(
+            _downloads(lock.blobs),
+            cache,
+            site.policies,
+            runner,
+            reporter,
+            label=label,
+            failure=_failure(label),
+            given=given,
+            dry_run=dry_run,
+        )
+    coming = cache / ".coming"
+    with explain_os_error(cache), file_lock(cache / ".lock", check=runner.raise_if_cancelled):
+        blobs = coming / "blobs"
+        (blobs / "sha256").mkdir(parents=True, exist_ok=True)
+        for blob in lock.blobs:
+            have, there = cache / blob.sha256 / blob.file, blobs / "sha256" / blob.sha256
+            if blob not in lacking and not there.exists():
+                there.hardlink_to(have)
+        scratch = coming / "layout"
+        remove_tree(scratch)
+        with reporter.stage(f"{label} fetch", total=sum(b.size for b in lacking), unit="bytes"):
+            Registry(wanted, runner).copy(lock.manifest, blobs, scratch)
+            for blob in lacking:
+                _take(blob, blobs / "sha256" / blob.sha256, cache)
+        remove_tree(coming)
+    files = [FetchedFile(b.file, b.sha256, "fetched" if b in lacking else "present", b.size) for b in lock.blobs]
+    return Fetched(tuple(files))
+
+
+def _take(blob: LockedBlob, file: Path, cache: Path) -> None:
+    if not has(file, blob.sha256):
+        raise EnvmgrError(
+            "wrong-sha256",
+            f"{blob.sha256[:12]}: what arrived is not what the lock names",
+            hint="run the same command again",
+        )
+    place = cache / blob.sha256 / blob.file
+    place.parent.mkdir(exist_ok=True)
+    file.replace(place)
+    place.chmod(0o644)
+
+
+def _downloads(blobs: Iterable[LockedBlob]) -> list[Download]:
+    return [Download(blob.file, blob.sha256, (), blob.size) for blob in blobs]
+
+
+def _failure(label: str) -> Any:
+    def explain(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
+        return disk_failure(event, request) or _worker_failure(event, label)
+
+    return explain
+
+
+def _worker_failure(event: Mapping[str, Any], label: str) -> EnvmgrError:
+    kind, message = str(event["kind"]), str(event["message"])
+    if kind == "NoCommand":
+        return EnvmgrError(
+            "command-not-in-image",
+            f"the image of {label} has no program {message}",
+            hint="name its path in the recipe, `commands: {name: /path}`; `envmgr` looks where the image's PATH leads",
+        )
+    if kind == "BadLayer":
+        return EnvmgrError("image-invalid", message, hint="the image itself is damaged: tell who made it")
+    if kind == "Full":
+        return EnvmgrError("disk-full", message, hint="free some space, or name another `build_dir` in site.yaml")
+    return EnvmgrError(
+        "image-not-made", f"the squashfs of {label} was not made", context=message.splitlines()[-5:] or kind
+    )
+
+
+def install_image(
+    lock: ContainerLock,
+    wanted: ContainerInput,
+    entry: Entry,
+    install: Install,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+) -> tuple[InstallFacts, dict[str, str]]:
+    """Make the install, read-only; return its facts and the versions of the tools. Nothing stays of one that failed."""
+    maker = find_maker(runner)
+    cache = image_cache(install.prefix)
+    fetch_image(lock, wanted, str(entry), site, runner, reporter, given={})
+    config = _read_config(lock, cache)
+    work = work_folder(site, install)
+    with staged_install(install, site, marks=False) as staged, build_folder(install, work, runner, reporter):
+        staged.folder.mkdir()
+        points = sorted({*_POINTS, *FILES, *wanted.bind})
+        request = {
+            "cache": str(cache),
+            "work": str(work),
+            "layers": [str(cache / layer.sha256 / layer.file) for layer in lock.layers],
+            "diff_ids": config["rootfs"]["diff_ids"],
+            "points": points,
+            "commands": wanted.commands,
+            "path": lock.variables.get("PATH", _PATH),
+            "newest": _seconds(config.get("created", "")),
+            "argv": [str(word) for word in tar_command(maker, staged.folder / "image.sqfs")],
+            "min_free": site.policies.min_free,
+        }
+        _run_worker(request, len(lock.layers), entry, runner, reporter)
+        _write_programs(staged.folder, lock, wanted, entry, install.path, points)
+        staged.land()
+    facts = InstallFacts(environment=path_environment(install.path))
+    return facts, {"mksquashfs": maker.version}
+
+
+def _run_worker(request: Mapping[str, Any], layers: int, entry: Entry, runner: Runner, reporter: Reporter) -> None:
+    with ExitStack() as stack:
+        bars = WorkerBars(str(entry), reporter, stack, work=("unpack", "layers", layers))
+
+        def on_event(event: Event) -> None:
+            if event["event"] == "merged" and event["count"]:
+                reporter.say(f"{entry}: {event['count']} paths of the image are left out or changed; the log has them")
+                for line in event["dropped"]:
+                    reporter.log(f"{entry}: {line}")
+            bars.on_event(event)
+
+        call_worker(
+            "envmgr.backends.container.merge_worker",
+            request,
+            runner,
+            reporter,
+            failure=_failure(str(entry)),
+            on_event=on_event,
+            name="container",
+        )
+
+
+def _read_config(lock: ContainerLock, cache: Path) -> dict[str, Any]:
+    """Return the image's config. Raise EnvmgrError `image-invalid` if it is not what the lock says of it."""
+    data: dict[str, Any] = json.loads(read_bytes(cache / lock.config.sha256 / lock.config.file, _CONFIG, tree=ANYWHERE))
+    inner = data.get("config") or {}
+    said = (tuple(inner.get("Env") or ()), inner.get("WorkingDir") or "", len(data["rootfs"]["diff_ids"]))
+    if said != (lock.environment, lock.workdir, len(lock.layers)):
+        raise EnvmgrError(
+            "image-invalid", "the lock says other variables or layers than the image's config", hint="lock it again"
+        )
+    return data
+
+
+def _seconds(created: str) -> int:
+    try:
+        return int(datetime.datetime.fromisoformat(created[:19] + "+00:00").timestamp())
+    except ValueError:
+        return 0
+
+
+def _write_programs(
+    folder: Path, lock: ContainerLock, wanted: ContainerInput, entry: Entry, final: Path, points: Sequence[str]
+) -> None:
+    own, programs = folder / "libexec", folder / "bin"
+    own.mkdir()
+    programs.mkdir()
+    (own / "rootfs").mkdir()  # something is mounted here, by podman's user for one command
+    text = Path(__file__).with_name("run.sh").read_text(encoding="utf-8")
+    values = {
+        "root": str(final),
+        "entry": str(entry),
+        "gpu": "yes" if wanted.gpu else "no",
+        "binds": " ".join(wanted.bind),
+        "points": " ".join(points),
+    }
+    for name, value in values.items():
+        text = text.replace(f"'@{name}@'", quote(value))
+    _program(own / "run", text)
+    variables = {"PATH": _PATH} | lock.variables
+    (own / "env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()), encoding="utf-8")
+    lines = [f"export {name}={quote(value)}\n" for name, value in variables.items()]
+    (own / "env.sh").write_text("".join(lines), encoding="utf-8")
+    for name, path in {**wanted.commands, "shell": "/bin/sh", "run": ""}.items():
+        word = "" if name == "run" else f" {quote(path or name)}"
+        _program(programs / name, f'#!/bin/sh\nexec {quote(str(final / "libexec/run"))}{word} "$@"\n')
+
+
+def _program(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)

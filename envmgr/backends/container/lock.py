@@ -1,0 +1,70 @@
+"""The lock of a container recipe: `image.lock.json`, the image as its registry describes it, without the registry's answers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from envmgr.system.files import pretty_json
+from envmgr.system.models import FrozenModel
+
+LOCK_NAME = "image.lock.json"
+FORMAT = 1
+
+
+class LockedBlob(FrozenModel):
+    """A file of the image; `size` is bytes."""
+
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    size: int = Field(ge=1)
+    media_type: str
+
+    @property
+    def file(self) -> str:
+        """Return its name in the cache."""
+        return f"{self.sha256[:12]}.blob"
+
+
+class ContainerLock(FrozenModel):
+    """What a recipe's image resolved to. `manifest` is its digest (sha256); `environment` are lines `NAME=value`."""
+
+    version: Literal[1] = FORMAT
+    recipe_digest: str
+    image: str
+    platform: str
+    manifest: str = Field(pattern=r"^[0-9a-f]{64}$")
+    config: LockedBlob
+    layers: tuple[LockedBlob, ...] = Field(min_length=1)
+    environment: tuple[str, ...] = ()
+    entrypoint: tuple[str, ...] = ()
+    workdir: str = ""
+    labels: Mapping[str, str] = Field(default_factory=dict)
+
+    @property
+    def blobs(self) -> tuple[LockedBlob, ...]:
+        """Every file of it, each once."""
+        return tuple({blob.sha256: blob for blob in (self.config, *self.layers)}.values())
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return dict(line.partition("=")[::2] for line in self.environment)
+
+    def cuda(self) -> str | None:
+        """Return the CUDA version (`12.6`) that the image says that it has. Source: NVIDIA's images, their ENV."""
+        said = self.variables
+        for text in (said.get("CUDA_VERSION", ""), said.get("NVIDIA_REQUIRE_CUDA", "").removeprefix("cuda>=")):
+            if match := re.match(r"(\d+\.\d+)", text):
+                return match[1]
+        return None
+
+    def packages(self) -> dict[str, str]:
+        """Return the image as a package: its name without registry -> tag and digest."""
+        name, _, tag = self.image.partition("@")[0].rpartition(":")
+        name = name or self.image.partition("@")[0]
+        return {name.partition("/")[2]: f"{tag if '/' not in tag else ''} {self.manifest[:12]}".strip()}
+
+    def text(self) -> str:
+        return pretty_json(self.model_dump(mode="json"))

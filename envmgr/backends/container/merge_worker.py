@@ -1,0 +1,128 @@
+"""The worker that makes the squashfs of an image: layers are unpacked to plain tars, merged, and written by sqfstar.
+
+How it is spoken to: system/worker.py. Events: `total`, `linked` (a layer), `merged`, `done`, `error`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from envmgr.backends.container.layers import Tree, write_tree
+from envmgr.system.worker import emit, serve
+
+_PIECE = 1 << 20
+_LOOK_AT_ROOM = 64 << 20
+_MOST = 5_000_000  # paths of an image
+_DROPPED = 50  # paths that are told
+
+
+class BadLayer(Exception):  # noqa: N818 - the name of what is wrong
+    """A layer that is damaged, or is no tar. `details` has its number."""
+
+
+class NoCommand(Exception):  # noqa: N818 - the name of what is wrong
+    """The image lacks programs. `details` has their names."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(", ".join(names))
+        self.details = {"names": list(names)}
+
+
+class Full(Exception):  # noqa: N818 - the name of what happened
+    """The disk has no room for the layers, unpacked."""
+
+
+def merge(request: Mapping[str, Any]) -> None:
+    """Write the squashfs `target` of the files `layers`, whose unpacked sha256 are `diff_ids`, below the folder `work`."""
+    layers, work = [Path(path) for path in request["layers"]], Path(request["work"])
+    emit("total", packages=len(layers))
+    tree = Tree()
+    with ExitStack() as stack:
+        opened: list[tarfile.TarFile] = []
+        for number, (layer, diff_id) in enumerate(zip(layers, request["diff_ids"], strict=True)):
+            plain = work / f"{number}.tar"
+            _unpack(layer, plain, diff_id, int(request["min_free"]))
+            try:
+                archive = stack.enter_context(tarfile.open(plain, "r:"))  # noqa: SIM115 - the stack closes it
+                members = archive.getmembers()
+            except tarfile.TarError as error:
+                raise BadLayer(f"layer {number + 1} of {len(layers)} is no tar: {error}") from None
+            if len(members) > _MOST:
+                raise BadLayer(f"layer {number + 1} of {len(layers)} has {len(members)} paths")
+            opened.append(archive)
+            tree.add_layer(number, members)
+            emit("linked", name=f"layer {number + 1}")
+        for path in request["points"]:
+            tree.make_point(path, len(layers) - 1)
+        if lacking := [
+            name for name, path in request["commands"].items() if not _has(tree, path or name, request["path"])
+        ]:
+            raise NoCommand(lacking)
+        _squash(tree, opened, request["argv"], int(request["newest"]))
+    emit("merged", dropped=[f"{path}: {why}" for path, why in tree.dropped[:_DROPPED]], count=len(tree.dropped))
+
+
+def _unpack(layer: Path, plain: Path, diff_id: str, min_free: int) -> None:
+    """Unpack a layer, and require its unpacked sha256. Raise BadLayer, Full."""
+    digest, unseen = hashlib.sha256(), _LOOK_AT_ROOM
+    try:
+        with _opened(layer) as source, plain.open("wb") as target:
+            while piece := source.read(_PIECE):
+                unseen += len(piece)
+                if unseen >= _LOOK_AT_ROOM:
+                    unseen = 0
+                    if shutil.disk_usage(plain.parent).free < min_free:
+                        raise Full(f"{layer.name} unpacks to more than there is room for")
+                digest.update(piece)
+                target.write(piece)
+    except (EOFError, gzip.BadGzipFile, ValueError) as error:
+        raise BadLayer(f"{layer.name} cannot be unpacked: {error}") from None
+    if diff_id.removeprefix("sha256:") != digest.hexdigest():
+        raise BadLayer(f"{layer.name} unpacks to sha256 {digest.hexdigest()}, its image says {diff_id}")
+
+
+def _opened(layer: Path) -> Any:
+    with layer.open("rb") as file:
+        magic = file.read(4)
+    if magic[:2] == b"\x1f\x8b":
+        from isal import igzip
+
+        return igzip.open(layer, "rb")
+    if magic == b"\x28\xb5\x2f\xfd":
+        import zstandard
+
+        return zstandard.open(layer, "rb")
+    return layer.open("rb")
+
+
+def _has(tree: Tree, command: str, path: str) -> bool:
+    places = [command] if command.startswith("/") else [f"{folder}/{command}" for folder in path.split(":")]
+    return any(tree.is_program(place) for place in places)
+
+
+def _squash(tree: Tree, layers: Sequence[tarfile.TarFile], argv: Sequence[str], newest: int) -> None:
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    assert process.stdin is not None and process.stderr is not None
+    broken = False
+    try:
+        write_tree(tree, layers, process.stdin, newest=newest)
+        process.stdin.close()
+    except BrokenPipeError:
+        broken = True
+    said = process.stderr.read().decode(errors="replace").strip()
+    if process.wait() or broken:
+        raise OSError(said[-1000:] or f"sqfstar ended with {process.returncode}")
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    serve(merge)

@@ -1,0 +1,161 @@
+"""Registries, by skopeo: it has the sites' mirrors (registries.conf), credentials (auth.json, ~/.docker/config.json) and certificates.
+
+A client of our own would have to learn all of these, and each registry's way to give tokens.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from envmgr.backends.container.input import ContainerInput
+from envmgr.backends.container.lock import ContainerLock, LockedBlob
+from envmgr.errors import CommandError, EnvmgrError
+from envmgr.system.child import NETWORK
+from envmgr.system.files import sha256_bytes
+from envmgr.system.run import Runner, clean_env
+
+_ASK = 120.0  # seconds for one answer
+_INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
+_OWN = ("REGISTRY_AUTH_FILE", "CONTAINERS_REGISTRIES_CONF", "XDG_RUNTIME_DIR", "DOCKER_CONFIG", *NETWORK)
+_BY_FILE = "or bring the image as an OCI layout: `skopeo copy docker://… oci:FOLDER` elsewhere, `envmgr fetch ENTRY --file FOLDER` here"
+# Words of skopeo -> reference and hint, the first that fits.
+_FAULTS = (
+    (
+        ("manifest unknown", "name unknown", "not found", "NOT_FOUND"),
+        "image-not-found",
+        "is the name right, and the tag still there?",
+    ),
+    (
+        ("unauthorized", "authentication required", "denied", "no basic auth", "forbidden"),
+        "registry-refused",
+        "`skopeo login REGISTRY` as the site's build user, or name a file with credentials in $REGISTRY_AUTH_FILE",
+    ),
+    (
+        (
+            "connection refused",
+            "no such host",
+            "timeout",
+            "unreachable",
+            "server misbehaving",
+            "deadline",
+            "EOF",
+            "reset",
+        ),
+        "no-network",
+        f"name a mirror in registries.conf, {_BY_FILE}",
+    ),
+    (("no space left",), "disk-full", "free some space (`envmgr gc`), then run the same command again"),
+)
+
+
+class Registry:
+    """Asks the registry of an image."""
+
+    def __init__(self, wanted: ContainerInput, runner: Runner, environ: Mapping[str, str] = os.environ) -> None:
+        self._wanted, self._runner = wanted, runner
+        self._environ = clean_env() | {
+            name: value
+            for name, value in environ.items()
+            if any(name == own or (own[0] == "*" and name.upper().endswith(own[1:])) for own in _OWN)
+        }
+
+    def resolve(self, recipe_digest: str) -> ContainerLock:
+        """Return the image that the recipe's reference names now.
+
+        Raises EnvmgrError `image-not-found`, `registry-refused`, `no-network`, `image-invalid`, `command-missing`.
+        """
+        wanted = self._wanted
+        at = f"{wanted.repository}{wanted.wanted}"
+        text = self._ask("inspect", "--raw", f"docker://{at}")
+        manifest = _parsed(text, at)
+        if manifest.get("mediaType") in _INDEXES or "manifests" in manifest:
+            digest = _of_platform(manifest, wanted.platform, at)
+            at = f"{wanted.repository}@{digest}"
+            text = self._ask("inspect", "--raw", f"docker://{at}")
+            manifest = _parsed(text, at)
+        digest = sha256_bytes(text.encode())
+        said = self._ask("inspect", "--config", "--raw", f"docker://{wanted.repository}@sha256:{digest}")
+        image = _parsed(said, at)
+        inner = image.get("config") or {}
+        try:
+            config = _blob(manifest["config"])
+            if config.sha256 != sha256_bytes(said.encode()):
+                raise ValueError("its config has another sha256 than its manifest says")
+            if (found := f"{image['os']}/{image['architecture']}") != wanted.platform:
+                raise ValueError(f"it is for {found}, and the recipe asks for {wanted.platform}")
+            return ContainerLock(
+                recipe_digest=recipe_digest,
+                image=wanted.image,
+                platform=wanted.platform,
+                manifest=digest,
+                config=config,
+                layers=tuple(_blob(layer) for layer in manifest["layers"]),
+                environment=tuple(inner.get("Env") or ()),
+                entrypoint=tuple(inner.get("Entrypoint") or ()),
+                workdir=inner.get("WorkingDir") or "",
+                labels=inner.get("Labels") or {},
+            )
+        except (KeyError, TypeError, ValueError, ValidationError) as error:
+            raise _invalid(at, str(error)) from None
+
+    def copy(self, manifest: str, blobs: Path, scratch: Path) -> None:
+        """Bring the image's files to `blobs`/sha256/. Files that are there already stay. `scratch` is an empty folder.
+
+        Raises as `resolve`, and `disk-full`.
+        """
+        at = f"docker://{self._wanted.repository}@sha256:{manifest}"
+        shared = ["--dest-shared-blob-dir", str(blobs), "--dest-oci-accept-uncompressed-layers"]
+        self._ask("copy", "--quiet", "--retry-times", "2", *shared, at, f"oci:{scratch}:image", timeout=None)
+
+    def _ask(self, *argv: str, timeout: float | None = _ASK) -> str:
+        try:
+            # The policy of containers is for running them. Here the digest says what is right.
+            return self._runner.run(["skopeo", "--insecure-policy", *argv], env=self._environ, timeout=timeout).stdout
+        except CommandError as error:
+            said = (error.stderr or error.message).strip().splitlines()[-1:] or [error.message]
+            low = said[0].lower()
+            for words, reference, hint in _FAULTS:
+                if any(word.lower() in low for word in words):
+                    raise EnvmgrError(
+                        reference, f"{self._wanted.image}: the registry did not give it", context=said, hint=hint
+                    ) from None
+            raise EnvmgrError(
+                "image-not-read", f"{self._wanted.image} cannot be read", context=said, hint=_BY_FILE
+            ) from None
+
+
+def _of_platform(index: Mapping[str, Any], platform: str, at: str) -> str:
+    found = []
+    for each in index.get("manifests", ()):
+        own = each.get("platform") or {}
+        name = f"{own.get('os')}/{own.get('architecture')}"
+        if name == platform and own.get("variant") in (None, "", "v8"):
+            return str(each["digest"])
+        found.append(name)
+    raise _invalid(at, f"it is for {', '.join(sorted({*found}))}, and the recipe asks for {platform}")
+
+
+def _blob(row: Mapping[str, Any]) -> LockedBlob:
+    return LockedBlob(sha256=str(row["digest"]).removeprefix("sha256:"), size=row["size"], media_type=row["mediaType"])
+
+
+def _parsed(text: str, at: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise _invalid(at, str(error)) from None
+    if not isinstance(found, dict) or found.get("schemaVersion", 2) != 2:
+        raise _invalid(at, "its manifest has a format of before 2017 (schema 1)")
+    return found
+
+
+def _invalid(at: str, why: str) -> EnvmgrError:
+    return EnvmgrError(
+        "image-invalid", f"{at} is no image for this recipe", context=why, hint="look at it: `skopeo inspect --raw`"
+    )

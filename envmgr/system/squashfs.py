@@ -93,10 +93,10 @@ def make_squashfs(
             target.unlink(missing_ok=True)
 
 
-def tar_command(maker: Maker, target: Path) -> tuple[str | Path, ...]:
+def tar_command(maker: Maker, target: Path) -> tuple[str, ...]:
     """Return the command that writes the squashfs of the tar on its stdin, with the tar's own times and modes."""
     options = ("-all-root", "-mkfs-time", "0", "-root-mode", "0555", "-no-xattrs", "-no-exports")
-    return (Path(maker.program).with_name("sqfstar"), *_OF["zstd"], *options, "-no-progress", "-quiet", str(target))
+    return (maker.program, "-", str(target), "-tar", *_OF["zstd"], *options, *_QUIET)
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)

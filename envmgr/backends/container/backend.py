@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
-from envmgr.backends.container.input import ContainerInput
+from envmgr.backends.container.input import ContainerInput, ContainerSettings
 from envmgr.backends.container.lock import FORMAT, LOCK_NAME, ContainerLock
 from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.locks import read_lock_file, recipe_digest, stale_lock
@@ -56,7 +56,7 @@ class LoadedContainerLock(LoadedLock):
             self.content, self.wanted, str(self.entry), site, runner, reporter, given=given, dry_run=dry_run
         )
 
-    def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:  # noqa: ARG002 - sqfstar takes what is there
+    def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:  # noqa: ARG002 - mksquashfs takes what is there
         from envmgr.backends.container.install import install_image
 
         facts, tools = install_image(self.content, self.wanted, self.entry, item.install, site, runner, reporter)
@@ -70,6 +70,7 @@ class ContainerBackend(Backend):
     stages = True
     reproducible = False
     input = ContainerInput
+    settings = ContainerSettings
 
     def lock(
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
@@ -78,7 +79,7 @@ class ContainerBackend(Backend):
 
         wanted = read_input(entry, recipe, ContainerInput)
         with reporter.stage(f"{entry} resolve", unit="images"):
-            found = Registry(wanted, runner).resolve(_digest(wanted))
+            found = Registry(wanted, site, runner).resolve(_digest(wanted))
         return LockResult(
             {LOCK_NAME: found.text()}, found.packages(), (), LockFacts(found.cuda() if wanted.gpu else None)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints, field_validator
@@ -19,6 +20,15 @@ _PATH = r"^/[A-Za-z0-9._+/-]+$"
 ALWAYS = ("shell", "run")
 """Programs that each install has beside its commands: a shell in the image, and any program of it."""
 Folder = Annotated[str, StringConstraints(pattern=_PATH)]
+
+
+class ContainerSettings(FrozenModel):
+    """The section `backends.container` of the site. `registries_conf` is skopeo's file of mirrors and registries without
+    TLS, instead of the host's; `runtime` is what runs images where a user names no other.
+    """
+
+    registries_conf: Path | None = None
+    runtime: Literal["apptainer", "podman", "charliecloud"] | None = None
 
 
 class ContainerInput(FrozenModel):

@@ -9,15 +9,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from envmgr.backends.container.input import ContainerInput
+from envmgr.backends.container.input import ContainerInput, ContainerSettings
 from envmgr.backends.container.layers import FILES
 from envmgr.backends.container.lock import ContainerLock, LockedBlob
 from envmgr.backends.container.registry import Registry
 from envmgr.catalog.names import Entry
+from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, FetchedFile, Given, has
 from envmgr.downloads.client import WorkerBars, bring, disk_failure
 from envmgr.errors import EnvmgrError
+from envmgr.modules.spec import EnvOp
 from envmgr.report import Reporter
 from envmgr.store.build_folders import build_folder, staged_install, work_folder
 from envmgr.store.manifest import InstallFacts, path_environment
@@ -79,7 +81,7 @@ def fetch_image(
         scratch = coming / "layout"
         remove_tree(scratch)
         with reporter.stage(f"{label} fetch", total=sum(b.size for b in lacking), unit="bytes"):
-            Registry(wanted, runner).copy(lock.manifest, blobs, scratch)
+            Registry(wanted, site, runner).copy(lock.manifest, blobs, scratch)
             for blob in lacking:
                 _take(blob, blobs / "sha256" / blob.sha256, cache)
         remove_tree(coming)
@@ -155,13 +157,16 @@ def install_image(
             "commands": wanted.commands,
             "path": lock.variables.get("PATH", _PATH),
             "newest": _seconds(config.get("created", "")),
-            "argv": [str(word) for word in tar_command(maker, staged.folder / "image.sqfs")],
+            "argv": tar_command(maker, staged.folder / "image.sqfs"),
             "min_free": site.policies.min_free,
         }
         _run_worker(request, len(lock.layers), entry, runner, reporter)
         _write_programs(staged.folder, lock, wanted, entry, install.path, points)
         staged.land()
-    facts = InstallFacts(environment=path_environment(install.path))
+    environment = path_environment(install.path)
+    if runtime := backend_settings(site, "container", ContainerSettings).runtime:
+        environment = (*environment, EnvOp(kind="set", name="ENVMGR_RUNTIME", value=runtime))
+    facts = InstallFacts(environment=environment)
     return facts, {"mksquashfs": maker.version}
 
 

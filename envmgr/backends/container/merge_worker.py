@@ -1,4 +1,4 @@
-"""The worker that makes the squashfs of an image: layers are unpacked to plain tars, merged, and written by sqfstar.
+"""The worker that makes the squashfs of an image: layers are unpacked to plain tars, merged, and written by mksquashfs.
 
 How it is spoken to: system/worker.py. Events: `total`, `linked` (a layer), `merged`, `done`, `error`.
 """
@@ -120,7 +120,7 @@ def _squash(tree: Tree, layers: Sequence[tarfile.TarFile], argv: Sequence[str], 
         broken = True
     said = process.stderr.read().decode(errors="replace").strip()
     if process.wait() or broken:
-        raise OSError(said[-1000:] or f"sqfstar ended with {process.returncode}")
+        raise OSError(said[-1000:] or f"mksquashfs ended with {process.returncode}")
 
 
 if __name__ == "__main__":

@@ -13,8 +13,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from envmgr.backends.container.input import ContainerInput
+from envmgr.backends.container.input import ContainerInput, ContainerSettings
 from envmgr.backends.container.lock import ContainerLock, LockedBlob
+from envmgr.catalog.settings import backend_settings
+from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.system.child import NETWORK
 from envmgr.system.files import sha256_bytes
@@ -22,7 +24,7 @@ from envmgr.system.run import Runner, clean_env
 
 _ASK = 120.0  # seconds for one answer
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
-_OWN = ("REGISTRY_AUTH_FILE", "CONTAINERS_REGISTRIES_CONF", "XDG_RUNTIME_DIR", "DOCKER_CONFIG", *NETWORK)
+_OWN = ("REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "DOCKER_CONFIG", *NETWORK)
 _BY_FILE = "or bring the image as an OCI layout: `skopeo copy docker://… oci:FOLDER` elsewhere, `envmgr fetch ENTRY --file FOLDER` here"
 # Words of skopeo -> reference and hint, the first that fits.
 _FAULTS = (
@@ -57,7 +59,11 @@ _FAULTS = (
 class Registry:
     """Asks the registry of an image."""
 
-    def __init__(self, wanted: ContainerInput, runner: Runner, environ: Mapping[str, str] = os.environ) -> None:
+    def __init__(
+        self, wanted: ContainerInput, site: Site, runner: Runner, environ: Mapping[str, str] = os.environ
+    ) -> None:
+        own = backend_settings(site, "container", ContainerSettings).registries_conf
+        self._options = ["--insecure-policy", *(["--registries-conf", str(site.absolute(own))] if own else [])]
         self._wanted, self._runner = wanted, runner
         self._environ = clean_env() | {
             name: value
@@ -116,7 +122,7 @@ class Registry:
     def _ask(self, *argv: str, timeout: float | None = _ASK) -> str:
         try:
             # The policy of containers is for running them. Here the digest says what is right.
-            return self._runner.run(["skopeo", "--insecure-policy", *argv], env=self._environ, timeout=timeout).stdout
+            return self._runner.run(["skopeo", *self._options, *argv], env=self._environ, timeout=timeout).stdout
         except CommandError as error:
             said = (error.stderr or error.message).strip().splitlines()[-1:] or [error.message]
             low = said[0].lower()

@@ -81,7 +81,7 @@ apptainer)
         --bind "$(echo $inside | tr ' ' ,)" "$image" "$what" "$@"
     ;;
 charliecloud)
-    set -- -- "$what" "$@"
+    set -- "$image" -- "$what" "$@"
     for folder in $inside; do
         [ "$folder" = /tmp ] || set -- --bind "$folder:$folder" "$@"
     done
@@ -101,28 +101,45 @@ charliecloud)
     exec "$program" --env-no-expand "--set-env=$own/env" "--set-env=HOME=$HOME" --cd "$at" "$@"
     ;;
 podman)
-    # A root file system is mounted first, for this command alone; what serves it is killed when the command has ended.
-    set -- --rootfs "$own/rootfs" "$what" "$@"
-    for folder in $inside; do set -- --volume "$folder:$folder" "$@"; done
+    # Its root file system is mounted first, by a process that the kernel ends when this one has ended.
+    fuse=$(command -v squashfuse_ll || command -v squashfuse) || fail "podman needs squashfuse, which this node lacks"
+    rootfs=$(mktemp -d "${TMPDIR:-/tmp}/envmgr-XXXXXX") || fail "no folder can be made in ${TMPDIR:-/tmp}"
+    trap 'rmdir "$rootfs" 2>/dev/null' EXIT
+    setsid setpriv --pdeathsig TERM "$fuse" -f -o ro "$image" "$rootfs" </dev/null >/dev/null 2>&1 &
+    serving=$!
+    until [ -d "$rootfs/proc" ]; do
+        kill -0 "$serving" 2>/dev/null || fail "$fuse did not mount $image: is /dev/fuse closed to you?"
+        sleep 0.02
+    done
+    set -- --rootfs "$rootfs" "$what" "$@"
+    for folder in $inside /dev/shm; do set -- --volume "$folder:$folder" "$@"; done
     if [ "$gpu" = yes ] && { [ -e /etc/cdi/nvidia.yaml ] || [ -e /var/run/cdi/nvidia.yaml ]; }; then
         set -- --device nvidia.com/gpu=all "$@"
     fi
-    [ -t 0 ] && [ -t 1 ] && set -- --tty "$@"
-    env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p' | grep -vx PATH >"${TMPDIR:-/tmp}/.envmgr-$$" || :
+    [ ! -d /dev/mqueue ] || set -- --ipc host "$@"
+    if [ -t 0 ] && [ -t 1 ]; then set -- --tty "$@"; fi
+    for name in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do
+        case $name in PATH) ;; *) set -- --env "$name" "$@" ;; esac
+    done
+    while IFS= read -r line; do set -- --env "$line" "$@"; done <"$own/env"
     state=${TMPDIR:-/tmp}/.envmgr-podman-$(id -u)
-    exec "$program" unshare sh -c '
-        image=$1 rootfs=$2 own=$3 podman=$4 state=$5 at=$6 names=$7
-        shift 7
-        setsid setpriv --pdeathsig KILL squashfuse -f -o ro "$image" "$rootfs" </dev/null >/dev/null 2>&1 &
-        until grep -q " $rootfs .* - fuse.squashfuse" /proc/self/mountinfo; do
-            kill -0 $! 2>/dev/null || { echo "envmgr: squashfuse did not mount $image" >&2; exit 127; }
-            sleep 0.02
-        done
-        while read -r name; do set -- --env "$name" "$@"; done <"$names"
-        rm -f "$names"
-        exec "$podman" --root "$state" --runroot "$state/run" --storage-driver vfs --events-backend none --cgroup-manager cgroupfs run \
-            --rm --interactive --read-only --read-only-tmpfs=false --network host --pid host --ipc host --uts host --cgroups disabled \
-            --security-opt label=disable --security-opt seccomp=unconfined --log-driver none --env-file "$own/env" --workdir "$at" "$@"
-    ' sh "$image" "$own/rootfs" "$own" "$program" "$state" "$at" "${TMPDIR:-/tmp}/.envmgr-$$" "$@"
+    "$program" --root "$state" --runroot "$state/run" --storage-driver vfs --events-backend none --cgroup-manager cgroupfs \
+        run --rm --interactive --read-only --read-only-tmpfs=false --network host --uts host --cgroups disabled \
+        --security-opt label=disable --security-opt seccomp=unconfined --log-driver none --workdir "$at" "$@" <&0 &
+    running=$!
+    for signal in HUP INT QUIT TERM USR1 USR2; do
+        # shellcheck disable=SC2064 # now
+        trap "kill -$signal $running" "$signal"
+    done
+    wait "$running"
+    status=$?
+    # A signal ends `wait`, and not what is waited for.
+    while kill -0 "$running" 2>/dev/null; do
+        wait "$running"
+        status=$?
+    done
+    kill "$serving"
+    wait "$serving"
+    exit "$status"
     ;;
 esac

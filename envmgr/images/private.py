@@ -13,8 +13,7 @@ from typing import NoReturn
 from envmgr.errors import EnvmgrError
 from envmgr.images.node import Wanted
 from envmgr.system.run import Runner
-from envmgr.system.sandbox import with_own_mounts
-from envmgr.system.shelltext import script_text
+from envmgr.system.sandbox import mounting_script, with_own_mounts
 
 
 def run_privately(wanted: Sequence[Wanted], command: Sequence[str], runner: Runner) -> NoReturn:
@@ -31,5 +30,5 @@ def run_privately(wanted: Sequence[Wanted], command: Sequence[str], runner: Runn
             hint="ask its administrators for user namespaces (user.max_user_namespaces), or to run `envmgr stage`",
         )
     pairs = [text for each in wanted for text in (each.image, each.path)]
-    argv = [*words, "/bin/sh", "-c", script_text(__file__, "sh"), "sh", str(len(wanted)), *pairs, *command]
+    argv = [*words, "/bin/sh", "-c", mounting_script(), "sh", str(len(wanted)), *pairs, *command]
     os.execvp(argv[0], argv)  # noqa: S606 - it is the command from now on

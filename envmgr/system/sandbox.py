@@ -71,6 +71,11 @@ def seen_at_place(
     return words
 
 
+def mounting_script() -> str:
+    """Return the script that mounts images by squashfuse, in namespaces that are there already, and becomes a command."""
+    return script_text(__file__, "mounted.sh")
+
+
 def with_own_mounts(runner: Runner) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
     """Return the words before a command of this user that may mount what it likes, only for itself, as `mount --rbind`;
     and `setpriv`, which takes that right away again.

@@ -28,6 +28,7 @@ from envmgr.system.child import Event, call_worker
 from envmgr.system.files import explain_os_error, remove_tree
 from envmgr.system.locks import file_lock
 from envmgr.system.run import Runner
+from envmgr.system.sandbox import mounting_script
 from envmgr.system.shelltext import quote
 from envmgr.system.squashfs import find_maker, tar_command
 from envmgr.system.untrusted_files import ANYWHERE, Kind, read_bytes
@@ -217,7 +218,7 @@ def _write_programs(
     own, programs = folder / "libexec", folder / "bin"
     own.mkdir()
     programs.mkdir()
-    (own / "rootfs").mkdir()  # something is mounted here, by podman's user for one command
+    (own / "rootfs").mkdir()  # each command mounts the image here, for itself
     text = Path(__file__).with_name("run.sh").read_text(encoding="utf-8")
     values = {
         "root": str(final),
@@ -229,6 +230,7 @@ def _write_programs(
     for name, value in values.items():
         text = text.replace(f"'@{name}@'", quote(value))
     _program(own / "run", text)
+    (own / "mounted").write_text(mounting_script(), encoding="utf-8")
     variables = {"PATH": _PATH} | lock.variables
     (own / "env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()), encoding="utf-8")
     lines = [f"export {name}={quote(value)}\n" for name, value in variables.items()]

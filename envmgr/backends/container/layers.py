@@ -19,8 +19,15 @@ _LINKS = 40  # of one path. Source: path_resolution(7)
 _FIRST = 0o1777  # permission bits that stay
 
 
-FILES = frozenset({"/etc/hosts", "/etc/resolv.conf", "/etc/passwd", "/etc/group", "/run/.containerenv"})
-"""Files that runtimes mount over the image's own."""
+FILES = {
+    "/etc/hosts": "",
+    "/etc/resolv.conf": "",
+    "/etc/passwd": "",
+    "/etc/group": "",
+    "/run/.containerenv": "",
+    "/etc/mtab": "../proc/self/mounts",
+}
+"""What runtimes mount over the image's own files, or make where it is not: a file, or a link and its target."""
 
 
 @dataclass(slots=True)
@@ -120,14 +127,15 @@ class Tree:
         return at
 
     def make_point(self, path: str, layer: int) -> None:
-        """Make a path on which something is mounted later: a folder, or an empty file if it is a known file's."""
+        """Make a path on which something is mounted later: a folder, or what `FILES` says."""
         parts = _parts(path) or ()
         folder = self._folder(parts[:-1], make=layer)
         if folder is not None and parts and parts[-1] not in folder:
             folder[parts[-1]] = _made(parts[-1], layer)
             if path in FILES:
-                folder[parts[-1]].below = None
-                folder[parts[-1]].info.type = tarfile.REGTYPE
+                made = folder[parts[-1]]
+                made.below, made.info.linkname = None, FILES[path]
+                made.info.type = tarfile.SYMTYPE if FILES[path] else tarfile.REGTYPE
 
     def is_program(self, path: str) -> bool:
         """Return whether the path leads to a file that may be run."""

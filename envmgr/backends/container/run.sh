@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs a program of an image on this node: `run PROGRAM [ARGUMENT…]`. What follows replaces this process where the runtime allows that, so
-# that signals and exit codes are the program's own. The image's variables are in the files `env` and `env.sh` beside it.
+# Runs a program of an image on this node: `run PROGRAM [ARGUMENT…]`. The runtime replaces this process, so that signals and exit codes are
+# the program's own. The image's variables are in the files `env` and `env.sh` beside it.
 # ENVMGR_RUNTIME names one of apptainer, podman, charliecloud; without it, the first that this node has.
 set -u
 root='@root@'
@@ -46,16 +46,15 @@ inside=
 bind() {
     [ -d "$1" ] || return 0
     case " $inside " in *" $1 "*) return 0 ;; esac
-    case " $points " in
-    *" $1 "*) inside="$inside $1" ;;
-    *) [ "$runtime" = apptainer ] && inside="$inside $1" ;;
-    esac
+    case "$runtime $points " in apptainer* | *" $1 "*) inside="$inside $1" ;; esac
 }
 top() {
     top_rest=${1#/}
     echo "/${top_rest%%/*}"
 }
-for folder in $binds "$(top "${HOME:-/}")" "$(top "$PWD")" /tmp; do
+: "${USER:=$(id -un)}" "${HOME:=/}"
+export USER HOME
+for folder in $binds "$(top "$HOME")" "$(top "$PWD")" /tmp; do
     [ "$folder" = / ] || bind "$folder"
 done
 at=$PWD
@@ -63,15 +62,18 @@ case " $inside " in
 *" $(top "$PWD") "*) ;;
 *)
     at=/
-    printf 'envmgr: %s: %s is not seen inside: name it with `bind` in the recipe; the working folder is /\n' "$entry" "$PWD" >&2
+    printf 'envmgr: %s: %s is not seen inside: name its first folder with `bind` in the recipe; the working folder is /\n' "$entry" "$PWD" >&2
     ;;
 esac
 
+# within WORDS…: become a command that sees the image at $own/rootfs, in namespaces of its own.
+within() {
+    # shellcheck disable=SC2086 # words
+    exec unshare --user $as --mount /bin/sh "$own/mounted" 1 "$image" "$own/rootfs" "$@"
+}
+
 what=$1
 shift
-: "${USER:=$(id -un)}" "${HOME:=/}"
-export USER HOME
-
 case $runtime in
 apptainer)
     options=
@@ -81,37 +83,28 @@ apptainer)
         --bind "$(echo $inside | tr ' ' ,)" "$image" "$what" "$@"
     ;;
 charliecloud)
-    set -- "$image" -- "$what" "$@"
+    set -- "$own/rootfs" -- "$what" "$@"
     for folder in $inside; do
-        [ "$folder" = /tmp ] || set -- --bind "$folder:$folder" "$@"
+        [ "$folder" = /tmp ] || set -- --bind "$folder:$folder" "$@" # it has /tmp by itself
     done
-    # The driver's own libraries, which the image's programs need as they are on this node. They are found as the linker finds them.
-    if [ "$gpu" = yes ] && [ -e /proc/driver/nvidia/version ]; then
-        version=$(sed -n '1s/.*Kernel Module[^0-9]*\([0-9.]*\).*/\1/p' /proc/driver/nvidia/version)
-        driver=${TMPDIR:-/tmp}/.envmgr-driver-$version-$(id -u)
-        if ! [ -e "$driver/whole" ]; then
-            mkdir -p -m 700 "$driver" || fail "$driver cannot be made, which the driver's libraries are to lie in"
-            ldconfig -p | sed -n 's/.*x86-64.*=> \(.*\/lib\(cuda\|nvidia-[a-z0-9-]*\|nvcuvid\|cudadebugger\)\.so\.[0-9.]*\)$/\1/p' |
-                while read -r file; do cp -f "$file" "$driver/.$$" && mv "$driver/.$$" "$driver/${file##*/}"; done
-            cp -f "$(command -v nvidia-smi)" "$driver/" 2>/dev/null
-            : >"$driver/whole"
-        fi
-        set -- --bind "$driver:/mnt/driver" "--set-env=LD_LIBRARY_PATH=/mnt/driver:$(sed -n 's/^LD_LIBRARY_PATH=//p' "$own/env")" "$@"
+    # The driver's libraries are the node's, as its linker finds them: links to them, in a folder that the image's linker searches first.
+    cuda=$(PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's/.*libcuda\.so\.1 (.*x86-64.*=> //p' | head -n 1)
+    if [ "$gpu" = yes ] && [ -n "$cuda" ]; then
+        libraries=$(dirname "$(readlink -f "$cuda")")
+        links=${TMPDIR:-/tmp}/.envmgr-driver-$(id -u)
+        mkdir -p -m 700 "$links" && [ -O "$links" ] || fail "$links is not yours"
+        for file in "$libraries"/libcuda.so* "$libraries"/libnvidia-*.so* "$libraries"/libnvcuvid.so* "$libraries"/libcudadebugger.so*; do
+            [ ! -e "$file" ] || ln -sfn "/mnt/host/${file##*/}" "$links/${file##*/}"
+        done
+        theirs=$(sed -n 's/^LD_LIBRARY_PATH=//p' "$own/env")
+        set -- --bind "$libraries:/mnt/host" --bind "$links:/mnt/driver" "--set-env=LD_LIBRARY_PATH=/mnt/driver${theirs:+:$theirs}" "$@"
     fi
-    exec "$program" --env-no-expand "--set-env=$own/env" "--set-env=HOME=$HOME" --cd "$at" "$@"
+    as='--map-current-user --keep-caps'
+    within "$program" --env-no-expand "--set-env=$own/env" "--set-env=HOME=$HOME" --cd "$at" "$@"
     ;;
 podman)
-    # Its root file system is mounted first, by a process that the kernel ends when this one has ended.
-    fuse=$(command -v squashfuse_ll || command -v squashfuse) || fail "podman needs squashfuse, which this node lacks"
-    rootfs=$(mktemp -d "${TMPDIR:-/tmp}/envmgr-XXXXXX") || fail "no folder can be made in ${TMPDIR:-/tmp}"
-    trap 'rmdir "$rootfs" 2>/dev/null' EXIT
-    setsid setpriv --pdeathsig TERM "$fuse" -f -o ro "$image" "$rootfs" </dev/null >/dev/null 2>&1 &
-    serving=$!
-    until [ -d "$rootfs/proc" ]; do
-        kill -0 "$serving" 2>/dev/null || fail "$fuse did not mount $image: is /dev/fuse closed to you?"
-        sleep 0.02
-    done
-    set -- --rootfs "$rootfs" "$what" "$@"
+    # Inside, the user is root, who has the user's own rights. podman is told that it is in a namespace of the user's already.
+    set -- --rootfs "$own/rootfs" "$what" "$@"
     for folder in $inside /dev/shm; do set -- --volume "$folder:$folder" "$@"; done
     if [ "$gpu" = yes ] && { [ -e /etc/cdi/nvidia.yaml ] || [ -e /var/run/cdi/nvidia.yaml ]; }; then
         set -- --device nvidia.com/gpu=all "$@"
@@ -123,23 +116,13 @@ podman)
     done
     while IFS= read -r line; do set -- --env "$line" "$@"; done <"$own/env"
     state=${TMPDIR:-/tmp}/.envmgr-podman-$(id -u)
-    "$program" --root "$state" --runroot "$state/run" --storage-driver vfs --events-backend none --cgroup-manager cgroupfs \
-        run --rm --interactive --read-only --read-only-tmpfs=false --network host --uts host --cgroups disabled \
-        --security-opt label=disable --security-opt seccomp=unconfined --log-driver none --workdir "$at" "$@" <&0 &
-    running=$!
-    for signal in HUP INT QUIT TERM USR1 USR2; do
-        # shellcheck disable=SC2064 # now
-        trap "kill -$signal $running" "$signal"
-    done
-    wait "$running"
-    status=$?
-    # A signal ends `wait`, and not what is waited for.
-    while kill -0 "$running" 2>/dev/null; do
-        wait "$running"
-        status=$?
-    done
-    kill "$serving"
-    wait "$serving"
-    exit "$status"
+    mkdir -p -m 700 "$state" && [ -O "$state" ] || fail "$state is not yours"
+    _CONTAINERS_ROOTLESS_UID=$(id -u) _CONTAINERS_ROOTLESS_GID=$(id -g) _CONTAINERS_USERNS_CONFIGURED=done
+    export _CONTAINERS_ROOTLESS_UID _CONTAINERS_ROOTLESS_GID _CONTAINERS_USERNS_CONFIGURED
+    as=--map-root-user
+    within "$program" --log-level fatal --root "$state" --runroot "$state/run" --tmpdir "$state/tmp" --storage-driver vfs \
+        --events-backend none --cgroup-manager cgroupfs run --rm --interactive --read-only --read-only-tmpfs=false --network host \
+        --uts host --cgroups disabled --security-opt label=disable --security-opt seccomp=unconfined --log-driver none \
+        --workdir "$at" --env OMPI_ALLOW_RUN_AS_ROOT=1 --env OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$@"
     ;;
 esac

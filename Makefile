@@ -63,7 +63,7 @@ FIRST = tests/sandbox/test_every_verb.py tests/cluster/audit/test_drift.py
 PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test: venv lmod  ## unit tests, every verb once, one drift on a cluster: three minutes (PYTEST_ARGS="-x -k lock")
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster containers
 	@$(BIN)/python -m tests.helpers.standin
 	@$(PYTEST) tests/unit $(FIRST)
 
@@ -71,15 +71,15 @@ test-newest: venv lmod  ## unit tests with the newest versions that pyproject.to
 	@tools/test-newest $(BIN) $(PYTEST_ARGS)
 
 test-sandbox: venv lmod  ## the first half of test-cluster: the command line on this machine
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster containers
 	@$(PYTEST) tests/sandbox $(FIRST:%=--ignore=%)
 
 test-cluster: venv lmod $(REFRAME)/.installed  ## the command line on this machine, and on clusters in namespaces
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster make
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster containers make
 	@$(PYTEST) $(ONE_MORE) tests/sandbox tests/cluster $(FIRST:%=--ignore=%)
 
 test-long: venv lmod $(REFRAME)/.installed  ## the cases that test-cluster leaves out: an hour
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster make
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster containers make
 	@$(PYTEST) $(ONE_MORE) -m "long and not slow" tests/sandbox tests/cluster
 
 $(REFRAME)/.installed: Makefile $(VENV)/.installed

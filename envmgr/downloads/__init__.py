@@ -92,8 +92,8 @@ def has(path: Path, sha256: str, *, mend: bool = True) -> bool:
 def read_given(path: Path) -> dict[str, Path]:
     """Return sha256 -> file, for a file that an administrator names, or for the files of a folder.
 
-    The folder may be a cache, or hold caches, such as one that was brought from another machine. A file of a cache is
-    listed by the sha256 that its folder's name claims, and not read here: a cache may be far larger than what is needed
+    The folder may be a cache, or hold caches, such as one that was brought from another machine, or an OCI layout. A file
+    of these is listed by the sha256 that its folder's name claims, and not read here: a cache may be far larger than what is needed
     of it, and `bring` hashes what it copies. Other files are hashed.
 
     Raises:
@@ -123,6 +123,10 @@ def _in_caches(folder: Path) -> Iterator[tuple[str, Path]]:
                 for file in sorted(place.iterdir()):
                     if file.is_file() and not file.name.startswith("."):  # a part that a killed fetch left
                         yield place.name, file
+    blobs = folder / "blobs/sha256"  # of an OCI layout
+    for file in sorted(blobs.iterdir()) if blobs.is_dir() else ():
+        if re.fullmatch(r"[0-9a-f]{64}", file.name):
+            yield file.name, file
 
 
 def _folders_in(folder: Path) -> list[Path]:

@@ -40,10 +40,15 @@ class Registry:
 
     folder: Path
     host: str
+    process: subprocess.Popen[bytes]
 
     @property
     def conf(self) -> Path:
         return self.folder / "registries.conf"
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
     def push(self, reference: str, layers: Sequence[Layer], **config: Any) -> str:
         """Make an image of the layers, and push it as `name:tag`; return the digest of its manifest."""
@@ -62,15 +67,15 @@ def registry(folder: Path) -> Iterator[Registry]:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     (folder / "config.yml").write_text(_CONFIG.format(root=folder / "data", port=port))
-    made = Registry(folder, f"127.0.0.1:{port}")
-    made.conf.write_text(f'[[registry]]\nlocation = "{made.host}"\ninsecure = true\n')
     argv = ["docker-registry", "serve", str(folder / "config.yml")]
     with (folder / "log").open("w") as log, subprocess.Popen(argv, stdout=log, stderr=log) as process:
+        made = Registry(folder, f"127.0.0.1:{port}", process)
+        made.conf.write_text(f'[[registry]]\nlocation = "{made.host}"\ninsecure = true\n')
         try:
             wait_for(lambda: _listens(port), what="the registry")
             yield made
         finally:
-            process.kill()
+            made.stop()
 
 
 def _listens(port: int) -> bool:
@@ -79,7 +84,13 @@ def _listens(port: int) -> bool:
 
 
 def write_layout(
-    folder: Path, layers: Sequence[Layer], *, os: str = "linux", architecture: str = "amd64", created: str = "2024-01-02T03:04:05Z", **config: Any
+    folder: Path,
+    layers: Sequence[Layer],
+    *,
+    os: str = "linux",
+    architecture: str = "amd64",
+    created: str = "2024-01-02T03:04:05Z",
+    **config: Any,
 ) -> str:
     """Write an OCI layout; return the digest of its manifest."""
     blobs = folder / "blobs/sha256"

@@ -9,6 +9,7 @@ from pathlib import Path
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.container.input import ContainerInput, ContainerSettings
 from envmgr.backends.container.lock import FORMAT, LOCK_NAME, ContainerLock
+from envmgr.backends.container.programs import Programs
 from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.locks import read_lock_file, recipe_digest, stale_lock
 from envmgr.catalog.names import Entry
@@ -34,9 +35,7 @@ class LoadedContainerLock(LoadedLock):
         identity = {
             "config": self.content.config.sha256,
             "layers": [layer.sha256 for layer in self.content.layers],
-            "commands": dict(self.wanted.commands),
-            "gpu": self.wanted.gpu,
-            "bind": list(self.wanted.bind),
+            **Programs.of(self.content, self.wanted, site).identity,
         }
         return (Item(self.backend.install(self.entry, identity, site, target), ()),)
 
@@ -73,7 +72,13 @@ class ContainerBackend(Backend):
     settings = ContainerSettings
 
     def lock(
-        self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
+        self,
+        entry: Entry,
+        recipe: Recipe,
+        site: Site,
+        runner: Runner,
+        reporter: Reporter,
+        options: LockOptions,  # noqa: ARG002 - there is one solver, and no channel
     ) -> LockResult:
         from envmgr.backends.container.registry import Registry
 
@@ -84,7 +89,7 @@ class ContainerBackend(Backend):
             {LOCK_NAME: found.text()}, found.packages(), (), LockFacts(found.cuda() if wanted.gpu else None)
         )
 
-    def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedContainerLock:
+    def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedContainerLock:  # noqa: ARG002
         path = folder / LOCK_NAME
         found, sha256 = read_lock_file(path, ContainerLock, of="images", known=FORMAT)
         wanted = read_input(entry, recipe, ContainerInput)

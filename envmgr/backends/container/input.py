@@ -1,4 +1,4 @@
-"""What a container recipe asks for."""
+"""The input of a container recipe, and the settings of the site."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ Folder = Annotated[str, StringConstraints(pattern=_PATH)]
 
 class ContainerSettings(FrozenModel):
     """The section `backends.container` of the site. `registries_conf` is skopeo's file of mirrors and registries without
-    TLS, instead of the host's; `runtime` is what runs images where a user names no other.
+    TLS, instead of the host's. `runtime` is what runs images where a user names no other. Each image gets places for the
+    folders `bind`, beside those of its recipe.
     """
 
     registries_conf: Path | None = None
+    bind: tuple[Folder, ...] = ()
     runtime: Literal["apptainer", "podman", "charliecloud"] | None = None
 
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from envmgr.backends.container.input import ContainerInput, ContainerSettings
-from envmgr.backends.container.layers import FILES
+from envmgr.backends.container.input import ContainerInput
 from envmgr.backends.container.lock import ContainerLock, LockedBlob
+from envmgr.backends.container.programs import Programs
 from envmgr.backends.container.registry import Registry
 from envmgr.catalog.names import Entry
-from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, FetchedFile, Given, has
 from envmgr.downloads.client import WorkerBars, bring, disk_failure
 from envmgr.errors import EnvmgrError
-from envmgr.modules.spec import EnvOp
 from envmgr.report import Reporter
 from envmgr.store.build_folders import build_folder, staged_install, work_folder
 from envmgr.store.manifest import InstallFacts, path_environment
@@ -28,13 +26,9 @@ from envmgr.system.child import Event, call_worker
 from envmgr.system.files import explain_os_error, remove_tree
 from envmgr.system.locks import file_lock
 from envmgr.system.run import Runner
-from envmgr.system.sandbox import mounting_script
-from envmgr.system.shelltext import quote
 from envmgr.system.squashfs import find_maker, tar_command
 from envmgr.system.untrusted_files import ANYWHERE, Kind, read_bytes
 
-_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_POINTS = ("/proc", "/sys", "/dev", "/tmp", "/run", "/home", "/root", "/mnt/driver", "/var/tmp", "/etc")  # noqa: S108 - in the image
 _CONFIG = Kind("image config", 64 << 20)
 
 
@@ -146,29 +140,25 @@ def install_image(
     fetch_image(lock, wanted, str(entry), site, runner, reporter, given={})
     config = _read_config(lock, cache)
     work = work_folder(site, install)
+    programs = Programs.of(lock, wanted, site)
     with staged_install(install, site, marks=False) as staged, build_folder(install, work, runner, reporter):
         staged.folder.mkdir()
-        points = sorted({*_POINTS, *FILES, *wanted.bind})
         request = {
             "cache": str(cache),
             "work": str(work),
             "layers": [str(cache / layer.sha256 / layer.file) for layer in lock.layers],
             "diff_ids": config["rootfs"]["diff_ids"],
-            "points": points,
+            "points": programs.points,
             "commands": wanted.commands,
-            "path": lock.variables.get("PATH", _PATH),
+            "path": programs.variables["PATH"],
             "newest": _seconds(config.get("created", "")),
             "argv": tar_command(maker, staged.folder / "image.sqfs"),
             "min_free": site.policies.min_free,
         }
         _run_worker(request, len(lock.layers), entry, runner, reporter)
-        _write_programs(staged.folder, lock, wanted, entry, install.path, points)
+        programs.write(staged.folder, entry, install.path)
         staged.land()
-    environment = path_environment(install.path)
-    if runtime := backend_settings(site, "container", ContainerSettings).runtime:
-        environment = (*environment, EnvOp(kind="set", name="ENVMGR_RUNTIME", value=runtime))
-    facts = InstallFacts(environment=environment)
-    return facts, {"mksquashfs": maker.version}
+    return InstallFacts(environment=path_environment(install.path)), {"mksquashfs": maker.version}
 
 
 def _run_worker(request: Mapping[str, Any], layers: int, entry: Entry, runner: Runner, reporter: Reporter) -> None:
@@ -210,36 +200,3 @@ def _seconds(created: str) -> int:
         return int(datetime.datetime.fromisoformat(created[:19] + "+00:00").timestamp())
     except ValueError:
         return 0
-
-
-def _write_programs(
-    folder: Path, lock: ContainerLock, wanted: ContainerInput, entry: Entry, final: Path, points: Sequence[str]
-) -> None:
-    own, programs = folder / "libexec", folder / "bin"
-    own.mkdir()
-    programs.mkdir()
-    (own / "rootfs").mkdir()  # each command mounts the image here, for itself
-    text = Path(__file__).with_name("run.sh").read_text(encoding="utf-8")
-    values = {
-        "root": str(final),
-        "entry": str(entry),
-        "gpu": "yes" if wanted.gpu else "no",
-        "binds": " ".join(wanted.bind),
-        "points": " ".join(points),
-    }
-    for name, value in values.items():
-        text = text.replace(f"'@{name}@'", quote(value))
-    _program(own / "run", text)
-    (own / "mounted").write_text(mounting_script(), encoding="utf-8")
-    variables = {"PATH": _PATH} | lock.variables
-    (own / "env").write_text("".join(f"{name}={value}\n" for name, value in variables.items()), encoding="utf-8")
-    lines = [f"export {name}={quote(value)}\n" for name, value in variables.items()]
-    (own / "env.sh").write_text("".join(lines), encoding="utf-8")
-    for name, path in {**wanted.commands, "shell": "/bin/sh", "run": ""}.items():
-        word = "" if name == "run" else f" {quote(path or name)}"
-        _program(programs / name, f'#!/bin/sh\nexec {quote(str(final / "libexec/run"))}{word} "$@"\n')
-
-
-def _program(path: Path, text: str) -> None:
-    path.write_text(text, encoding="utf-8")
-    path.chmod(0o755)

@@ -1,7 +1,7 @@
 """Layers of a container image, merged to one tree, and that as one tar stream in the order of its paths.
 
 What a layer brings is put where the layers below have it: through the links of their folders, never out of the tree. Whiteouts remove
-what lower layers brought. Owners become root, modes are for all users; devices, pipes and setuid bits do not come along, and are told.
+what lower layers brought. Owners become root, modes are for all users; devices, pipes and setuid bits do not come along, and are reported.
 Source: OCI image-spec, layer.md.
 """
 

@@ -12,7 +12,7 @@ from envmgr.system.files import pretty_json
 from envmgr.system.models import FrozenModel
 
 LOCK_NAME = "image.lock.json"
-FORMAT = 1
+FORMAT: Literal[1] = 1
 
 
 class LockedBlob(FrozenModel):
@@ -29,7 +29,7 @@ class LockedBlob(FrozenModel):
 
 
 class ContainerLock(FrozenModel):
-    """What a recipe's image resolved to. `manifest` is its digest (sha256); `environment` are lines `NAME=value`."""
+    """The image that a recipe's reference resolved to. `manifest` is its digest (sha256); `environment` are lines `NAME=value`."""
 
     version: Literal[1] = FORMAT
     recipe_digest: str

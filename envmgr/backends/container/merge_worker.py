@@ -14,7 +14,7 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from envmgr.backends.container.layers import Tree, write_tree
 from envmgr.system.worker import emit, serve
@@ -22,7 +22,7 @@ from envmgr.system.worker import emit, serve
 _PIECE = 1 << 20
 _LOOK_AT_ROOM = 64 << 20
 _MOST = 5_000_000  # paths of an image
-_DROPPED = 50  # paths that are told
+_DROPPED = 50  # paths that are reported
 
 
 class BadLayer(Exception):  # noqa: N818 - the name of what is wrong
@@ -52,7 +52,7 @@ def merge(request: Mapping[str, Any]) -> None:
             plain = work / f"{number}.tar"
             _unpack(layer, plain, diff_id, int(request["min_free"]))
             try:
-                archive = stack.enter_context(tarfile.open(plain, "r:"))  # noqa: SIM115 - the stack closes it
+                archive = stack.enter_context(tarfile.open(plain, "r:"))
                 members = archive.getmembers()
             except tarfile.TarError as error:
                 raise BadLayer(f"layer {number + 1} of {len(layers)} is no tar: {error}") from None
@@ -96,7 +96,7 @@ def _opened(layer: Path) -> Any:
     if magic[:2] == b"\x1f\x8b":
         from isal import igzip
 
-        return igzip.open(layer, "rb")
+        return igzip.open(layer, "rb")  # type: ignore[no-untyped-call]
     if magic == b"\x28\xb5\x2f\xfd":
         import zstandard
 
@@ -111,10 +111,11 @@ def _has(tree: Tree, command: str, path: str) -> bool:
 
 def _squash(tree: Tree, layers: Sequence[tarfile.TarFile], argv: Sequence[str], newest: int) -> None:
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    assert process.stdin is not None and process.stderr is not None
+    assert process.stdin is not None
+    assert process.stderr is not None
     broken = False
     try:
-        write_tree(tree, layers, process.stdin, newest=newest)
+        write_tree(tree, layers, cast("BinaryIO", process.stdin), newest=newest)
         process.stdin.close()
     except BrokenPipeError:
         broken = True

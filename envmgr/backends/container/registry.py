@@ -90,12 +90,8 @@ class Registry:
         image = _parsed(said, at)
         inner = image.get("config") or {}
         try:
-            config = _blob(manifest["config"])
-            if config.sha256 != sha256_bytes(said.encode()):
-                raise ValueError("its config has another sha256 than its manifest says")
-            if (found := f"{image['os']}/{image['architecture']}") != wanted.platform:
-                raise ValueError(f"it is for {found}, and the recipe asks for {wanted.platform}")
-            return ContainerLock(
+            config, found = _blob(manifest["config"]), f"{image['os']}/{image['architecture']}"
+            lock = ContainerLock(
                 recipe_digest=recipe_digest,
                 image=wanted.image,
                 platform=wanted.platform,
@@ -109,6 +105,11 @@ class Registry:
             )
         except (KeyError, TypeError, ValueError, ValidationError) as error:
             raise _invalid(at, str(error)) from None
+        if config.sha256 != sha256_bytes(said.encode()):
+            raise _invalid(at, "its config has another sha256 than its manifest says")
+        if found != wanted.platform:
+            raise _invalid(at, f"it is for {found}, and the recipe asks for {wanted.platform}")
+        return lock
 
     def copy(self, manifest: str, blobs: Path, scratch: Path) -> None:
         """Bring the image's files to `blobs`/sha256/. Files that are there already stay. `scratch` is an empty folder.

@@ -1,13 +1,14 @@
 #!/bin/sh
 # Runs a program of an image on this node: `run PROGRAM [ARGUMENT…]`. The runtime replaces this process, so that signals and exit codes are
 # the program's own. The image's variables are in the files `env` and `env.sh` beside it.
-# ENVMGR_RUNTIME names one of apptainer, podman, charliecloud; without it, the first that this node has.
+# ENVMGR_RUNTIME names one of apptainer, charliecloud, podman. Without it, it is the site's, or the first that this node has.
 set -u
 root='@root@'
 entry='@entry@'
 gpu='@gpu@'
 binds='@binds@'
 points='@points@'
+default='@runtime@'
 image=$root/image.sqfs
 own=$root/libexec
 
@@ -16,18 +17,18 @@ fail() {
     exit 127
 }
 
-runtime=${ENVMGR_RUNTIME:-}
+runtime=${ENVMGR_RUNTIME:-$default}
 program=
-for each in ${runtime:-apptainer podman charliecloud}; do
+for each in ${runtime:-apptainer charliecloud podman}; do
     case $each in
     apptainer) program=$(command -v apptainer || command -v singularity) ;;
     podman) program=$(command -v podman) ;;
     charliecloud) program=$(command -v ch-run) ;;
-    *) fail "ENVMGR_RUNTIME is \`$each\`: it names none of apptainer, podman, charliecloud" ;;
+    *) fail "ENVMGR_RUNTIME is \`$each\`: it names none of apptainer, charliecloud, podman" ;;
     esac
     [ -z "$program" ] || { runtime=$each && break; }
 done
-[ -n "$program" ] || fail "this node has no ${runtime:-apptainer, podman or charliecloud}: install one of them"
+[ -n "$program" ] || fail "this node has no ${runtime:-apptainer, charliecloud or podman}: install one of them"
 [ -r "$image" ] || fail "$image cannot be read here"
 
 # The host's Python, modules and search paths are not those of the image.
@@ -66,6 +67,12 @@ case " $inside " in
     ;;
 esac
 
+# mine FOLDER: a folder of this user's, whom nobody else can have made it for.
+mine() {
+    mkdir -m 700 "$1" 2>/dev/null
+    [ "$(stat -c '%u %F' "$1")" = "$(id -u) directory" ] || fail "$1 is not yours, or no folder: remove it, or set TMPDIR"
+}
+
 # within WORDS…: become a command that sees the image at $own/rootfs, in namespaces of its own.
 within() {
     # shellcheck disable=SC2086 # words
@@ -92,7 +99,7 @@ charliecloud)
     if [ "$gpu" = yes ] && [ -n "$cuda" ]; then
         libraries=$(dirname "$(readlink -f "$cuda")")
         links=${TMPDIR:-/tmp}/.envmgr-driver-$(id -u)
-        mkdir -p -m 700 "$links" && [ -O "$links" ] || fail "$links is not yours"
+        mine "$links"
         for file in "$libraries"/libcuda.so* "$libraries"/libnvidia-*.so* "$libraries"/libnvcuvid.so* "$libraries"/libcudadebugger.so*; do
             [ ! -e "$file" ] || ln -sfn "/mnt/host/${file##*/}" "$links/${file##*/}"
         done
@@ -103,7 +110,7 @@ charliecloud)
     within "$program" --env-no-expand "--set-env=$own/env" "--set-env=HOME=$HOME" --cd "$at" "$@"
     ;;
 podman)
-    # Inside, the user is root, who has the user's own rights. podman is told that it is in a namespace of the user's already.
+    # Inside, the user is root, who has the user's own rights. podman learns from its own variables that it is in a namespace of the user already.
     set -- --rootfs "$own/rootfs" "$what" "$@"
     for folder in $inside /dev/shm; do set -- --volume "$folder:$folder" "$@"; done
     if [ "$gpu" = yes ] && { [ -e /etc/cdi/nvidia.yaml ] || [ -e /var/run/cdi/nvidia.yaml ]; }; then
@@ -116,9 +123,10 @@ podman)
     done
     while IFS= read -r line; do set -- --env "$line" "$@"; done <"$own/env"
     state=${TMPDIR:-/tmp}/.envmgr-podman-$(id -u)
-    mkdir -p -m 700 "$state" && [ -O "$state" ] || fail "$state is not yours"
-    _CONTAINERS_ROOTLESS_UID=$(id -u) _CONTAINERS_ROOTLESS_GID=$(id -g) _CONTAINERS_USERNS_CONFIGURED=done
-    export _CONTAINERS_ROOTLESS_UID _CONTAINERS_ROOTLESS_GID _CONTAINERS_USERNS_CONFIGURED
+    mine "$state"
+    _CONTAINERS_ROOTLESS_UID=$(id -u)
+    _CONTAINERS_ROOTLESS_GID=$(id -g)
+    export _CONTAINERS_ROOTLESS_UID _CONTAINERS_ROOTLESS_GID _CONTAINERS_USERNS_CONFIGURED='done'
     as=--map-root-user
     within "$program" --log-level fatal --root "$state" --runroot "$state/run" --tmpdir "$state/tmp" --storage-driver vfs \
         --events-backend none --cgroup-manager cgroupfs run --rm --interactive --read-only --read-only-tmpfs=false --network host \

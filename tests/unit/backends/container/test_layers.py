@@ -21,7 +21,7 @@ def merged(*layers: Layer, newest: int = 2_000_000_000) -> tuple[dict[str, tarfi
         with tarfile.open(fileobj=out, mode="w") as archive:
             layer(archive)
         out.seek(0)
-        opened.append(tarfile.open(fileobj=out, mode="r:"))
+        opened.append(tarfile.open(fileobj=out, mode="r:"))  # noqa: SIM115
         tree.add_layer(number, opened[-1].getmembers())
     out = io.BytesIO()
     write_tree(tree, opened, out, newest=newest)
@@ -68,7 +68,9 @@ def test_upper_layer_wins_and_whiteouts_remove() -> None:
 
 def test_whiteout_does_not_remove_what_its_own_layer_brings() -> None:
     """Its order in the layer does not count."""
-    _, content, _ = merged(files({"d": None, "d/old": b"o"}), files({"d/new": b"n", "d/.wh..wh..opq": b"", "d/.wh.new": b""}))
+    _, content, _ = merged(
+        files({"d": None, "d/old": b"o"}), files({"d/new": b"n", "d/.wh..wh..opq": b"", "d/.wh.new": b""})
+    )
     assert content == {"d/new": b"n"}
 
 
@@ -127,7 +129,15 @@ def test_times_stay_and_none_is_later_than_the_image() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "found"), [("/bin/tool", True), ("/usr/bin/tool", True), ("/bin/data", False), ("/bin", False), ("/x", False), ("/loop", False)]
+    ("path", "found"),
+    [
+        ("/bin/tool", True),
+        ("/usr/bin/tool", True),
+        ("/bin/data", False),
+        ("/bin", False),
+        ("/x", False),
+        ("/loop", False),
+    ],
 )
 def test_programs_are_found_through_links(path: str, found: bool) -> None:
     layers: Sequence[Layer] = (

@@ -68,6 +68,7 @@ class ExpectedInstall:
 
     `program` is the first executable that the entry puts into PATH, `file` what is looked at: that, or a file of it
     where it has none. Both are relative to `root`, and empty where the manifest could not be read. `sums` is path -> sha256.
+    `checked` means that it has a program that checks a node (`NODE_CHECK`).
     """
 
     entry: str
@@ -75,6 +76,7 @@ class ExpectedInstall:
     program: str = ""
     file: str = ""
     sums: Mapping[str, str] | None = None
+    checked: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

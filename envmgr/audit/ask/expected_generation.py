@@ -14,6 +14,7 @@ from envmgr.catalog.names import nearest
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec
 from envmgr.publish.records import RECORD, complete_numbers, published_spec, read_current, read_specs
+from envmgr.store.manifest import NODE_CHECK
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner, run_detached
 from envmgr.system.scratch import scratch_folder
@@ -136,7 +137,7 @@ def _expected(name: str, spec: ModuleSpec, rows: Sequence[Sequence[Any]], *, dee
         plain = [row for row in rows if row[0].isprintable() and "\\" not in row[0]]  # sha256sum escapes other names
         hashed = [row for row in plain if row[1] == "file" and 0 < row[3] <= _LARGEST]
         sums = {str(row[0]): str(row[4]) for row in hashed[-_MOST:]}
-    return ExpectedInstall(name, spec.root, program, file, sums)
+    return ExpectedInstall(name, spec.root, program, file, sums, any(row[0] == NODE_CHECK for row in rows))
 
 
 def _first_program(spec: ModuleSpec, rows: Sequence[Sequence[Any]]) -> str:
@@ -171,4 +172,5 @@ def _pattern(spec: ModuleSpec) -> str:
     folders = [
         "" if folder == "." else re.sub(r"([][.(){}*+?^$|\\])", r"\\\1", folder) + "/" for folder in _folders(spec)
     ]
-    return rf'^\["({"|".join(folders)})[^/"]*", "(file|link)"' if folders else "^$"
+    programs = [rf"({'|'.join(folders)})[^/\"]*"] if folders else []
+    return rf'^\["({"|".join([*programs, NODE_CHECK])})", "(file|link)"'

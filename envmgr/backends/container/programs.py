@@ -12,6 +12,7 @@ from envmgr.backends.container.lock import ContainerLock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
+from envmgr.store.manifest import NODE_CHECK
 from envmgr.system.sandbox import mounting_script
 from envmgr.system.shelltext import quote
 
@@ -63,6 +64,7 @@ class Programs:
         for name, value in values.items():
             text = text.replace(f"'@{name}@'", quote(value))
         _program(own / "run", text)
+        (folder / NODE_CHECK).symlink_to("run")
         (own / "mounted").write_text(mounting_script(), encoding="utf-8")
         rows = self.variables.items()
         (own / "env").write_text("".join(f"{name}={value}\n" for name, value in rows), encoding="utf-8")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,34 +27,22 @@ _ASK = 120.0  # seconds for one answer
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 _OWN = ("REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "DOCKER_CONFIG", *NETWORK)
 _BY_FILE = "or bring the image as an OCI layout: `skopeo copy docker://… oci:FOLDER` elsewhere, `envmgr fetch ENTRY --file FOLDER` here"
-# Words of skopeo -> reference and hint, the first that fits.
-_FAULTS = (
-    (
-        ("manifest unknown", "name unknown", "not found", "NOT_FOUND"),
+# What skopeo says of a failure -> reference and hint; the first that fits.
+_FAULTS = {
+    r"manifest unknown|name unknown|not found|NOT_FOUND|repository not known": (
         "image-not-found",
         "is the name right, and the tag still there?",
     ),
-    (
-        ("unauthorized", "authentication required", "denied", "no basic auth", "forbidden"),
-        "registry-refused",
+    r"unauthorized|authentication required|denied|no basic auth|forbidden": (
+        "download-refused",
         "`skopeo login REGISTRY` as the site's build user, or name a file with credentials in $REGISTRY_AUTH_FILE",
     ),
-    (
-        (
-            "connection refused",
-            "no such host",
-            "timeout",
-            "unreachable",
-            "server misbehaving",
-            "deadline",
-            "EOF",
-            "reset",
-        ),
+    r"no space left": ("disk-full", "free some space (`envmgr gc`), then run the same command again"),
+    r"connection refused|no such host|timeout|timed out|unreachable|misbehaving|deadline|EOF|reset|HTTP response to HTTPS|x509": (
         "no-network",
         f"name a mirror in registries.conf, {_BY_FILE}",
     ),
-    (("no space left",), "disk-full", "free some space (`envmgr gc`), then run the same command again"),
-)
+}
 
 
 class Registry:
@@ -126,9 +115,8 @@ class Registry:
             return self._runner.run(["skopeo", *self._options, *argv], env=self._environ, timeout=timeout).stdout
         except CommandError as error:
             said = (error.stderr or error.message).strip().splitlines()[-1:] or [error.message]
-            low = said[0].lower()
-            for words, reference, hint in _FAULTS:
-                if any(word.lower() in low for word in words):
+            for words, (reference, hint) in _FAULTS.items():
+                if re.search(words, said[0], re.IGNORECASE):
                     raise EnvmgrError(
                         reference, f"{self._wanted.image}: the registry did not give it", context=said, hint=hint
                     ) from None

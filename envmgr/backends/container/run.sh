@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs a program of an image on this node: `run PROGRAM [ARGUMENT…]`. The runtime replaces this process, so that signals and exit codes are
 # the program's own. The image's variables are in the files `env` and `env.sh` beside it.
+# As `node-check` it only says what this node lacks for that.
 # ENVMGR_RUNTIME names one of apptainer, charliecloud, podman. Without it, it is the site's, or the first that this node has.
 set -u
 root='@root@'
@@ -63,6 +64,7 @@ case " $inside " in
 *" $(top "$PWD") "*) ;;
 *)
     at=/
+    # shellcheck disable=SC2016 # a word of the text
     printf 'envmgr: %s: %s is not seen inside: name its first folder with `bind` in the recipe; the working folder is /\n' "$entry" "$PWD" >&2
     ;;
 esac
@@ -76,8 +78,18 @@ mine() {
 # within WORDS…: become a command that sees the image at $own/rootfs, in namespaces of its own.
 within() {
     # shellcheck disable=SC2086 # words
-    exec unshare --user $as --mount /bin/sh "$own/mounted" 1 "$image" "$own/rootfs" "$@"
+    set -- unshare --user $as --mount /bin/sh "$own/mounted" 1 "$image" "$own/rootfs" "$@"
+    unshare --user true 2>/dev/null || fail 'this node lets users make no namespaces (user.max_user_namespaces)'
+    exec "$@"
 }
+
+case $0,$runtime in
+*/node-check,apptainer) exit 0 ;;
+*/node-check,*)
+    as=--map-root-user
+    within test -d "$own/rootfs/proc"
+    ;;
+esac
 
 what=$1
 shift

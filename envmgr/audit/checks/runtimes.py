@@ -1,0 +1,34 @@
+"""Entries that need something of a node to run in, such as a container runtime, find it there.
+
+An install may have a program of its own that fails on a node that lacks something, and says what
+(`libexec/node-check`). The check starts it for every published entry that has one, in a login shell of the ordinary
+user. For an image of a container it sees that the node has a runtime, that the user can read the image, and, where the
+runtime is not apptainer, that the user may make namespaces and mount the image in them. Nothing of the image is run.
+"""
+
+from __future__ import annotations
+
+from envmgr.audit.model import Check, Evidence, ProbeTexts, Rows
+from envmgr.audit.plan import AuditPlan
+from envmgr.audit.table import fields_of
+from envmgr.store.manifest import NODE_CHECK
+from envmgr.system.shelltext import assign, script_text, words
+
+SECONDS = 10
+
+
+def probe(plan: AuditPlan) -> ProbeTexts:
+    given = [word for each in plan.installs if each.checked for word in (each.entry, f"{each.root}/{NODE_CHECK}")]
+    if not given:
+        return {}
+    text = script_text(__file__, "login.sh")
+    return {"login": f"{assign(runtimes_limit=SECONDS)}set -- {words(*given)}\n{text}"}
+
+
+def judge(evidence: Evidence) -> Rows:
+    for line, nodes in evidence.shells.by_line("runtimes.lacks").items():
+        entry, why = fields_of(line, 2)
+        yield evidence.say("lacks", nodes, entry=entry, why=why.removeprefix(f"envmgr: {entry}: "))
+
+
+CHECK = Check(judge=judge, probe=probe, wants=frozenset({"installs", "published"}))

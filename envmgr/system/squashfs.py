@@ -94,8 +94,16 @@ def make_squashfs(
 
 
 def tar_command(maker: Maker, target: Path) -> tuple[str, ...]:
-    """Return the command that writes the squashfs of the tar on its stdin, with the tar's own times and modes."""
-    options = ("-all-root", "-mkfs-time", "0", "-root-mode", "0555", "-no-xattrs", "-no-exports")
+    """Return the command that writes the squashfs of the tar on its stdin, with the tar's own times and modes. Its own
+    times are SOURCE_DATE_EPOCH. Raises EnvmgrError `mksquashfs-old`.
+    """
+    if _numbers(maker.version) < (4, 5):
+        raise EnvmgrError(
+            "mksquashfs-old",
+            f"mksquashfs {maker.version} cannot read an image's layers, which are tars",
+            hint="build on a host with squashfs-tools 4.5 (of 2021) or later; nodes need none",
+        )
+    options = ("-all-root", "-root-mode", "0555", "-no-xattrs", "-no-exports")
     return (maker.program, "-", str(target), "-tar", *_OF["zstd"], *options, *_QUIET)
 
 

@@ -12,6 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from envmgr.backends.conda.models import Channel, CondaInput, CondaSettings
+from envmgr.backends.container.input import ContainerInput, ContainerSettings
 from envmgr.backends.easybuild.settings import EasyBuildInput, EasyBuildSettings
 from envmgr.backends.wheels.input import Patch, WheelsInput
 from envmgr.catalog.environment import Environment, ShellText
@@ -107,6 +108,7 @@ def test_errors_page_is_sorted() -> None:
         ("site.md", CondaSettings, "backends.conda."),
         ("site.md", Channel, "backends.conda.channels.NAME."),
         ("site.md", EasyBuildSettings, "backends.easybuild."),
+        ("site.md", ContainerSettings, "backends.container."),
         ("site.md", WheelsSettings, "backends.wheels."),
         ("site.md", Index, "backends.wheels.indexes.NAME."),
         ("site.md", Sources, "sources."),
@@ -122,6 +124,7 @@ def test_errors_page_is_sorted() -> None:
         ("recipe.md", CondaInput, "input."),
         ("recipe.md", EasyBuildInput, "input."),
         ("recipe.md", WheelsInput, "input."),
+        ("recipe.md", ContainerInput, "input."),
         ("recipe.md", Patch, "input.patches[]."),
         ("recipe.md", Environment, "environment."),
         ("recipe.md", ShellText, "environment.on_unload."),
@@ -151,6 +154,7 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
                 "backends.conda.channels.NAME.": [Channel],
                 "backends.easybuild.": [EasyBuildSettings],
                 "backends.wheels.": [WheelsSettings],
+                "backends.container.": [ContainerSettings],
                 "backends.wheels.indexes.NAME.": [Index],
                 "sources.": [Sources],
                 "policies.": [Policies],
@@ -166,7 +170,7 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
             "recipe.md",
             {
                 "": [Software, Recipe],
-                "input.": [CondaInput, EasyBuildInput, WheelsInput],
+                "input.": [CondaInput, ContainerInput, EasyBuildInput, WheelsInput],
                 "input.patches[].": [Patch],
                 "environment.": [Environment],
                 "environment.on_unload.": [ShellText],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -151,7 +150,6 @@ def install_image(
             "points": programs.points,
             "commands": wanted.commands,
             "path": programs.variables["PATH"],
-            "newest": _seconds(config.get("created", "")),
             "argv": tar_command(maker, staged.folder / "image.sqfs"),
             "min_free": site.policies.min_free,
         }
@@ -193,10 +191,3 @@ def _read_config(lock: ContainerLock, cache: Path) -> dict[str, Any]:
             "image-invalid", "the lock says other variables or layers than the image's config", hint="lock it again"
         )
     return data
-
-
-def _seconds(created: str) -> int:
-    try:
-        return int(datetime.datetime.fromisoformat(created[:19] + "+00:00").timestamp())
-    except ValueError:
-        return 0

@@ -160,13 +160,13 @@ class Tree:
             stack += [(f"{prefix}{n}/", b) for n in sorted(folder, reverse=True) if (b := folder[n].below) is not None]
 
 
-def write_tree(tree: Tree, layers: Sequence[tarfile.TarFile], out: BinaryIO, *, newest: int) -> None:
-    """Write the tree as one tar; no time is later than `newest` (seconds since the epoch). Raise OSError, TarError."""
+def write_tree(tree: Tree, layers: Sequence[tarfile.TarFile], out: BinaryIO) -> None:
+    """Write the tree as one tar. Raise OSError, TarError."""
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         for path, node in tree.each():
             info = tarfile.TarInfo(path)
             info.type, info.linkname = node.info.type, node.info.linkname
-            info.mtime = max(0, min(int(node.info.mtime), newest))
+            info.mtime = time_of(node)
             info.mode = node.info.mode & _FIRST | (0o555 if node.below is not None or node.info.mode & 0o111 else 0o444)
             if node.below is None and not node.info.issym():
                 info.type, info.linkname, info.size = tarfile.REGTYPE, "", node.source.size
@@ -174,6 +174,11 @@ def write_tree(tree: Tree, layers: Sequence[tarfile.TarFile], out: BinaryIO, *, 
                 archive.addfile(info, content)
             else:
                 archive.addfile(info)
+
+
+def time_of(node: Node) -> int:
+    """Return the time of a path, in seconds since the epoch, as squashfs has them."""
+    return max(0, min(int(node.info.mtime), 0xFFFFFFFF))
 
 
 def _made(name: str, layer: int) -> Node:

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from envmgr.backends.container.layers import Tree, write_tree
+from envmgr.backends.container.layers import Tree, time_of, write_tree
 from envmgr.system.worker import emit, serve
 
 _PIECE = 1 << 20
@@ -67,7 +67,7 @@ def merge(request: Mapping[str, Any]) -> None:
             name for name, path in request["commands"].items() if not _has(tree, path or name, request["path"])
         ]:
             raise NoCommand(lacking)
-        _squash(tree, opened, request["argv"], int(request["newest"]))
+        _squash(tree, opened, request["argv"])
     emit("merged", dropped=[f"{path}: {why}" for path, why in tree.dropped[:_DROPPED]], count=len(tree.dropped))
 
 
@@ -109,13 +109,20 @@ def _has(tree: Tree, command: str, path: str) -> bool:
     return any(tree.is_program(place) for place in places)
 
 
-def _squash(tree: Tree, layers: Sequence[tarfile.TarFile], argv: Sequence[str], newest: int) -> None:
-    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def _squash(tree: Tree, layers: Sequence[tarfile.TarFile], argv: Sequence[str]) -> None:
+    newest = max((time_of(node) for _, node in tree.each()), default=0)  # the time of the root, else it is now
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "SOURCE_DATE_EPOCH": str(newest)},
+    )
     assert process.stdin is not None
     assert process.stderr is not None
     broken = False
     try:
-        write_tree(tree, layers, cast("BinaryIO", process.stdin), newest=newest)
+        write_tree(tree, layers, cast("BinaryIO", process.stdin))
         process.stdin.close()
     except BrokenPipeError:
         broken = True

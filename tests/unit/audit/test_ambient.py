@@ -164,6 +164,7 @@ def test_what_login_bash_has_and_a_job_has_not_is_a_note() -> None:
 def test_manifests_are_read_for_checks_that_need_them_alone() -> None:
     assert {name for name, check in all_checks().items() if "installs" in check.wants} == {
         "ambient",
+        "runtimes",
         "site-modules",
         "software",
     }

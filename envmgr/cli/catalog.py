@@ -104,8 +104,7 @@ def import_(
         ),
     ] = None,
     tree: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Folder in which Spack installed what its spack.lock names."),
+        Path | None, typer.Option(metavar="FOLDER", help="Folder in which Spack installed what its spack.lock names.")
     ] = None,
     dry_run: DryRun = False,
     site: SiteOption = None,

@@ -91,15 +91,25 @@ def import_file(
     elif entry is not None and len(drafts) > 1:
         message = f"{one_line(path)} makes {len(drafts)} entries, and --as names one"
         raise InputError("entry-syntax", message, hint="leave it out")
-    several = len(drafts) > 1
+    several, left, kept = len(drafts) > 1, list(contents.left), list[Draft]()
     for draft in drafts:
         if not dry_run:
             clear_dead_scratch(root / draft.entry.name)  # also where a killed run has made the entry
-        _require_free(ctx, root, draft.entry, several=several)
-        require_new_name(draft.entry, ctx.catalog, ctx.prefix, [each.entry for each in drafts])
+        try:
+            _require_free(ctx, root, draft.entry, several=several)
+            require_new_name(draft.entry, ctx.catalog, ctx.prefix, [each.entry for each in drafts])
+            kept.append(draft)
+        except InputError as error:
+            if not contents.goes_on or not several:
+                raise
+            left.append(Left(0, str(draft.entry), error.message))
+    if not kept:
+        lines = [f"{row.text}: {row.why}" for row in left[:20]]
+        raise InputError("import-empty", f"{one_line(path)} has nothing that the catalogs do not have", context=lines)
+    drafts = kept
     description = one_line(contents.description or f"Imported from {path.name}")
     rows = tuple(_write(ctx, root, draft, path, description, several=several, dry_run=dry_run) for draft in drafts)
-    return ImportResult(str(path), found, rows, contents.left, dry_run)
+    return ImportResult(str(path), found, rows, tuple(left), dry_run)
 
 
 def _entry(name: str, version: str, path: Path, given: str | None) -> Entry:

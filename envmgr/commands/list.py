@@ -173,7 +173,12 @@ def _state(
     if isinstance(loaded, ResolvedEntry):
         state = state_of(published, name in outdated, loaded.install.exists(), locked=True)
         description = loaded.software.description.strip().splitlines()[0]
-        notes = [*_notes(loaded.recipe), *not_ours(loaded.lock.outside), *([OLD_LAYOUT] if loaded.of_older_layout else []), *_moved(loaded, current)]
+        notes = [
+            *_notes(loaded.recipe),
+            *not_ours(loaded.lock.outside),
+            *([OLD_LAYOUT] if loaded.of_older_layout else []),
+            *_moved(loaded, current),
+        ]
         notes += _of_upstream(loaded)
         notes += [
             f"its lock contradicts: {fault.rule}: {fault.text}"

@@ -124,7 +124,7 @@ class Contents:
 
     `specs` and `rows` are what it asks for, or its packages with their versions if it is a lock. `packages` and `wheels`
     are exact packages of conda and beside these; `pylock` are exact packages of an index. `lacks` says why they cannot
-    be kept exactly.
+    be kept exactly. `entries` are those of a file that makes several; if it `goes_on`, those that a catalog has are left.
     """
 
     left: tuple[Left, ...] = ()
@@ -139,6 +139,7 @@ class Contents:
     wheels: tuple[LockedWheel, ...] = ()
     pylock: Pylock | None = None
     entries: tuple[OneEntry, ...] = ()
+    goes_on: bool = False
     lacks: str = ""
 
 
@@ -249,6 +250,34 @@ def read_file(
         raise
     except Exception as error:  # noqa: BLE001 - the libraries that read strangers' files have many
         raise given.invalid(error or type(error).__name__) from None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTree:
+    """A folder of another tool that `import` can read: its format, and the entries that it would make. `why` says why it
+    cannot be read, empty if it can.
+    """
+
+    path: str
+    format: str
+    entries: int
+    why: str = ""
+
+
+def trees_above(places: Sequence[Path], runner: Runner) -> tuple[FoundTree, ...]:
+    """Return the folders above `places` that have the records of another tool, as this host can read them."""
+    folders = {parent for place in places if place.is_absolute() for parent in (place, *place.parents)}
+    found = []
+    for name, format_ in _formats("read"):
+        inside: Sequence[str] = getattr(format_, "INSIDE", ())
+        for folder in sorted(folders if inside else ()):
+            if any((folder / file).is_file() for file in inside):
+                try:
+                    made = read_file(folder, runner, name)[1]
+                    found.append(FoundTree(str(folder), name, len(made.entries)))
+                except EnvmgrError as error:
+                    found.append(FoundTree(str(folder), name, 0, error.message))
+    return tuple(found)
 
 
 def _recognised(given: Given, known: Mapping[str, Format]) -> list[str]:

@@ -295,8 +295,7 @@ class _Capture:
             "activation-unclear",
             f"{self._label(name)} {what.format(name=name)}",
             context=values,
-            hint="a modulefile can set, unset, prepend, append, and set where nothing is set: "
-            f"{self.shell.instead}",
+            hint=f"a modulefile can set, unset, prepend, append, and set where nothing is set: {self.shell.instead}",
         )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError, ending
 from envmgr.system.run import Runner, clean_env
-from envmgr.system.shelltext import assign, script_text
+from envmgr.system.shelltext import script_text
 
 _BASE_NAMES = frozenset({"PATH", "HOME", "USER", "LOGNAME"})
 _IGNORED = re.compile(r"_|SHLVL|PWD|OLDPWD|IFS|OPTIND|SHELLOPTS|POSIXLY_CORRECT|BASH.*|__envmgr.*")

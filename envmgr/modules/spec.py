@@ -36,10 +36,12 @@ class Outside(FrozenModel):
 
     `how` says how it was looked at: every file was read (`full`), or its size and time were (`times`). What has a name
     of `ignore` was left out. `shape` is the sha256 of what nodes list of it (`store.outside`). `program` is the first
-    program that the module puts into PATH, and `file` that or a file of it, both relative to `path`.
+    program that the module puts into PATH, and `file` that or a file of it, both relative to `path`. `roots` are all
+    folders from which its module may add places to lists.
     """
 
     path: str
+    roots: tuple[str, ...]
     how: Literal["full", "times"]
     ignore: tuple[str, ...] = ()
     shape: str

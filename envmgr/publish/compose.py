@@ -130,7 +130,8 @@ def judge_recipe(entry: Entry, recipe: Recipe) -> Judged:
 def judge_install(entry: Entry, recipe: Recipe, facts: InstallFacts, root: Path, prefix: Path) -> Judged:
     """Judge what a finished install brings: activation scripts of its packages, modules of another tool."""
     home = str(facts.home(root))
-    roots = [home, *(str(prefix / need) for need in facts.needs)]
+    own = facts.outside.roots if facts.outside else (home,)
+    roots = [*own, *(str(prefix / need) for need in facts.needs)]
     owners = [entry.name, root.parent.name, *(Path(need).parent.name for need in facts.needs)]
     return _sorted(_changes(facts.environment, owners, roots, {home: "${root}"}), recipe.accept)
 

@@ -95,13 +95,14 @@ def shape_of(rows: Iterable[TreePath], how: How) -> str:
 
 
 def describe_outside(
-    path: Path, how: How, ignore: tuple[str, ...], seen: Seen, environment: Iterable[EnvOp], name: str
+    roots: tuple[str, ...], how: How, ignore: tuple[str, ...], seen: Seen, environment: Iterable[EnvOp], name: str
 ) -> Outside:
-    """Return what modules and the audit know of a tree. `name` is the entry's."""
+    """Return what modules and the audit know of a tree, the first of `roots`. `name` is the entry's."""
+    path = Path(roots[0])
     program = _first_program(path, seen, environment, name)
     file = program or next((row.path for row in seen.rows if row.kind == "file"), "")
     return Outside(
-        path=str(path), how=how, ignore=ignore, shape=shape_of(seen.rows, how), program=program, file=file
+        path=str(path), roots=roots, how=how, ignore=ignore, shape=shape_of(seen.rows, how), program=program, file=file
     )
 
 

@@ -71,7 +71,7 @@ def scan_tree(root: Path, *, workers: int = 4) -> list[TreePath]:
 def look_at_tree(
     root: Path, owner: int | None, *, workers: int = 4, times: bool = False, skip: Collection[str] = ()
 ) -> Look:
-    """Look at every path under `root`, whatever it is, and its owner, unless that is None. Only regular files are
+    """Look at every path under `root`, whatever it is, and its owner, if one is given. Only regular files are
     opened: a pipe would never end.
 
     With `times`, no file is opened: its time of change stands in the place of its sha256. What has a name of `skip` is

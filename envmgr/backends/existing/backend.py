@@ -63,14 +63,17 @@ class LoadedExistingLock(LoadedLock):
             raise EnvmgrError(
                 "tree-differs",
                 f"{path} is not what it was when {self.entry} was locked",
-                context=[f"locked {lock.tree.files} files, {lock.tree.size} bytes", f"here   {seen.files}, {seen.size}"],
+                context=[
+                    f"locked {lock.tree.files} files, {lock.tree.size} bytes",
+                    f"here   {seen.files}, {seen.size}",
+                ],
                 hint=f"who changed it, and why? `envmgr lock {self.entry}` takes it as it is now",
             )
         text = seen_text(seen)
         with staged_install(item.install, site) as staged:
             staged.folder.mkdir()
             (staged.folder / SEEN).write_text(text, encoding="utf-8")
-        outside = describe_outside(path, lock.tree.how, lock.tree.ignore, seen, lock.environment, self.entry.name)
+        outside = describe_outside(lock.roots, lock.tree.how, lock.tree.ignore, seen, lock.environment, self.entry.name)
         facts = InstallFacts(environment=lock.environment, python=lock.python or None, outside=outside)
         return Built(facts, {SEEN: sha256_bytes(text.encode())}, {})
 
@@ -104,15 +107,15 @@ class ExistingBackend(Backend):
     ) -> LockResult:
         del options
         wanted = read_input(entry, recipe, ExistingInput)
-        path, spack, roots = Path(wanted.path), None, [wanted.path]
+        path, spack = Path(wanted.path), None
         if wanted.spack is not None:
             from envmgr.backends.existing.spack import find_spec
 
             spack = find_spec(wanted.spack, wanted.path)
-            roots.append(wanted.spack.tree)
         with reporter.stage(f"{entry} look at {path}", unit="files"):
             seen = look_outside(path, wanted.manifest, wanted.ignore)
         require_seen(path, seen)
+        roots = (wanted.path, *([spack.tree] if spack else []))
         environment = take_environment(wanted, roots, site, runner, reporter)
         made = ExistingLock(
             recipe=_digest(wanted),
@@ -159,7 +162,8 @@ def _digest(wanted: ExistingInput) -> str:
 
 
 def _text(lock: ExistingLock) -> str:
-    return dump_yaml(lock.model_dump(mode="json", exclude_none=True), width=120)
+    rows = [op.model_dump(mode="json", exclude_defaults=True) for op in lock.environment]
+    return dump_yaml({**lock.model_dump(mode="json", exclude_none=True), "environment": rows}, width=120)
 
 
 def _packages(entry: Entry, lock: ExistingLock) -> dict[str, str]:
@@ -184,5 +188,3 @@ def _notes(path: Path) -> Iterable[str]:
         if not place.stat().st_mode & 0o001:
             yield f"not every user can enter {place} (mode {place.stat().st_mode & 0o777:04o}): the audit looks as one"
             return
-
-

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from envmgr.backends.existing.models import ExistingInput
+from envmgr.catalog.shell_rules import SEARCHED
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.capture import capture_changes
@@ -27,6 +28,7 @@ _SECONDS = 120.0  # for one run of the module or the command; it is run some ten
 _STATE = re.compile(
     r"MODULE(S_\w+|SHOME|PATH\w*)|LMOD_\w*|__LMOD\w*|_LMFILES_\w*|_ModuleTable\w*|LOADEDMODULES|SPACK_LOADED_HASHES"
 )
+_SYSTEM = re.compile(r"/usr/(?!local/)|/s?bin$|/lib(64)?$")
 _OF_ITS_OWN = frozenset({"LD_LIBRARY_PATH", "PYTHONPATH"})
 _INSTEAD = "say in the recipe's `environment` what users need of it, without `module` and `command`"
 
@@ -62,7 +64,18 @@ def take_environment(
             )
         )
     _refuse_others(found, roots)
-    return found
+    kept = tuple(op for op in found if not _is_of_system(op, roots))
+    for op in {*found} - {*kept}:
+        reporter.log(f"left out {op.kind} {op.name} {op.value}: the system's own place, where it is looked for anyway")
+    return kept
+
+
+def _is_of_system(op: EnvOp, roots: Sequence[str]) -> bool:
+    """Return whether the element of a list is a folder of the system: tools add those of packages that they found
+    there.
+    """
+    inside = any(f"{op.value}/".startswith(f"{root}/") for root in roots)
+    return op.name in SEARCHED and not inside and _SYSTEM.match(op.value) is not None
 
 
 def _step_text(wanted: ExistingInput, site: Site, runner: Runner) -> str:

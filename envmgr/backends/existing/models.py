@@ -1,4 +1,4 @@
-"""What a recipe says of an install that somebody else made, and the lock that says what was found."""
+"""The input of a recipe for an install that somebody else made, and the lock, which has what was found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from envmgr.system.models import FrozenModel, refuse
 from envmgr.wording import first_unseen
 
 LOCK_NAME = "existing-lock.yml"
-FORMAT = 1
 
 
 class SpackSpec(FrozenModel):
@@ -76,20 +75,20 @@ class ExistingInput(FrozenModel):
 
     @property
     def source(self) -> str:
-        """What the environment was taken from, in words."""
+        """The source of the environment, in words."""
         if self.module:
             return f"module {self.module}"
         return f"command {self.command}" if self.command else "folders"
 
 
 class SpackFacts(FrozenModel):
-    """What Spack's database says of an install."""
+    """The facts of an install in the database of the Spack in `tree`."""
 
+    tree: str
     spec: str
     hash: str
     compiler: str
     target: str
-    spack: str = ""
 
 
 class SeenTree(FrozenModel):
@@ -107,7 +106,7 @@ class ExistingLock(FrozenModel):
     `source`. `python` is the version of the Python that the tree puts first, empty without one.
     """
 
-    version: Literal[1] = FORMAT
+    version: Literal[1] = 1
     recipe: str
     path: str
     tree: SeenTree
@@ -115,6 +114,11 @@ class ExistingLock(FrozenModel):
     environment: tuple[EnvOp, ...]
     python: str = ""
     spack: SpackFacts | None = None
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The folders of its software: the tree, and that of the Spack which made it."""
+        return (self.path, self.spack.tree) if self.spack else (self.path,)
 
 
 def _path(value: str) -> str:

@@ -44,10 +44,6 @@ class SpackInstall:
     def short(self) -> str:
         return f"{self.name}@{self.version}/{self.hash[:_SHORT]}"
 
-    @property
-    def facts(self) -> SpackFacts:
-        return SpackFacts(spec=self.spec, hash=self.hash, compiler=self.compiler, target=self.target)
-
 
 @dataclass(frozen=True, slots=True)
 class SpackLock:
@@ -66,10 +62,10 @@ def read_database(tree: Path) -> dict[str, SpackInstall]:
 
 def database_of(text: str, path: Path) -> dict[str, SpackInstall]:
     """Return the installs that the text of a database has. Raises InputError `spack-format`."""
-    with_format = _parsed(text, path).get("database")
-    _require_format(with_format, "version", DATABASE_FORMATS, path)
+    data = _parsed(text, path).get("database") or {}
+    _require_format(data, "version", DATABASE_FORMATS, path)
     try:
-        return {each: _record(each, row) for each, row in with_format["installs"].items()}
+        return {each: _record(each, row) for each, row in data["installs"].items()}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise _unreadable(path, error) from None
 
@@ -98,13 +94,15 @@ def find_spec(wanted: SpackSpec, path: str) -> SpackFacts:
     found = read_database(Path(wanted.tree))
     row = found.get(wanted.hash)
     if row is not None and row.installed and row.path == path:
-        return row.facts
+        return SpackFacts(tree=wanted.tree, spec=row.spec, hash=row.hash, compiler=row.compiler, target=row.target)
     if row is None:
         why = "is not in the database any more"
     else:
         why = "is not installed any more" if not row.installed else f"lies in {one_line(row.path)}"
     name = Path(path).parent.name if row is None else row.name
-    others = [f"there is {each.short} in {each.path}" for each in found.values() if each.name == name and each.installed]
+    others = [
+        f"there is {each.short} in {each.path}" for each in found.values() if each.name == name and each.installed
+    ]
     raise EnvmgrError(
         "spack-differs",
         f"Spack's {wanted.hash[:_SHORT]}, at {path}, {why}",
@@ -128,7 +126,9 @@ def _require_format(data: Any, key: str, known: range, path: Path) -> None:
         raise InputError(
             "spack-format",
             f"{path} has format {one_line(repr(found))}, and this envmgr knows {known.start} to {known.stop - 1}",
-            hint="a later Spack wrote it: use a later envmgr" if later else "is it Spack's? `spack reindex` writes it again",
+            hint="a later Spack wrote it: use a later envmgr"
+            if later
+            else "is it Spack's? `spack reindex` writes it again",
         )
 
 

@@ -27,10 +27,9 @@ _LOCK = re.compile(r'"file-type":\s*"spack-lockfile"')
 def read(given: Given) -> Contents:
     """Return the installs that were asked for. Raise InputError `import-invalid`, `spack-format`."""
     if not _LOCK.search(given.text):
-        tree = given.path.parent.parent
         found = database_of(given.text, given.path)
         asked = [each for each in found.values() if each.explicit and not each.external]
-        return _contents(given, tree, found, asked, [])
+        return _contents(given, given.path.parent.parent, found, asked, [])
     lock = lock_of(given.text, given.path)
     tree = given.tree or _tree_of(given.path.parent / "spack.yaml")
     if tree is None:
@@ -90,4 +89,4 @@ def _contents(
         entries.append(
             OneEntry(each.name, version, wanted, "existing", (needs,) if below else (), f"{each.spec} (Spack)")
         )
-    return Contents(left=tuple(left), entries=tuple(entries), description=f"Installed by Spack in {tree}")
+    return Contents(left=tuple(left), entries=tuple(entries), goes_on=True, description=f"Installed by Spack in {tree}")

@@ -9,12 +9,12 @@ import pytest
 import yaml
 
 from envmgr.backends.conda.activate import capture_activation, find_steps
-from envmgr.modules.capture import forbidden_changes
-from envmgr.modules.capture_run import Shell
 from envmgr.backends.easybuild.flat import read_shown, refuse_forbidden
 from envmgr.catalog.recipe import load_recipe
 from envmgr.catalog.shell_rules import fault_in_variable
 from envmgr.errors import EnvmgrError, InputError
+from envmgr.modules.capture import forbidden_changes
+from envmgr.modules.capture_run import Shell
 from envmgr.system.run import Runner
 from tests.helpers.places import ROOT
 

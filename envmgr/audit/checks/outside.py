@@ -36,14 +36,13 @@ def judge(evidence: Evidence) -> Rows:
         return
     fleet = evidence.fleet.sound
     for number, (entry, tree) in enumerate(sorted(evidence.published.outside.items())):
+        shapes = fleet.by_value(f"outside.shape.{number}")
+        on_some = "_on_some" if tree.shape in shapes else ""
         for reason, nodes in fleet.by_value(f"outside.bad.{number}").items():
             if not reason.endswith("Permission denied"):  # the check `software` tells by what
-                row = "gone_on_some" if len(nodes) < len(fleet.nodes) else "gone"
-                yield evidence.say(row, nodes, entry=entry, path=tree.path, reason=reason)
-        for found, nodes in fleet.by_value(f"outside.shape.{number}").items():
-            if found != tree.shape:
-                row = "changed_on_some" if len(nodes) < len(fleet.nodes) else "changed"
-                yield evidence.say(row, nodes, entry=entry, path=tree.path)
+                yield evidence.say(f"gone{on_some}", nodes, entry=entry, path=tree.path, reason=reason)
+        if changed := [node for shape, nodes in shapes.items() if shape != tree.shape for node in nodes]:
+            yield evidence.say(f"changed{on_some}", changed, entry=entry, path=tree.path)
         if late := fleet.only(partial(_is_unseen, number)).nodes:
             yield evidence.say("unseen", late, entry=entry, path=tree.path, seconds=_seconds(evidence.plan))
 

@@ -82,8 +82,11 @@ def _step_text(wanted: ExistingInput, site: Site, runner: Runner) -> str:
     command, search = wanted.command, ""
     if wanted.module:
         lmod = find_lmod(site.lmod.dir, os.environ, runner=runner)
-        command = words(str(lmod.commands / "lmod"), "bash", "load", wanted.module)
-        search = ":".join(wanted.modulepath)
+        name, search = wanted.module, ":".join(wanted.modulepath)
+        if name.startswith("/"):  # Lmod takes no path of a file in Lua
+            file = Path(name)
+            name, search = f"{file.parent.name}/{file.name.removesuffix('.lua')}", str(file.parents[1])
+        command = words(str(lmod.commands / "lmod"), "bash", "load", name)
     return assign(__envmgr_command=command, __envmgr_modules=search) + script_text(__file__, "step.sh")
 
 

@@ -29,8 +29,8 @@ class SpackSpec(FrozenModel):
 
 
 class ExistingInput(FrozenModel):
-    """`path` is the tree. Its environment is that of its own `module`, looked for in `modulepath`, or of the text that
-    `command` prints, or by default that of its folders (`bin`, `share/man` …).
+    """`path` is the tree. Its environment is that of its own `module` (a file, or a name in `modulepath`), or of the
+    text that `command` prints, or by default that of its folders (`bin`, `share/man` …).
     """
 
     path: str
@@ -69,6 +69,8 @@ class ExistingInput(FrozenModel):
     def _one_source(self) -> ExistingInput:
         if self.module and self.command:
             raise ValueError("the environment comes from `module` or from `command`, not from both")
+        if self.module.startswith("/") and (len(Path(self.module).parts) < 4 or self.modulepath):
+            raise ValueError("`module` is FOLDER/NAME/VERSION, or NAME/VERSION in a folder of `modulepath`")
         if self.modulepath and not self.module:
             raise ValueError("`modulepath` says where `module` is looked for, and there is none")
         return self

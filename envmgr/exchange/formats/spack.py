@@ -16,11 +16,13 @@ from envmgr.catalog.names import fault_in_part
 from envmgr.errors import EnvmgrError
 from envmgr.exchange import Contents, Given, Left, OneEntry
 from envmgr.exchange.checks import fault_in
+from envmgr.system.untrusted_files import ANYWHERE, Kind, read_file_text
 from envmgr.system.yamlfile import parse_yaml
 
 NAME = re.compile(r"spack\.lock|index\.json")
 CONTENT = re.compile(r'"file-type":\s*"spack-lockfile"|^\s*\{\s*"database":\s*\{')
 INSIDE = ("spack.lock", INDEX)  # the file that stands for a folder
+_MANIFEST = Kind("file", 1 << 20)
 _LOCK = re.compile(r'"file-type":\s*"spack-lockfile"')
 
 
@@ -43,7 +45,7 @@ def read(given: Given) -> Contents:
 def _tree_of(manifest: Path) -> Path | None:
     """Return the install tree that an environment's `spack.yaml` names, if it does."""
     try:
-        config = parse_yaml(manifest.read_text(encoding="utf-8"), manifest)["spack"]["config"]
+        config = parse_yaml(read_file_text(manifest, _MANIFEST, tree=ANYWHERE), manifest)["spack"]["config"]
         root = config["install_tree"]["root"]
     except (OSError, EnvmgrError, KeyError, TypeError, ValueError):
         return None

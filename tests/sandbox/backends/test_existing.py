@@ -68,7 +68,7 @@ def test_tree_that_changes_is_found_and_a_rollback_brings_back_the_module_and_no
     box.ok("remove", ENTRY)
     box.ok("gc")
     assert list(box.prefix.glob("store/*/*")) == []
-    assert {path for path in tree.rglob("*")} == {*before, tree / "new"}
+    assert set(tree.rglob("*")) == {*before, tree / "new"}
 
 
 def test_tree_that_is_not_what_was_locked_is_not_published(sandbox: Sandbox, tree: Path) -> None:

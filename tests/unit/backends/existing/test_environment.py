@@ -39,11 +39,7 @@ def test_folders_are_the_default(tree: Path) -> None:
 
 def test_module_of_its_own_is_taken(tree: Path, tmp_path: Path) -> None:
     file = make_module(tmp_path / "modules", tree)
-    right = [
-        ("set", "HELLO_HOME", "T"),
-        ("prepend", "LD_LIBRARY_PATH", "T/lib"),
-        ("prepend", "PATH", "T/bin"),
-    ]
+    right = [("set", "HELLO_HOME", "T"), ("prepend", "LD_LIBRARY_PATH", "T/lib"), ("prepend", "PATH", "T/bin")]
     assert take(tree, module="vendor/1.0", modulepath=[str(tmp_path / "modules")]) == right
     assert take(tree, module=str(file)) == right
 
@@ -101,7 +97,8 @@ def test_module_that_defines_functions_is_refused(tree: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "line", ['prepend_path("LD_LIBRARY_PATH", "/opt/other/lib")', 'setenv("PYTHONPATH", "/x")', 'setenv("LD_PRELOAD", "/x")']
+    "line",
+    ['prepend_path("LD_LIBRARY_PATH", "/opt/other/lib")', 'setenv("PYTHONPATH", "/x")', 'setenv("LD_PRELOAD", "/x")'],
 )
 def test_libraries_of_others_are_refused(tree: Path, tmp_path: Path, line: str) -> None:
     file = make_module(tmp_path / "modules", tree)

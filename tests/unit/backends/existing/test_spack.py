@@ -27,7 +27,12 @@ def test_database_is_read() -> None:
     found = database_of(recorded("index.json"), WHERE)
     bzip2 = found[HASH]
     assert (bzip2.spec, bzip2.compiler, bzip2.target) == (SPEC, "gcc@12.2.0", "x86_64_v2")
-    assert (bzip2.path, bzip2.installed, bzip2.explicit, bzip2.external) == (f"/opt/spack/tree/{FOLDER}", True, True, False)
+    assert (bzip2.path, bzip2.installed, bzip2.explicit, bzip2.external) == (
+        f"/opt/spack/tree/{FOLDER}",
+        True,
+        True,
+        False,
+    )
     assert {each.name for each in found.values() if each.external} == {"diffutils", "glibc", "gmake"}
     assert [each.name for each in found.values() if each.explicit] == ["bzip2"]
 
@@ -35,7 +40,10 @@ def test_database_is_read() -> None:
 def test_lock_is_read() -> None:
     found = lock_of(recorded("spack.lock"), Path("spack.lock"))
     assert found.spack == "0.23.0.dev0 1f6da280b77570410d832ea42e481764bcfd793f"
-    assert sorted(found.roots.values()) == ["bzip2@1.0.8 arch=None-None-x86_64_v2", "zlib@1.3.1 arch=None-None-x86_64_v2"]
+    assert sorted(found.roots.values()) == [
+        "bzip2@1.0.8 arch=None-None-x86_64_v2",
+        "zlib@1.3.1 arch=None-None-x86_64_v2",
+    ]
     assert found.specs[HASH].spec == SPEC
 
 
@@ -77,8 +85,16 @@ def test_later_format_is_told() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{}", '{"database": 1}', '{"database": {"version": "7"}}', '{"database": {"version": "7", "installs": []}}']
-    + ['{"database": {"version": "7", "installs": {"a": {"spec": {"name": "x"}}}}}', "[" * 100_000],
+    [
+        "",
+        "[]",
+        "{}",
+        '{"database": 1}',
+        '{"database": {"version": "7"}}',
+        '{"database": {"version": "7", "installs": []}}',
+        '{"database": {"version": "7", "installs": {"a": {"spec": {"name": "x"}}}}}',
+        "[" * 100000,
+    ],
 )
 def test_database_that_is_damaged_is_told(text: str) -> None:
     with pytest.raises(EnvmgrError) as caught:

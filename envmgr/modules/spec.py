@@ -162,6 +162,12 @@ class ModuleSpec(FrozenModel):
         it stands on.
         """
         folder = f"~/venvs/{self.name}-{self.version}"
+        if self.outside is not None:
+            return (
+                "For Python packages of your own, while this module is loaded (it is not ours, and can change):\n"
+                f"  python -m venv --system-site-packages {folder}\n"
+                f"  {folder}/bin/python -m pip install PACKAGE"
+            )
         return (
             "For Python packages of your own:\n"
             f"  envmgr user create NAME --on {self.entry} PACKAGE\n"

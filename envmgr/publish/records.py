@@ -274,6 +274,9 @@ def find_pip(install: Install, facts: InstallFacts) -> Pip | None:
     """
     if facts.python is None:
         return None
+    if facts.outside is not None:
+        home = Path(facts.outside.path)
+        return Pip(folder=str(home / "bin"), minor=facts.python, writes=pip_writes(home))
     for each in (install, *map(install.prefix.install_at, facts.needs)):
         if each.has_python():
             return Pip(folder=str(each.path / "bin"), minor=facts.python, writes=pip_writes(each.path))

@@ -100,7 +100,8 @@ class ExistingBackend(Backend):
             try:
                 find_spec(wanted.spack, wanted.path)
             except EnvmgrError as error:
-                yield error
+                if error.reference != "file-missing":  # a catalog is also checked where its trees are not
+                    yield error
 
     def lock(
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions

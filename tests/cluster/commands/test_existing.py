@@ -70,6 +70,19 @@ def test_users_load_it_and_the_audit_finds_the_tree_that_changed(lab: Audited) -
     assert [row[:3] for row in found(lab)] == [("error", "outside", "c[1-3]")]
 
 
+def test_root_s_lock_has_the_build_user_run_a_command_of_a_recipe(lab: Audited) -> None:
+    folder = TREE / FOLDER
+    command = f'test "$(id -un)" = rsw && echo "export PATH={folder}/bin:$PATH"'
+    lab.cluster.recipe("byuser/1.0", [], backend="existing", input={"path": str(folder), "command": command})
+    try:
+        lab.envmgr("lock", "byuser/1.0")
+        lock = lab.cluster.sh("login", "cat /etc/envmgr/recipes/byuser/1.0/existing-lock.yml", check=True).stdout
+        assert f"- kind: prepend\n  name: PATH\n  value: {folder}/bin\n" in lock
+        assert lab.cluster.sh("login", "stat -c %U /etc/envmgr/recipes/byuser/1.0/existing-lock.yml").stdout == "root\n"
+    finally:
+        lab.cluster.sh("login", "rm -r /etc/envmgr/recipes/byuser", check=True)
+
+
 def test_tree_that_a_node_or_its_users_do_not_have_is_told(lab: Audited) -> None:
     cluster, folder = lab.cluster, TREE / FOLDER
     cluster.sh("c2", f"mount -t tmpfs none {TREE}", check=True)

@@ -63,7 +63,7 @@ def read_database(tree: Path) -> dict[str, SpackInstall]:
 def database_of(text: str, path: Path) -> dict[str, SpackInstall]:
     """Return the installs that the text of a database has. Raises InputError `spack-format`."""
     data = _parsed(text, path).get("database") or {}
-    _require_format(data, "version", DATABASE_FORMATS, path)
+    _require_known(data, "version", DATABASE_FORMATS, path)
     try:
         return {each: _record(each, row) for each, row in data["installs"].items()}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -73,7 +73,7 @@ def database_of(text: str, path: Path) -> dict[str, SpackInstall]:
 def lock_of(text: str, path: Path) -> SpackLock:
     """Return what the text of a `spack.lock` has. Raises InputError `spack-format`."""
     data = _parsed(text, path)
-    _require_format(data.get("_meta"), "lockfile-version", LOCK_FORMATS, path)
+    _require_known(data.get("_meta"), "lockfile-version", LOCK_FORMATS, path)
     try:
         made_by = data.get("spack") or {}
         words = (made_by.get("version", ""), made_by.get("commit", ""))
@@ -119,7 +119,7 @@ def _parsed(text: str, path: Path) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def _require_format(data: Any, key: str, known: range, path: Path) -> None:
+def _require_known(data: Any, key: str, known: range, path: Path) -> None:
     found = data.get(key) if isinstance(data, dict) else None
     if str(found) not in map(str, known):
         later = str(found).isdecimal() and int(str(found)) >= known.stop

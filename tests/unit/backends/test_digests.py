@@ -82,7 +82,7 @@ def test_twins_have_the_digests_that_they_always_had(tmp_path: Path) -> None:
 def test_layout_of_one_backend_renames_its_own_installs_and_what_stands_on_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: type[CondaBackend | EasyBuildBackend | WheelsBackend]
 ) -> None:
-    assert [backend.layout for backend in all_backends()] == [2, 2, 1]
+    assert [backend.layout for backend in all_backends()] == [2, 2, 1, 1]
     monkeypatch.setattr(changed, "layout", 3)
     (tmp_path / "new").mkdir()
     found, before = digests(tmp_path / "new"), EXPECTED["shipped"]

@@ -199,7 +199,6 @@ OTHERWISE = {
     "audit/ask/expected_generation.py": "what a process of ours wrote just now",
     "audit/table.py": "tables that ship with envmgr",
     "backends/conda/activate.py": "scripts that an install brings, which are run",
-    "backends/existing/environment.py": "a script that was written just now",
     "modules/capture_run.py": "what such scripts wrote just now",
     "backends/conda/install.py": "an install that is being made",
     "backends/conda/install_worker.py": "an install that is being made",

@@ -486,7 +486,7 @@ def test_capture_logs_output_and_files_left_in_home(capture):
     assert logged == [
         "etc/conda/activate.d/a.sh: output: welcome",
         "etc/conda/activate.d/a.sh: output: careful",
-        "activation wrote to HOME, which a module load does not repeat: .tool",
+        "it wrote to HOME, which a module load does not repeat: .tool",
     ]
 
 

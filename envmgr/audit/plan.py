@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from envmgr.catalog.site import Site
-from envmgr.modules.spec import ModuleSpec
+from envmgr.modules.spec import ModuleSpec, Outside
 from envmgr.probe.model import ProbePlan
 from envmgr.publish.records import GenerationRecord
 from envmgr.store.upstream import is_of_upstream
@@ -57,6 +57,11 @@ class PublishedGeneration:
     since: float
 
     @property
+    def outside(self) -> dict[str, Outside]:
+        """The trees outside of the store that it leads to, by entry."""
+        return {name: spec.outside for name, spec in self.specs.items() if spec.outside is not None}
+
+    @property
     def upstream(self) -> dict[str, str]:
         """The installs of the upstream that it stands on, each with the sha256 of its manifest; empty if not known."""
         return {path: self.record.manifests.get(path, "") for path in self.record.installs if is_of_upstream(path)}
@@ -68,7 +73,8 @@ class ExpectedInstall:
 
     `program` is the first executable that the entry puts into PATH, `file` what is looked at: that, or a file of it
     where it has none. Both are relative to `root`, and empty where the manifest could not be read. `sums` is path -> sha256.
-    `checked` means that it has a program that checks a node (`NODE_CHECK`).
+    `checked` means that it has a program that checks a node (`NODE_CHECK`). `outside`: `root` is a tree that is
+    not ours.
     """
 
     entry: str
@@ -77,6 +83,7 @@ class ExpectedInstall:
     file: str = ""
     sums: Mapping[str, str] | None = None
     checked: bool = False
+    outside: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +93,8 @@ class AuditPlan(ProbePlan):
     `samples` are the entries that the audit looks at closely. `loads` maps each of them to the environment that loading
     it gives here, and `roots` maps it to its install's folder. `installs` are those of all published entries. `peers`
     maps names of nodes (of many nodes, a part) to their addresses on this host. `day` is a number that draws the
-    samples, so that tomorrow's differ. `upstream` is as in the published generation.
+    samples, so that tomorrow's differ. `upstream` and `outside` are as in the published
+    generation.
     """
 
     site: Site
@@ -97,6 +105,7 @@ class AuditPlan(ProbePlan):
     roots: Mapping[str, str] = field(default_factory=dict)
     installs: tuple[ExpectedInstall, ...] = ()
     upstream: Mapping[str, str] = field(default_factory=dict)
+    outside: Mapping[str, Outside] = field(default_factory=dict)
     peers: Mapping[str, str] = field(default_factory=dict)
     day: int = 0
 

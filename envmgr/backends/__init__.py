@@ -113,7 +113,8 @@ class LoadedLock(ABC):
     says whether the entry's own install will have a Python. `python_version` is the version of a Python that other
     entries can be built on (`3.11.7`). `download` and `installed` are bytes. All four are None where the lock does not
     say. `notes` are for the user who checks or builds the lock. `below` are other entries of the catalog whose installs
-    this one needs.
+    this one needs. `outside` is the tree of software that somebody else made, where the install only leads to it: that
+    is not ours, and can change; empty otherwise.
     """
 
     backend: Backend
@@ -128,6 +129,7 @@ class LoadedLock(ABC):
     installed: int | None = None
     notes: tuple[str, ...] = ()
     below: tuple[LoadedEntry, ...] = ()
+    outside: str = ""
 
     @abstractmethod
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:

@@ -107,7 +107,7 @@ def ensure_install(
         built = lock.build(item, site, runner, reporter, jobs=jobs)
         try:
             if install.entry == lock.entry:  # other installs are below it, and only its own facts put them on PATH
-                require_none_hidden(lock.entry, built.facts.environment, recipe, install.path)
+                require_none_hidden(lock.entry, built.facts.environment, recipe, built.facts.home(install.path))
             manifest = _write_checked(install, recipe, lock, built, site, runner, reporter, held, jobs)
         except BaseException:
             with suppress(OSError):  # the first error is reported; the next run cleans up

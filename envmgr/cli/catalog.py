@@ -86,7 +86,9 @@ def copy(
 
 @verb
 def import_(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="File of another tool, such as pixi.lock.")],
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="File of another tool, such as pixi.lock, or a folder of Spack.")
+    ],
     name: Annotated[
         str | None,
         typer.Option("--from", metavar="FORMAT", help="Format of the file; by default by its name and text."),
@@ -101,6 +103,9 @@ def import_(
             metavar="ENTRY", help="Python below wheels, such as python/3.11; by default the newest that fits."
         ),
     ] = None,
+    tree: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder in which Spack installed what its spack.lock names.")
+    ] = None,
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
@@ -113,7 +118,7 @@ def import_(
     from envmgr.commands.exchange import import_file
 
     ctx = open_context(site, fmt, anywhere=True)
-    result = import_file(ctx, path, name=name, entry=entry, python=python, dry_run=dry_run)
+    result = import_file(ctx, path, name=name, entry=entry, python=python, tree=tree, dry_run=dry_run)
     return answer_with(result, show_import)
 
 

@@ -23,6 +23,7 @@ from envmgr.catalog.site_file import SiteFile
 from envmgr.commands import Context
 from envmgr.commands.audit import with_user
 from envmgr.errors import EnvmgrError, InputError
+from envmgr.exchange import FoundTree, trees_above
 from envmgr.nodes.access import ask_slurm
 from envmgr.nodes.sets import fold
 from envmgr.nodes.slurm import slurm_here
@@ -59,7 +60,8 @@ class Module:
 class AdoptResult(Result):
     """The result of `adopt`. `text` is the proposed site file, `output` the file with it, None for none.
 
-    The nodes in `silent` (folded) did not answer.
+    The nodes in `silent` (folded) did not answer. `trees` are the install trees of the modules whose own records this
+    host can read.
     """
 
     schema: ClassVar[str] = "envmgr.adopt/1"
@@ -70,6 +72,7 @@ class AdoptResult(Result):
     modules: tuple[Module, ...]
     cut: bool
     dry_run: bool = False
+    trees: tuple[FoundTree, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -114,6 +117,7 @@ def adopt_cluster(
         modules=found,
         cut=any("inventory.cut" in group.facts for group in evidence.fleet.groups),
         dry_run=dry_run,
+        trees=trees_above([Path(module.root) for module in found if module.root], ctx.runner),
     )
 
 

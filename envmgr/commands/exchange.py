@@ -66,39 +66,50 @@ def import_file(
     name: str | None = None,
     entry: str | None = None,
     python: str | None = None,
+    tree: Path | None = None,
     dry_run: bool = False,
 ) -> ImportResult:
     """Make a recipe of another tool's file, in the first catalog that can be written, with its exact packages where it
-    has them. `name` is the format's, `python` the entry below wheels.
+    has them. `name` is the format's, `python` the entry below wheels, `tree` the folder that the file's installs lie in.
 
     Raises:
         InputError: `format-unclear`, `import-invalid`, `import-empty`, `platform-missing`, `entry-missing`,
             `entry-exists`, `entry-clash`, and more. Nothing is written then.
         EnvmgrError: `no-catalog`; the catalog cannot be written.
     """
-    found, contents = read_file(path, ctx.runner, name)
-    if not (contents.specs or contents.rows or contents.easyconfigs):
+    found, contents = read_file(path, ctx.runner, name, tree=tree)
+    if not (contents.specs or contents.rows or contents.entries):
         lines = [f"{row.line}: {row.text}: {row.why}" for row in contents.left[:20]]
         raise InputError("import-empty", f"{one_line(path)} asks for nothing that a recipe can ask for", context=lines)
     root, drafts = ctx.catalog.own_root(), list[Draft]()
-    for each in contents.easyconfigs:
-        made = _entry(each.name, each.version, path, entry if len(contents.easyconfigs) == 1 else None)
-        drafts.append(Draft(made, "easybuild", each.input, {}, {}, 1))
+    for each in contents.entries:
+        made = _entry(each.name, each.version, path, entry if len(contents.entries) == 1 else None)
+        drafts.append(Draft(made, each.backend, each.input, {}, {}, 1, needs=each.needs, comment=each.comment))
     if not drafts:
         made = _entry(contents.name, contents.version or _VERSION, path, entry)
         drafts.append(_best(ctx, contents, made, python))
     elif entry is not None and len(drafts) > 1:
         message = f"{one_line(path)} makes {len(drafts)} entries, and --as names one"
         raise InputError("entry-syntax", message, hint="leave it out")
-    several = len(drafts) > 1
+    several, left, kept = len(drafts) > 1, list(contents.left), list[Draft]()
     for draft in drafts:
         if not dry_run:
             clear_dead_scratch(root / draft.entry.name)  # also where a killed run has made the entry
-        _require_free(ctx, root, draft.entry, several=several)
-        require_new_name(draft.entry, ctx.catalog, ctx.prefix, [each.entry for each in drafts])
+        try:
+            _require_free(ctx, root, draft.entry, several=several)
+            require_new_name(draft.entry, ctx.catalog, ctx.prefix, [each.entry for each in drafts])
+            kept.append(draft)
+        except InputError as error:
+            if not contents.goes_on or not several:
+                raise
+            left.append(Left(0, str(draft.entry), error.message))
+    if not kept:
+        lines = [f"{row.text}: {row.why}" for row in left[:20]]
+        raise InputError("import-empty", f"{one_line(path)} has nothing that the catalogs do not have", context=lines)
+    drafts = kept
     description = one_line(contents.description or f"Imported from {path.name}")
     rows = tuple(_write(ctx, root, draft, path, description, several=several, dry_run=dry_run) for draft in drafts)
-    return ImportResult(str(path), found, rows, contents.left, dry_run)
+    return ImportResult(str(path), found, rows, tuple(left), dry_run)
 
 
 def _entry(name: str, version: str, path: Path, given: str | None) -> Entry:

@@ -65,6 +65,9 @@ def make_images(
         for path in of
         if is_of_upstream(path)
     )
+    not_ours = {row.path: row.not_ours for row in current.entries.values() if row.not_ours and row.path in of}
+    left_out += tuple(f"{path}: its software lies in {tree}, which is not ours" for path, tree in not_ours.items())
+    of = {path: entries for path, entries in of.items() if path not in not_ours}
     if dry_run:
         rows = make_each(ctx, of, maker, compression, dry_run=True)
         return ImageResult(current.number, rows, left_out, dry_run, None)

@@ -173,7 +173,12 @@ def _state(
     if isinstance(loaded, ResolvedEntry):
         state = state_of(published, name in outdated, loaded.install.exists(), locked=True)
         description = loaded.software.description.strip().splitlines()[0]
-        notes = [*_notes(loaded.recipe), *([OLD_LAYOUT] if loaded.of_older_layout else []), *_moved(loaded, current)]
+        notes = [
+            *_notes(loaded.recipe),
+            *not_ours(loaded.lock.outside),
+            *([OLD_LAYOUT] if loaded.of_older_layout else []),
+            *_moved(loaded, current),
+        ]
         notes += _of_upstream(loaded)
         notes += [
             f"its lock contradicts: {fault.rule}: {fault.text}"
@@ -209,6 +214,11 @@ def _of_upstream(item: ResolvedEntry) -> Iterator[str]:
         yield f"upstream: {item.install.path}"
     elif below := item.of_upstream:
         yield f"stands on the upstream's {', '.join(shortened([str(each.entry) for each in below], 3))}"
+
+
+def not_ours(path: str) -> list[str]:
+    """Return the note on an entry that leads to a tree outside of the store, if it does."""
+    return [f"not ours: {path}"] if path else []
 
 
 def _notes(recipe: Recipe) -> list[str]:

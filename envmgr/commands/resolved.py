@@ -123,7 +123,7 @@ class ResolvedEntry:
         from envmgr.builds.install import require_none_hidden
 
         install = self.install
-        require_none_hidden(self.entry, facts.environment, self.recipe, install.path)
+        require_none_hidden(self.entry, facts.environment, self.recipe, facts.home(install.path))
         require_accepted(self.entry, judge_install(self.entry, self.recipe, facts, install.path, install.prefix.root))
 
     def faults(self, published: PublishedEntries) -> list[LockFault]:

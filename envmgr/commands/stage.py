@@ -212,7 +212,11 @@ def _nodes(ctx: Context, nodes: str | None) -> Sequence[str]:
 
 def _wanted(ctx: Context, current: GenerationRecord, names: Sequence[str]) -> list[Wanted]:
     found = []
+    not_ours = {row.path: row.not_ours for row in current.entries.values() if row.not_ours}
     for path, entries in installs_of(current, names).items():
+        if tree := not_ours.get(path):
+            ctx.reporter.say(f"{', '.join(entries)}: not staged: its software lies in {tree}, which is not ours")
+            continue
         install = ctx.prefix.install_at(path)
         record = read_image(install)
         if record is None and is_of_upstream(path):

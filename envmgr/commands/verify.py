@@ -28,6 +28,7 @@ from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.store.upstream import ask_upstream, is_of_upstream
 from envmgr.store.verify import Looked, verify_install
 from envmgr.system.users import find_account
+from envmgr.wording import shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class VerifyResult(Result):
     for this machine. `repaired` are the installs and generations that were made again, or would be (`dry_run`);
     `generation` is then current. `flip` is the flip in force and its signer, empty if that was not found. `made_at`
     maps installs to the paths at which they were built: elsewhere their files may differ. `images` are the installs
-    whose images were read.
+    whose images were read. `not_ours` maps entries to the trees outside of the store that were looked at.
     """
 
     schema: ClassVar[str] = "envmgr.verify/1"
@@ -69,6 +70,7 @@ class VerifyResult(Result):
     flip: str = ""
     made_at: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     images: tuple[str, ...] = ()
+    not_ours: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def exit_code(self) -> int:
@@ -80,7 +82,8 @@ class PrefixLook:
     """The things that were looked at, and what is wrong: of `installs` by path, of `generations` by number. `number` is
     the current one.
 
-    `images` are the faults of each image, by its install. `in_place` maps installs that cannot be made again beside
+    `images` are the faults of each image, by its install. `outside` is how the trees that are not ours changed, by the
+    install that leads to each; `not_ours` maps entries to these trees. `in_place` maps installs that cannot be made again beside
     their place to what fixes them.
     """
 
@@ -97,6 +100,8 @@ class PrefixLook:
     history: str = ""
     made_at: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    outside: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    not_ours: Mapping[str, str] = field(default_factory=dict)
 
     def findings(self) -> Iterator[Finding]:
         for fault in self.current:
@@ -117,6 +122,10 @@ class PrefixLook:
             for line in lines:
                 text = line if not of or path == self.own.get(of[0]) else f"{path}: {line}"
                 yield Finding("install", "error", where, text, hint=_hint(path, of, self.in_place.get(path), lines))
+        for path, lines in self.outside.items():
+            of = self.users.get(path, ())
+            for line in shortened(lines):
+                yield Finding("not-ours", "error", ", ".join(of) or path, line, hint=_not_ours_hint(of))
         for path, lines in self.images.items():
             of = self.users.get(path, ())
             hint = f"`envmgr image {of[0]}` makes it again" if of else "`envmgr gc` removes it when it is old"
@@ -134,6 +143,7 @@ class PrefixLook:
             flip=f"flip {flip.sequence}, signed by {flip.who}" if flip is not None and not flip.faults else "",
             made_at=self.made_at,
             images=tuple(self.images),
+            not_ours=self.not_ours,
         )
 
 
@@ -167,6 +177,13 @@ def _hint(path: str, entries: Sequence[str], in_place: str | None, lines: Sequen
     if in_place is not None:
         return f"{_INSTALL}; when nobody uses it, {in_place}"
     return f"{_INSTALL}; `envmgr verify --repair` makes it again, in its place"
+
+
+def _not_ours_hint(entries: Sequence[str]) -> str:
+    if not entries:
+        return "no generation names it: `envmgr gc` removes its record when that is old, and never the tree"
+    again = f"`envmgr lock {entries[0]} && envmgr build {entries[0]}` publishes it as it is now"
+    return f"the tree is not ours, and nothing of it is made again: ask those who keep it; {again}"
 
 
 def _is_made_in_place(install: Install) -> bool:
@@ -259,7 +276,15 @@ def _look(ctx: Context, what: VerifyWhat) -> PrefixLook:
         lost_lines(prefix),
         {path: each.made_at for path, each in seen.items() if each.made_at},
         images,
+        {path: each.outside for path, each in seen.items() if each.outside},
+        _not_ours(looked, checked),
     )
+
+
+def _not_ours(looked: Mapping[int, LookedAt], checked: Sequence[str]) -> dict[str, str]:
+    records = [each.record for each in looked.values() if each.record is not None]
+    found = {name: entry.not_ours for record in records for name, entry in record.entries.items() if entry.not_ours}
+    return {name: tree for name, tree in sorted(found.items()) if name in checked}
 
 
 def _way_back(
@@ -339,6 +364,6 @@ def _users(
 
 def _look_at(ctx: Context, install: Install, named: str | None, owners: frozenset[int] | None) -> Looked:
     try:
-        return verify_install(install, ctx.reporter, named=named, owners=owners)
+        return verify_install(install, ctx.reporter, named=named, owners=owners, outside=True)
     except EnvmgrError as error:  # a manifest that cannot be read affects only its install
         return Looked((error.message, *error.context[:1]))

@@ -43,6 +43,7 @@ def verify_on_nodes(
     faults += _currents(ctx, hashing.currents)
     result = seen.result()
     lost = [f"on nodes: {path}: it differs here" for path in _wrong_here(seen)]
+    lost += [f"on nodes: {tree}: not ours; `envmgr audit --check outside` lists it" for tree in seen.not_ours.values()]
     return replace(
         result,
         findings=(*result.findings, *_folded(ctx, faults, seen, owners)),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from envmgr.wheels.locked import LockedFile, LockedWheel
     from envmgr.wheels.requirements import HashedRow
 
-_FILE = Kind("file", 16 << 20, TABS)
+_FILE, _IN_FOLDER = Kind("file", 16 << 20, TABS), Kind("file", 256 << 20, TABS)
 REQUIREMENTS = "requirements"
 _SUBDIRS = {"x86_64": "linux-64"}
 _WAY = "name it by `envmgr import --from`"
@@ -51,13 +51,16 @@ class Left:
 
 @dataclass(slots=True)
 class Given:
-    """A file to read. `subdir` is conda's name of the site's platform; `count` are the rows that are left so far."""
+    """A file to read. `subdir` is conda's name of the site's platform; `count` are the rows that are left so far.
+    `tree` is the folder to which it belongs, if the user named one.
+    """
 
     path: Path
     text: str
     subdir: str
     runner: Runner
     count: int = 0
+    tree: Path | None = None
 
     def left(self, text: object, why: str, line: int = 0) -> Left:
         """Return the row for a part of the file; without `line`, its line is the first that has the text as words.
@@ -102,12 +105,17 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Easyconfig:
-    """One easyconfig of an easystack, with the entry that it becomes and the fields of its recipe's input."""
+class OneEntry:
+    """One entry of a file that makes several: its name, the fields of its recipe's input, and its backend. `needs` are
+    things that a person should know or decide first.
+    """
 
     name: str
     version: str
     input: Mapping[str, Any]
+    backend: str
+    needs: tuple[str, ...] = ()
+    comment: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +124,7 @@ class Contents:
 
     `specs` and `rows` are what it asks for, or its packages with their versions if it is a lock. `packages` and `wheels`
     are exact packages of conda and beside these; `pylock` are exact packages of an index. `lacks` says why they cannot
-    be kept exactly.
+    be kept exactly. `entries` are those of a file that makes several; if it `goes_on`, those that a catalog has are left.
     """
 
     left: tuple[Left, ...] = ()
@@ -130,7 +138,8 @@ class Contents:
     packages: tuple[LockedPackage, ...] = ()
     wheels: tuple[LockedWheel, ...] = ()
     pylock: Pylock | None = None
-    easyconfigs: tuple[Easyconfig, ...] = ()
+    entries: tuple[OneEntry, ...] = ()
+    goes_on: bool = False
     lacks: str = ""
 
 
@@ -174,7 +183,7 @@ class Exact:
 
 class Format(Protocol):
     """A module of `formats/`. One that reads has `CONTENT`, which its texts have, or else `NAME`, and `read`; one that
-    writes has `write`.
+    writes has `write`. `INSIDE`, if it has it, are the files that stand for a folder.
     """
 
     NAME: ClassVar[re.Pattern[str]]
@@ -206,16 +215,26 @@ def conda_platform() -> str:
 
 
 def read_file(
-    path: Path, runner: Runner, name: str | None = None, *, way: str = _WAY, otherwise: str | None = None
+    path: Path,
+    runner: Runner,
+    name: str | None = None,
+    *,
+    way: str = _WAY,
+    otherwise: str | None = None,
+    tree: Path | None = None,
 ) -> tuple[str, Contents]:
     """Return the format of a file, which is `name` or what its text and name say, and its content. A file that looks
-    like none is `otherwise`. `way` is what helps if that is unclear.
+    like none is `otherwise`. `way` is what helps if that is unclear. A folder is read by the file in it that a format
+    names; `tree` is as in `Given`.
 
     Raises:
         InputError: `unknown-exchange`, `format-unclear`, as `read_file_text`, and as the format's reader.
     """
-    given = Given(path, read_file_text(path, _FILE, tree=ANYWHERE), conda_platform(), runner)
     known = dict(_formats("read"))
+    inside = [path / file for each in known.values() for file in getattr(each, "INSIDE", ()) if path.is_dir()]
+    in_folder = next((file for file in inside if file.is_file()), None)
+    text = read_file_text(in_folder or path, _IN_FOLDER if in_folder else _FILE, tree=ANYWHERE)
+    given = Given((in_folder or path).absolute(), text, conda_platform(), runner, tree=tree)
     if name is not None and name not in known:
         close = nearest(name, known)
         hint = did_you_mean(close, f"known: {', '.join(known)}")
@@ -231,6 +250,34 @@ def read_file(
         raise
     except Exception as error:  # noqa: BLE001 - the libraries that read strangers' files have many
         raise given.invalid(error or type(error).__name__) from None
+
+
+@dataclass(frozen=True, slots=True)
+class FoundTree:
+    """A folder of another tool that `import` can read: its format, and the entries that it would make. `why` says why it
+    cannot be read, empty if it can.
+    """
+
+    path: str
+    format: str
+    entries: int
+    why: str = ""
+
+
+def trees_above(places: Sequence[Path], runner: Runner) -> tuple[FoundTree, ...]:
+    """Return the folders above `places` that have the records of another tool, as this host can read them."""
+    folders = {parent for place in places if place.is_absolute() for parent in (place, *place.parents)}
+    found = []
+    for name, format_ in _formats("read"):
+        inside: Sequence[str] = getattr(format_, "INSIDE", ())
+        for folder in sorted(folders if inside else ()):
+            if any((folder / file).is_file() for file in inside):
+                try:
+                    made = read_file(folder, runner, name)[1]
+                    found.append(FoundTree(str(folder), name, len(made.entries)))
+                except EnvmgrError as error:
+                    found.append(FoundTree(str(folder), name, 0, error.message))
+    return tuple(found)
 
 
 def _recognised(given: Given, known: Mapping[str, Format]) -> list[str]:

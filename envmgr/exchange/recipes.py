@@ -41,7 +41,8 @@ class NotExact(Exception):  # noqa: N818 - the name of what happened
 class Draft:
     """A recipe, with files `beside` it by name. `lock` are the files of its lock, of `count` packages; empty without one.
 
-    `lacks` is why it has none, `needs` is what a person has to decide before it is built.
+    `lacks` is why it has none, `needs` is what a person has to decide before it is built. `comment` says more of its
+    origin.
     """
 
     entry: Entry
@@ -52,11 +53,14 @@ class Draft:
     count: int
     lacks: str = ""
     needs: tuple[str, ...] = ()
+    comment: str = ""
 
     def files(self, origin: str) -> dict[str, str]:
         """Return the files in the order of writing. `origin` is the file that it is made of."""
         recipe = dump_yaml({"schema": 1, "backend": self.backend, "input": dict(self.input)}, width=120)
-        return {**self.beside, RECIPE_NAME: f"# Made by `envmgr import` from {origin}.\n{recipe}", **self.lock}
+        more = f"# {self.comment}\n" if self.comment else ""
+        head = f"# Made by `envmgr import` from {origin}.\n{more}"
+        return {**self.beside, RECIPE_NAME: head + recipe, **self.lock}
 
 
 Make = Callable[[], Draft]

@@ -143,6 +143,9 @@ class UserNote:
     known: tuple[str, ...]
 
 
+_SHARED = "all users share it, and it never changes"
+
+
 class _Templates:
     """The templates under StrictUndefined, so that a name without a value is an error and never an empty text."""
 
@@ -209,7 +212,8 @@ def render_shims(specs: Iterable[ModuleSpec], templates: Path) -> dict[str, str]
     found: dict[str, str] = {}
     for spec in specs:
         if (pip := spec.pip) is not None:
-            program = render_shim(f"the module {spec.entry}", spec.own_packages, pip.folder, templates)
+            reason = _SHARED if spec.outside is None else "all users share it"
+            program = render_shim(f"the module {spec.entry}", spec.own_packages, pip.folder, templates, reason=reason)
             found |= {f"{SHIMS}/{spec.entry}/{name}": program for name in pip_names(pip.minor)}
     return found
 
@@ -219,9 +223,7 @@ def pip_names(minor: str) -> list[str]:
     return ["pip", "pip3", *([f"pip{minor}"] if re.fullmatch(r"3\.[0-9]+t?", minor) else [])]
 
 
-def render_shim(
-    subject: str, lines: str, folder: str, templates: Path, *, reason: str = "all users share it, and it never changes"
-) -> str:
+def render_shim(subject: str, lines: str, folder: str, templates: Path, *, reason: str = _SHARED) -> str:
     """Return the program that stands for a pip: it refuses to change `subject` for that `reason`, prints `lines` then, and leaves all
     else to the pip in `folder`.
     """

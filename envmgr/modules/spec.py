@@ -31,6 +31,24 @@ class EnvOp(FrozenModel):
     at_load: bool = False
 
 
+class Outside(FrozenModel):
+    """A tree that somebody else made, outside of the store: envmgr neither made nor keeps it.
+
+    `how` says how it was looked at: every file was read (`full`), or its size and time were (`times`). What has a name
+    of `ignore` was left out. `shape` is the sha256 of what nodes list of it (`store.outside`). `program` is the first
+    program that the module puts into PATH, and `file` that or a file of it, both relative to `path`. `roots` are all
+    folders from which its module may add places to lists.
+    """
+
+    path: str
+    roots: tuple[str, ...]
+    how: Literal["full", "times"]
+    ignore: tuple[str, ...] = ()
+    shape: str
+    program: str = ""
+    file: str = ""
+
+
 def applied(changes: Iterable[EnvOp], environ: Mapping[str, str]) -> dict[str, str]:
     """Return `environ` as it is after a load that makes these changes, in this order."""
     found = dict(environ)
@@ -85,7 +103,7 @@ class ModuleSpec(FrozenModel):
     install's own. `pip` is None without a Python; `kernel`: that Python has ipykernel. `families` are those that the recipe names; None if it names none:
     then all entries of a generation decide them (families.py). `upstream` are the installs of the site's upstream that
     it does not work without. `prefix` is the site's own, where `root` is one of these. `imports` are the modules that
-    its default test imports.
+    its default test imports. `outside` is the tree that its install leads to, if the software is not ours.
     """
 
     name: str
@@ -118,6 +136,12 @@ class ModuleSpec(FrozenModel):
     deprecated: Deprecated | None = None
     upstream: tuple[str, ...] = ()
     prefix: str = ""
+    outside: Outside | None = None
+
+    @property
+    def home(self) -> str:
+        """The folder of the software itself."""
+        return self.outside.path if self.outside else self.root
 
     @property
     def entry(self) -> str:
@@ -138,6 +162,12 @@ class ModuleSpec(FrozenModel):
         it stands on.
         """
         folder = f"~/venvs/{self.name}-{self.version}"
+        if self.outside is not None:
+            return (
+                "For Python packages of your own, while this module is loaded (it is not ours, and can change):\n"
+                f"  python -m venv --system-site-packages {folder}\n"
+                f"  {folder}/bin/python -m pip install PACKAGE"
+            )
         return (
             "For Python packages of your own:\n"
             f"  envmgr user create NAME --on {self.entry} PACKAGE\n"

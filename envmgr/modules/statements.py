@@ -171,7 +171,7 @@ def _environment(spec: ModuleSpec, policies: ModulePolicies) -> Iterator[Stateme
     # brings back the user's own value.
     stem = variable_name(spec.name)
     if has_root(stem):
-        yield _call("pushenv", f"{stem}_ROOT", spec.root)
+        yield _call("pushenv", f"{stem}_ROOT", spec.home)
     yield _call("pushenv", f"ENVMGR_{stem}_DIGEST", spec.digest)
     yield Statement("generation", "pushenv", (GENERATION_VARIABLE,))
     if spec.python and not policies.user_site:
@@ -309,9 +309,18 @@ def _help_text(spec: ModuleSpec, families: Families) -> str:
         f"Needs:\n{requires}" if requires else "",
         _replaces(families),
         f"More: {spec.homepage}" if spec.homepage else "",
-        f"Installed in {spec.root}",
+        _place(spec),
     ]
     return "\n\n".join(p for p in paragraphs if p) + "\n"
+
+
+def _place(spec: ModuleSpec) -> str:
+    if spec.outside is None:
+        return f"Installed in {spec.root}"
+    return (
+        f"Not ours: {spec.home}\n"
+        "Somebody else made it and keeps it. It can change, and a rollback brings back this module, not its files."
+    )
 
 
 def needs_table(needs: GpuNeeds) -> str:

@@ -89,6 +89,9 @@ def ask_base(entry: str, record: GenerationRecord, prefix: Prefix, runner: Runne
     )
     if not any(spec.python for spec in loaded):
         raise InputError("no-python", f"{entry} has no Python", hint="packages of your own need an entry that has one")
+    if any(spec.outside is not None and spec.python for spec in loaded):
+        hint = "choose an entry whose Python envmgr installed: one that is not ours can change under your packages"
+        raise InputError("no-python", f"the Python of {entry} is not ours", hint=hint)
     variables = applied(environment, clean_env(PYTHONNOUSERSITE="1"))
     program = shutil.which("python3", path=variables["PATH"]) or ""
     places = (*installs, *(Path(spec.root) for spec in loaded))

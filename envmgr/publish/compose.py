@@ -45,6 +45,7 @@ def compose_module(
 
     The recipe's own variables come last, so that they win over captured ones.
     """
+    home = str(facts.home(Path(root)))
     return ModuleSpec(
         name=entry.name,
         version=entry.version,
@@ -58,11 +59,11 @@ def compose_module(
         families=recipe.families,
         conflicts=recipe.conflicts,
         depends=recipe.depends,
-        environment=(*facts.environment, *recipe_changes(recipe, entry, root)),
+        environment=(*facts.environment, *recipe_changes(recipe, entry, home)),
         functions=tuple(
-            ShellFunction(name=name, **_texts(text, root)) for name, text in recipe.environment.functions.items()
+            ShellFunction(name=name, **_texts(text, home)) for name, text in recipe.environment.functions.items()
         ),
-        on_unload=UnloadCommand(**_texts(recipe.environment.on_unload, root)),
+        on_unload=UnloadCommand(**_texts(recipe.environment.on_unload, home)),
         extensions=extensions,
         packages=dict(packages),
         python=facts.python is not None,
@@ -78,6 +79,7 @@ def compose_module(
         deprecated=recipe.deprecated,
         upstream=upstream,
         prefix=prefix,
+        outside=facts.outside,
     )
 
 
@@ -127,9 +129,11 @@ def judge_recipe(entry: Entry, recipe: Recipe) -> Judged:
 
 def judge_install(entry: Entry, recipe: Recipe, facts: InstallFacts, root: Path, prefix: Path) -> Judged:
     """Judge what a finished install brings: activation scripts of its packages, modules of another tool."""
-    roots = [str(root), *(str(prefix / need) for need in facts.needs)]
+    home = str(facts.home(root))
+    own = facts.outside.roots if facts.outside else (home,)
+    roots = [*own, *(str(prefix / need) for need in facts.needs)]
     owners = [entry.name, root.parent.name, *(Path(need).parent.name for need in facts.needs)]
-    return _sorted(_changes(facts.environment, owners, roots, {str(root): "${root}"}), recipe.accept)
+    return _sorted(_changes(facts.environment, owners, roots, {home: "${root}"}), recipe.accept)
 
 
 def require_accepted(entry: Entry, judged: Judged) -> None:

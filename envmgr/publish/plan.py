@@ -86,6 +86,7 @@ def published_entries(
             lock=change.add[name].lock if name in change.add else (previous.lock if previous else ""),
             fingerprint=fingerprint(spec, policies, digest, families[name]),
             needs=item.facts.needs,
+            not_ours=spec.outside.path if spec.outside else "",
         )
     return entries
 

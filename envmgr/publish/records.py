@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import ModuleSpec, Pip
@@ -36,7 +36,8 @@ _INSTALL = re.compile(rb"store/[A-Za-z0-9._+-]+/[A-Za-z0-9._+-]+-[0-9a-f]{8}(?![
 
 class PublishedEntry(FrozenModel):
     """One entry of a generation. `path` is relative to the prefix, as are `needs`, the installs that it stands on;
-    `lock` is the sha256 of the lock's text.
+    `lock` is the sha256 of the lock's text. `not_ours` is the tree that its module leads to, where envmgr neither made
+    nor keeps the software; empty otherwise, and then not written.
     """
 
     digest: str
@@ -44,6 +45,12 @@ class PublishedEntry(FrozenModel):
     lock: str
     fingerprint: str
     needs: tuple[str, ...] = ()
+    not_ours: str = ""
+
+    @model_serializer(mode="wrap")
+    def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        found: dict[str, Any] = handler(self)
+        return {key: value for key, value in found.items() if key != "not_ours" or value}
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -267,6 +274,9 @@ def find_pip(install: Install, facts: InstallFacts) -> Pip | None:
     """
     if facts.python is None:
         return None
+    if facts.outside is not None:
+        home = Path(facts.outside.path)
+        return Pip(folder=str(home / "bin"), minor=facts.python, writes=pip_writes(home))
     for each in (install, *map(install.prefix.install_at, facts.needs)):
         if each.has_python():
             return Pip(folder=str(each.path / "bin"), minor=facts.python, writes=pip_writes(each.path))

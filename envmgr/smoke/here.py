@@ -86,7 +86,7 @@ def tests_of(spec: ModuleSpec) -> tuple[SmokeTest, ...]:
 
     Packages that were built from source must be importable, whatever else is tested.
     """
-    load = SmokeTest(name="load", run=assign(root=spec.root, name=spec.name) + script_text(__file__, "load.sh"))
+    load = SmokeTest(name="load", run=assign(root=spec.home, name=spec.name) + script_text(__file__, "load.sh"))
     return (*(spec.tests or (load,)), *import_tests(spec))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.modules.spec import EnvOp
+from envmgr.modules.spec import EnvOp, Outside
 from envmgr.store.prefix import Install
 from envmgr.store.tree import TreePath, scan_tree, tree_digest
 from envmgr.system.files import atomic_write
@@ -33,6 +33,7 @@ class InstallFacts(FrozenModel):
     `needs` are the other installs that it does not work without, by their paths relative to the prefix. `gpu_codes` are
     the capabilities for which its binaries have code (`8.6`, `9.0+PTX`), as measured; None if nothing was found.
     `imports` are the modules of packages that were built from source, in the order in which a test imports them.
+    `outside` is the tree that the install leads to, if the software is not ours.
     """
 
     environment: tuple[EnvOp, ...] = ()
@@ -40,6 +41,11 @@ class InstallFacts(FrozenModel):
     needs: tuple[str, ...] = ()
     gpu_codes: tuple[str, ...] | None = None
     imports: tuple[str, ...] = ()
+    outside: Outside | None = None
+
+    def home(self, root: Path) -> Path:
+        """Return the folder of the software itself; `root` is the install's."""
+        return Path(self.outside.path) if self.outside else root
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.manifest import Manifest, needs_of, parse_manifest
+from envmgr.store.outside import changes_outside
 from envmgr.store.prefix import SHORT, Install, Item
 from envmgr.store.tree import TreePath, look_at_tree, tree_digest
 from envmgr.store.upstream import ask_upstream
@@ -26,20 +27,28 @@ from envmgr.wording import escaped, shortened
 class Looked:
     """An install that was looked at. `wrong` are the differences from its manifest, as readable lines.
 
-    `needs` are the installs that it runs with, by paths relative to the prefix; `made_at` is as in a manifest.
+    `needs` are the installs that it runs with, by paths relative to the prefix; `made_at` is as in a manifest. `outside`
+    is how the tree that it leads to differs from what was recorded: that is not ours.
     """
 
     wrong: tuple[str, ...]
     needs: tuple[str, ...] = ()
     made_at: tuple[str, ...] = ()
+    outside: tuple[str, ...] = ()
 
 
 def verify_install(
-    install: Install, reporter: Reporter, *, named: str | None = None, owners: Collection[int] | None = None
+    install: Install,
+    reporter: Reporter,
+    *,
+    named: str | None = None,
+    owners: Collection[int] | None = None,
+    outside: bool = False,
 ) -> Looked:
     """Hash the install again, its extra files, and its manifest (invariant 5).
 
     `named` is the manifest's sha256 in a generation; `owners` are the user numbers to whom an install may belong.
+    With `outside`, a tree that it leads to is looked at, too.
 
     Raise EnvmgrError `manifest-damaged`, `format-unknown`.
     """
@@ -61,7 +70,11 @@ def verify_install(
         *found,
         *_extra_faults(install, manifest),
     )
-    return Looked(wrong, needs_of(install, manifest.facts), manifest.made_at)
+    changes: tuple[str, ...] = ()
+    if outside and (tree := manifest.facts.outside) is not None and not wrong:
+        with reporter.stage(f"{install.entry} verify {tree.path}", unit="files"):
+            changes = changes_outside(install.path, tree)
+    return Looked(wrong, needs_of(install, manifest.facts), manifest.made_at, changes)
 
 
 def require_unchanged(install: Install, entry: object, reporter: Reporter) -> None:

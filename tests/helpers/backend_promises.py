@@ -93,7 +93,7 @@ def fetched_is_built_without_a_network(scene: Scene) -> None:
     assert box.leftovers() == []
     loaded = box.shell(f"module load {ENTRY} && {scene.program} >/dev/null && command -v {scene.program}")
     (install,) = (p for p in box.prefix.glob("store/*/*") if p.is_dir())
-    assert (loaded.stdout, loaded.returncode) == (f"{install}/bin/{scene.program}\n", 0)
+    assert (loaded.stdout, loaded.returncode) == (f"{scene.tree or install}/bin/{scene.program}\n", 0)
     box.ok("verify")
     box.policies |= {"keep_days": 0, "keep_generations": 1}
     box.write_site()
@@ -102,6 +102,7 @@ def fetched_is_built_without_a_network(scene: Scene) -> None:
     assert gone.startswith("store/")
     assert list(box.prefix.glob("store/*/*")) == []
     assert _own_files(box) == []
+    assert scene.tree is None or (scene.tree / "bin" / scene.program).is_file()
 
 
 def failed_build_leaves_nothing(scene: Scene) -> None:
@@ -109,7 +110,8 @@ def failed_build_leaves_nothing(scene: Scene) -> None:
     box = scene.box
     box.ok("lock", ENTRY)
     box.ok("fetch", ENTRY)
-    files = {path: path.read_bytes() for path in box.prefix.glob("cache/*/*/*")}
+    read = box.prefix.glob("cache/*/*/*") if scene.tree is None else scene.tree.glob("bin/*")
+    files = {path: path.read_bytes() for path in read}
     assert files
     scene.cut()
     for path in files:

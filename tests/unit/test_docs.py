@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from envmgr.backends.conda.models import Channel, CondaInput, CondaSettings
 from envmgr.backends.container.input import ContainerInput, ContainerSettings
 from envmgr.backends.easybuild.settings import EasyBuildInput, EasyBuildSettings
+from envmgr.backends.existing.models import ExistingInput
 from envmgr.backends.wheels.input import Patch, WheelsInput
 from envmgr.catalog.environment import Environment, ShellText
 from envmgr.catalog.recipe import Deprecated, Recipe, Requires, SmokeTest, Software
@@ -170,7 +171,7 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
             "recipe.md",
             {
                 "": [Software, Recipe],
-                "input.": [CondaInput, ContainerInput, EasyBuildInput, WheelsInput],
+                "input.": [CondaInput, ContainerInput, EasyBuildInput, ExistingInput, WheelsInput],
                 "input.patches[].": [Patch],
                 "environment.": [Environment],
                 "environment.on_unload.": [ShellText],

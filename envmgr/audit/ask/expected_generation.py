@@ -130,6 +130,8 @@ def _row(row: list[Any]) -> list[Any]:
 
 
 def _expected(name: str, spec: ModuleSpec, rows: Sequence[Sequence[Any]], *, deep: bool) -> ExpectedInstall:
+    if (tree := spec.outside) is not None:
+        return ExpectedInstall(name, tree.path, tree.program, tree.file or tree.program, None, outside=True)
     program = _first_program(spec, rows)
     file = program or next((str(row[0]) for row in rows if row[1] == "file"), "")
     sums = None

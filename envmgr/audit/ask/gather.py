@@ -272,7 +272,15 @@ class _Gathering:
             prefix = Prefix(self.asker.site.prefix)
             installs = expected_installs(prefix, published, deep, self.asker.runner, self.asker.left)
         number, upstream = published.record.number, published.upstream
-        return replace(plan, number=number, samples=samples, roots=roots, installs=installs, upstream=upstream)
+        return replace(
+            plan,
+            number=number,
+            samples=samples,
+            roots=roots,
+            installs=installs,
+            upstream=upstream,
+            outside=published.outside,
+        )
 
     def _with_answers(self, evidence: Evidence) -> Evidence:
         """Ask this host the questions of the checks."""

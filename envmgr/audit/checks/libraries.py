@@ -38,7 +38,8 @@ def probe(plan: AuditPlan) -> ProbeTexts:
     entries = [entry for entry in plan.samples if entry in plan.roots]
     if how == "none" or not entries:
         return {}
-    pairs = (word for entry in entries for word in (entry, plan.roots[entry]))
+    homes = {**plan.roots, **{entry: tree.path for entry, tree in plan.outside.items()}}
+    pairs = (word for entry in entries for word in (entry, homes[entry]))
     given = assign(libraries_seconds=_seconds(plan), libraries_look=script_text(__file__, "look.sh"))
     arguments = f"set -- {words(how, str(_seconds(plan) - 1), str(_LINES), *pairs)}\n"
     return {"prefix": given + arguments + script_text(__file__, "prefix.sh")}

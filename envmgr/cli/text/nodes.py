@@ -85,6 +85,9 @@ def show_adopt(result: adopt.AdoptResult) -> None:
         table(rows, header=["module", "version", "made by", "nodes", "in the catalog", "software"])
     else:
         out("no modules were found there")
+    for tree in result.trees:
+        told = tree.why or f"{counted(tree.entries, 'installs')}; `envmgr import --from {tree.format} {tree.path}`"
+        out(f"{tree.path}: {tree.format}: {told}")
     out()
     if result.output is not None and not result.dry_run:
         out(f"wrote {result.output}; `envmgr site check --site {result.output}` explains it")
@@ -281,6 +284,10 @@ def show_verify(result: verify.VerifyResult) -> None:
     out(f"{counted(len(result.generations), 'generations')} verified{on}, {_differ(len(wrong), 'record')}")
     bad = {f.where for f in result.findings if f.check == "install"}
     out(f"{counted(len(result.checked), 'installs')} verified{on}, {_differ(len(bad), 'manifest')}")
+    if result.not_ours:
+        wrong = {f.where for f in result.findings if f.check == "not-ours"}
+        trees = counted(len({*result.not_ours.values()}), "trees")
+        out(f"not ours: {trees} looked at here, {_differ(len(wrong), 'record')}")
     if result.images:
         wrong = {f.where for f in result.findings if f.check == "image"}
         out(f"{counted(len(result.images), 'images')} verified, {_differ(len(wrong), 'record')}")

@@ -88,7 +88,7 @@ def _environment(entry: ModuleSpec, name: str, system: str) -> dict[str, Any]:
         "extras": {
             "entry": entry.entry,
             "version": entry.version,
-            "root": entry.root,
+            "root": entry.home,
             "digest": entry.digest,
             "tests": [  # `run` has their files
                 test.model_dump(mode="json", exclude={"files"}) for test in (*entry.tests, *import_tests(entry))

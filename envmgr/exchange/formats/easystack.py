@@ -9,7 +9,7 @@ import re
 from typing import Any
 
 from envmgr.backends.easybuild.settings import EasyBuildInput
-from envmgr.exchange import Contents, Easyconfig, Given, Left
+from envmgr.exchange import Contents, Given, Left, OneEntry
 from envmgr.exchange.checks import fault_in
 from envmgr.system.yamlfile import parse_yaml
 
@@ -32,7 +32,7 @@ def read(given: Given) -> Contents:
     if not isinstance(data, dict) or not isinstance(data.get("easyconfigs"), list):
         raise given.invalid("it has no list `easyconfigs`")
     left = [given.left(f"{key}:", "it is not of a recipe") for key in data if key != "easyconfigs"]
-    found = dict[tuple[str, str], Easyconfig]()
+    found = dict[tuple[str, str], OneEntry]()
     for each in data["easyconfigs"]:
         name, fields = next(iter(each.items())) if isinstance(each, dict) and len(each) == 1 else (each, None)
         file = str(name) if str(name).endswith(".eb") else f"{name}.eb"
@@ -45,8 +45,8 @@ def read(given: Given) -> Contents:
         key = (parts["name"].lower(), parts["version"])
         if key in found:
             left.append(given.left(name, "it is named twice"))
-        found.setdefault(key, Easyconfig(*key, wanted))
-    return Contents(left=tuple(left), easyconfigs=tuple(found.values()))
+        found.setdefault(key, OneEntry(*key, wanted, "easybuild"))
+    return Contents(left=tuple(left), entries=tuple(found.values()))
 
 
 def _input(given: Given, file: str, fields: object) -> tuple[dict[str, Any], list[Left]]:

@@ -9,6 +9,7 @@ import pytest
 from tests.helpers.foreign_drifts import ForeignDrift, foreign_drifts
 from tests.helpers.foreign_scene import KINDS, LOCAL, NO_SITE, SPACK, Foreign, make, tried
 from tests.helpers.marks import LATER
+from tests.helpers.spack_tree import FOLDER, recorded
 
 # One of each tree; `make soak SOAK=foreign_drifts` plays all.
 HERE = {"eb-rebuild-died", "eessi-not-mounted"}
@@ -58,7 +59,14 @@ def test_module_that_never_loads_is_told_and_holds_nothing_up(foreign: Foreign) 
 
 def test_adopt_tells_what_made_each_module(foreign: Foreign) -> None:
     argv = ["adopt", "--nodes", "c[1-3]", "--user", "alice", "--format", "json"]
-    result = foreign.cluster.envmgr(argv, env=NO_SITE).data
+    tree = f"{SPACK}/opt/spack"
+    foreign.cluster.sh("login", f"mkdir -p {tree}/.spack-db {tree}/{FOLDER}", check=True)
+    try:
+        foreign.cluster.write("login", f"{tree}/.spack-db/index.json", recorded("index.json", tree))
+        result = foreign.cluster.envmgr(argv, env=NO_SITE).data
+    finally:
+        foreign.cluster.sh("login", f"rm -r {tree}/.spack-db {tree}/bzip2", check=True)
+    assert result["trees"] == [{"path": tree, "format": "spack", "entries": 1, "why": ""}]
     made = {f"{m['name']}/{m['version']}": (m["made_by"], m["entry"], m["root"]) for m in result["modules"]}
     assert made["Solver/2.0"] == ("EasyBuild", "", "/opt/eb/software/Solver/2.0")
     assert made["zlib/1.2.13"][0] == "EasyBuild"

@@ -21,6 +21,8 @@ class Scene(Protocol):
     licence: str
     program: str
     """A program of `ENTRY` that ends well without arguments."""
+    tree: Path | None
+    """The folder of the software, where it is not the install itself: what a build reads, instead of a cache."""
 
     def change(self) -> None:
         """The recipe of `ENTRY` asks for something else; its lock stays."""

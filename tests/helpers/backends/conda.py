@@ -16,6 +16,7 @@ tier = "sandbox"
 class CondaScene:
     licence = "anaconda-terms"
     program = "hello-prefix"
+    tree = None
 
     def __init__(self, box: Sandbox) -> None:
         self.box = box

@@ -16,6 +16,7 @@ tier = "easybuild"
 class EasyBuildScene:
     licence = "toy-eula"
     program = "toy"
+    tree = None
 
     def __init__(self, box: Workshop) -> None:
         self.box = box

@@ -18,6 +18,7 @@ tier = "sandbox"
 class WheelsScene:
     licence = "own-licence"
     program = "hello"
+    tree = None
 
     def __init__(self, box: Sandbox) -> None:
         self.box = box

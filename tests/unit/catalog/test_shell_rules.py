@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from envmgr.backends.conda.activate import capture_activation, forbidden_changes
-from envmgr.backends.conda.activate_run import Shell, find_steps
+from envmgr.backends.conda.activate import capture_activation, find_steps
 from envmgr.backends.easybuild.flat import read_shown, refuse_forbidden
 from envmgr.catalog.recipe import load_recipe
 from envmgr.catalog.shell_rules import fault_in_variable
 from envmgr.errors import EnvmgrError, InputError
+from envmgr.modules.capture import forbidden_changes
+from envmgr.modules.capture_run import Shell
 from envmgr.system.run import Runner
 from tests.helpers.places import ROOT
 
@@ -117,7 +118,7 @@ def test_no_activation_script_may_set_any_of_them(tmp_path: Path) -> None:
     prefix = activation(tmp_path / "prefix", "\n".join([*rows, f"export {' '.join(by_bash)} SOUND=1"]))
     (tmp_path / "run").mkdir()
     steps = find_steps(prefix, tmp_path)
-    trace = Shell(prefix, steps, Runner(), 600, tmp_path / "run", lambda _: None).trace("plain", {})
+    trace = Shell(steps, Runner(), 600, tmp_path / "run", lambda _: None, "", "").trace("plain", {})
     assert {*FORBIDDEN} - {*forbidden_changes(trace)} == {"LD_SHOW_AUXV"}
     assert "SOUND" not in forbidden_changes(trace)
 

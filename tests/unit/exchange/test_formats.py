@@ -325,7 +325,7 @@ def test_uv_lock_alone_says_which_file_can_be_imported(tmp_path: Path) -> None:
 def test_easystack_gives_an_entry_for_each_easyconfig(tmp_path: Path) -> None:
     text = EASYSTACK + "- ../evil.eb\n- zlib-1.3.1.eb\n- {a.eb: null, b.eb: null}\n"
     found = read(tmp_path, text, "stack.yml")
-    assert [(each.name, each.version, each.input) for each in found.easyconfigs] == [
+    assert [(each.name, each.version, each.input) for each in found.entries] == [
         ("zlib", "1.3.1", {"easyconfig": "zlib-1.3.1.eb"}),
         ("pytorch", "2.1.2-foss-2023a", {"easyconfig": "PyTorch-2.1.2-foss-2023a.eb", "rpath": True}),
     ]
@@ -349,7 +349,7 @@ def test_easystack_is_read_as_easybuild_reads_it(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     found = read(tmp_path, EASYSTACK, "stack.yml")
-    assert json.loads(done.stdout) == [each.input["easyconfig"] for each in found.easyconfigs]
+    assert json.loads(done.stdout) == [each.input["easyconfig"] for each in found.entries]
 
 
 BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(

@@ -28,7 +28,7 @@ from envmgr.modules.render import (
     render_tree,
     templates_digest,
 )
-from envmgr.modules.spec import ModuleSpec, Pip, ShellFunction, UnloadCommand
+from envmgr.modules.spec import ModuleSpec, Outside, Pip, ShellFunction, UnloadCommand
 from envmgr.modules.statements import ModulePolicies, Statement, operations
 from envmgr.system.run import Runner
 from tests.helpers.golden_cases import cases, read_expected, render_case
@@ -283,6 +283,7 @@ OTHER = {
     "deprecated": (Deprecated(message="gone", date=date(2026, 1, 1)), True),
     "upstream": (("/up/store/python/3.11-00000000",), True),
     "prefix": ("/elsewhere", True),
+    "outside": (Outside(path="/opt/v", roots=("/opt/v",), how="full", shape=""), True),
 }
 
 

@@ -15,8 +15,9 @@ import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
-from envmgr.backends.conda.activate import assigned_names, capture_activation, mentioned_names, work_names
+from envmgr.backends.conda.activate import capture_activation
 from envmgr.errors import EnvmgrError, Interrupted
+from envmgr.modules.capture import assigned_names, mentioned_names, work_names
 from envmgr.modules.spec import EnvOp
 from envmgr.system.run import Runner
 from tests.helpers.waiting import long_enough, soon
@@ -485,7 +486,7 @@ def test_capture_logs_output_and_files_left_in_home(capture):
     assert logged == [
         "etc/conda/activate.d/a.sh: output: welcome",
         "etc/conda/activate.d/a.sh: output: careful",
-        "activation wrote to HOME, which a module load does not repeat: .tool",
+        "it wrote to HOME, which a module load does not repeat: .tool",
     ]
 
 

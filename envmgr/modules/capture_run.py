@@ -1,39 +1,26 @@
-"""Runs of the packages' activation scripts in bash, and the shell's state after each: environment, functions, side
-effects.
-"""
+"""Runs of scripts in bash, and the shell's state after each: environment, functions, side effects."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError, ending
 from envmgr.system.run import Runner, clean_env
-from envmgr.system.shelltext import assign, script_text
+from envmgr.system.shelltext import script_text
 
-BASE_NAMES = frozenset({"PATH", "HOME", "USER", "LOGNAME", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "CONDA_SHLVL"})
+_BASE_NAMES = frozenset({"PATH", "HOME", "USER", "LOGNAME"})
 _IGNORED = re.compile(r"_|SHLVL|PWD|OLDPWD|IFS|OPTIND|SHELLOPTS|POSIXLY_CORRECT|BASH.*|__envmgr.*")
 _SENTINEL = re.compile(r"sentinel-of-(\w+?)-end")
-_SCRIPTS = "etc/conda/activate.d"
-_VARIABLES = "etc/conda/env_vars.d"
-_STATE = "conda-meta/state"
-_NOT_SET = "***unset***"  # conda's mark for a variable that was removed: it is not set then
-_NO_SHELL_CODE = (
-    "a modulefile sets variables only: build without this package, or with a version whose script does the same"
-)
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of activation: a script, or a file of variables. `label` is its path relative to the prefix.
-
-    `path` is the file that bash sources, `text` its content.
-    """
+    """One step: `path` is the file that bash sources, `text` its content, `label` its name in messages."""
 
     label: str
     path: Path
@@ -43,12 +30,13 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Trace:
     """One run: the environment before the first step and after each. `shell_only` are variables that were left without
-    export.
+    export; `ignores` are as in `Shell`.
     """
 
     before: Mapping[str, str]
     after: tuple[Mapping[str, str], ...]
     shell_only: frozenset[str]
+    ignores: re.Pattern[str] | None = None
 
     def was(self, name: str) -> str | None:
         return self.before.get(name)
@@ -70,7 +58,9 @@ class Trace:
         return frozenset(
             name
             for name in names
-            if ((own and name not in self.shell_only) or not ignored(name)) and self.changes(name)
+            if ((own and name not in self.shell_only) or not ignored(name))
+            and not (self.ignores and self.ignores.fullmatch(name))
+            and self.changes(name)
         )
 
 
@@ -89,76 +79,41 @@ def sentinels_in(value: str) -> tuple[str, ...]:
     return tuple(_SENTINEL.findall(value))
 
 
-def find_steps(prefix: Path, folder: Path) -> tuple[Step, ...]:
-    """Return the steps of `conda activate` for `prefix`, in its order: variables of packages and of `conda env config`,
-    scripts.
-
-    The variables are rendered as scripts under `folder`, so that all steps run in the same way.
-
-    Raises:
-        EnvmgrError: `activation-failed`, a file cannot be read or has the wrong content.
-    """
-    files = sorted((prefix / _VARIABLES).glob("*.json")) + [path for path in [prefix / _STATE] if path.is_file()]
-    steps = []
-    for number, path in enumerate(files):
-        label = str(path.relative_to(prefix))
-        variables = _variables(label, _read(path, label), key="env_vars" if label == _STATE else None)
-        if variables:
-            script = folder / f"variables{number}.sh"
-            text = "".join(f"export {assign(**{name: value})}" for name, value in sorted(variables.items()))
-            script.write_text(text, encoding="utf-8")
-            steps.append(Step(label, script, text))
-    for path in sorted((prefix / _SCRIPTS).glob("*.sh")):
-        if not path.is_dir():
-            label = str(path.relative_to(prefix))
-            steps.append(Step(label, path, _read(path, label)))
-    return tuple(steps)
-
-
-def _read(path: Path, label: str) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise EnvmgrError(
-            "activation-failed", f"{label} cannot be read", context=error.strerror or str(error)
-        ) from None
-
-
-def _variables(label: str, text: str, *, key: str | None) -> dict[str, str]:
-    """Return the flat object in `text`, or under its `key`."""
-    try:
-        value = json.loads(text)
-        value = value.get(key, {}) if key else value
-    except (ValueError, AttributeError):
-        value = None
-    if not isinstance(value, dict) or not all(
-        re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and isinstance(item, str) and "\0" not in item
-        for name, item in value.items()
-    ):
-        raise EnvmgrError(
-            "activation-failed", f"{label} does not name variables with their values", context="expected {NAME: string}"
-        )
-    return {name: item for name, item in value.items() if item != _NOT_SET}
-
-
 @dataclass(frozen=True, slots=True)
 class Shell:
     """The settings of a run. `folder` is private and temporary; `timeout` is wall-clock seconds for all steps of one
-    run.
+    run. `log` gets the scripts' output and what was left out.
+
+    `base` is set before the first step, beside HOME and the user; `front` begins its PATH. `ignores` are variables in
+    which a tool keeps its own state. `allowed` may be changed although no recipe may. `instead` is what helps if the
+    steps do what no module can; `code` is what helps if they run code.
     """
 
-    prefix: Path
     steps: tuple[Step, ...]
     runner: Runner
     timeout: float
     folder: Path
     log: Callable[[str], None]
+    instead: str
+    code: str
+    base: Mapping[str, str] = field(default_factory=dict)
+    front: str = ""
+    ignores: re.Pattern[str] | None = None
+    allowed: frozenset[str] = frozenset()
+
+    def can_be_preset(self, name: str) -> bool:
+        """Return whether a run may begin with a value in this variable."""
+        own = self.ignores is not None and self.ignores.fullmatch(name) is not None
+        return name not in _BASE_NAMES and name not in self.base and not ignored(name) and not own
+
+    @property
+    def _no_code(self) -> str:
+        return f"a modulefile sets variables only: {self.code}"
 
     def trace(self, run: str, preset: Mapping[str, str]) -> Trace:
         """Source all steps in a new bash. Runs with different names differ in HOME, user and working directory.
 
-        `preset` is added to the environment that a user has just before the packages' scripts run; a PATH in it is
-        appended.
+        `preset` is added to the environment that a user has just before the steps run; a PATH in it is appended.
 
         Raises:
             EnvmgrError: `activation-failed`, `activation-defines-function` or `activation-changes-shell`.
@@ -169,14 +124,13 @@ class Shell:
         home, work = at / "home", at / "work"
         for folder in (home, work, *(at / str(i) for i in range(len(self.steps)))):
             folder.mkdir(parents=True)
-        # LANG, TMPDIR and the like are left out, so that a script that sets one is detected.
-        base = {"HOME": str(home), "USER": f"user-{run}", "LOGNAME": f"user-{run}", "CONDA_SHLVL": "1"}
-        base |= {"CONDA_PREFIX": str(self.prefix), "CONDA_DEFAULT_ENV": str(self.prefix)}
-        path = f"{self.prefix}/bin:{clean_env()['PATH']}"
-        before = base | dict(preset) | {"PATH": ":".join(filter(None, (path, preset.get("PATH"))))}
+        # LANG, TMPDIR and the like are left out, so that a step that sets one is detected.
+        base = {"HOME": str(home), "USER": f"user-{run}", "LOGNAME": f"user-{run}", **self.base}
+        path = (self.front, clean_env()["PATH"], preset.get("PATH"))
+        before = base | dict(preset) | {"PATH": ":".join(filter(None, path))}
         driver = at / "driver.sh"
         driver.write_text(_driver(len(self.steps)), encoding="utf-8")
-        # Start-up files of the host would add changes that no package makes.
+        # Start-up files of the host would add changes that no step makes.
         argv: list[str | Path] = [_tool("bash"), "--noprofile", "--norc", driver, at, _tool("env")]
         argv += [step.path for step in self.steps]
         try:
@@ -189,10 +143,10 @@ class Shell:
             self._check(step, at / str(i), work, reason, log=log)
         left = sorted(str(path.relative_to(home)) for path in home.rglob("*"))
         if left:
-            log(f"activation wrote to HOME, which a module load does not repeat: {', '.join(left)}")
+            log(f"it wrote to HOME, which a module load does not repeat: {', '.join(left)}")
         after = tuple(_environment(at / str(i) / "env") for i in range(len(self.steps)))
         names = frozenset((at / str(len(self.steps) - 1) / "variables").read_text().split())
-        return Trace(before, after, names - frozenset(after[-1]))
+        return Trace(before, after, names - frozenset(after[-1]), self.ignores)
 
     def _check(self, step: Step, at: Path, work: Path, reason: str, *, log: Callable[[str], None]) -> None:
         output = tuple(f"output: {line}" for line in _lines(at / "output")[-8:])
@@ -219,19 +173,19 @@ class Shell:
                 raise EnvmgrError(
                     "activation-defines-function",
                     f"{step.label} defines the {many} {', '.join(sorted(names))}",
-                    hint=_NO_SHELL_CODE,
+                    hint=self._no_code,
                 )
         folder, umask, jobs = ("".join(_lines(at / file)) for file in ("folder", "umask", "jobs"))
         for wrong, what in (
             (not work.is_dir(), "removes the working directory"),
             (folder != str(work), f"changes the working directory to {folder}"),
-            # `activate_run.begin.sh` sets this umask before the first step.
+            # `capture_run.begin.sh` sets this umask before the first step.
             (umask != "0022", f"changes the umask to {umask}"),
             (jobs, "leaves a process running in the background"),
         ):
             if wrong:
                 raise EnvmgrError(
-                    "activation-changes-shell", f"{step.label} {what}", context=output, hint=_NO_SHELL_CODE
+                    "activation-changes-shell", f"{step.label} {what}", context=output, hint=self._no_code
                 )
 
 

@@ -1,4 +1,4 @@
-# shellcheck shell=bash disable=SC1090,SC2154 # the packages' scripts; activate_run.begin.sh comes before
+# shellcheck shell=bash disable=SC1090,SC2154 # the packages' scripts; capture_run.begin.sh comes before
 # One step; the same text for each, without a loop around it, as `break` in a script would end that loop, and without `|| …`,
 # which would switch off a script's `set -e`. The DEBUG trap keeps the last command of the script itself (not of its functions):
 # only so does `return 1` differ from a last test that was false. A variable that a script leaves in the shell without exporting

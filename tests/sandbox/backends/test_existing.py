@@ -1,0 +1,123 @@
+"""An install that somebody else made, as an entry: published, changed, gone, taken anew and rolled back; never touched."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.vendor_tree import make_module, make_tree
+
+ENTRY = "vend/1.0"
+AGAIN = f"`envmgr lock {ENTRY} && envmgr build {ENTRY}` publishes it as it is now"
+
+
+@pytest.fixture
+def tree(sandbox: Sandbox) -> Path:
+    """The entry leads to it, by the vendor's own module."""
+    tree = make_tree(sandbox.root / "opt" / "vend")
+    file = make_module(sandbox.root / "modules", tree)
+    accept = {"variable:HELLO_HOME": "the program reads it"}
+    sandbox.recipe(ENTRY, [], backend="existing", input={"path": str(tree), "module": str(file)}, accept=accept)
+    return tree
+
+
+def publish(box: Sandbox) -> None:
+    box.ok("lock", ENTRY)
+    box.ok("build", ENTRY)
+
+
+def drift(box: Sandbox) -> list[tuple[str, str]]:
+    return [(f["where"], f["found"]) for f in box.run("verify", "--format", "json").data["findings"]]
+
+
+@pytest.mark.always
+def test_tree_that_changes_is_found_and_a_rollback_brings_back_the_module_and_not_the_bytes(
+    sandbox: Sandbox, tree: Path
+) -> None:
+    box = sandbox
+    publish(box)
+    load = f"module load {ENTRY} && hello && echo $VEND_ROOT $LD_LIBRARY_PATH"
+    assert box.shell(load).stdout == f"hello\n{tree} {tree}/lib\n"
+    assert f"Not ours: {tree}" in box.shell(f"module help {ENTRY}").stderr
+    assert f"published, not ours: {tree}" in box.ok("show", ENTRY).stdout
+    record = json.loads((box.prefix / "current/generation.json").read_text())
+    assert record["entries"][ENTRY]["not_ours"] == str(tree)
+    assert "not ours: 1 tree looked at here, 0 differ from their record" in box.ok("verify").stdout
+    before = {path: path.stat() for path in tree.rglob("*")}
+
+    (tree / "bin/hello").write_text("#!/bin/sh\necho HELLO\n")
+    (tree / "new").touch()
+    assert drift(box) == [(ENTRY, "bin/hello: sha256 changed"), (ENTRY, "new: new")]
+    repaired = box.run("verify", "--repair")
+    assert (repaired.code, AGAIN in repaired.stdout) == (1, True)
+    assert box.ok("build", ENTRY).code == 0, "users keep the module that is published"
+    assert drift(box) == [(ENTRY, "bin/hello: sha256 changed"), (ENTRY, "new: new")], "nobody has looked at it"
+
+    publish(box)
+    assert drift(box) == []
+    box.ok("rollback", "1")
+    assert drift(box) == [(ENTRY, "bin/hello: sha256 changed"), (ENTRY, "new: new")]
+    assert box.shell(f"module load {ENTRY} && hello").stdout == "HELLO\n"
+
+    box.policies |= {"keep_days": 0, "keep_generations": 1}
+    box.write_site()
+    box.ok("remove", ENTRY)
+    box.ok("gc")
+    assert list(box.prefix.glob("store/*/*")) == []
+    assert set(tree.rglob("*")) == {*before, tree / "new"}
+
+
+def test_tree_that_is_not_what_was_locked_is_not_published(sandbox: Sandbox, tree: Path) -> None:
+    sandbox.ok("lock", ENTRY)
+    (tree / "new").touch()
+    done = sandbox.run("build", ENTRY)
+    assert done.code == 3
+    assert f"error[tree-differs]: {tree} is not what it was when {ENTRY} was locked\n" in done.stderr
+    assert f"hint: who changed it, and why? `envmgr lock {ENTRY}` takes it as it is now\n" in done.stderr
+    assert sandbox.leftovers() == []
+    sandbox.ok("lock", ENTRY)
+    sandbox.ok("build", ENTRY)
+
+
+def test_tree_that_vanished_is_told_to_users_and_by_verify(sandbox: Sandbox, tree: Path) -> None:
+    publish(sandbox)
+    tree.rename(tree.with_name("away"))
+    assert drift(sandbox) == [(ENTRY, f"{tree}: No such file or directory")]
+    said = " ".join(sandbox.shell(f"module load {ENTRY}").stderr.split())
+    assert f"{ENTRY} is in {tree}, which is not on this machine" in said
+    for verb in ("lock", "build"):
+        assert sandbox.run(verb, ENTRY).code == (3 if verb == "lock" else 0)
+
+
+def test_module_that_fails_ends_the_lock_and_users_keep_what_is_published(sandbox: Sandbox, tree: Path) -> None:
+    publish(sandbox)
+    file = sandbox.root / "modules/vendor/1.0.lua"
+    file.write_text('LmodError("no licence server")\n')
+    before = (sandbox.root / "recipes" / ENTRY / "existing-lock.yml").read_bytes()
+    done = sandbox.run("lock", ENTRY)
+    assert done.code == 3
+    assert re.search(r"error\[activation-failed\]: `module .*vendor/1\.0\.lua` gave up", done.stderr)
+    assert "no licence server" in done.stderr
+    assert (sandbox.root / "recipes" / ENTRY / "existing-lock.yml").read_bytes() == before
+    assert sandbox.shell(f"module load {ENTRY} && hello").stdout == "hello\n"
+
+
+def test_prefix_is_never_an_install_of_somebody_else(sandbox: Sandbox, tree: Path) -> None:
+    for path in (sandbox.prefix / "store", sandbox.root):
+        sandbox.recipe(ENTRY, [], backend="existing", input={"path": str(path)})
+        done = sandbox.run("catalog", "check", ENTRY)
+        assert (done.code, f"input.path: {path} and the prefix lie in each other" in done.stdout) == (1, True)
+
+
+def test_environment_that_the_recipe_gives_names_the_tree(sandbox: Sandbox, tree: Path) -> None:
+    given = {"set": {"VEND_HOME": "${root}"}, "prepend": {"PATH": ["${root}/lib"]}}
+    sandbox.recipe(ENTRY, [], backend="existing", input={"path": str(tree), "manifest": "times"}, environment=given)
+    publish(sandbox)
+    done = sandbox.shell(f"module load {ENTRY} && echo $VEND_HOME && echo $PATH")
+    home, path = done.stdout.splitlines()
+    assert home == str(tree)
+    assert path.startswith(f"{tree}/lib:{tree}/bin:")

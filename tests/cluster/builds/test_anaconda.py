@@ -69,7 +69,7 @@ def test_users_own_environment_runs_in_a_job_once_the_site_has_accepted_the_term
     lab.sh("login", made, user="alice", check=True)
     lab.write("login", HOME / "job.sh", JOB.format(init=init, entry=ENTRY))
     lab.exec("login", ["chown", "-R", "alice:", HOME], check=True)
-    send = f"cd {HOME} && sbatch --wait --export=NONE -w c2 -o job.out job.sh >&2; cat job.out"
+    send = f"cd {HOME} && sbatch --wait -w c2 -o job.out job.sh >&2; cat job.out"
     done = lab.sh("login", send, user="alice")
     own = "/home/alice/.conda/envs/mine"
     assert done.stdout.splitlines() == [f"c2 mine {own} {own}/bin/python", "11", "none gone"], done.stdout + done.stderr

@@ -7,14 +7,13 @@ import transformers
 
 torch.manual_seed(0)
 rows = datasets.Dataset.from_dict({"text": ["one two three"] * 16})
-words = tokenizers.Tokenizer(tokenizers.models.WordLevel(unk_token="[UNK]"))
+words = tokenizers.Tokenizer(tokenizers.models.WordLevel(None, "[UNK]"))
 words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
 words.train_from_iterator(
     rows["text"], tokenizers.trainers.WordLevelTrainer(special_tokens=["[UNK]", "[PAD]", "[EOS]"])
 )
-tokenizer = transformers.PreTrainedTokenizerFast(
-    tokenizer_object=words, unk_token="[UNK]", pad_token="[PAD]", eos_token="[EOS]"
-)
+special = {"unk_token": "[UNK]", "pad_token": "[PAD]", "eos_token": "[EOS]"}
+tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, **special)
 config = transformers.GPT2Config(
     vocab_size=len(tokenizer), n_embd=16, n_layer=1, n_head=2, n_positions=16, bos_token_id=2, eos_token_id=2
 )

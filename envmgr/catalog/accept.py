@@ -32,6 +32,8 @@ RULES: Mapping[str, str] = {
     "that the reason begins with",
 }
 """The rules that a recipe may accept, each with a reason: `accept: {cuda-majors: why}`."""
+SEEN_IN_BUILDS = frozenset({FILE_NEEDS, HIDDEN, MISSING_EXTENSIONS, NOT_IMPORTED})
+"""Those whose faults no lock shows."""
 
 
 def named_in(reason: str) -> frozenset[str]:

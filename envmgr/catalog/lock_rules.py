@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from envmgr.catalog.accept import FILE_NEEDS, HIDDEN, RULES
+from envmgr.catalog.accept import RULES, SEEN_IN_BUILDS
 from envmgr.catalog.names import numbers, older
 from envmgr.errors import InputError
 from envmgr.wording import and_more, shortened
@@ -76,7 +76,7 @@ def judge_lock(facts: LockFacts, recipe: Recipe) -> Judged:
     return Judged(
         faults=tuple(fault for fault in found if fault.rule not in accept),
         accepted=tuple((fault, accept[fault.rule]) for fault in found if fault.rule in accept),
-        unused=tuple(sorted((accept.keys() & RULES.keys()) - {fault.rule for fault in found} - {FILE_NEEDS, HIDDEN})),
+        unused=tuple(sorted((accept.keys() & RULES.keys()) - {fault.rule for fault in found} - SEEN_IN_BUILDS)),
     )
 
 

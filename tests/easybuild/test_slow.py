@@ -1,4 +1,4 @@
-"""Python, MPICH and Open MPI from real source, and mpi4py on them, to jobs of two ranks. Minutes: `make test-slow`; Open MPI in `make soak`.
+"""Python, MPICH and Open MPI from real source, mpi4py and ipyparallel on them, to jobs on two nodes. Minutes: `make test-slow`; Open MPI in `make soak`.
 
 The prefix is always the same folder, and stays: an install whose digest has not changed is not built again on this machine.
 """
@@ -52,21 +52,22 @@ int main(int argc, char **argv) {
 
 MPICH, OPEN_MPI = "mpich/4.3", "openmpi/4.1"
 MPI4PY = {MPICH: "mpi4py/4.1-mpich4.3", OPEN_MPI: "mpi4py/4.1-openmpi4.1"}
+IPYPARALLEL = "ipyparallel/9.2"
 SECOND = pytest.mark.soak  # what takes the second MPI
 
 
 class Built(Lasting):
     def need(self, *entries: str) -> None:
-        """Build what of them is not there, and mpi4py on the MPI: before a cluster has seen the prefix, whose nodes are overlays."""
+        """Build what of them is not there, mpi4py on the MPI, and ipyparallel: before a cluster has seen the prefix, whose nodes are overlays."""
         self.ok("lock", *entries)
         shipped = [MPI4PY[entry] for entry in entries if entry in MPI4PY]
-        done = self.run("build", *entries, *shipped, timeout=3000)
+        done = self.run("build", *entries, *shipped, IPYPARALLEL, timeout=3000)
         assert done.code == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
 def slow() -> Iterator[Built]:
-    """Python, MPICH and mpi4py, built (or found), tested and published."""
+    """Python, MPICH, mpi4py and ipyparallel, built (or found), tested and published."""
     if PREFIX.exists() and PREFIX.is_symlink():
         pytest.fail(f"{PREFIX} is a link")
     real_sources("Python", "MPICH")
@@ -237,6 +238,18 @@ def test_mpi4py_is_one_world_on_one_node_and_on_two(slow: Built, nodes: Cluster,
 
     nodes.write_site(prefix=str(PREFIX), catalogs=[])
     done = nodes.envmgr(["test", entry, "--via", "slurm", "-N", "2", "--format", "json"], timeout=20 * DEADLINE)
+    assert done.code == 0, done.stdout + done.stderr
+    ends = {test["test"]: (test["status"], test["nodes"], test["detail"]) for test in done.data["tests"]}
+    assert ends["two-nodes"] == ("passed", "c[1-2]", ""), done.stdout + done.stderr
+
+
+def test_ipyparallel_has_an_engine_on_each_of_two_nodes_of_a_job(slow: Built, nodes: Cluster) -> None:
+    """The shipped entry, from the public index."""
+    here = slow.ok("test", IPYPARALLEL, "--format", "json").data["tests"]
+    assert {test["test"]: test["status"] for test in here} == {"two engines": "passed", "two-nodes": "not-run"}
+
+    nodes.write_site(prefix=str(PREFIX), catalogs=[])
+    done = nodes.envmgr(["test", IPYPARALLEL, "--via", "slurm", "-N", "2", "--format", "json"], timeout=20 * DEADLINE)
     assert done.code == 0, done.stdout + done.stderr
     ends = {test["test"]: (test["status"], test["nodes"], test["detail"]) for test in done.data["tests"]}
     assert ends["two-nodes"] == ("passed", "c[1-2]", ""), done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""The shipped software, as far as it is had in seconds: real zlib, and CUDA and Anaconda from small stand-in installers."""
+"""The shipped software, as far as it is had in seconds: real zlib, and CUDA, TensorRT and Anaconda from small stand-ins."""
 
 from __future__ import annotations
 
@@ -81,6 +81,22 @@ def test_cuda_by_its_easyblock_once_its_licence_is_acknowledged(workshop: Worksh
     )
     (home,) = workshop.prefix.glob("store/CUDA/11.8.0-????????")
     assert said.stdout.splitlines() == ["Cuda compilation tools, release 11.8, V11.8.0", str(home), "gone"]
+
+
+def test_tensorrt_is_loaded_with_the_cuda_below_it(workshop: Workshop) -> None:
+    for easyconfig in ("CUDA-12.9.1.eb", "TensorRT-10.7.0.eb"):
+        add_standins(workshop.root / "easyconfigs", workshop.root / "mirror", easyconfig)
+    take(workshop, "cuda/12.9")
+    take(workshop, "tensorrt/10.7")
+    accept(workshop, "cuda-eula")
+    assert "tensorrt-eula" in workshop.run("build", "tensorrt/10.7").stderr
+    accept(workshop, "cuda-eula", "tensorrt-eula")
+    done = workshop.ok("build", "tensorrt/10.7", "--format", "json").data
+    ends = {t["test"]: t["status"] for t in done["tests"] if t["entry"] == "tensorrt/10.7"}
+    assert ends | {"gpu": ""} == {"libraries": "passed", "version": "passed", "gpu": ""}
+    said = workshop.shell('module load tensorrt/10.7; echo "$LOADEDMODULES"; basename "$TENSORRT_ROOT"')
+    loaded, folder = said.stdout.splitlines()
+    assert (loaded, folder[:7]) == ("cuda/12.9:tensorrt/10.7", "10.7.0-"), said.stderr
 
 
 def test_a_missing_installer_is_told_with_its_place_and_sha256(workshop: Workshop) -> None:

@@ -1,4 +1,4 @@
-"""Small stand-ins for the installers of CUDA and Anaconda, which are gigabytes: EasyBuild's easyblocks run fully against them.
+"""Small stand-ins for what vendors ship in gigabytes, CUDA, Anaconda and TensorRT: EasyBuild's easyblocks run fully against them.
 
 `add_standins(robot, sources, "CUDA-11.8.0.eb", …)` writes the installers that the shipped easyconfigs ask for, and copies of
 these easyconfigs that differ in the checksum alone. The same version gives the same bytes. What is installed passes the
@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
+from tests.helpers.easybuild.source_archives import tar_of
 from tests.helpers.places import ROOT
 
 EASYCONFIGS = ROOT / "easyconfigs"
@@ -25,7 +28,8 @@ def add_standins(robot: Path, sources: Path, *file_names: str) -> list[Path]:
         (shipped,) = EASYCONFIGS.glob(f"?/*/{file_name}")
         text = shipped.read_text()
         said = read_easyconfig(shipped)
-        installer = {"CUDA": cuda_installer, "Anaconda3": anaconda_installer}[said["name"]](said["version"])
+        made = {"CUDA": cuda_installer, "Anaconda3": anaconda_installer, "TensorRT": tensorrt_archive}
+        installer = made[said["name"]](said["version"])
         folder = shipped.parent.relative_to(EASYCONFIGS)
         for root in (robot, sources):
             (root / folder).mkdir(parents=True, exist_ok=True)
@@ -72,6 +76,25 @@ def anaconda_installer(version: str) -> bytes:
     """A shell script, as `Anaconda3-2023.09-0-Linux-x86_64.sh`: `-p PREFIX -b -f` installs without a question."""
     words = {"@VERSION@": version, "@CONDA@": _CONDA, "@PROFILE@": _PROFILE}
     return _filled(_ANACONDA, words)
+
+
+def tensorrt_archive(version: str) -> bytes:
+    """A .tar.gz, as `TensorRT-10.7.0.23.Linux.x86_64-gnu.cuda-12.6.tar.gz`, with a library that says its version."""
+    major, minor, patch = version.split(".")
+    number = 10000 * int(major) + 100 * int(minor) + int(patch)
+    with tempfile.TemporaryDirectory() as folder:
+        code = f"int getInferLibVersion(void) {{ return {number}; }}\n"
+        library = Path(folder, "lib.so")
+        soname = f"libnvinfer.so.{major}"
+        command = ["gcc", "-shared", "-fPIC", f"-Wl,-soname,{soname}", "-x", "c", "-", "-o", library]
+        subprocess.run(command, input=code, text=True, check=True)
+        files = {
+            "bin/trtexec": b"#!/bin/sh\necho stand-in\n",
+            "include/NvInfer.h": b"#pragma once\n",
+            "lib/libnvinfer.so": library.read_bytes(),
+            f"lib/{soname}": library.read_bytes(),
+        }
+        return tar_of(f"TensorRT-{version}", files)
 
 
 def _filled(text: str, words: dict[str, str]) -> bytes:

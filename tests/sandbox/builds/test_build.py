@@ -191,13 +191,17 @@ def test_all_means_the_whole_catalog(box: Sandbox) -> None:
     """A dry run: the shipped entries would be fetched from the real channels. Licences are acknowledged one by one."""
     done = data(box, "build", "--all", "--dry-run")
     listed = [e["entry"] for e in data(box, "list")["entries"]]
-    loaded = {"mpi4py/4.1-mpich4.3": "mpich/4.3", "mpi4py/4.1-openmpi4.1": "openmpi/4.1"}  # by their `depends:`
+    loaded = {  # by their `depends:`
+        "mpi4py/4.1-mpich4.3": "mpich/4.3",
+        "mpi4py/4.1-openmpi4.1": "openmpi/4.1",
+        "tensorrt/10.7": "cuda/12.9",
+    }
     everything = list(dict.fromkeys(each for name in listed for each in (loaded.get(name), name) if each))
-    licensed = [e for e in everything if e.startswith(("anaconda/", "cuda/"))]
+    licensed = [e for e in everything if e.startswith(("anaconda/", "cuda/", "horovod/0.28-cuda11.7", "tensorrt/"))]
     assert licensed == done["left_out"]
     assert [s["candidate"]["entry"] for s in done["steps"]] == [e for e in everything if e not in licensed]
     assert {s["build"] for s in done["steps"]} == {"build"}
-    box.policies["licences"] = ["anaconda-terms", "cuda-eula"]
+    box.policies["licences"] = ["anaconda-terms", "cuda-eula", "cudnn-eula", "tensorrt-eula"]
     box.write_site()
     done = data(box, "build", "--all", "--dry-run")
     assert done["left_out"] == []

@@ -46,7 +46,8 @@ def test_every_entry_with_cuda_is_judged_as_one_with_cuda(tmp_path: Path) -> Non
         if lock.facts().majors:
             found.add(str(entry.entry))
             assert "cuda-driver" in [f.rule for f in judge_lock(lock.facts(), recipe()).faults], entry.entry
-    assert found == {
+    alone = {"nccl/2.32-cuda12"}  # NCCL does not decide; the recipe says what no lock shows
+    assert found | alone == {
         entry for entry in SHIPPED if load_recipe(ROOT / "recipes" / entry / "recipe.yaml").requires.nvidia_driver
     }
 
@@ -72,6 +73,12 @@ def test_every_entry_with_cuda_is_judged_as_one_with_cuda(tmp_path: Path) -> Non
 )
 def test_rules(facts: LockFacts, fields: dict[str, Any], expected: list[str]) -> None:
     assert rules(facts, **fields) == expected
+
+
+def test_accepting_what_only_builds_see_is_not_called_needless() -> None:
+    judged = judge_lock(LockFacts(), recipe(accept=dict.fromkeys(RULES, "a, b: why")))
+    builds = {"file-needs", "hidden-commands", "missing-extensions", "not-imported"}
+    assert judged.unused == tuple(sorted(RULES.keys() - builds))
 
 
 def test_what_is_accepted_is_told_with_its_reason_and_only_that() -> None:

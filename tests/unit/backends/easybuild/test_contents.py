@@ -89,7 +89,7 @@ def test_dependency_is_the_version_that_recipes_are_locked_with() -> None:
 
 def test_shipped_locks_name_the_easybuild_that_is_installed_with_envmgr() -> None:
     found = {read_easybuild_lock(path.parent)[0].easybuild_sha256 for path in LOCKS}
-    assert len(LOCKS) == 10
+    assert len(LOCKS) == 12
     assert found == {contents_sum(own_places())}
 
 

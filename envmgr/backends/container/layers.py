@@ -21,6 +21,7 @@ _FIRST = 0o1777  # permission bits that stay
 
 FILES = {
     "/etc/hosts": "",
+    "/etc/hostname": "",
     "/etc/resolv.conf": "",
     "/etc/passwd": "",
     "/etc/group": "",

@@ -18,7 +18,7 @@ from envmgr.system.shelltext import quote
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of an image that sets none
 # Where runtimes mount something, and the folders of users.
-_POINTS = ("/proc", "/sys", "/dev", "/tmp", "/run", "/home", "/root", "/mnt/driver", "/mnt/host", "/var/tmp", "/etc")  # noqa: S108 - in the image
+_POINTS = ("/proc", "/sys", "/dev", "/tmp", "/run", "/home", "/root", "/run/secrets", "/mnt/driver", "/mnt/host", "/var/tmp", "/etc")  # noqa: S108 - in the image
 
 
 @dataclass(frozen=True, slots=True)

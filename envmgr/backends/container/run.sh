@@ -32,6 +32,28 @@ done
 [ -n "$program" ] || fail "this node has no ${runtime:-apptainer, charliecloud or podman}: install one of them"
 [ -r "$image" ] || fail "$image cannot be read here"
 
+# mine FOLDER: a folder of this user's, whom nobody else can have made it for.
+mine() {
+    mkdir -m 700 "$1" 2>/dev/null
+    [ "$(stat -c '%u %F' "$1")" = "$(id -u) directory" ] || fail "$1 is not yours, or no folder: remove it, or set TMPDIR"
+}
+
+# within WORDS…: become a command that sees the image at $own/rootfs, in namespaces of its own.
+within() {
+    # shellcheck disable=SC2086 # words
+    set -- unshare --user $as --mount /bin/sh "$own/mounted" 1 "$image" "$own/rootfs" "$@"
+    unshare --user true 2>/dev/null || fail 'this node lets users make no namespaces (user.max_user_namespaces)'
+    exec "$@"
+}
+
+case $0,$runtime in
+*/node-check,apptainer) exit 0 ;;
+*/node-check,*)
+    as=--map-root-user
+    within test -d "$own/rootfs/proc"
+    ;;
+esac
+
 # The host's Python, modules and search paths are not those of the image.
 for name in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do
     case $name in
@@ -66,28 +88,6 @@ case " $inside " in
     at=/
     # shellcheck disable=SC2016 # a word of the text
     printf 'envmgr: %s: %s is not seen inside: name its first folder with `bind` in the recipe; the working folder is /\n' "$entry" "$PWD" >&2
-    ;;
-esac
-
-# mine FOLDER: a folder of this user's, whom nobody else can have made it for.
-mine() {
-    mkdir -m 700 "$1" 2>/dev/null
-    [ "$(stat -c '%u %F' "$1")" = "$(id -u) directory" ] || fail "$1 is not yours, or no folder: remove it, or set TMPDIR"
-}
-
-# within WORDS…: become a command that sees the image at $own/rootfs, in namespaces of its own.
-within() {
-    # shellcheck disable=SC2086 # words
-    set -- unshare --user $as --mount /bin/sh "$own/mounted" 1 "$image" "$own/rootfs" "$@"
-    unshare --user true 2>/dev/null || fail 'this node lets users make no namespaces (user.max_user_namespaces)'
-    exec "$@"
-}
-
-case $0,$runtime in
-*/node-check,apptainer) exit 0 ;;
-*/node-check,*)
-    as=--map-root-user
-    within test -d "$own/rootfs/proc"
     ;;
 esac
 

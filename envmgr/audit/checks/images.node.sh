@@ -19,6 +19,7 @@ for images_info in "$images_dir"/*.info; do
   if [ -e "$images_file" ]; then
     images_now="$(stat -c '%i %s %.9Y %.9Z' "$images_file")"
     images_is=unread
+    # shellcheck disable=SC2016 # the inner shell's
     if { read -r images_read images_had <"$images_dir/$images_name.read"; } 2>/dev/null &&
       [ "$images_now $images_sha256" = "$images_had" ] && [ $(($(date +%s) - images_read)) -lt 86400 ]; then
       images_is=right

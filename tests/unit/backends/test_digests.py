@@ -27,6 +27,7 @@ TARGET = Target(arch="x86_64", cpu_level="x86-64-v2", os_id="rocky", os_major="9
 PYTHONS = {
     "anaconda/2023.09",
     "anaconda/2025.06",
+    "horovod/0.28-cuda11.7",  # one of the installs below it
     "python/3.10",
     "python/3.11",
     "python/3.12",
@@ -38,17 +39,25 @@ PYTHONS = {
 # Wheels, which stand on python/3.11: its digest is in theirs.
 ON_PYTHON = {
     "accelerate/1.15",
+    "cudf/26.10-cuda12",
+    "cudnn/9.28-cuda12",
+    "cupy/14.2-cuda12",
     "deepspeed/0.19",
     "fairscale/0.4",
+    "horovod/0.28-gloo",
     "ipyparallel/9.2",
+    "jax/0.10-cuda12",
     "jupyter/4.6",
     "mpi4py/4.1-mpich4.3",
     "mpi4py/4.1-openmpi4.1",
+    "nccl/2.32-cuda12",
     "pytensor/3.0",
     "pytorch/2.1-cuda12.1",
     "pytorch/2.10-cuda12.8",
     "pytorch/2.15-cuda13.2",
     "tensorflow/2.21-cuda12.9",
+    "transformers/5.24",
+    "vllm/0.21",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,6 +26,7 @@ from envmgr.system.child import Event, call_worker
 from envmgr.system.files import explain_os_error, remove_tree
 from envmgr.system.locks import file_lock
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import change
 from envmgr.system.squashfs import find_maker, tar_command
 from envmgr.system.untrusted_files import ANYWHERE, Kind, read_bytes
 
@@ -48,7 +50,7 @@ def fetch_image(
 ) -> Fetched:
     """Bring the files of the image into the cache: from files that are given, else from its registry.
 
-    Files that a fetch brought before it was cut off are not brought again. Raises as `Registry.copy`, `wrong-sha256`.
+    Files that a fetch brought before it was cut off are not brought again. Raises as `Registry.bring`, `wrong-sha256`.
     """
     cache = image_cache(Prefix(site.prefix))
     lacking = [blob for blob in lock.blobs if not has(cache / blob.sha256 / blob.file, blob.sha256, mend=not dry_run)]
@@ -75,7 +77,7 @@ def fetch_image(
         scratch = coming / "layout"
         remove_tree(scratch)
         with reporter.stage(f"{label} fetch", total=sum(b.size for b in lacking), unit="bytes"):
-            Registry(wanted, site, runner).copy(lock.manifest, blobs, scratch)
+            Registry(wanted, site, runner).bring(lock.manifest, blobs, scratch)
             for blob in lacking:
                 _take(blob, blobs / "sha256" / blob.sha256, cache)
         remove_tree(coming)
@@ -93,7 +95,7 @@ def _take(blob: LockedBlob, file: Path, cache: Path) -> None:
     place = cache / blob.sha256 / blob.file
     place.parent.mkdir(exist_ok=True)
     file.replace(place)
-    place.chmod(0o644)
+    change(place, mode=0o644, kinds=(stat.S_ISREG,))
 
 
 def _downloads(blobs: Iterable[LockedBlob]) -> list[Download]:

@@ -14,11 +14,11 @@ from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
 from envmgr.store.manifest import NODE_CHECK
 from envmgr.system.sandbox import mounting_script
-from envmgr.system.shelltext import quote
+from envmgr.system.shelltext import quote, script_text
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of an image that sets none
 # Where runtimes mount something, and the folders of users.
-_POINTS = ("/proc", "/sys", "/dev", "/tmp", "/run", "/home", "/root", "/run/secrets", "/mnt/driver", "/mnt/host", "/var/tmp", "/etc")  # noqa: S108 - in the image
+_POINTS = "/proc /sys /dev /tmp /var/tmp /run /run/secrets /home /root /etc /mnt/driver /mnt/host".split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Programs:
         own.mkdir()
         programs.mkdir()
         (own / "rootfs").mkdir()  # each command mounts the image here, for itself
-        text = Path(__file__).with_name("run.sh").read_text(encoding="utf-8")
+        text = "#!/bin/sh\n" + script_text(__file__, "run.sh")
         values = {
             "root": str(final),
             "entry": str(entry),

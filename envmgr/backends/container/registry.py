@@ -100,7 +100,7 @@ class Registry:
             raise _invalid(at, f"it is for {found}, and the recipe asks for {wanted.platform}")
         return lock
 
-    def copy(self, manifest: str, blobs: Path, scratch: Path) -> None:
+    def bring(self, manifest: str, blobs: Path, scratch: Path) -> None:
         """Bring the image's files to `blobs`/sha256/. Files that are there already stay. `scratch` is an empty folder.
 
         Raises as `resolve`, and `disk-full`.

@@ -392,6 +392,7 @@ def test_log_is_a_regular_file_or_none(tmp_path: Path, victim: Path, kind: str) 
 BY_NAME = {
     "backends/conda/install_worker.py": "removes folders of its own, by Python's own descriptors",
     "backends/conda/wheels_worker.py": "removes a folder of its own, by Python's own descriptors",
+    "backends/container/programs.py": "an install that is being made: programs written just now",
     "backends/wheels/build_child.py": "runs as the account that builds, in a folder that only that one reaches",
     "people/install.py": "an install of this user's own that is being made: programs written just now",
     "wheels/install_worker.py": "an install that is being made: a program written just now, and a folder of its own",

@@ -58,7 +58,7 @@ class Draft:
     def files(self, origin: str) -> dict[str, str]:
         """Return the files in the order of writing. `origin` is the file that it is made of."""
         recipe = dump_yaml({"schema": 1, "backend": self.backend, "input": dict(self.input)}, width=120)
-        more = f"# {self.comment}\n" if self.comment else ""
+        more = f"# {one_line(self.comment)}\n" if self.comment else ""  # of another tool's file
         head = f"# Made by `envmgr import` from {origin}.\n{more}"
         return {**self.beside, RECIPE_NAME: head + recipe, **self.lock}
 

@@ -91,3 +91,16 @@ doze() {
   sleep "0.$((limit_nap / 10))$((limit_nap % 10))"
   limit_left=$((limit_left - limit_nap))
 }
+
+# look_as_user PART SECONDS TEXT ARGUMENT...: the lines `@PART.` that a script prints as the ordinary user; no on a node that has no such user.
+look_as_user() {
+  look_part=$1 look_seconds=$2 look_text=$3
+  shift 3
+  set -- /bin/sh -c "$look_text" sh "$@"
+  if [ "$(id -u)" = 0 ]; then
+    id -u "${user?}" >/dev/null 2>&1 || return 1
+    set -- as "$user" "$@"
+  fi
+  with_limit "$look_seconds" "$0.$look_part" "$@"
+  sed -n "/^@$look_part\\./p" "$0.$look_part"
+}

@@ -20,6 +20,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
+from envmgr.wording import one_line
 
 _UNPACKED = 3  # an image, unpacked, of its layers
 
@@ -86,7 +87,13 @@ class ContainerBackend(Backend):
         with reporter.stage(f"{entry} resolve", unit="images"):
             found = Registry(wanted, site, runner).resolve(_digest(wanted))
         return LockResult(
-            {LOCK_NAME: found.text()}, found.packages(), (), LockFacts(found.cuda() if wanted.gpu else None)
+            {LOCK_NAME: found.text()},
+            found.packages(),
+            tuple(
+                f"the image's variable {one_line(line, 60)} is left out: a shell can have no such name or value"
+                for line in found.strange
+            ),
+            LockFacts(found.cuda() if wanted.gpu else None),
         )
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedContainerLock:  # noqa: ARG002

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, field_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator
 
 from envmgr.system.models import FrozenModel
 
@@ -16,10 +16,18 @@ _IMAGE = re.compile(
     r"(:(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(@sha256:(?P<digest>[0-9a-f]{64}))?"
 )
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
+
+
+def _plain(value: str) -> str:
+    if {".", ".."} & {*value.split("/")}:
+        raise ValueError("must be a plain path, without `.` and `..`")
+    return value
+
+
 _PATH = r"^/[A-Za-z0-9._+/-]+$"
 ALWAYS = ("shell", "run")
 """Programs that each install has beside its commands: a shell in the image, and any program of it."""
-Folder = Annotated[str, StringConstraints(pattern=_PATH)]
+Folder = Annotated[str, StringConstraints(pattern=_PATH), AfterValidator(_plain)]
 
 
 class ContainerSettings(FrozenModel):

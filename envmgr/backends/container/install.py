@@ -29,6 +29,7 @@ from envmgr.system.run import Runner
 from envmgr.system.safe_paths import change
 from envmgr.system.squashfs import find_maker, tar_command
 from envmgr.system.untrusted_files import ANYWHERE, Kind, read_bytes
+from envmgr.wording import one_line
 
 _CONFIG = Kind("image config", 64 << 20)
 
@@ -185,9 +186,15 @@ def _run_worker(request: Mapping[str, Any], layers: int, entry: Entry, runner: R
 
 def _read_config(lock: ContainerLock, cache: Path) -> dict[str, Any]:
     """Return the image's config. Raise EnvmgrError `image-invalid` if it is not what the lock says of it."""
-    data: dict[str, Any] = json.loads(read_bytes(cache / lock.config.sha256 / lock.config.file, _CONFIG, tree=ANYWHERE))
-    inner = data.get("config") or {}
-    said = (tuple(inner.get("Env") or ()), inner.get("WorkingDir") or "", len(data["rootfs"]["diff_ids"]))
+    file = cache / lock.config.sha256 / lock.config.file
+    try:
+        data: dict[str, Any] = json.loads(read_bytes(file, _CONFIG, tree=ANYWHERE))
+        inner, diff_ids = data.get("config") or {}, [str(each) for each in data["rootfs"]["diff_ids"]]
+        said = (tuple(inner.get("Env") or ()), inner.get("WorkingDir") or "", len(diff_ids))
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise EnvmgrError(
+            "image-invalid", f"{lock.image} has a config that no image has", context=one_line(str(error))
+        ) from None
     if said != (lock.environment, lock.workdir, len(lock.layers)):
         raise EnvmgrError(
             "image-invalid", "the lock says other variables or layers than the image's config", hint="lock it again"

@@ -11,6 +11,8 @@ from pydantic import Field
 from envmgr.system.files import pretty_json
 from envmgr.system.models import FrozenModel
 
+# A name that shells know, and a value of one line: the image's author writes both, and runtimes read them line by line.
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=[^\x00-\x08\x0a-\x1f\x7f]*")
 LOCK_NAME = "image.lock.json"
 FORMAT: Literal[1] = 1
 
@@ -50,7 +52,12 @@ class ContainerLock(FrozenModel):
 
     @property
     def variables(self) -> dict[str, str]:
-        return dict(line.partition("=")[::2] for line in self.environment)
+        """Return name -> value of the variables that every runtime can set; `strange` has the other lines."""
+        return dict(line.partition("=")[::2] for line in self.environment if _VARIABLE.fullmatch(line))
+
+    @property
+    def strange(self) -> tuple[str, ...]:
+        return tuple(line for line in self.environment if not _VARIABLE.fullmatch(line))
 
     def cuda(self) -> str | None:
         """Return the CUDA version (`12.6`) that the image says that it has. Source: NVIDIA's images, their ENV."""

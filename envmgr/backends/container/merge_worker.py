@@ -13,6 +13,7 @@ import subprocess
 import tarfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -53,11 +54,11 @@ def merge(request: Mapping[str, Any]) -> None:
             _unpack(layer, plain, diff_id, int(request["min_free"]))
             try:
                 archive = stack.enter_context(tarfile.open(plain, "r:"))
-                members = archive.getmembers()
+                members = list(islice(archive, _MOST + 1))  # no more of a layer that is meant to be large
             except tarfile.TarError as error:
                 raise BadLayer(f"layer {number + 1} of {len(layers)} is no tar: {error}") from None
             if len(members) > _MOST:
-                raise BadLayer(f"layer {number + 1} of {len(layers)} has {len(members)} paths")
+                raise BadLayer(f"layer {number + 1} of {len(layers)} has more than {_MOST} paths")
             opened.append(archive)
             tree.add_layer(number, members)
             emit("linked", name=f"layer {number + 1}")

@@ -17,8 +17,9 @@ from envmgr.system.sandbox import mounting_script
 from envmgr.system.shelltext import quote, script_text
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # of an image that sets none
-# Where runtimes mount something, and the folders of users.
-_POINTS = "/proc /sys /dev /tmp /var/tmp /run /run/secrets /home /root /etc /mnt/driver /mnt/host".split()
+_USERS = ("/home", "/root", "/tmp")  # noqa: S108 - folders of the node that each image has a place for
+# Where runtimes mount something of their own.
+_POINTS = "/proc /sys /dev /var/tmp /run /run/secrets /etc /mnt/driver /mnt/host".split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Programs:
     @property
     def points(self) -> list[str]:
         """Return the paths that the image needs, for something to be mounted there."""
-        return sorted({*_POINTS, *FILES, *self.binds})
+        return sorted({*_POINTS, *FILES, *_USERS, *self.binds})
 
     @property
     def identity(self) -> dict[str, object]:
@@ -58,7 +59,7 @@ class Programs:
             "entry": str(entry),
             "gpu": "yes" if self.gpu else "no",
             "binds": " ".join(self.binds),
-            "points": " ".join(self.points),
+            "points": " ".join((*_USERS, *self.binds)),
             "runtime": self.runtime,
         }
         for name, value in values.items():

@@ -38,6 +38,8 @@ mine() {
     [ "$(stat -c '%u %F' "$1")" = "$(id -u) directory" ] || fail "$1 is not yours, or no folder: remove it, or set TMPDIR"
 }
 
+case $runtime in podman) as=--map-root-user ;; *) as='--map-current-user --keep-caps' ;; esac
+
 # within WORDS…: become a command that sees the image at $own/rootfs, in namespaces of its own.
 within() {
     # shellcheck disable=SC2086 # words
@@ -49,7 +51,6 @@ within() {
 case $0,$runtime in
 */node-check,apptainer) exit 0 ;;
 */node-check,*)
-    as=--map-root-user
     within test -d "$own/rootfs/proc"
     ;;
 esac
@@ -65,32 +66,34 @@ for name in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do
     esac
 done
 
-# A folder of the node is seen inside if the image has a place for it.
+# A folder of the node is seen inside if the image has a place for it; apptainer makes one. The node's system never lies over the image's.
 inside=
 bind() {
     [ -d "$1" ] || return 0
     case " $inside " in *" $1 "*) return 0 ;; esac
     case "$runtime $points " in apptainer* | *" $1 "*) inside="$inside $1" ;; esac
 }
-top() {
+bind_top() {
     top_rest=${1#/}
-    echo "/${top_rest%%/*}"
+    case ${top_rest%%/*} in
+    '' | bin | boot | dev | etc | lib | lib32 | lib64 | libx32 | mnt | opt | proc | run | sbin | srv | sys | usr | var) ;;
+    *) bind "/${top_rest%%/*}" ;;
+    esac
 }
 : "${USER:=$(id -un)}" "${HOME:=/}"
 export USER HOME
-for folder in $binds "$(top "$HOME")" "$(top "$PWD")" /tmp; do
-    [ "$folder" = / ] || bind "$folder"
+for folder in $binds /tmp; do bind "$folder"; done
+bind_top "$HOME"
+bind_top "$PWD"
+at=/
+for folder in $inside; do
+    case $PWD/ in "$folder"/*) at=$PWD ;; esac
 done
-at=$PWD
-case " $inside " in
-*" $(top "$PWD") "*) ;;
-*)
-    at=/
-    # shellcheck disable=SC2016 # a word of the text
-    printf 'envmgr: %s: %s is not seen inside: name its first folder with `bind` in the recipe; the working folder is /\n' "$entry" "$PWD" >&2
-    ;;
-esac
+# shellcheck disable=SC2016 # a word of the text
+[ "$at" = "$PWD" ] ||
+    printf 'envmgr: %s: %s is not seen inside: name a folder above it with `bind` in the recipe; the working folder is /\n' "$entry" "$PWD" >&2
 
+[ $# -gt 0 ] || fail 'name a program of the image: `run PROGRAM [ARGUMENT...]`'
 what=$1
 shift
 case $runtime in
@@ -118,7 +121,6 @@ charliecloud)
         theirs=$(sed -n 's/^LD_LIBRARY_PATH=//p' "$own/env")
         set -- --bind "$libraries:/mnt/host" --bind "$links:/mnt/driver" "--set-env=LD_LIBRARY_PATH=/mnt/driver${theirs:+:$theirs}" "$@"
     fi
-    as='--map-current-user --keep-caps'
     within "$program" --env-no-expand "--set-env=$own/env" "--set-env=HOME=$HOME" --cd "$at" "$@"
     ;;
 podman)
@@ -139,7 +141,6 @@ podman)
     _CONTAINERS_ROOTLESS_UID=$(id -u)
     _CONTAINERS_ROOTLESS_GID=$(id -g)
     export _CONTAINERS_ROOTLESS_UID _CONTAINERS_ROOTLESS_GID _CONTAINERS_USERNS_CONFIGURED='done'
-    as=--map-root-user
     within "$program" --log-level fatal --root "$state" --runroot "$state/run" --tmpdir "$state/tmp" --storage-driver vfs \
         --events-backend none --cgroup-manager cgroupfs run --rm --interactive --read-only --read-only-tmpfs=false --network host \
         --uts host --cgroups disabled --security-opt label=disable --security-opt seccomp=unconfined --log-driver none \

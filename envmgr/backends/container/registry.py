@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from envmgr.backends.container.input import ContainerInput, ContainerSettings
 from envmgr.backends.container.lock import ContainerLock, LockedBlob
 from envmgr.catalog.settings import backend_settings
@@ -69,7 +67,7 @@ class Registry:
         at = f"{wanted.repository}{wanted.wanted}"
         text = self._ask("inspect", "--raw", f"docker://{at}")
         manifest = _parsed(text, at)
-        if manifest.get("mediaType") in _INDEXES or "manifests" in manifest:
+        if manifest.get("mediaType") in _INDEXES or isinstance(manifest.get("manifests"), list):
             digest = _of_platform(manifest, wanted.platform, at)
             at = f"{wanted.repository}@{digest}"
             text = self._ask("inspect", "--raw", f"docker://{at}")
@@ -77,8 +75,8 @@ class Registry:
         digest = sha256_bytes(text.encode())
         said = self._ask("inspect", "--config", "--raw", f"docker://{wanted.repository}@sha256:{digest}")
         image = _parsed(said, at)
-        inner = image.get("config") or {}
         try:
+            inner = image.get("config") or {}
             config, found = _blob(manifest["config"]), f"{image['os']}/{image['architecture']}"
             lock = ContainerLock(
                 recipe_digest=recipe_digest,
@@ -92,7 +90,7 @@ class Registry:
                 workdir=inner.get("WorkingDir") or "",
                 labels=inner.get("Labels") or {},
             )
-        except (KeyError, TypeError, ValueError, ValidationError) as error:
+        except (KeyError, TypeError, ValueError, AttributeError) as error:  # ValidationError is a ValueError
             raise _invalid(at, str(error)) from None
         if config.sha256 != sha256_bytes(said.encode()):
             raise _invalid(at, "its config has another sha256 than its manifest says")
@@ -128,10 +126,12 @@ class Registry:
 def _of_platform(index: Mapping[str, Any], platform: str, at: str) -> str:
     found = []
     for each in index.get("manifests", ()):
-        own = each.get("platform") or {}
+        own = each.get("platform") if isinstance(each, dict) else None
+        if not isinstance(own, dict):
+            continue
         name = f"{own.get('os')}/{own.get('architecture')}"
         if name == platform and own.get("variant") in (None, "", "v8"):
-            return str(each["digest"])
+            return str(each.get("digest"))
         found.append(name)
     raise _invalid(at, f"it is for {', '.join(sorted({*found}))}, and the recipe asks for {platform}")
 

@@ -79,7 +79,7 @@ def lock_of(text: str, path: Path) -> SpackLock:
         words = (made_by.get("version", ""), made_by.get("commit", ""))
         return SpackLock(
             spack=" ".join(str(word) for word in words if word),
-            roots={str(row["hash"]): str(row["spec"]) for row in data["roots"]},
+            roots={_seen(str(row["hash"])): _seen(str(row["spec"])) for row in data["roots"]},
             specs={each: _node(each, row) for each, row in data["concrete_specs"].items()},
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -98,10 +98,12 @@ def find_spec(wanted: SpackSpec, path: str) -> SpackFacts:
     if row is None:
         why = "is not in the database any more"
     else:
-        why = "is not installed any more" if not row.installed else f"lies in {one_line(row.path)}"
+        why = "is not installed any more" if not row.installed else f"lies in {row.path}"
     name = Path(path).parent.name if row is None else row.name
     others = [
-        f"there is {each.short} in {each.path}" for each in found.values() if each.name == name and each.installed
+        one_line(f"there is {each.short} in {each.path}")
+        for each in found.values()
+        if each.name == name and each.installed
     ]
     raise EnvmgrError(
         "spack-differs",
@@ -122,7 +124,7 @@ def _parsed(text: str, path: Path) -> dict[str, Any]:
 def _require_known(data: Any, key: str, known: range, path: Path) -> None:
     found = data.get(key) if isinstance(data, dict) else None
     if str(found) not in map(str, known):
-        later = str(found).isdecimal() and int(str(found)) >= known.stop
+        later = str(found).isdecimal() and int(str(found)[:9]) >= known.stop
         raise InputError(
             "spack-format",
             f"{path} has format {one_line(repr(found))}, and this envmgr knows {known.start} to {known.stop - 1}",
@@ -141,7 +143,7 @@ def _record(hash_: str, row: Mapping[str, Any]) -> SpackInstall:
     node = _node(hash_, row["spec"])
     return SpackInstall(
         **{name: getattr(node, name) for name in SpackInstall.__slots__[:8]},
-        path=str(row.get("path") or ""),
+        path=_seen(str(row.get("path") or "")),
         explicit=bool(row.get("explicit")),
         installed=bool(row.get("installed")),
     )
@@ -156,13 +158,20 @@ def _node(hash_: str, row: Mapping[str, Any]) -> SpackInstall:
     return SpackInstall(
         name=str(row["name"]),
         version=str(row["version"]),
-        hash=hash_,
-        spec=" ".join(_words(row, by, f"{arch['platform']}-{arch['platform_os']}-{target}")),
+        hash=_seen(hash_),
+        spec=_seen(" ".join(_words(row, by, f"{arch['platform']}-{arch['platform_os']}-{target}"))),
         compiler=by,
         target=target,
         needs=tuple(str(each["hash"]) for each in deps if "run" in _kinds(each)),
         external="external" in row,
     )
+
+
+def _seen(text: str) -> str:
+    """Return the text, which messages and recipes repeat. Raise ValueError if it has characters that act unseen."""
+    if not text.isprintable():
+        raise ValueError(f"`{one_line(text)}` has characters that act unseen")
+    return text
 
 
 def _kinds(dependency: Mapping[str, Any]) -> list[str]:

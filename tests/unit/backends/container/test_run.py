@@ -28,7 +28,9 @@ def write(install: Path, *, gpu: bool = False, runtime: str = "", binds: tuple[s
     Programs({"tool": "/opt/bin/tool"}, variables, gpu, binds, runtime).write(install, ENTRY, install)
 
 
-def run(install: Path, *argv: str, runtimes: tuple[str, ...] = (), **env: str) -> subprocess.CompletedProcess[str]:
+def run(
+    install: Path, *argv: str, runtimes: tuple[str, ...] = (), cwd: str = "/tmp", **env: str
+) -> subprocess.CompletedProcess[str]:
     for name in runtimes:
         program = install / "bin.fake" / name
         # unshare becomes the runtime, behind the words for the image.
@@ -36,7 +38,7 @@ def run(install: Path, *argv: str, runtimes: tuple[str, ...] = (), **env: str) -
         program.chmod(0o755)
     given = {"PATH": f"{install}/bin.fake:/usr/bin:/bin", "HOME": str(install), "USER": "alice", **env}
     return subprocess.run(
-        [install / "bin" / argv[0], *argv[1:]], env=given, cwd="/tmp", capture_output=True, text=True, check=False
+        [install / "bin" / argv[0], *argv[1:]], env=given, cwd=cwd, capture_output=True, text=True, check=False
     )
 
 
@@ -99,6 +101,40 @@ def test_host_python_modules_and_loader_stay_outside(install: Path) -> None:
     env = dict(line.removeprefix("env: ").partition("=")[::2] for line in said.splitlines() if line.startswith("env: "))
     assert {name: env.get(name) for name in kept} == kept
     assert not env.keys() & dropped.keys()
+
+
+@pytest.mark.parametrize("place", ["/usr", "/etc", "/var/tmp", "/"])
+def test_folders_of_the_node_s_system_never_lie_over_those_of_the_image(install: Path, place: str) -> None:
+    write(install)
+    done = run(install, "tool", runtimes=("apptainer",), cwd=place)
+    said = lines(done)
+    assert {*said[said.index("--bind") + 1].split(",")} & {"/usr", "/etc", "/var", "/", ""} == set()
+    assert said[said.index("--pwd") + 1] == "/"
+    assert ("is not seen inside" in done.stderr) == (place != "/")
+
+
+def test_working_folder_below_a_folder_that_the_recipe_names(install: Path) -> None:
+    write(install, binds=("/var/tmp",))
+    done = run(install, "tool", runtimes=("apptainer",), cwd="/var/tmp")
+    said = lines(done)
+    assert (said[said.index("--pwd") + 1], done.stderr) == ("/var/tmp", "")
+
+
+@pytest.mark.parametrize(("runtime", "program"), [("charliecloud", "ch-run"), ("podman", "podman")])
+def test_check_of_a_node_asks_for_the_namespaces_in_which_programs_run(
+    install: Path, runtime: str, program: str
+) -> None:
+    write(install, runtime=runtime)
+    ran = lines(run(install, "tool", runtimes=("unshare", program)))
+    checked = lines(run(install, "../libexec/node-check", runtimes=("unshare", program)))
+    assert checked[: checked.index("--mount")] == ran[: ran.index("--mount")]
+    assert checked[-3:] == ["test", "-d", f"{install}/libexec/rootfs/proc"]
+
+
+def test_run_without_a_program_says_what_it_wants(install: Path) -> None:
+    write(install)
+    done = run(install, "run", runtimes=("apptainer",))
+    assert (done.returncode, "name a program of the image" in done.stderr) == (127, True)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,29 @@ def test_compiler_of_spack_1_is_a_dependency() -> None:
     assert database_of(changed(compiler=None, dependencies=below), WHERE)[HASH].compiler == "llvm"
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"version": "1.0\nbackend: wheels"},
+        {"name": "x\x1b[2J"},
+        {"parameters": {"variant": "a\ntests: [{name: x, run: id}]"}},
+        {"parameters": {"list": ["a", "b\r"]}},
+        {"compiler": {"name": "gcc", "version": "1\n"}},
+    ],
+)
+def test_text_that_acts_unseen_is_refused(spec: dict[str, object]) -> None:
+    """It would become lines of a recipe's comment."""
+    with pytest.raises(EnvmgrError, match="is no file of Spack") as caught:
+        database_of(changed(**spec), WHERE)
+    assert "\x1b" not in caught.value.render()
+
+
+@pytest.mark.parametrize("version", ["9" * 5000, "\u0669", "-1", "7.0", [], None])
+def test_format_that_is_no_number_of_spack(version: object) -> None:
+    with pytest.raises(EnvmgrError, match="has format"):
+        database_of(json.dumps({"database": {"version": version, "installs": {}}}), WHERE)
+
+
 def test_later_format_is_told() -> None:
     data = json.loads(recorded("index.json"))
     data["database"]["version"] = "9"

@@ -103,7 +103,8 @@ def tar_command(maker: Maker, target: Path) -> tuple[str, ...]:
             f"mksquashfs {maker.version} cannot read an image's layers, which are tars",
             hint="build on a host with squashfs-tools 4.5 (of 2021) or later; nodes need none",
         )
-    options = ("-all-root", "-root-mode", "0555", "-no-xattrs", "-no-exports")
+    # Looking for duplicates takes the square of the number of small files; hard links stay what they are.
+    options = ("-all-root", "-root-mode", "0555", "-no-xattrs", "-no-exports", "-no-duplicates")
     return (maker.program, "-", str(target), "-tar", *_OF["zstd"], *options, *_QUIET)
 
 

@@ -163,13 +163,19 @@ class Tree:
 
 def write_tree(tree: Tree, layers: Sequence[tarfile.TarFile], out: BinaryIO) -> None:
     """Write the tree as one tar. Raise OSError, TarError."""
+    first: dict[tuple[int, int], str] = {}  # of the hard links to one file
     with tarfile.open(fileobj=out, mode="w|", format=tarfile.PAX_FORMAT) as archive:
         for path, node in tree.each():
             info = tarfile.TarInfo(path)
             info.type, info.linkname = node.info.type, node.info.linkname
             info.mtime = time_of(node)
             info.mode = node.info.mode & _FIRST | (0o555 if node.below is not None or node.info.mode & 0o111 else 0o444)
-            if node.below is None and not node.info.issym():
+            is_file = node.below is None and not node.info.issym()
+            same = first.setdefault((node.layer, node.source.offset), path) if is_file and node.source.size else path
+            if same != path:
+                info.type, info.linkname = tarfile.LNKTYPE, same
+                archive.addfile(info)
+            elif is_file:
                 info.type, info.linkname, info.size = tarfile.REGTYPE, "", node.source.size
                 content = layers[node.layer].extractfile(node.source) if info.size else None
                 archive.addfile(info, content)

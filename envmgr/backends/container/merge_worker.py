@@ -51,14 +51,15 @@ def merge(request: Mapping[str, Any]) -> None:
         opened: list[tarfile.TarFile] = []
         for number, (layer, diff_id) in enumerate(zip(layers, request["diff_ids"], strict=True)):
             plain = work / f"{number}.tar"
-            _unpack(layer, plain, diff_id, int(request["min_free"]))
+            label = f"layer {number + 1} of {len(layers)}"
+            _unpack(layer, label, plain, diff_id, int(request["min_free"]))
             try:
                 archive = stack.enter_context(tarfile.open(plain, "r:"))
                 members = list(islice(archive, _MOST + 1))  # no more of a layer that is meant to be large
             except tarfile.TarError as error:
-                raise BadLayer(f"layer {number + 1} of {len(layers)} is no tar: {error}") from None
+                raise BadLayer(f"{label} is no tar: {error}") from None
             if len(members) > _MOST:
-                raise BadLayer(f"layer {number + 1} of {len(layers)} has more than {_MOST} paths")
+                raise BadLayer(f"{label} has more than {_MOST} paths")
             opened.append(archive)
             tree.add_layer(number, members)
             emit("linked", name=f"layer {number + 1}")
@@ -72,7 +73,7 @@ def merge(request: Mapping[str, Any]) -> None:
     emit("merged", dropped=[f"{path}: {why}" for path, why in tree.dropped[:_DROPPED]], count=len(tree.dropped))
 
 
-def _unpack(layer: Path, plain: Path, diff_id: str, min_free: int) -> None:
+def _unpack(layer: Path, label: str, plain: Path, diff_id: str, min_free: int) -> None:
     """Unpack a layer, and require its unpacked sha256. Raise BadLayer, Full."""
     digest, unseen = hashlib.sha256(), _LOOK_AT_ROOM
     try:
@@ -82,13 +83,13 @@ def _unpack(layer: Path, plain: Path, diff_id: str, min_free: int) -> None:
                 if unseen >= _LOOK_AT_ROOM:
                     unseen = 0
                     if shutil.disk_usage(plain.parent).free < min_free:
-                        raise Full(f"{layer.name} unpacks to more than there is room for")
+                        raise Full(f"{label} unpacks to more than there is room for")
                 digest.update(piece)
                 target.write(piece)
     except (EOFError, gzip.BadGzipFile, ValueError) as error:
-        raise BadLayer(f"{layer.name} cannot be unpacked: {error}") from None
+        raise BadLayer(f"{label} cannot be unpacked: {error}") from None
     if diff_id.removeprefix("sha256:") != digest.hexdigest():
-        raise BadLayer(f"{layer.name} unpacks to sha256 {digest.hexdigest()}, its image says {diff_id}")
+        raise BadLayer(f"{label} unpacks to sha256 {digest.hexdigest()}, its image says {diff_id}")
 
 
 def _opened(layer: Path) -> Any:

@@ -93,7 +93,7 @@ done
 [ "$at" = "$PWD" ] ||
     printf 'envmgr: %s: %s is not seen inside: name a folder above it with `bind` in the recipe; the working folder is /\n' "$entry" "$PWD" >&2
 
-[ $# -gt 0 ] || fail 'name a program of the image: `run PROGRAM [ARGUMENT...]`'
+[ $# -gt 0 ] || fail 'name a program of the image: run PROGRAM [ARGUMENT...]'
 what=$1
 shift
 case $runtime in

@@ -24,7 +24,7 @@ from envmgr.system.run import Runner, clean_env
 _ASK = 120.0  # seconds for one answer
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 _OWN = ("REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "DOCKER_CONFIG", *NETWORK)
-_BY_FILE = "or bring the image as an OCI layout: `skopeo copy docker://… oci:FOLDER` elsewhere, `envmgr fetch ENTRY --file FOLDER` here"
+_BY_FILE = "bring the image as an OCI layout: `skopeo copy docker://… oci:FOLDER` elsewhere, `envmgr fetch ENTRY --file FOLDER` here"
 # What skopeo says of a failure -> reference and hint; the first that fits.
 _FAULTS = {
     r"manifest unknown|name unknown|not found|NOT_FOUND|repository not known": (
@@ -38,7 +38,7 @@ _FAULTS = {
     r"no space left": ("disk-full", "free some space (`envmgr gc`), then run the same command again"),
     r"connection refused|no such host|timeout|timed out|unreachable|misbehaving|deadline|EOF|reset|HTTP response to HTTPS|x509": (
         "no-network",
-        f"name a mirror in registries.conf, {_BY_FILE}",
+        "name a mirror in registries.conf",
     ),
 }
 
@@ -112,14 +112,18 @@ class Registry:
             # The policy of containers is for running them. Here the digest says what is right.
             return self._runner.run(["skopeo", *self._options, *argv], env=self._environ, timeout=timeout).stdout
         except CommandError as error:
+            instead = _BY_FILE if argv[0] == "copy" else "lock on a host that reaches the registry"
             said = (error.stderr or error.message).strip().splitlines()[-1:] or [error.message]
             for words, (reference, hint) in _FAULTS.items():
                 if re.search(words, said[0], re.IGNORECASE):
                     raise EnvmgrError(
-                        reference, f"{self._wanted.image}: the registry did not give it", context=said, hint=hint
+                        reference,
+                        f"{self._wanted.image}: the registry did not give it",
+                        context=said,
+                        hint=f"{hint}, or {instead}" if reference == "no-network" else hint,
                     ) from None
             raise EnvmgrError(
-                "image-not-read", f"{self._wanted.image} cannot be read", context=said, hint=_BY_FILE
+                "image-not-read", f"{self._wanted.image} cannot be read", context=said, hint=instead
             ) from None
 
 
@@ -152,5 +156,8 @@ def _parsed(text: str, at: str) -> dict[str, Any]:
 
 def _invalid(at: str, why: str) -> EnvmgrError:
     return EnvmgrError(
-        "image-invalid", f"{at} is no image for this recipe", context=why, hint="look at it: `skopeo inspect --raw`"
+        "image-invalid",
+        f"{at} is no image for this recipe",
+        context=why,
+        hint=f"look at it: `skopeo inspect --raw docker://{at}`",
     )

@@ -19,6 +19,7 @@ HELLO = b"#!/bin/sh\necho hello $GREETING\n"
 class ContainerScene:
     licence = "own-licence"
     program = "hello"
+    tree = None
 
     def __init__(self, box: Sandbox, registry: Registry) -> None:
         self.box, self.registry = box, registry

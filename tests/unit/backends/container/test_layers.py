@@ -28,7 +28,7 @@ def merged(*layers: Layer) -> tuple[dict[str, tarfile.TarInfo], dict[str, bytes]
     out.seek(0)
     with tarfile.open(fileobj=out) as archive:
         infos = {info.name: info for info in archive}
-        content = {n: archive.extractfile(i).read() for n, i in infos.items() if i.isreg()}  # type: ignore[union-attr]
+        content = {n: archive.extractfile(i).read() for n, i in infos.items() if i.isreg() or i.islnk()}  # type: ignore[union-attr]
     return infos, content, tree
 
 
@@ -101,6 +101,8 @@ def test_hard_link_keeps_the_content_of_its_time() -> None:
     assert content == {"f": b"new", "g": b"old"}
     _, content, _ = merged(files({"f": b"low"}), hard("h", "/f"))
     assert content == {"f": b"low", "h": b"low"}
+    infos, content, _ = merged(files({"b": b"x", "c": b"x"}), hard("a", "b"))
+    assert (infos["b"].linkname, infos["c"].isreg(), content) == ("a", True, {"a": b"x", "b": b"x", "c": b"x"})
 
 
 def test_hard_link_to_nothing_is_told() -> None:

@@ -13,6 +13,7 @@ from tests.helpers.backends import Scene, scene_module
 from tests.helpers.standin.channel import Channel
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("promise", PROMISES, ids=lambda promise: promise.__name__)
 @pytest.mark.parametrize("name", backends_of("sandbox"))
 def test_backend_keeps(name: str, promise: Callable[[Scene], None], tmp_path: Path, channel: Channel) -> None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from envmgr.catalog.names import Entry, catalog_of
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.system.files import canonical_json, sha256_bytes
+from envmgr.system.files import canonical_json, sha256_bytes, shipped
 from envmgr.system.invisible import LINES, require_visible
 from envmgr.system.models import require_format
 from envmgr.system.untrusted_files import LOCK, MOST_LOCKED, read_file_text, read_json, require_visible_values
@@ -43,11 +43,12 @@ def recipe_digest(backend: str, recipe_input: Mapping[str, Any]) -> str:
 def missing_lock(path: Path) -> EnvmgrError:
     """Return the error for a missing lock. `path` is where it should be, next to its recipe."""
     entry = f"{path.parent.parent.name}/{path.parent.name}"
+    own = not path.is_relative_to(shipped("recipes"))
     return EnvmgrError(
         "lock-missing",
-        f"{entry} has no lock",
+        f"{entry} has no lock" if own else f"{entry} ships without a lock",
         context=str(path),
-        hint=f"run `envmgr lock {entry}` and commit the result",
+        hint=f"run `{'' if own else f'envmgr copy {entry} && '}envmgr lock {entry}` and commit the result",
     )
 
 

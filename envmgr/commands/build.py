@@ -31,7 +31,7 @@ class BuildResult(Result):
 
     `gate` is what the last audit says against the entries, if that did not stop the build. `jobs` are the Slurm jobs
     that made installs, or that a dry run would submit. `left_out` are entries whose licence the site has not
-    acknowledged. `untested` are entries without a test in their recipe, of those that are built or published.
+    acknowledged, or that ship without a lock. `untested` are entries without a test in their recipe, of those that are built or published.
     """
 
     schema: ClassVar[str] = "envmgr.build/1"

@@ -71,7 +71,11 @@ def lock_entries(
     if not found:
         raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
     if check:
-        return LockCommandResult(tuple(_check(e, ctx.site) for e in found), check=True, dry_run=dry_run)
+        outcomes = [_check(e, ctx.site) for e in found]
+        if everything:  # an entry that ships without a lock says so where it is named
+            pairs = zip(found, outcomes, strict=True)
+            outcomes = [outcome for e, outcome in pairs if not e.shipped or outcome.status != "stale"]
+        return LockCommandResult(tuple(outcomes), check=True, dry_run=dry_run)
     # The shipped catalog is read-only, and its locks come with envmgr.
     if everything:
         found = [e for e in found if not e.shipped]
@@ -82,7 +86,7 @@ def lock_entries(
                 hint="`envmgr copy ENTRY` takes one into your own",
             )
     _require_known_channels(places or {}, found, ctx.site)
-    outcomes: list[LockOutcome] = []
+    outcomes = []
     losses = Losses(allowed=True)
     with ctx.reporter.stage("lock", total=len(found), unit="entries") as stage:
         for number, entry in enumerate(found):

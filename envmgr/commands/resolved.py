@@ -212,7 +212,8 @@ def resolve_named(ctx: Context, names: Sequence[str], losses: Losses | None = No
 def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[ResolvedEntry], tuple[str, ...]]:
     """Return what `--all` means: every entry, dependencies first; and the entries that are left out.
 
-    Left out are those with a licence that the site has not acknowledged, of their own or of one that they depend on.
+    Left out are those with a licence that the site has not acknowledged, of their own or of one that they depend on,
+    and those that ship without a lock.
 
     Raises:
         As `resolve_named`, except for `licence-not-acknowledged`.
@@ -221,12 +222,18 @@ def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[Resolv
     losses = losses or Losses(allowed=False)
     wanted: list[ResolvedEntry] = []
     left_out: list[str] = []
+    unlocked: list[str] = []
     entries = [each.entry for each in ctx.catalog.entries()]
     for found in _loadable(ctx.catalog, entries, losses):
         item = None
         with losses.of(found.entry):
-            item = _load(ctx, found, target)
-            if not _unacknowledged(ctx, item):
+            try:
+                item = _load(ctx, found, target)
+            except EnvmgrError as error:
+                if not found.shipped or error.reference != "lock-missing":
+                    raise
+                unlocked.append(str(found.entry))
+            if item is not None and not _unacknowledged(ctx, item):
                 item.require_sound(published)
         if item is None:
             continue
@@ -236,8 +243,10 @@ def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[Resolv
             wanted.append(item)
     if left_out:
         ctx.reporter.say(f"left out, because the licence is not acknowledged: {', '.join(left_out)}")
+    if unlocked:
+        ctx.reporter.say(f"left out, because they ship without a lock: {', '.join(unlocked)}")
     _require_one_default(wanted)
-    return wanted, tuple(left_out)
+    return wanted, (*left_out, *unlocked)
 
 
 def current_entries(prefix: Prefix) -> PublishedEntries:

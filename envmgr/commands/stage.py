@@ -16,7 +16,7 @@ from envmgr.nodes.sets import fold, resolve_nodes
 from envmgr.probe.model import Way
 from envmgr.publish.records import GenerationRecord
 from envmgr.report import Result
-from envmgr.store.image import read_image
+from envmgr.store.image import own_image, read_image
 from envmgr.store.manifest import read_manifest
 from envmgr.store.upstream import is_of_upstream
 
@@ -218,6 +218,10 @@ def _wanted(ctx: Context, current: GenerationRecord, names: Sequence[str]) -> li
             ctx.reporter.say(f"{', '.join(entries)}: not staged: its software lies in {tree}, which is not ours")
             continue
         install = ctx.prefix.install_at(path)
+        manifest = read_manifest(install.manifest)
+        if own := own_image(manifest):
+            found.append(Wanted(str(install.path), str(install.path / own.path), own.sha256, own.size))
+            continue
         record = read_image(install)
         if record is None and is_of_upstream(path):
             ctx.reporter.say(f"{path} is read from the share: it is the upstream's, which has no image of it")
@@ -226,7 +230,7 @@ def _wanted(ctx: Context, current: GenerationRecord, names: Sequence[str]) -> li
         hint = f"`envmgr image {entries[0]}` makes it{where}"
         if record is None or not install.image.is_file():
             raise EnvmgrError("image-missing", f"{entries[0]} has no image of {path}", hint=hint)
-        if record.tree != read_manifest(install.manifest).tree or install.image.stat().st_size != record.size:
+        if record.tree != manifest.tree or install.image.stat().st_size != record.size:
             raise EnvmgrError("image-stale", f"the image of {path} is not of the install that is there", hint=hint)
         found.append(wanted_image(install, record))
     return found

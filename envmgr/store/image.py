@@ -15,8 +15,9 @@ from typing import Literal
 from pydantic import Field
 
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.store.manifest import read_manifest
+from envmgr.store.manifest import Manifest, read_manifest
 from envmgr.store.prefix import Install, Prefix
+from envmgr.store.tree import TreePath
 from envmgr.system.files import atomic_write, pretty_json, sha256_regular
 from envmgr.system.locks import try_file_lock
 from envmgr.system.models import FrozenModel, require_format
@@ -26,6 +27,9 @@ from envmgr.system.untrusted_files import IMAGE_RECORD, read_json, why_unreadabl
 
 FORMAT: Literal[1] = 1
 """The number of a record's format; another one is refused."""
+
+OWN_IMAGE = "image.sqfs"
+"""The file of an install that is an image itself, which a node copies and does not mount."""
 
 _MAKING = ".making-"
 _OLD = ".old-"
@@ -54,6 +58,11 @@ def record_of(install: Install) -> Path:
 def making_of(install: Install) -> Path:
     """Return the file in which an image is made, beside its place. It is written under the install's lock."""
     return install.image.with_name(f"{_MAKING}{install.image.name}")
+
+
+def own_image(manifest: Manifest) -> TreePath | None:
+    """Return the file of an install that is an image itself (`image.sqfs`), as its manifest has it; None of any other."""
+    return next((path for path in manifest.paths if path.path == OWN_IMAGE), None)
 
 
 def read_image(install: Install) -> ImageRecord | None:

@@ -9,7 +9,13 @@ sed -n "s#^[^ ]* [^ ]* [^ ]* [^ ]* \($images_one/store/[^/ ]*/[^/ ]*\) .* - squa
   while read -r images_path images_loop; do
     { read -r images_file <"/sys/class/block/${images_loop#/dev/}/loop/backing_file"; } 2>/dev/null || images_file='?'
     printf '%s %s\n' "$images_path" "$images_file"
-  done | sed "s#\(^\| \)$images_one/#\1$prefix/#g" | sort | lines images.mounted
+  done | { # an install that is an image itself is not mounted: users read the copy
+    cat
+    for images_info in "$images_dir"/*.info; do
+      { read -r images_path images_name images_image _ <"$images_info"; } 2>/dev/null || continue
+      [ "$images_image" != "$images_path/image.sqfs" ] || [ ! -e "$images_dir/$images_name.sqfs" ] || echo "$images_path $images_dir/$images_name.sqfs"
+    done
+  } | sed "s#\(^\| \)$images_one/#\1$prefix/#g" | sort | lines images.mounted
 images_end=$(($(date +%s) + 10))
 for images_info in "$images_dir"/*.info; do
   [ -e "$images_info" ] || continue

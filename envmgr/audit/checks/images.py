@@ -19,7 +19,7 @@ from envmgr.audit.plan import AuditPlan
 from envmgr.audit.table import fields_of
 from envmgr.errors import EnvmgrError
 from envmgr.nodes.sets import fold
-from envmgr.store.image import read_image
+from envmgr.store.image import own_image, read_image
 from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.shelltext import assign, quote, script_text
@@ -70,10 +70,13 @@ def _install(prefix: Prefix, path: str) -> Install | None:
 def _sum(install: Install) -> str:
     """Return the sha256 of the image, empty where it is of another tree than the install's, or cannot be read."""
     try:
+        manifest = read_manifest(install.manifest)
         record = read_image(install)
-        return record.sha256 if record and record.tree == read_manifest(install.manifest).tree else ""
     except EnvmgrError:
         return ""
+    if own := own_image(manifest):
+        return own.sha256
+    return record.sha256 if record and record.tree == manifest.tree else ""
 
 
 def judge(evidence: Evidence) -> Rows:

@@ -24,19 +24,24 @@ _POINTS = "/proc /sys /dev /var/tmp /run /run/secrets /etc /mnt/driver /mnt/host
 
 @dataclass(frozen=True, slots=True)
 class Programs:
-    """The facts that the programs of an install need: names -> paths in the image, its variables, and the node's part."""
+    """The facts that the programs of an install need: names -> paths in the image, its variables, and the node's part. `staged`
+    is the folder of nodes' copies of images.
+    """
 
     commands: Mapping[str, str]
     variables: Mapping[str, str]
     gpu: bool
     binds: tuple[str, ...]
     runtime: str
+    staged: str
 
     @classmethod
     def of(cls, lock: ContainerLock, wanted: ContainerInput, site: Site) -> Programs:
         own = backend_settings(site, "container", ContainerSettings)
         binds = tuple(sorted({*own.bind, *wanted.bind}))
-        return cls(wanted.commands, {"PATH": _PATH} | lock.variables, wanted.gpu, binds, own.runtime or "")
+        return cls(
+            wanted.commands, {"PATH": _PATH} | lock.variables, wanted.gpu, binds, own.runtime or "", site.staging.folder
+        )
 
     @property
     def points(self) -> list[str]:
@@ -45,7 +50,8 @@ class Programs:
 
     @property
     def identity(self) -> dict[str, object]:
-        return {"commands": dict(self.commands), "gpu": self.gpu, "bind": list(self.binds), "runtime": self.runtime}
+        own = {"gpu": self.gpu, "bind": list(self.binds), "runtime": self.runtime, "staged": self.staged}
+        return {"commands": dict(self.commands), **own}
 
     def write(self, folder: Path, entry: Entry, final: Path) -> None:
         """Write them into the folder of an install that will lie at `final`."""
@@ -61,6 +67,7 @@ class Programs:
             "binds": " ".join(self.binds),
             "points": " ".join((*_USERS, *self.binds)),
             "runtime": self.runtime,
+            "staged": f"{self.staged}/.{'+'.join(final.parts[-2:])}",
         }
         for name, value in values.items():
             text = text.replace(f"'@{name}@'", quote(value))

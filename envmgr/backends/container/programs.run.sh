@@ -11,6 +11,7 @@ binds='@binds@'
 points='@points@'
 default='@runtime@'
 image=$root/image.sqfs
+staged='@staged@' # the copy on this node's disk, if there is one
 own=$root/libexec
 
 fail() {
@@ -30,6 +31,7 @@ for each in ${runtime:-apptainer charliecloud podman}; do
     [ -z "$program" ] || { runtime=$each && break; }
 done
 [ -n "$program" ] || fail "this node has no ${runtime:-apptainer, charliecloud or podman}: install one of them"
+[ ! -r "$staged" ] || image=$staged
 [ -r "$image" ] || fail "$image cannot be read here"
 
 # mine FOLDER: a folder of this user's, whom nobody else can have made it for.

@@ -85,6 +85,23 @@ def test_users_run_it_in_a_job_and_the_audit_finds_the_node_without_a_runtime(la
     lab.envmgr("rollback", str(before))
 
 
+def test_staged_image_is_a_copy_on_the_node_and_nothing_is_mounted(lab: Audited) -> None:
+    cluster = lab.cluster
+    staged = cluster.envmgr(["stage", ENTRY, "--nodes", "c[1-3]", "--format", "json"])
+    assert {(row["nodes"], row["state"]) for row in staged.data["images"]} == {("c[1-3]", "local")}
+    (install,) = {row["path"] for row in staged.data["images"]}
+    assert install not in cluster.sh("c1", "cat /proc/self/mountinfo").stdout
+    image = lab.envmgr("image", ENTRY, "--format", "json").data
+    assert (image["images"], len(image["left_out"])) == ([], 1)
+    say = f"module load {ENTRY}; run sh -c 'sleep 1287' & for i in 1 2 3 4 5 6 7 8 9; do sleep 0.3; pgrep -af squashfuse; done; kill $!"
+    said = cluster.exec("c1", ["bash", "-lc", say], user="alice").stdout
+    assert "/var/lib/envmgr/images/" in said
+    assert lab.findings("--check", "images", "--via", "ssh", "--context", "bash-ssh", code=0) == []
+    cluster.envmgr(["unstage", ENTRY, "--nodes", "c[1-3]"])
+    assert cluster.sh("c1", "ls -A /var/lib/envmgr/images").stdout.split() in ([".lock"], [".lock", ".said"])
+    assert in_a_job(lab) != []
+
+
 @pytest.mark.parametrize("runtime", ["charliecloud", "podman"])
 def test_ordinary_user_gets_what_the_program_says(lab: Audited, runtime: str) -> None:
     cluster = lab.cluster

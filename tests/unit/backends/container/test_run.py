@@ -25,7 +25,9 @@ def install(tmp_path: Path) -> Path:
 
 def write(install: Path, *, gpu: bool = False, runtime: str = "", binds: tuple[str, ...] = ()) -> None:
     variables = {"PATH": "/opt/bin:/bin", "QUOTED": "it's $HOME"}
-    Programs({"tool": "/opt/bin/tool"}, variables, gpu, binds, runtime).write(install, ENTRY, install)
+    Programs({"tool": "/opt/bin/tool"}, variables, gpu, binds, runtime, str(install / "staged")).write(
+        install, ENTRY, install
+    )
 
 
 def run(
@@ -145,6 +147,14 @@ def test_runtime_that_is_none(install: Path, chosen: str, said: str) -> None:
     done = run(install, "tool", ENVMGR_RUNTIME=chosen)
     assert done.returncode == 127
     assert said in done.stderr
+
+
+def test_copy_on_the_node_is_read_where_there_is_one(install: Path) -> None:
+    write(install)
+    copy = install / "staged" / f".{install.parent.name}+{install.name}"
+    copy.parent.mkdir()
+    copy.touch()
+    assert str(copy) in lines(run(install, "tool", runtimes=("apptainer",)))
 
 
 def test_image_that_is_not_there(install: Path) -> None:

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import shutil
 import socket
 import subprocess
@@ -146,10 +147,12 @@ def files(content: Mapping[str, bytes | str | None], *, mode: int = 0o644, mtime
 
 
 def busybox() -> Layer:
-    """A system of one static program."""
-    program = Path(str(shutil.which("busybox"))).read_bytes()
+    """A system of one program, with the libraries that it needs, if it needs any."""
+    program = Path(str(shutil.which("busybox")))
+    said = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+    libraries = {path.lstrip("/"): Path(path).read_bytes() for path in re.findall(r"(/\S+) \(0x", said)}
     links = {f"bin/{name}": "busybox" for name in ("sh", "cat", "env", "id", "pwd", "true", "sleep", "ls", "echo")}
-    base = files({"bin": None, "etc": None, "tmp": None, "bin/busybox": program}, mode=0o755)
+    base = files({"bin": None, "etc": None, "tmp": None, "bin/busybox": program.read_bytes(), **libraries}, mode=0o755)
     more = files(links)
 
     def add(archive: tarfile.TarFile) -> None:

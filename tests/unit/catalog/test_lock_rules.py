@@ -16,7 +16,7 @@ from envmgr.catalog.recipe import Recipe, load_recipe
 from envmgr.catalog.site import load_site
 
 ROOT = Path(__file__).parents[3]
-SHIPPED = sorted(str(path.parent.relative_to(ROOT / "recipes")) for path in ROOT.glob("recipes/*/*/recipe.yaml"))
+SHIPPED = sorted(str(path.parent.relative_to(ROOT / "recipes")) for path in ROOT.glob("recipes/*/*/lock.json"))
 
 
 def recipe(**fields: Any) -> Recipe:
@@ -42,6 +42,8 @@ def test_every_entry_with_cuda_is_judged_as_one_with_cuda(tmp_path: Path) -> Non
     found = set()
     for entry in open_catalog(site).entries():
         read = entry.recipe()
+        if str(entry.entry) not in SHIPPED:  # it ships without a lock
+            continue
         lock = get_backend(read.backend).load_lock(entry.entry, read, entry.folder, site)
         if lock.facts().majors:
             found.add(str(entry.entry))

@@ -261,8 +261,10 @@ def with_gpu_codes(
         return facts
     from envmgr.store.gpu_code import measure
 
-    with reporter.stage(f"{install.entry} code for GPUs", unit="files"):
-        codes = measure(install.path, runner.raise_if_cancelled)
+    codes = facts.gpu_codes  # of an image, whose files its builder has looked at
+    if codes is None:
+        with reporter.stage(f"{install.entry} code for GPUs", unit="files"):
+            codes = measure(install.path, runner.raise_if_cancelled)
     said = recipe.requires.compute_capability
     if codes and said and install.entry == lock.entry and not same_effect(codes, said):
         reporter.say(

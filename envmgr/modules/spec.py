@@ -100,7 +100,7 @@ class ModuleSpec(FrozenModel):
     build`.
 
     `environment` is in load order. `python`: the module puts a Python into PATH; `own_python`: that Python is the
-    install's own. `pip` is None without a Python; `kernel`: that Python has ipykernel. `families` are those that the recipe names; None if it names none:
+    install's own. `pip` is None without a Python; `kernel`: that Python has ipykernel; `kernel_program` starts it where it lies in an image. `families` are those that the recipe names; None if it names none:
     then all entries of a generation decide them (families.py). `upstream` are the installs of the site's upstream that
     it does not work without. `prefix` is the site's own, where `root` is one of these. `imports` are the modules that
     its default test imports. `outside` is the tree that its install leads to, if the software is not ours.
@@ -127,6 +127,7 @@ class ModuleSpec(FrozenModel):
     own_python: bool = False
     pip: Pip | None = None
     kernel: bool = False
+    kernel_program: str = ""
     requires: Requires = Requires()
     gpu: GpuNeeds | None = None
     tests: tuple[SmokeTest, ...] = ()

@@ -70,6 +70,7 @@ def compose_module(
         own_python=own_python,
         pip=pip,
         kernel=kernel,
+        kernel_program=f"{root}/{facts.kernel}" if facts.kernel else "",
         requires=recipe.requires,
         gpu=gpu_needs(recipe.requires, cuda, compat, facts.gpu_codes),
         tests=recipe.tests,

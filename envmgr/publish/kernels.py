@@ -30,7 +30,7 @@ def render_kernels(
 
     The name says for which nodes the last audit saw that GPU programs of the entry fail there.
     """
-    wanted = [(spec, spec.pip.folder) for spec in specs.values() if spec.kernel and spec.pip and spec.pip.folder]
+    wanted = [(spec, python) for spec in specs.values() if spec.kernel and (python := _python(spec))]
     known: Mapping[str, NodeFacts] = {}
     if any(spec.gpu for spec, _ in wanted):
         from envmgr.nodes.sets import require_node_names
@@ -40,15 +40,20 @@ def render_kernels(
             require_node_names(found)
             known = found
     texts = {}
-    for spec, programs in wanted:
+    for spec, python in wanted:
         unfit = tuple(_unfit(spec, known))
         shown = "; ".join((f"generation {number}", *unfit))
         env = kernel_env([specs[each] for each in load_order(spec.entry, specs)], policies, number)
         about = {"entry": spec.entry, "generation": number, "unfit": unfit}
         texts[f"{KERNELS}/{kernel_name(spec.entry)}/kernel.json"] = pretty_json(
-            kernel_spec(f"{programs}/python3", f"{spec.entry} ({shown})", env, about)
+            kernel_spec(python, f"{spec.entry} ({shown})", env, about)
         )
     return texts
+
+
+def _python(spec: ModuleSpec) -> str:
+    """Return the path of the module's Python; empty without one."""
+    return spec.kernel_program or (f"{spec.pip.folder}/python3" if spec.pip and spec.pip.folder else "")
 
 
 def _unfit(spec: ModuleSpec, known: Mapping[str, NodeFacts]) -> Iterator[str]:

@@ -285,6 +285,8 @@ def find_pip(install: Install, facts: InstallFacts) -> Pip | None:
 
 def has_kernel(install: Install, facts: InstallFacts) -> bool:
     """Return whether the Python of its module finds ipykernel, by what installs say of their packages."""
+    if facts.kernel:
+        return True
     # A Python of its own does not see the packages of those below.
     roots = (install,) if install.has_python() else (install, *map(install.prefix.install_at, facts.needs))
     found = (root.path.glob("lib*/python3*/site-packages/ipykernel-*-info") for root in roots)

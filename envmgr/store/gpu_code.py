@@ -11,10 +11,13 @@ from __future__ import annotations
 import mmap
 import os
 import re
+import stat
 import struct
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from envmgr.catalog.gpus import Code, runs
 
@@ -39,14 +42,22 @@ def measure(root: Path, check: Callable[[], None] = lambda: None) -> tuple[str, 
     NVIDIA's own libraries count only if there is nothing else: a program that uses them does without those that have no
     code for its GPU. `check` is called for each file and may raise. A file that cannot be read as ELF has no code.
     """
-    found: dict[Path, Counter[Code]] = {}
-    for path in _binaries(root):
-        check()
-        if codes := code_of(path):
-            found[path] = codes
-    real = {path: codes for path, codes in found.items() if not _is_stub(codes)} or found
-    own = [codes for path, codes in real.items() if not _OF_NVIDIA.match(path.name)]
-    return _of_all(own or list(real.values()))
+
+    def each() -> Iterator[tuple[str, Counter[Code]]]:
+        for path in _binaries(root):
+            check()
+            with suppress(OSError), path.open("rb") as file:
+                yield path.name, code_of(file, file.fileno())
+
+    return common_code(each())
+
+
+def common_code(binaries: Iterable[tuple[str, Counter[Code]]]) -> tuple[str, ...] | None:
+    """Return as `measure` for binaries of these names, with what `code_of` found in each."""
+    found = [(name, codes) for name, codes in binaries if codes]
+    real = [(name, codes) for name, codes in found if not _is_stub(codes)] or found
+    own = [codes for name, codes in real if not _OF_NVIDIA.match(name)]
+    return _of_all(own or [codes for _, codes in real])
 
 
 def _is_stub(codes: Counter[Code]) -> bool:
@@ -56,22 +67,30 @@ def _is_stub(codes: Counter[Code]) -> bool:
     return sum(codes.values()) == 1 and next(iter(codes)) in _DEFAULTS
 
 
-def code_of(path: Path) -> Counter[Code]:
-    """Return the entries of each kind in one ELF file: machine code without `ptx`, code to be compiled with it."""
+def may_be_binary(name: str, mode: int) -> bool:
+    return ".so" in name or bool(mode & 0o111)
+
+
+def code_of(file: IO[bytes], number: int, start: int = 0) -> Counter[Code]:
+    """Return the entries of each kind in one ELF file: machine code without `ptx`, code to be compiled with it.
+
+    Its bytes are those of the open file `number`, from `start` on. A file that is no ELF has none.
+    """
+    found: Counter[Code] = Counter()
+    if file.read(len(_ELF)) != _ELF:
+        return found
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
 
-    found: Counter[Code] = Counter()
-    with path.open("rb") as file:
-        try:
-            places = [(s["sh_offset"], s["sh_size"]) for s in ELFFile(file).iter_sections() if s.name in _SECTIONS]
-        except (ELFError, OSError, ValueError):  # OSError: a table that lies where no file can be
-            return found
-        if places:
-            # Mapped and not read: a library may have gigabytes of code, and only the headers are needed.
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                for offset, size in places:
-                    found.update(_entries(data, offset, min(offset + size, len(data))))
+    try:
+        places = [(s["sh_offset"], s["sh_size"]) for s in ELFFile(file).iter_sections() if s.name in _SECTIONS]
+    except (ELFError, OSError, ValueError):  # OSError: a table that lies where no file can be
+        return found
+    if places:
+        # Mapped and not read: a library may have gigabytes of code, and only the headers are needed.
+        with mmap.mmap(number, 0, access=mmap.ACCESS_READ) as data:
+            for offset, size in places:
+                found.update(_entries(data, start + offset, min(start + offset + size, len(data))))
     return found
 
 
@@ -80,14 +99,8 @@ def _binaries(root: Path) -> Iterator[Path]:
         for name in sorted(names):
             path = Path(folder, name)
             # A file counts once, and `libX.so` is often a link to `libX.so.1` beside it.
-            if path.is_symlink() or not (".so" in name or os.access(path, os.X_OK)):
-                continue
-            try:
-                with path.open("rb") as file:
-                    is_elf = file.read(len(_ELF)) == _ELF
-            except OSError:
-                continue
-            if is_elf:
+            mode = path.lstat().st_mode
+            if stat.S_ISREG(mode) and may_be_binary(name, mode):
                 yield path
 
 

@@ -146,13 +146,32 @@ def files(content: Mapping[str, bytes | str | None], *, mode: int = 0o644, mtime
     return add
 
 
+def libraries(*programs: Path) -> dict[str, bytes | str | None]:
+    """The libraries of this machine that programs need, as files of a layer."""
+    found: set[str] = set()
+    for program in programs:
+        said = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+        found |= {*re.findall(r"(/\S+) \(0x", said)}
+    return {path.lstrip("/"): Path(path).read_bytes() for path in sorted(found)}
+
+
+def trees(folders: Mapping[str, Path]) -> Layer:
+    """A layer of whole folders: path in the image -> folder."""
+
+    def add(archive: tarfile.TarFile) -> None:
+        for at, folder in folders.items():
+            archive.add(folder, at)
+
+    return add
+
+
 def busybox() -> Layer:
     """A system of one program, with the libraries that it needs, if it needs any."""
     program = Path(str(shutil.which("busybox")))
-    said = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
-    libraries = {path.lstrip("/"): Path(path).read_bytes() for path in re.findall(r"(/\S+) \(0x", said)}
     links = {f"bin/{name}": "busybox" for name in ("sh", "cat", "env", "id", "pwd", "true", "sleep", "ls", "echo")}
-    base = files({"bin": None, "etc": None, "tmp": None, "bin/busybox": program.read_bytes(), **libraries}, mode=0o755)
+    base = files(
+        {"bin": None, "etc": None, "tmp": None, "bin/busybox": program.read_bytes(), **libraries(program)}, mode=0o755
+    )
     more = files(links)
 
     def add(archive: tarfile.TarFile) -> None:

@@ -7,6 +7,8 @@ from envmgr.backends.conda.lockfile import read_lock
 from envmgr.system.files import shipped
 
 ROOT = shipped("recipes")
+LOCKED = sorted({str(path.parent.relative_to(ROOT)) for path in ROOT.glob("*/*/*lock*")})
+"""Entries with a lock: images of a registry that was out of reach have none."""
 CONDA_FORGE = "https://conda.anaconda.org/conda-forge"
 NOTE = "package records collected from public lock files on 2026-11-20: a partial snapshot of the channel"
 # NVIDIA, "CUDA Compatibility", minimum driver for minor-version compatibility.

@@ -77,8 +77,8 @@ def fetch_image(
                 there.hardlink_to(have)
         scratch = coming / "layout"
         remove_tree(scratch)
-        with reporter.stage(f"{label} fetch", total=sum(b.size for b in lacking), unit="bytes"):
-            Registry(wanted, site, runner).bring(lock.manifest, blobs, scratch)
+        with reporter.stage(f"{label} fetch", total=sum(b.size for b in lacking), unit="bytes") as stage:
+            Registry(wanted, site, runner).bring(lock.manifest, blobs, scratch, stage)
             for blob in lacking:
                 _take(blob, blobs / "sha256" / blob.sha256, cache)
         remove_tree(coming)
@@ -153,22 +153,33 @@ def install_image(
             "points": programs.points,
             "commands": wanted.commands,
             "path": programs.variables["PATH"],
+            "gpu": wanted.gpu,
             "argv": tar_command(maker, staged.folder / "image.sqfs"),
             "min_free": site.policies.min_free,
         }
-        _run_worker(request, len(lock.layers), entry, runner, reporter)
+        merged = _run_worker(request, len(lock.layers), entry, runner, reporter)
         programs.write(staged.folder, entry, install.path)
         staged.land()
-    return InstallFacts(environment=path_environment(install.path)), {"mksquashfs": maker.version}
+    facts = InstallFacts(
+        environment=path_environment(install.path),
+        gpu_codes=None if merged["gpu_codes"] is None else tuple(merged["gpu_codes"]),
+        kernel=f"bin/{merged['kernel']}" if merged["kernel"] else "",
+    )
+    return facts, {"mksquashfs": maker.version}
 
 
-def _run_worker(request: Mapping[str, Any], layers: int, entry: Entry, runner: Runner, reporter: Reporter) -> None:
+def _run_worker(request: Mapping[str, Any], layers: int, entry: Entry, runner: Runner, reporter: Reporter) -> Event:
+    merged: Event = {}
     with ExitStack() as stack:
         bars = WorkerBars(str(entry), reporter, stack, work=("unpack", "layers", layers))
 
         def on_event(event: Event) -> None:
-            if event["event"] == "merged" and event["count"]:
-                reporter.say(f"{entry}: {event['count']} paths of the image are left out or changed; the log has them")
+            if event["event"] == "merged":
+                merged.update(event)
+                if event["count"]:
+                    reporter.say(
+                        f"{entry}: {event['count']} paths of the image are left out or changed; the log has them"
+                    )
                 for line in event["dropped"]:
                     reporter.log(f"{entry}: {line}")
             bars.on_event(event)
@@ -182,6 +193,7 @@ def _run_worker(request: Mapping[str, Any], layers: int, entry: Entry, runner: R
             on_event=on_event,
             name="container",
         )
+    return merged
 
 
 def _read_config(lock: ContainerLock, cache: Path) -> dict[str, Any]:

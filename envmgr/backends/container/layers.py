@@ -138,18 +138,28 @@ class Tree:
                 made.below, made.info.linkname = None, FILES[path]
                 made.info.type = tarfile.SYMTYPE if FILES[path] else tarfile.REGTYPE
 
-    def is_program(self, path: str) -> bool:
-        """Return whether the path leads to a file that may be run."""
-        for _ in range(_LINKS):
-            parts = _parts(path) or ()
-            node = self._at(parts)
+    def program(self, path: str) -> list[str]:
+        """Return the paths that lead from link to link to a file that may be run, which is the last; none where it is not."""
+        found: list[str] = []
+        while len(found) < _LINKS:
+            found.append(path)
+            node = self._at(_parts(path) or ())
             if node is None or node.below is not None:
-                return False
+                return []
             if not node.info.issym():
-                return bool(node.info.mode & 0o111)
+                return found if node.info.mode & 0o111 else []
             target = node.info.linkname
             path = target if target.startswith("/") else f"{posixpath.dirname(path)}/{target}"
-        return False
+        return []
+
+    def has_package(self, python: str, name: str) -> bool:
+        """Return whether the Python at this path in the image finds a package, by where CPython and Debian look for it."""
+        steps = self.program(python)
+        version = posixpath.basename(steps[-1]) if steps else ""
+        prefixes = {posixpath.dirname(posixpath.dirname(step)) for step in steps}
+        places = [f"lib/{version}/site-packages", f"local/lib/{version}/dist-packages", "lib/python3/dist-packages"]
+        folders = (self._folder(_parts(f"{prefix}/{place}") or ()) for prefix in prefixes for place in places)
+        return any(folder is not None and name in folder for folder in folders)
 
     def each(self) -> Iterator[tuple[str, Node]]:
         """Yield every path with its node, sorted, a folder before what is in it."""

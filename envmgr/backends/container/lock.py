@@ -60,12 +60,15 @@ class ContainerLock(FrozenModel):
         return tuple(line for line in self.environment if not _VARIABLE.fullmatch(line))
 
     def cuda(self) -> str | None:
-        """Return the CUDA version (`12.6`) that the image says that it has. Source: NVIDIA's images, their ENV."""
+        """Return the CUDA version (`12.6`) that the image says that it has; None if it says none.
+
+        Source: ENV of NVIDIA's images. In NVIDIA_REQUIRE_CUDA (`cuda>=12.4 brand=tesla,driver>=470,driver<471 ...`), words are
+        alternatives, of which the first is for every driver.
+        """
         said = self.variables
-        for text in (said.get("CUDA_VERSION", ""), said.get("NVIDIA_REQUIRE_CUDA", "").removeprefix("cuda>=")):
-            if match := re.match(r"(\d+\.\d+)", text):
-                return match[1]
-        return None
+        wanted = re.match(r"(?:[^ ,]+,)*cuda>=([0-9.]+)", said.get("NVIDIA_REQUIRE_CUDA", ""))
+        found = re.match(r"\d+\.\d+", said.get("CUDA_VERSION", "") or (wanted[1] if wanted else ""))
+        return found[0] if found else None
 
     def packages(self) -> dict[str, str]:
         """Return the image as a package: its name without registry -> tag and digest."""

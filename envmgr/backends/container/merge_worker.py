@@ -11,13 +11,16 @@ import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from envmgr.backends.container.layers import Tree, time_of, write_tree
+from envmgr.catalog.gpus import Code
+from envmgr.store.gpu_code import code_of, common_code, may_be_binary
 from envmgr.system.worker import emit, serve
 
 _PIECE = 1 << 20
@@ -65,12 +68,19 @@ def merge(request: Mapping[str, Any]) -> None:
             emit("linked", name=f"layer {number + 1}")
         for path in request["points"]:
             tree.make_point(path, len(layers) - 1)
-        if lacking := [
-            name for name, path in request["commands"].items() if not _has(tree, path or name, request["path"])
-        ]:
+        commands = {name: _find(tree, path or name, request["path"]) for name, path in request["commands"].items()}
+        if lacking := [name for name, path in commands.items() if not path]:
             raise NoCommand(lacking)
+        pythons = [n for n, path in commands.items() if n.startswith("python") and tree.has_package(path, "ipykernel")]
+        codes = common_code(_binaries(tree, opened)) if request["gpu"] else None
         _squash(tree, opened, request["argv"])
-    emit("merged", dropped=[f"{path}: {why}" for path, why in tree.dropped[:_DROPPED]], count=len(tree.dropped))
+    emit(
+        "merged",
+        dropped=[f"{path}: {why}" for path, why in tree.dropped[:_DROPPED]],
+        count=len(tree.dropped),
+        kernel=next(iter(pythons), ""),
+        gpu_codes=codes,
+    )
 
 
 def _unpack(layer: Path, label: str, plain: Path, diff_id: str, min_free: int) -> None:
@@ -106,9 +116,24 @@ def _opened(layer: Path) -> Any:
     return layer.open("rb")
 
 
-def _has(tree: Tree, command: str, path: str) -> bool:
+def _find(tree: Tree, command: str, path: str) -> str:
     places = [command] if command.startswith("/") else [f"{folder}/{command}" for folder in path.split(":")]
-    return any(tree.is_program(place) for place in places)
+    return next((place for place in places if tree.program(place)), "")
+
+
+def _binaries(tree: Tree, layers: Sequence[tarfile.TarFile]) -> Iterator[tuple[str, Counter[Code]]]:
+    """Yield name and GPU code of each binary that users see, from where its bytes lie in the plain tars."""
+    seen = set[tuple[int, int]]()  # of the hard links to one file
+    for path, node in tree.each():
+        at = (node.layer, node.source.offset)
+        if not node.source.size or node.source.issparse() or at in seen or not may_be_binary(path, node.info.mode):
+            continue
+        seen.add(at)
+        archive = layers[node.layer]
+        file = None if node.info.issym() else archive.extractfile(node.source)
+        if file is not None:
+            with file:
+                yield Path(path).name, code_of(file, archive.fileobj.fileno(), node.source.offset_data)  # type: ignore[attr-defined]
 
 
 def _squash(tree: Tree, layers: Sequence[tarfile.TarFile], argv: Sequence[str]) -> None:

@@ -8,7 +8,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +20,17 @@ from envmgr.backends.container.lock import ContainerLock, LockedBlob
 from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError
+from envmgr.report import Stage
 from envmgr.system.child import NETWORK
 from envmgr.system.files import sha256_bytes
 from envmgr.system.run import Runner, clean_env
+from envmgr.wording import size_text
 
 _ASK = 120.0  # seconds for one answer
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 _OWN = ("REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "DOCKER_CONFIG", *NETWORK)
 _BY_FILE = "bring the image as an OCI layout: `skopeo copy docker://… oci:FOLDER` elsewhere, `envmgr fetch ENTRY --file FOLDER` here"
+_ROOM = "free some space (`envmgr gc`), then run the same command again"
 # What skopeo says of a failure -> reference and hint; the first that fits.
 _FAULTS = {
     r"manifest unknown|name unknown|not found|NOT_FOUND|repository not known": (
@@ -35,8 +41,8 @@ _FAULTS = {
         "download-refused",
         "`skopeo login REGISTRY` as the site's build user, or name a file with credentials in $REGISTRY_AUTH_FILE",
     ),
-    r"no space left": ("disk-full", "free some space (`envmgr gc`), then run the same command again"),
-    r"connection refused|no such host|timeout|timed out|unreachable|misbehaving|deadline|EOF|reset|HTTP response to HTTPS|x509": (
+    r"no space left": ("disk-full", _ROOM),
+    r"connection refused|no such host|timeout|timed out|unreachable|misbehaving|deadline|no end after|EOF|reset|HTTP response to HTTPS|x509": (
         "no-network",
         "name a mirror in registries.conf",
     ),
@@ -51,7 +57,7 @@ class Registry:
     ) -> None:
         own = backend_settings(site, "container", ContainerSettings).registries_conf
         self._options = ["--insecure-policy", *(["--registries-conf", str(site.absolute(own))] if own else [])]
-        self._wanted, self._runner = wanted, runner
+        self._wanted, self._runner, self._policies = wanted, runner, site.policies
         self._environ = clean_env() | {
             name: value
             for name, value in environ.items()
@@ -98,19 +104,39 @@ class Registry:
             raise _invalid(at, f"it is for {found}, and the recipe asks for {wanted.platform}")
         return lock
 
-    def bring(self, manifest: str, blobs: Path, scratch: Path) -> None:
+    def bring(self, manifest: str, blobs: Path, scratch: Path, stage: Stage) -> None:
         """Bring the image's files to `blobs`/sha256/. Files that are there already stay. `scratch` is an empty folder.
 
-        Raises as `resolve`, and `disk-full`.
+        Raises as `resolve`, and `disk-full`, `download-stalled`.
         """
         at = f"docker://{self._wanted.repository}@sha256:{manifest}"
         shared = ["--dest-shared-blob-dir", str(blobs), "--dest-oci-accept-uncompressed-layers"]
-        self._ask("copy", "--quiet", "--retry-times", "2", *shared, at, f"oci:{scratch}:image", timeout=None)
+        tries = ["--retry-times", str(self._policies.download_retries)]
+        first, most, moved = _size(blobs, scratch), 0, time.monotonic()
 
-    def _ask(self, *argv: str, timeout: float | None = _ASK) -> str:
+        def look() -> None:
+            nonlocal most, moved
+            done, now = _size(blobs, scratch) - first, time.monotonic()
+            if done != most:
+                most, moved = done, now
+                stage.update(done)
+            if now - moved > self._policies.stall_timeout:
+                raise EnvmgrError(
+                    "download-stalled",
+                    f"{self._wanted.image}: no byte came for {self._policies.stall_timeout:g} s",
+                    context=f"{size_text(done)} came; layers that came whole are kept",
+                    hint="run the same command again, or name a mirror in registries.conf",
+                )
+            if shutil.disk_usage(blobs).free < self._policies.min_free:
+                raise EnvmgrError("disk-full", f"no room for {self._wanted.image} in {blobs}", hint=_ROOM)
+
+        self._ask("copy", "--quiet", *tries, *shared, at, f"oci:{scratch}:image", timeout=None, on_tick=look)
+
+    def _ask(self, *argv: str, timeout: float | None = _ASK, on_tick: Callable[[], None] = lambda: None) -> str:
+        command = ["skopeo", *self._options, *argv]
         try:
             # The policy of containers is for running them. Here the digest says what is right.
-            return self._runner.run(["skopeo", *self._options, *argv], env=self._environ, timeout=timeout).stdout
+            return self._runner.run(command, env=self._environ, timeout=timeout, on_tick=on_tick).stdout
         except CommandError as error:
             instead = _BY_FILE if argv[0] == "copy" else "lock on a host that reaches the registry"
             said = (error.stderr or error.message).strip().splitlines()[-1:] or [error.message]
@@ -138,6 +164,16 @@ def _of_platform(index: Mapping[str, Any], platform: str, at: str) -> str:
             return str(each.get("digest"))
         found.append(name)
     raise _invalid(at, f"it is for {', '.join(sorted({*found}))}, and the recipe asks for {platform}")
+
+
+def _size(*folders: Path) -> int:
+    """Return the bytes of the files below the folders, while somebody writes and moves them."""
+    found = 0
+    for folder in folders:
+        for path in folder.rglob("*"):
+            with suppress(OSError):
+                found += path.stat().st_size if path.is_file() else 0
+    return found
 
 
 def _blob(row: Mapping[str, Any]) -> LockedBlob:

@@ -88,6 +88,21 @@ def test_signal_reaches_the_program_and_nothing_stays(scene: ContainerScene) -> 
     assert scene.box.shell(script).stdout.splitlines() == ["3", "ready", "got", "0"]
 
 
+@pytest.mark.parametrize("runtime", ["charliecloud", "podman"])
+def test_read_only_home_is_enough(scene: ContainerScene, runtime: str) -> None:
+    scene.box.ok("lock", ENTRY)
+    scene.box.ok("build", ENTRY)
+    script = f"""
+        mkdir home; module load {ENTRY}; export ENVMGR_RUNTIME={runtime} HOME=$PWD/home
+        unshare --mount bash -c 'mount --bind home home && mount -o remount,bind,ro home && cd &&
+            mount -t cgroup2 none /sys/fs/cgroup && hello && run sh -c "pwd; echo x >new" 2>&1'
+    """
+    done = scene.box.shell(script)
+    said = done.stdout.splitlines()
+    assert said[:2] == ["hello world", f"{scene.box.root}/home"], done.stderr
+    assert "Read-only file system" in said[2]
+
+
 def test_lock_names_digests_and_a_tag_that_moves_changes_nothing(scene: ContainerScene) -> None:
     scene.box.ok("lock", ENTRY)
     before = lock_of(scene)

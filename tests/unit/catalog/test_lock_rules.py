@@ -14,9 +14,7 @@ from envmgr.catalog.lock_rules import EDITED, LockFacts, LockFault, judge_lock, 
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.recipe import Recipe, load_recipe
 from envmgr.catalog.site import load_site
-
-ROOT = Path(__file__).parents[3]
-SHIPPED = sorted(str(path.parent.relative_to(ROOT / "recipes")) for path in ROOT.glob("recipes/*/*/lock.json"))
+from tests.helpers.shipped import LOCKED, ROOT
 
 
 def recipe(**fields: Any) -> Recipe:
@@ -27,7 +25,7 @@ def rules(facts: LockFacts, **fields: Any) -> list[str]:
     return [fault.rule for fault in judge_lock(facts, recipe(**fields)).faults]
 
 
-@pytest.mark.parametrize("entry", SHIPPED)
+@pytest.mark.parametrize("entry", LOCKED)
 def test_no_shipped_lock_is_refused(entry: str, tmp_path: Path) -> None:
     site = load_site(None, {"HOME": str(tmp_path)})
     found = open_catalog(site).find(parse_entry(entry))
@@ -42,7 +40,7 @@ def test_every_entry_with_cuda_is_judged_as_one_with_cuda(tmp_path: Path) -> Non
     found = set()
     for entry in open_catalog(site).entries():
         read = entry.recipe()
-        if str(entry.entry) not in SHIPPED:  # it ships without a lock
+        if str(entry.entry) not in LOCKED:  # it ships without a lock
             continue
         lock = get_backend(read.backend).load_lock(entry.entry, read, entry.folder, site)
         if lock.facts().majors:
@@ -50,7 +48,7 @@ def test_every_entry_with_cuda_is_judged_as_one_with_cuda(tmp_path: Path) -> Non
             assert "cuda-driver" in [f.rule for f in judge_lock(lock.facts(), recipe()).faults], entry.entry
     alone = {"nccl/2.32-cuda12"}  # NCCL does not decide; the recipe says what no lock shows
     assert found | alone == {
-        entry for entry in SHIPPED if load_recipe(ROOT / "recipes" / entry / "recipe.yaml").requires.nvidia_driver
+        entry for entry in LOCKED if load_recipe(ROOT / entry / "recipe.yaml").requires.nvidia_driver
     }
 
 

@@ -274,6 +274,7 @@ OTHER = {
     "own_python": (True, True),
     "pip": (Pip(folder="/x/bin", minor="3.11", writes=True), True),
     "kernel": (True, False),
+    "kernel_program": ("/sw/bin/python3", False),
     "requires": (Requires(glibc="2.17"), True),
     "gpu": (GpuNeeds(cuda="12.1", codes=("7.0",)), True),
     "tests": ((SmokeTest(name="t", run="true"),), False),

@@ -147,4 +147,29 @@ def test_programs_are_found_through_links(path: str, found: bool) -> None:
         files({"usr": None, "usr/bin": None, "bin": "usr/bin", "usr/bin/real": b"r"}, mode=0o755),
         files({"usr/bin/tool": "real", "usr/bin/data": b"d", "loop": "loop"}),
     )
-    assert merged(*layers)[2].is_program(path) is found
+    assert bool(merged(*layers)[2].program(path)) is found
+
+
+@pytest.mark.parametrize(
+    ("python", "place", "found"),
+    [
+        ("/opt/conda/bin/python3", "opt/conda/lib/python3.11/site-packages", True),
+        ("/usr/bin/python3", "usr/local/lib/python3.11/dist-packages", True),  # NVIDIA's, on Ubuntu
+        ("/usr/bin/python3", "usr/lib/python3/dist-packages", True),
+        ("/opt/venv/bin/python3", "opt/venv/lib/python3.11/site-packages", True),  # a link to /usr/bin
+        ("/opt/conda/bin/python3", "opt/conda/lib/python3.10/site-packages", False),
+        ("/usr/bin/python3", "opt/conda/lib/python3.11/site-packages", False),
+        ("/nothing", "usr/lib/python3/dist-packages", False),
+    ],
+)
+def test_packages_are_those_of_the_python(python: str, place: str, found: bool) -> None:
+    programs = files({f"{folder}/bin/python3.11": b"p" for folder in ("usr", "opt/conda")}, mode=0o755)
+    links = files(
+        {
+            "usr/bin/python3": "python3.11",
+            "opt/conda/bin/python3": "python3.11",
+            "opt/venv/bin/python3": "/usr/bin/python3",
+            f"{place}/ipykernel": None,
+        }
+    )
+    assert merged(programs, links)[2].has_package(python, "ipykernel") is found

@@ -175,7 +175,8 @@ def require_promised(install: Install, expected: Mapping[str, str], manifest: Ma
             f"{len(wrong)} {'files' if len(wrong) > 1 else 'file'} of {install.entry} "
             f"{'differ' if len(wrong) > 1 else 'differs'} from what the packages promise",
             context=shortened(wrong, 10),
-            hint="the file system or the cache is damaged: run a file system check, then build again",
+            hint="build again. If it names the same files again, the package itself is wrong (a wheel's RECORD): tell its authors, "
+            "and lock another version. Else the file system or the cache is damaged: run a file system check",
         )
 
 

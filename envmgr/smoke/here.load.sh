@@ -24,6 +24,8 @@ printf %s "$broken" >&2
 [ -n "$chosen" ] || exit 0
 said=$(timeout 60 "${chosen##*/}" --version 2>&1 </dev/null)
 status=$?
+# A runtime of containers may end as a program does that dislikes its words.
+case $said in 'ch-run['*']: error: '*) status=127 ;; esac
 # Any other end is the program's own: not each knows --version. 141 is SIGPIPE, 124 a program that waits.
 if [ "$status" = 126 ] || [ "$status" = 127 ] || { [ "$status" -gt 128 ] && [ "$status" != 141 ]; }; then
   printf '%s\n%s cannot be started: it ended with %s\n' "$said" "$chosen" "$status" >&2

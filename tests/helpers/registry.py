@@ -51,13 +51,25 @@ class Registry:
         self.process.kill()
         self.process.wait()
 
-    def push(self, reference: str, layers: Sequence[Layer], **config: Any) -> str:
-        """Make an image of the layers, and push it as `name:tag`; return the digest of its manifest."""
+    def push(self, reference: str, layers: Sequence[Layer], *, form: str = "oci", **config: Any) -> str:
+        """Make an image of the layers, and push it as `name:tag`, in the form `oci` or `v2s2`, docker's own; return the
+        digest of its manifest, which docker's form has another of.
+        """
         layout = self.folder / "layout"
         shutil.rmtree(layout, ignore_errors=True)
         digest = write_layout(layout, layers, **config)
         target = f"docker://{self.host}/{reference}"
-        argv = ["skopeo", "--insecure-policy", "copy", "-q", "--dest-tls-verify=false", f"oci:{layout}", target]
+        argv = [
+            "skopeo",
+            "--insecure-policy",
+            "copy",
+            "-q",
+            "--format",
+            form,
+            "--dest-tls-verify=false",
+            f"oci:{layout}",
+            target,
+        ]
         subprocess.run(argv, check=True, capture_output=True)
         return digest
 
@@ -167,6 +179,11 @@ def trees(folders: Mapping[str, Path]) -> Layer:
 
 def busybox() -> Layer:
     """A system of one program, with the libraries that it needs, if it needs any."""
+    return busybox_without(set())
+
+
+def busybox_without(left_out: set[str]) -> Layer:
+    """`busybox` without these paths."""
     program = Path(str(shutil.which("busybox")))
     links = {f"bin/{name}": "busybox" for name in ("sh", "cat", "env", "id", "pwd", "true", "sleep", "ls", "echo")}
     base = files(

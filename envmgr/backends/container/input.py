@@ -18,10 +18,17 @@ _IMAGE = re.compile(
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 
+# Folders of an image's own system, which a folder of the node would hide as a whole.
+_SYSTEM = {f"/{name}" for name in "bin boot dev etc lib lib32 lib64 libx32 proc run sbin sys usr var".split()}
+
+
 def _plain(value: str) -> str:
     if {".", ".."} & {*value.split("/")}:
         raise ValueError("must be a plain path, without `.` and `..`")
-    return value
+    path = f"/{'/'.join(filter(None, value.split('/')))}"
+    if path == "/" or path in _SYSTEM:
+        raise ValueError(f"`{path}` of the node would hide the image's own: name a folder in it")
+    return path
 
 
 _PATH = r"^/[A-Za-z0-9._+/-]+$"
@@ -86,10 +93,6 @@ class ContainerInput(FrozenModel):
         """The digest, or the tag without one, as it follows the repository."""
         parts = self._parts
         return f"@sha256:{parts['digest']}" if parts["digest"] else f":{parts['tag']}"
-
-    @property
-    def tag(self) -> str:
-        return str(self._parts["tag"] or "")
 
     @property
     def _parts(self) -> re.Match[str]:

@@ -23,7 +23,7 @@ from envmgr.store.build_folders import build_folder, staged_install, work_folder
 from envmgr.store.manifest import InstallFacts, path_environment
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.child import Event, call_worker
-from envmgr.system.files import explain_os_error, remove_tree
+from envmgr.system.files import atomic_write, explain_os_error, remove_tree
 from envmgr.system.locks import file_lock
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import change
@@ -78,7 +78,11 @@ def fetch_image(
         scratch = coming / "layout"
         remove_tree(scratch)
         with reporter.stage(f"{label} fetch", total=sum(b.size for b in lacking), unit="bytes") as stage:
-            Registry(wanted, site, runner).bring(lock.manifest, blobs, scratch, stage)
+            registry = Registry(wanted, site, runner)
+            if any(blob in lacking for blob in lock.layers):
+                registry.bring(lock.manifest, blobs, scratch, stage)
+            if lock.config in lacking:
+                atomic_write(blobs / "sha256" / lock.config.sha256, registry.config(lock.manifest))
             for blob in lacking:
                 _take(blob, blobs / "sha256" / blob.sha256, cache)
         remove_tree(coming)

@@ -84,7 +84,7 @@ class Tree:
         info, layer, source = copy(member), number, member
         if member.islnk():
             target = self._at(_parts(member.linkname) or ())
-            if target is None or target.below is not None or target.info.issym():
+            if target is None or target.below is not None:
                 self.dropped.append((path, f"a hard link to {member.linkname}, which is not there"))
                 return
             info, layer, source = copy(target.info), target.layer, target.source
@@ -127,16 +127,29 @@ class Tree:
             at = node.below
         return at
 
-    def make_point(self, path: str, layer: int) -> None:
-        """Make a path on which something is mounted later: a folder, or what `FILES` says."""
+    def make_point(self, path: str, layer: int) -> bool:
+        """Make a path on which something is mounted later: a folder, also where a link leads to none, or what `FILES` says.
+
+        Runtimes follow links from the node's root: an absolute one on the way becomes a relative one. Return False where a
+        file is in the way.
+        """
         parts = _parts(path) or ()
+        for depth in range(len(parts)):
+            node = self._at(parts[: depth + 1])
+            if node is not None and node.info.issym():
+                if path in FILES and depth == len(parts) - 1:
+                    break
+                if node.info.linkname.startswith("/"):
+                    node.info.linkname = "../" * depth + node.info.linkname.lstrip("/")
+                break  # what lies behind it has another depth
+        if path not in FILES:
+            return self._folder(parts, make=layer) is not None
         folder = self._folder(parts[:-1], make=layer)
-        if folder is not None and parts and parts[-1] not in folder:
-            folder[parts[-1]] = _made(parts[-1], layer)
-            if path in FILES:
-                made = folder[parts[-1]]
-                made.below, made.info.linkname = None, FILES[path]
-                made.info.type = tarfile.SYMTYPE if FILES[path] else tarfile.REGTYPE
+        if folder is not None and (parts[-1] not in folder or folder[parts[-1]].info.issym()):
+            made = folder[parts[-1]] = _made(parts[-1], layer)
+            made.below, made.info.linkname = None, FILES[path]
+            made.info.type = tarfile.SYMTYPE if FILES[path] else tarfile.REGTYPE
+        return folder is not None and folder[parts[-1]].below is None
 
     def program(self, path: str) -> list[str]:
         """Return the paths that lead from link to link to a file that may be run, which is the last; none where it is not."""

@@ -66,8 +66,8 @@ def merge(request: Mapping[str, Any]) -> None:
             opened.append(archive)
             tree.add_layer(number, members)
             emit("linked", name=f"layer {number + 1}")
-        for path in request["points"]:
-            tree.make_point(path, len(layers) - 1)
+        if blocked := [path for path in request["points"] if not tree.make_point(path, len(layers) - 1)]:
+            raise BadLayer(f"runtimes mount something on {', '.join(blocked)}, which is no place for that in the image")
         commands = {name: _find(tree, path or name, request["path"]) for name, path in request["commands"].items()}
         if lacking := [name for name, path in commands.items() if not path]:
             raise NoCommand(lacking)

@@ -25,7 +25,7 @@ _POINTS = "/proc /sys /dev /var/tmp /run /run/secrets /etc /mnt/driver /mnt/host
 @dataclass(frozen=True, slots=True)
 class Programs:
     """The facts that the programs of an install need: names -> paths in the image, its variables, and the node's part. `staged`
-    is the folder of nodes' copies of images.
+    is the folder of nodes' copies of images. With `user_site`, the image's Python sees the user's ~/.local.
     """
 
     commands: Mapping[str, str]
@@ -34,14 +34,15 @@ class Programs:
     binds: tuple[str, ...]
     runtime: str
     staged: str
+    user_site: bool = False
 
     @classmethod
     def of(cls, lock: ContainerLock, wanted: ContainerInput, site: Site) -> Programs:
         own = backend_settings(site, "container", ContainerSettings)
         binds = tuple(sorted({*own.bind, *wanted.bind}))
-        return cls(
-            wanted.commands, {"PATH": _PATH} | lock.variables, wanted.gpu, binds, own.runtime or "", site.staging.folder
-        )
+        variables, folder = {"PATH": _PATH} | lock.variables, site.staging.folder
+        user_site = site.policies.user_site
+        return cls(wanted.commands, variables, wanted.gpu, binds, own.runtime or "", folder, user_site)
 
     @property
     def points(self) -> list[str]:
@@ -51,7 +52,7 @@ class Programs:
     @property
     def identity(self) -> dict[str, object]:
         own = {"gpu": self.gpu, "bind": list(self.binds), "runtime": self.runtime, "staged": self.staged}
-        return {"commands": dict(self.commands), **own}
+        return {"commands": dict(self.commands), **own, **({"user_site": True} if self.user_site else {})}
 
     def write(self, folder: Path, entry: Entry, final: Path) -> None:
         """Write them into the folder of an install that will lie at `final`."""
@@ -67,6 +68,7 @@ class Programs:
             "binds": " ".join(self.binds),
             "points": " ".join((*_USERS, *self.binds)),
             "runtime": self.runtime,
+            "user_site": "yes" if self.user_site else "no",
             "staged": f"{self.staged}/.{'+'.join(final.parts[-2:])}",
         }
         for name, value in values.items():

@@ -10,6 +10,7 @@ gpu='@gpu@'
 binds='@binds@'
 points='@points@'
 default='@runtime@'
+user_site='@user_site@'
 image=$root/image.sqfs
 staged='@staged@' # the copy on this node's disk, if there is one
 own=$root/libexec
@@ -47,13 +48,14 @@ within() {
     # shellcheck disable=SC2086 # words
     set -- unshare --user $as --mount /bin/sh "$own/mounted" 1 "$image" "$own/rootfs" "$@"
     unshare --user true 2>/dev/null || fail 'this node lets users make no namespaces (user.max_user_namespaces)'
-    exec "$@"
+    start "$@"
 }
 
-case $0,$runtime in
-*/node-check,apptainer) exit 0 ;;
-*/node-check,*)
-    within test -d "$own/rootfs/proc"
+# As node-check, all is done as for a program. That the runtime says only that there is none of this name shows that it starts programs.
+check=
+case $0 in */node-check)
+    check=/.envmgr-no-such-program
+    set -- "$check"
     ;;
 esac
 
@@ -62,7 +64,8 @@ for name in $(env | sed -n 's/^\([A-Za-z_][A-Za-z0-9_]*\)=.*/\1/p'); do
     case $name in
     PYTHONPATH | PYTHONHOME | PYTHONSTARTUP | PYTHONUSERBASE | PYTHONEXECUTABLE | VIRTUAL_ENV | CONDA_* | LD_* | PERL5LIB | R_LIBS* | \
         LMOD_* | __LMOD_* | _ModuleTable* | MODULEPATH* | MODULESHOME | LOADEDMODULES | _LMFILES_ | BASH_ENV | ENV | FPATH | \
-        MANPATH | INFOPATH | CPATH | *_INCLUDE_PATH | LIBRARY_PATH | PKG_CONFIG_PATH | CMAKE_PREFIX_PATH | ACLOCAL_PATH | XDG_DATA_DIRS)
+        MANPATH | INFOPATH | CPATH | *_INCLUDE_PATH | LIBRARY_PATH | PKG_CONFIG_PATH | CMAKE_PREFIX_PATH | ACLOCAL_PATH | XDG_DATA_DIRS | \
+        CC | CXX | FC | F77 | MKLROOT | TCL_LIBRARY | TK_LIBRARY | JUPYTER_PATH)
         unset "$name"
         ;;
     esac
@@ -82,20 +85,36 @@ bind_top() {
     *) bind "/${top_rest%%/*}" ;;
     esac
 }
+[ "$user_site" = yes ] || export PYTHONNOUSERSITE="${PYTHONNOUSERSITE-1}"
+[ -n "${PWD-}" ] && [ -d "$PWD" ] || cd /
 : "${USER:=$(id -un)}" "${HOME:=/}"
 export USER HOME
 for folder in $binds /tmp; do bind "$folder"; done
 bind_top "$HOME"
 bind_top "$PWD"
-at=/
+bind_top "${TMPDIR-}"
+at=/ room=
 for folder in $inside; do
     case $PWD/ in "$folder"/*) at=$PWD ;; esac
+    case ${TMPDIR-}/ in "$folder"/*) room=$TMPDIR ;; esac
 done
+[ -d "$room" ] || room= # a folder that the program would not find
+unset TMPDIR            # else charliecloud mounts it as /tmp
 # shellcheck disable=SC2016 # a word of the text
-[ "$at" = "$PWD" ] ||
+[ -n "$check" ] || [ "$at" = "$PWD" ] ||
     printf 'envmgr: %s: %s is not seen inside: name a folder above it with `bind` in the recipe; the working folder is /\n' "$entry" "$PWD" >&2
 
 [ $# -gt 0 ] || fail 'name a program of the image: run PROGRAM [ARGUMENT...]'
+# start PROGRAM WORDS...: become the runtime; as node-check, tell what it says, unless that is only that there is no such program.
+start() {
+    [ -n "$check" ] || exec "$@"
+    said=$("$@" 2>&1 </dev/null)
+    case $said in
+    *"$check"*'o such file'* | *"$check"*'not found'*) exit 0 ;;
+    esac
+    printf '%s\n' "$said" >&2
+    exit 127
+}
 what=$1
 shift
 case $runtime in
@@ -103,11 +122,13 @@ apptainer)
     options=
     [ "$gpu" = no ] || options=--nv
     # shellcheck disable=SC2086 # words
-    exec "$program" --silent exec $options --no-home --pwd "$at" --env-file "$own/env.sh" \
+    [ -z "$room" ] || export TMPDIR="$room"
+    start "$program" --silent exec $options --no-home --pwd "$at" --env-file "$own/env.sh" \
         --bind "$(echo $inside | tr ' ' ,)" "$image" "$what" "$@"
     ;;
 charliecloud)
     set -- "$own/rootfs" -- "$what" "$@"
+    [ -z "$room" ] || set -- "--set-env=TMPDIR=$room" "$@"
     for folder in $inside; do
         [ "$folder" = /tmp ] || set -- --bind "$folder:$folder" "$@" # it has /tmp by itself
     done
@@ -115,7 +136,7 @@ charliecloud)
     cuda=$(PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's/.*libcuda\.so\.1 (.*x86-64.*=> //p' | head -n 1)
     if [ "$gpu" = yes ] && [ -n "$cuda" ]; then
         libraries=$(dirname "$(readlink -f "$cuda")")
-        links=${TMPDIR:-/tmp}/.envmgr-driver-$(id -u)
+        links=${room:-/tmp}/.envmgr-driver-$(id -u)
         mine "$links"
         for file in "$libraries"/libcuda.so* "$libraries"/libnvidia-*.so* "$libraries"/libnvcuvid.so* "$libraries"/libcudadebugger.so*; do
             [ ! -e "$file" ] || ln -sfn "/mnt/host/${file##*/}" "$links/${file##*/}"
@@ -138,14 +159,15 @@ podman)
         case $name in PATH) ;; *) set -- --env "$name" "$@" ;; esac
     done
     while IFS= read -r line; do set -- --env "$line" "$@"; done <"$own/env"
-    state=${TMPDIR:-/tmp}/.envmgr-podman-$(id -u)
+    [ -z "$room" ] || set -- --env "TMPDIR=$room" "$@"
+    state=${room:-/tmp}/.envmgr-podman-$(id -u)
     mine "$state"
     _CONTAINERS_ROOTLESS_UID=$(id -u)
     _CONTAINERS_ROOTLESS_GID=$(id -g)
     export _CONTAINERS_ROOTLESS_UID _CONTAINERS_ROOTLESS_GID _CONTAINERS_USERNS_CONFIGURED='done'
     within "$program" --log-level fatal --root "$state" --runroot "$state/run" --tmpdir "$state/tmp" --storage-driver vfs \
         --events-backend none --cgroup-manager cgroupfs run --rm --interactive --read-only --read-only-tmpfs=false --network host \
-        --uts host --cgroups disabled --security-opt label=disable --security-opt seccomp=unconfined --log-driver none \
+        --uts host --pid host --cgroups no-conmon --security-opt label=disable --security-opt seccomp=unconfined --log-driver none \
         --workdir "$at" --env OMPI_ALLOW_RUN_AS_ROOT=1 --env OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "$@"
     ;;
 esac

@@ -29,7 +29,7 @@ from envmgr.wording import size_text
 _ASK = 120.0  # seconds for one answer
 _INDEXES = ("application/vnd.oci.image.index.v1+json", "application/vnd.docker.distribution.manifest.list.v2+json")
 _OWN = ("REGISTRY_AUTH_FILE", "XDG_RUNTIME_DIR", "DOCKER_CONFIG", *NETWORK)
-_BY_FILE = "bring the image as an OCI layout: `skopeo copy docker://… oci:FOLDER` elsewhere, `envmgr fetch ENTRY --file FOLDER` here"
+_BY_FILE = "bring the image as a folder: `skopeo copy docker://… dir:FOLDER` elsewhere, `envmgr fetch ENTRY --file FOLDER` here"
 _ROOM = "free some space (`envmgr gc`), then run the same command again"
 # What skopeo says of a failure -> reference and hint; the first that fits.
 _FAULTS = {
@@ -79,7 +79,7 @@ class Registry:
             text = self._ask("inspect", "--raw", f"docker://{at}")
             manifest = _parsed(text, at)
         digest = sha256_bytes(text.encode())
-        said = self._ask("inspect", "--config", "--raw", f"docker://{wanted.repository}@sha256:{digest}")
+        said = self.config(digest)
         image = _parsed(said, at)
         try:
             inner = image.get("config") or {}
@@ -101,11 +101,17 @@ class Registry:
         if config.sha256 != sha256_bytes(said.encode()):
             raise _invalid(at, "its config has another sha256 than its manifest says")
         if found != wanted.platform:
-            raise _invalid(at, f"it is for {found}, and the recipe asks for {wanted.platform}")
+            raise _other_platform(at, found, wanted.platform)
         return lock
 
+    def config(self, manifest: str) -> str:
+        """Return the text of an image's config. Raises as `resolve`."""
+        return self._ask("inspect", "--config", "--raw", f"docker://{self._wanted.repository}@sha256:{manifest}")
+
     def bring(self, manifest: str, blobs: Path, scratch: Path, stage: Stage) -> None:
-        """Bring the image's files to `blobs`/sha256/. Files that are there already stay. `scratch` is an empty folder.
+        """Bring the image's layers to `blobs`/sha256/. Files that are there already stay. `scratch` is an empty folder.
+
+        Of an image in docker's own form skopeo writes another config than the registry has.
 
         Raises as `resolve`, and `disk-full`, `download-stalled`.
         """
@@ -163,7 +169,7 @@ def _of_platform(index: Mapping[str, Any], platform: str, at: str) -> str:
         if name == platform and own.get("variant") in (None, "", "v8"):
             return str(each.get("digest"))
         found.append(name)
-    raise _invalid(at, f"it is for {', '.join(sorted({*found}))}, and the recipe asks for {platform}")
+    raise _other_platform(at, ", ".join(sorted({*found})), platform)
 
 
 def _size(*folders: Path) -> int:
@@ -188,6 +194,15 @@ def _parsed(text: str, at: str) -> dict[str, Any]:
     if not isinstance(found, dict) or found.get("schemaVersion", 2) != 2:
         raise _invalid(at, "its manifest has a format of before 2017 (schema 1)")
     return found
+
+
+def _other_platform(at: str, found: str, platform: str) -> EnvmgrError:
+    return EnvmgrError(
+        "image-invalid",
+        f"{at} is no image for this recipe",
+        context=f"it is for {found}, and the recipe asks for {platform}",
+        hint="name a platform that it is for (`input: {platform: …}` in recipe.yaml), or another image",
+    )
 
 
 def _invalid(at: str, why: str) -> EnvmgrError:

@@ -16,7 +16,7 @@ from envmgr.store.tree import scan_tree, tree_digest
 from tests.helpers.backends import ENTRY
 from tests.helpers.backends.container import HELLO, ContainerScene, open_scene
 from tests.helpers.done import Done
-from tests.helpers.registry import busybox, files, write_layout
+from tests.helpers.registry import busybox, busybox_without, files, write_layout
 from tests.helpers.standin.channel import Channel
 
 
@@ -27,8 +27,9 @@ def scene(tmp_path: Path, channel: Channel) -> Iterator[ContainerScene]:
 
 
 def recipe(scene: ContainerScene, **given: object) -> Path:
+    own = {"tests": given.pop("tests", [])}
     wanted = {"image": f"{scene.registry.host}/lab/hello:1.0", "commands": ["hello"], **given}
-    return scene.box.recipe(ENTRY, [], backend="container", input=wanted)
+    return scene.box.recipe(ENTRY, [], backend="container", input=wanted, **own)
 
 
 def lock_of(scene: ContainerScene) -> dict[str, object]:
@@ -86,6 +87,93 @@ def test_signal_reaches_the_program_and_nothing_stays(scene: ContainerScene) -> 
         kill -TERM $!; wait $!; echo $?; cat out; grep -c "$(dirname $(command -v run))" /proc/self/mountinfo
     """
     assert scene.box.shell(script).stdout.splitlines() == ["3", "ready", "got", "0"]
+
+
+def inside(scene: ContainerScene, runtime: str, script: str) -> list[str]:
+    """What a script says in a shell with the module, with cgroups as nodes of today have them."""
+    text = f"""
+        export ENVMGR_RUNTIME={runtime}
+        unshare --mount bash <<'END' 2>&1
+        {scene.box.ok("shell-init", "bash").stdout}
+        mount -t cgroup2 none /sys/fs/cgroup; module load {ENTRY}
+        {script}
+END
+    """
+    return scene.box.shell(text.replace("\n        ", "\n")).stdout.splitlines()
+
+
+@pytest.mark.parametrize("runtime", ["charliecloud", "podman"])
+def test_signals_end_a_program_that_does_not_expect_them(scene: ContainerScene, runtime: str) -> None:
+    scene.box.ok("lock", ENTRY)
+    scene.box.ok("build", ENTRY)
+    script = """
+        run sh -c 'kill -TERM $$' </dev/null; echo $?
+        timeout 3 run sleep 1111 </dev/null; echo $?
+        run sh -c 'echo ready; exec sleep 1111' >ready </dev/null & until [ -s ready ]; do sleep 0.1; done; kill -TERM $!; wait $!; echo $?
+    """
+    said = [line for line in inside(scene, runtime, script) if line.isdigit()]
+    assert said == ["143", "124", "143"]
+
+
+@pytest.mark.parametrize("runtime", ["charliecloud", "podman"])
+def test_folder_for_temporary_files(scene: ContainerScene, runtime: str) -> None:
+    """The user's is the program's where it is seen inside, and is never another one's place."""
+    scene.box.ok("lock", ENTRY)
+    scene.box.ok("build", ENTRY)
+    script = """
+        mkdir -p /tmp/envmgr-test-$$/mine; cd /tmp/envmgr-test-$$; echo 'echo here' >script
+        TMPDIR=$PWD/mine run sh -c 'echo $TMPDIR; pwd; sh ./script' </dev/null
+        TMPDIR=/nonexistent run sh -c 'echo ${TMPDIR-none}' </dev/null
+        TMPDIR=/var/tmp run sh -c 'echo ${TMPDIR-none}' </dev/null
+        cd /; rm -r /tmp/envmgr-test-$$
+    """
+    mine, folder, *rest = inside(scene, runtime, script)
+    assert (mine, rest) == (f"{folder}/mine", ["here", "none", "none"])
+    assert folder.startswith("/tmp/envmgr-test-")
+
+
+def test_smoke_test_of_a_recipe_runs_in_the_image(scene: ContainerScene) -> None:
+    tests = [
+        {"name": "says", "run": "hello | grep -q 'hello world' && run pwd && test -d \"$(run sh -c 'echo $TMPDIR')\""}
+    ]
+    recipe(scene, tests=tests)
+    scene.box.ok("lock", ENTRY)
+    scene.box.ok("build", ENTRY)
+
+
+@pytest.mark.parametrize(
+    "links",
+    [{"home": "var/home"}, {"home": "/var/home"}, {"tmp": "/scratch"}, {"etc/resolv.conf": "/run/systemd/resolv.conf"}],
+    ids=str,
+)
+def test_links_in_the_places_of_runtimes(scene: ContainerScene, links: dict[str, str]) -> None:
+    layers = [files({"bin": None, "etc": None, **links}), busybox_without(set(links))]
+    scene.registry.push("lab/links:1.0", layers, Env=["PATH=/bin"])
+    recipe(scene, image=f"{scene.registry.host}/lab/links:1.0", commands={"look": "/bin/cat"})
+    scene.box.ok("lock", ENTRY)
+    scene.box.ok("build", ENTRY)
+    script = f"module load {ENTRY}; echo seen >/tmp/envmgr-links-$$; look /tmp/envmgr-links-$$; rm /tmp/envmgr-links-$$"
+    assert scene.box.shell(script).stdout == "seen\n"
+
+
+def test_image_whose_programs_cannot_start_is_not_published(scene: ContainerScene) -> None:
+    broken = files({"usr/bin/broken": b"#!/nowhere/interpreter\n"}, mode=0o755)
+    scene.registry.push("lab/broken:1.0", [busybox(), broken], Env=["PATH=/usr/bin:/bin"])
+    recipe(scene, image=f"{scene.registry.host}/lab/broken:1.0", commands=["broken"])
+    scene.box.ok("lock", ENTRY)
+    done = scene.box.run("build", ENTRY)
+    assert (done.code, "error[smoke-test-failed]" in done.stderr) == (3, True), done.stderr
+    assert scene.box.current() is None
+
+
+def test_nodes_check_starts_the_runtime(scene: ContainerScene) -> None:
+    scene.box.ok("lock", ENTRY)
+    scene.box.ok("build", ENTRY)
+    check = f"{install_of(scene)}/libexec/node-check"
+    assert inside(scene, "charliecloud", f"{check}; echo $?") == ["0"]
+    assert inside(scene, "podman", f"{check}; echo $?") == ["0"]
+    last = inside(scene, "podman", f"mount --bind /bin/false $(command -v crun); {check}; echo $?")
+    assert last[-1] == "127"
 
 
 @pytest.mark.parametrize("runtime", ["charliecloud", "podman"])

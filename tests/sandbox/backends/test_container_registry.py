@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.backends import ENTRY
-from tests.helpers.backends.container import ContainerScene, open_scene
+from tests.helpers.backends.container import HELLO, ContainerScene, open_scene
+from tests.helpers.registry import busybox, files
 from tests.helpers.registry_front import front, write_login
 from tests.helpers.standin.channel import Channel
 
@@ -65,3 +67,20 @@ def test_registry_that_stops_in_the_middle_of_a_layer(scene: ContainerScene) -> 
         found.ways.clear()
         scene.box.ok("build", ENTRY)
     assert hello(scene) == "hello world\n"
+
+
+@pytest.mark.parametrize("how", ["registry", "folder"])
+def test_image_in_docker_s_own_form(scene: ContainerScene, tmp_path: Path, how: str) -> None:
+    """skopeo would write another config of it than the registry has."""
+    layers = [busybox(), files({"usr/bin/hello": HELLO}, mode=0o755)]
+    scene.registry.push("lab/docker:1.0", layers, form="v2s2", Env=["PATH=/usr/bin:/bin", "GREETING=docker"])
+    image = f"{scene.registry.host}/lab/docker:1.0"
+    scene.box.recipe(ENTRY, [], backend="container", input={"image": image, "commands": ["hello"]})
+    scene.box.ok("lock", ENTRY)
+    if how == "folder":
+        argv = ["skopeo", "--insecure-policy", "copy", "-q", "--src-tls-verify=false", f"docker://{image}"]
+        subprocess.run([*argv, f"dir:{tmp_path}/brought"], check=True, capture_output=True)
+        scene.cut()
+        scene.box.ok("fetch", ENTRY, "--file", str(tmp_path / "brought"))
+    scene.box.ok("build", ENTRY)
+    assert hello(scene) == "hello docker\n"

@@ -84,6 +84,11 @@ def test_python_of_an_image_is_a_kernel(scene: ContainerScene) -> None:
     assert shown == ["tool-1.0", "tool/1.0 (generation 1)"]
     code = "import os, sys; print(sys.prefix, os.environ['GREETING'], os.environ['ENVMGR_GENERATION'], *sys.path[1:2], sep='\\n')"
     assert asked(scene, "tool-1.0", code).splitlines()[:3] == ["/opt/py", "from inside", "1"]
+    local = scene.box.root / f".local/lib/python{PYTHON}/site-packages"
+    local.mkdir(parents=True)
+    (local / "leaky.py").touch()
+    script = f"module load {ENTRY}; python3 -c 'import leaky' 2>/dev/null || echo no; PYTHONNOUSERSITE= python3 -c 'import leaky; print(1)'"
+    assert scene.box.shell(script).stdout.split() == ["no", "1"]
 
 
 def test_image_of_200000_files(scene: ContainerScene) -> None:

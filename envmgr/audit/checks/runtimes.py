@@ -2,8 +2,8 @@
 
 An install may have a program of its own that fails on a node that lacks something, and says what
 (`libexec/node-check`). The check starts it for every published entry that has one, in a login shell of the ordinary
-user. For an image of a container it sees that the node has a runtime, that the user can read the image, and, where the
-runtime is not apptainer, that the user may make namespaces and mount the image in them. Nothing of the image is run.
+user. For an image of a container it starts the node's runtime with the image, as a program of it would be started, and
+names a program that no image has: the runtime must say just that. Nothing of the image is run.
 """
 
 from __future__ import annotations

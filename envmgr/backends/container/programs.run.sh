@@ -51,7 +51,7 @@ within() {
     start "$@"
 }
 
-# As node-check, all is done as for a program. That the runtime says only that there is none of this name shows that it starts programs.
+# As node-check, all is done as for a program, of a name that no image has. If the runtime only misses it, it starts programs.
 check=
 case $0 in */node-check)
     check=/.envmgr-no-such-program

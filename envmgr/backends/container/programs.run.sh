@@ -121,8 +121,8 @@ case $runtime in
 apptainer)
     options=
     [ "$gpu" = no ] || options=--nv
-    # shellcheck disable=SC2086 # words
     [ -z "$room" ] || export TMPDIR="$room"
+    # shellcheck disable=SC2086 # words
     start "$program" --silent exec $options --no-home --pwd "$at" --env-file "$own/env.sh" \
         --bind "$(echo $inside | tr ' ' ,)" "$image" "$what" "$@"
     ;;

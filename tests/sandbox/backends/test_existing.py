@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from envmgr.backends.existing.models import ExistingInput
+from envmgr.catalog.locks import recipe_digest
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.vendor_tree import make_module, make_tree
 
@@ -107,10 +109,28 @@ def test_module_that_fails_ends_the_lock_and_users_keep_what_is_published(sandbo
 
 
 def test_prefix_is_never_an_install_of_somebody_else(sandbox: Sandbox, tree: Path) -> None:
-    for path in (sandbox.prefix / "store", sandbox.root):
+    sandbox.ok("lock", ENTRY)
+    lock = sandbox.root / "recipes" / ENTRY / "existing-lock.yml"
+    (sandbox.prefix / "store").mkdir(parents=True, exist_ok=True)
+    (link := sandbox.root / "link").symlink_to(sandbox.prefix / "store")
+    for path in (sandbox.prefix / "store", sandbox.root, Path("/"), link):
         sandbox.recipe(ENTRY, [], backend="existing", input={"path": str(path)})
-        done = sandbox.run("catalog", "check", ENTRY)
-        assert (done.code, f"input.path: {path} and the prefix lie in each other" in done.stdout) == (1, True)
+        fault = f"input.path: {path} and the prefix lie in each other"
+        if path != link:  # where links lead to is seen by what looks at the tree
+            done = sandbox.run("catalog", "check", ENTRY)
+            assert (done.code, fault in done.stdout) == (1, True)
+        before = lock.read_text()
+        done = sandbox.run("lock", ENTRY)
+        assert (done.code, "error[recipe-invalid]" in done.stderr, fault in done.stderr) == (2, True, True)
+        assert lock.read_text() == before
+    # A lock that was made before, or by hand, is not built.
+    recipe = ExistingInput(path=str(sandbox.prefix / "store"))
+    sandbox.recipe(ENTRY, [], backend="existing", input={"path": recipe.path})
+    digest = recipe_digest("existing", recipe.model_dump(mode="json"))
+    lock.write_text(re.sub(r"(?m)^recipe: .*", f"recipe: {digest}", lock.read_text()))
+    done = sandbox.run("build", ENTRY)
+    assert (done.code, f"input.path: {recipe.path} and the prefix lie" in done.stderr) == (2, True)
+    assert list(sandbox.prefix.glob("store/*/*")) == []
 
 
 def test_environment_that_the_recipe_gives_names_the_tree(sandbox: Sandbox, tree: Path) -> None:

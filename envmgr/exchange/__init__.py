@@ -217,6 +217,11 @@ def conda_platform() -> str:
     return _SUBDIRS.get(platform.machine(), f"linux-{platform.machine()}")
 
 
+def _place(path: Path) -> Path:
+    """Return the whole path, as recipes can name it: without `..`, and with links as they were named."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 - Path would keep `..`
+
+
 def read_file(
     path: Path,
     runner: Runner,
@@ -237,9 +242,8 @@ def read_file(
     inside = [path / file for each in known.values() for file in getattr(each, "INSIDE", ()) if path.is_dir()]
     in_folder = next((file for file in inside if file.is_file()), None)
     text = read_file_text(in_folder or path, _IN_FOLDER if in_folder else _FILE, tree=ANYWHERE)
-    # Without `..`: recipes name these places.
-    at, below = (each and Path(os.path.abspath(each)) for each in (in_folder or path, tree))  # noqa: PTH100
-    given = Given(at, text, conda_platform(), runner, tree=below)
+    below = None if tree is None else _place(tree)
+    given = Given(_place(in_folder or path), text, conda_platform(), runner, tree=below)
     if name is not None and name not in known:
         close = nearest(name, known)
         hint = did_you_mean(close, f"known: {', '.join(known)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -141,3 +142,27 @@ def test_environment_that_the_recipe_gives_names_the_tree(sandbox: Sandbox, tree
     home, path = done.stdout.splitlines()
     assert home == str(tree)
     assert path.startswith(f"{tree}/lib:{tree}/bin:")
+
+
+def test_no_other_tool_has_its_lock(sandbox: Sandbox, tree: Path) -> None:
+    sandbox.ok("lock", ENTRY)
+    done = sandbox.run("export", ENTRY, "--to", "pixi")
+    assert (done.code, f"error[export-impossible]: {ENTRY} is made by the backend `existing`: " in done.stderr) == (2, True)
+
+
+def test_entry_that_two_catalogs_have_is_told(sandbox: Sandbox, tree: Path) -> None:
+    (other := sandbox.root / "other").mkdir()
+    sandbox.settings |= {"catalogs": ["recipes", str(other)]}
+    sandbox.write_site()
+    sandbox.ok("lock", ENTRY)
+    clean = sandbox.ok("catalog", "check", ENTRY).stdout
+    assert "hidden" not in clean
+    shutil.copytree(sandbox.root / "recipes/vend", other / "vend")
+    told = f"warning[hidden]: {ENTRY}: {sandbox.root}/recipes/{ENTRY} counts, and {other}/{ENTRY} is hidden\n"
+    assert told in sandbox.ok("catalog", "check", ENTRY).stdout
+    assert told in sandbox.ok("catalog", "check").stdout
+    for verb in (("show", ENTRY), ("list",)):
+        assert f"hides {other}/{ENTRY}" in sandbox.ok(*verb).stdout
+    # A site's own copy of a shipped recipe is no accident.
+    sandbox.ok("copy", "python/3.12")
+    assert "hidden" not in sandbox.run("catalog", "check", "python/3.12").stdout

@@ -103,7 +103,7 @@ def test_module_that_fails_ends_the_lock_and_users_keep_what_is_published(sandbo
     before = (sandbox.root / "recipes" / ENTRY / "existing-lock.yml").read_bytes()
     done = sandbox.run("lock", ENTRY)
     assert done.code == 3
-    assert re.search(r"error\[activation-failed\]: `module .*vendor/1\.0\.lua` gave up", done.stderr)
+    assert re.search(r"error\[activation-failed\]: `module .*vendor/1\.0\.lua` failed, status 1\n", done.stderr)
     assert "no licence server" in done.stderr
     assert (sandbox.root / "recipes" / ENTRY / "existing-lock.yml").read_bytes() == before
     assert sandbox.shell(f"module load {ENTRY} && hello").stdout == "hello\n"
@@ -147,7 +147,10 @@ def test_environment_that_the_recipe_gives_names_the_tree(sandbox: Sandbox, tree
 def test_no_other_tool_has_its_lock(sandbox: Sandbox, tree: Path) -> None:
     sandbox.ok("lock", ENTRY)
     done = sandbox.run("export", ENTRY, "--to", "pixi")
-    assert (done.code, f"error[export-impossible]: {ENTRY} is made by the backend `existing`: " in done.stderr) == (2, True)
+    assert (done.code, f"error[export-impossible]: {ENTRY} is made by the backend `existing`: " in done.stderr) == (
+        2,
+        True,
+    )
 
 
 def test_entry_that_two_catalogs_have_is_told(sandbox: Sandbox, tree: Path) -> None:

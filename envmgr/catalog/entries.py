@@ -157,6 +157,14 @@ class Catalog:
                 return CatalogEntry(entry, folder, root == self.shipped_root)
         return None
 
+    def hidden(self, found: CatalogEntry) -> list[Path]:
+        """Return the folders of other catalogs that have the entry too, without the shipped one: copies of that are made
+        to be changed.
+        """
+        later = self.roots[self.roots.index(found.root) + 1 :] if found.root in self.roots else ()
+        folders = [root / found.entry.name / found.entry.version for root in later if root != self.shipped_root]
+        return [folder for folder in folders if os.path.lexists(folder / RECIPE_NAME)]
+
     def find(self, entry: Entry) -> CatalogEntry:
         """Return the entry's place. Raise InputError `unknown-entry` with the nearest names."""
         if found := self.look(entry):

@@ -29,6 +29,7 @@ from envmgr.system.untrusted_files import ANYWHERE, LOCK, SOFTWARE, copy_files, 
 from envmgr.wording import MOST_LINES, one_line, shortened
 
 _LONGEST = 1500  # characters of one finding
+_ORDER = "the first of `catalogs` in site.yaml that has an entry counts: remove the other one, or name it otherwise"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,10 @@ def _check_entry(
     accepted: list[Accepted],
 ) -> list[Finding]:
     """Return the findings for an entry. `recipes`, `locks` and `accepted` get what could be read."""
-    findings: list[Finding] = []
+    findings = [
+        Finding("hidden", "warning", str(found.entry), f"{found.folder} counts, and {folder} is hidden", hint=_ORDER)
+        for folder in ctx.catalog.hidden(found)
+    ]
     recipe, faulty = None, frozenset[str]()
     try:
         recipe, faults, faulty = found.sound_recipe()

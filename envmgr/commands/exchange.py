@@ -49,14 +49,21 @@ class ImportedEntry:
 
 @dataclass(frozen=True, slots=True)
 class ImportResult(Result):
-    """The entries that a file of another tool became. `left` is what of it is not carried over."""
+    """The entries that a file of another tool became. `left` is what of it is not carried over; the last `differences`
+    of these are installs that the file names and that are not there.
+    """
 
     schema: ClassVar[str] = "envmgr.import/1"
     path: str
     format: str
     entries: tuple[ImportedEntry, ...]
     left: tuple[Left, ...]
+    differences: int
     dry_run: bool
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if self.differences and not self.entries else 0
 
 
 def import_file(
@@ -78,14 +85,14 @@ def import_file(
         EnvmgrError: `no-catalog`; the catalog cannot be written.
     """
     found, contents = read_file(path, ctx.runner, name, tree=tree)
-    if not (contents.specs or contents.rows or contents.entries):
+    if not (contents.specs or contents.rows or contents.entries or contents.differences):
         lines = [f"{row.line}: {row.text}: {row.why}" for row in contents.left[:20]]
         raise InputError("import-empty", f"{one_line(path)} asks for nothing that a recipe can ask for", context=lines)
     root, drafts = ctx.catalog.own_root(), list[Draft]()
     for each in contents.entries:
         made = _entry(each.name, each.version, path, entry if len(contents.entries) == 1 else None)
         drafts.append(Draft(made, each.backend, each.input, {}, {}, 1, needs=each.needs, comment=each.comment))
-    if not drafts:
+    if not (drafts or contents.differences):
         made = _entry(contents.name, contents.version or _VERSION, path, entry)
         drafts.append(_best(ctx, contents, made, python))
     elif entry is not None and len(drafts) > 1:
@@ -100,16 +107,13 @@ def import_file(
             require_new_name(draft.entry, ctx.catalog, ctx.prefix, [each.entry for each in drafts])
             kept.append(draft)
         except InputError as error:
-            if not contents.goes_on or not several:
+            if not contents.goes_on:
                 raise
             left.append(Left(0, str(draft.entry), error.message))
-    if not kept:
-        lines = [f"{row.text}: {row.why}" for row in left[:20]]
-        raise InputError("import-empty", f"{one_line(path)} has nothing that the catalogs do not have", context=lines)
-    drafts = kept
+    left += contents.differences
     description = one_line(contents.description or f"Imported from {path.name}")
-    rows = tuple(_write(ctx, root, draft, path, description, several=several, dry_run=dry_run) for draft in drafts)
-    return ImportResult(str(path), found, rows, tuple(left), dry_run)
+    rows = tuple(_write(ctx, root, draft, path, description, several=several, dry_run=dry_run) for draft in kept)
+    return ImportResult(str(path), found, rows, tuple(left), len(contents.differences), dry_run)
 
 
 def _entry(name: str, version: str, path: Path, given: str | None) -> Entry:

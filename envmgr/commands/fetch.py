@@ -16,6 +16,7 @@ from envmgr.commands.resolved import ResolvedEntry, resolve_all, resolve_named
 from envmgr.downloads import Fetched, FetchedFile, Given, read_given
 from envmgr.errors import EnvmgrError, InputError, Written, failed_ones
 from envmgr.report import Result
+from envmgr.wording import counted
 
 _SHOWN = 10  # missing files that an error lists
 
@@ -174,14 +175,18 @@ def _refuse_unexpected(by_path: Mapping[Path, Given], looked: Mapping[str, Fetch
     for path, found in by_path.items():
         if needed & found.keys():
             continue
+        if not missing:
+            message = f"nothing of {path} is needed: no file of {entries} is missing"
+            raise InputError("source-unexpected", message, hint="leave --file out")
         same_name = [(name, sha256) for name, sha256 in missing if name in {file.name for file in found.values()}]
         shown = same_name or missing
-        context = [f"found     {file.name}  sha256 {sha256}" for sha256, file in [*found.items()][:_SHOWN]]
+        # Other files of a folder are not ours to list.
+        names = {name for name, _ in missing} if path.is_dir() else {file.name for file in found.values()}
+        alike = [f"found     {file.name}  sha256 {sha256}" for sha256, file in found.items() if file.name in names]
+        context = alike[:_SHOWN] or [f"found     {counted(len(found), 'files')} of other names"]
         context += [f"expected  {name}  sha256 {sha256}" for name, sha256 in shown[:_SHOWN]]
         if len(shown) > _SHOWN:
             context.append(f"and {len(shown) - _SHOWN} more")
-        if not missing:
-            context.append("expected  nothing: every file is in the cache")
         what = f"no file in {path} is" if path.is_dir() else f"{path} is not"
         raise InputError(
             "source-unexpected",

@@ -153,7 +153,8 @@ def _states(ctx: Context, entries: Sequence[CatalogEntry], current: GenerationRe
     rewritten = {str(s.candidate.entry) for s in plan.steps if s.publish == "module" and s.build == "reuse"}
     states = [_state(found, loaded[str(found.entry)], current, outdated) for found in entries]
     states = [replace(s, notes=(*s.notes, _MODULE_ALONE)) if s.entry in rewritten else s for s in states]
-    return [replace(s, notes=(*s.notes, *_gone(ctx, s.entry, current))) for s in states]
+    hides = {str(found.entry): [f"hides {folder}" for folder in ctx.catalog.hidden(found)] for found in entries}
+    return [replace(s, notes=(*s.notes, *hides[s.entry], *_gone(ctx, s.entry, current))) for s in states]
 
 
 def _gone(ctx: Context, entry: str, current: GenerationRecord | None) -> tuple[str, ...]:

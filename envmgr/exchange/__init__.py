@@ -7,6 +7,7 @@ makes a recipe and its lock of contents; `exact` gives the packages of a lock.
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import platform
 import re
@@ -125,6 +126,7 @@ class Contents:
     `specs` and `rows` are what it asks for, or its packages with their versions if it is a lock. `packages` and `wheels`
     are exact packages of conda and beside these; `pylock` are exact packages of an index. `lacks` says why they cannot
     be kept exactly. `entries` are those of a file that makes several; if it `goes_on`, those that a catalog has are left.
+    `differences` are installs that it names and that are not there.
     """
 
     left: tuple[Left, ...] = ()
@@ -140,6 +142,7 @@ class Contents:
     pylock: Pylock | None = None
     entries: tuple[OneEntry, ...] = ()
     goes_on: bool = False
+    differences: tuple[Left, ...] = ()
     lacks: str = ""
 
 
@@ -214,6 +217,11 @@ def conda_platform() -> str:
     return _SUBDIRS.get(platform.machine(), f"linux-{platform.machine()}")
 
 
+def _place(path: Path) -> Path:
+    """Return the whole path, as recipes can name it: without `..`, and with links as they were named."""
+    return Path(os.path.abspath(path))  # noqa: PTH100 - Path would keep `..`
+
+
 def read_file(
     path: Path,
     runner: Runner,
@@ -234,7 +242,8 @@ def read_file(
     inside = [path / file for each in known.values() for file in getattr(each, "INSIDE", ()) if path.is_dir()]
     in_folder = next((file for file in inside if file.is_file()), None)
     text = read_file_text(in_folder or path, _IN_FOLDER if in_folder else _FILE, tree=ANYWHERE)
-    given = Given((in_folder or path).absolute(), text, conda_platform(), runner, tree=tree)
+    below = None if tree is None else _place(tree)
+    given = Given(_place(in_folder or path), text, conda_platform(), runner, tree=below)
     if name is not None and name not in known:
         close = nearest(name, known)
         hint = did_you_mean(close, f"known: {', '.join(known)}")

@@ -16,7 +16,7 @@ from envmgr.wheels.settings import indexes_of
 
 
 def exact_of(lock: LoadedLock, site: Site, runner: Runner) -> Exact:
-    """Return the packages. Raise InputError `export-impossible` for an entry that is built from easyconfigs."""
+    """Return the packages. Raise InputError `export-impossible` for an entry of a backend without such packages."""
     own: WheelSet | None
     if isinstance(lock, LoadedCondaLock):
         own, files = lock.content.added, lock.content.added.packages if lock.content.added else ()
@@ -25,8 +25,8 @@ def exact_of(lock: LoadedLock, site: Site, runner: Runner) -> Exact:
     else:
         raise InputError(
             "export-impossible",
-            f"{lock.entry} is built from easyconfigs: no other tool's lock has such packages",
-            hint="EasyBuild reads the easyconfigs themselves",
+            f"{lock.entry} is made by the backend `{lock.backend.name}`: no other tool's lock has such packages",
+            hint="entries of conda packages and of wheels can be written for other tools",
         )
     return Exact(
         entry=str(lock.entry),

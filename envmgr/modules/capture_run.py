@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from envmgr.errors import CommandError, EnvmgrError, ending
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.shelltext import script_text
+from envmgr.wording import counted
 
 _BASE_NAMES = frozenset({"PATH", "HOME", "USER", "LOGNAME"})
 _IGNORED = re.compile(r"_|SHLVL|PWD|OLDPWD|IFS|OPTIND|SHELLOPTS|POSIXLY_CORRECT|BASH.*|__envmgr.*")
+_SHOWN = 8  # lines of each end of an output
 _SENTINEL = re.compile(r"sentinel-of-(\w+?)-end")
 
 
@@ -86,7 +88,8 @@ class Shell:
 
     `base` is set before the first step, beside HOME and the user; `front` begins its PATH. `ignores` are variables in
     which a tool keeps its own state. `allowed` may be changed although no recipe may. `instead` is what helps if the
-    steps do what no module can; `code` is what helps if they run code.
+    steps do what no module can; `code` is what helps if they run code, and `failed` if they fail: it is for steps whose
+    text is envmgr's own.
     """
 
     steps: tuple[Step, ...]
@@ -96,6 +99,7 @@ class Shell:
     log: Callable[[str], None]
     instead: str
     code: str
+    failed: str = ""
     base: Mapping[str, str] = field(default_factory=dict)
     front: str = ""
     ignores: re.Pattern[str] | None = None
@@ -149,14 +153,15 @@ class Shell:
         return Trace(before, after, names - frozenset(after[-1]), self.ignores)
 
     def _check(self, step: Step, at: Path, work: Path, reason: str, *, log: Callable[[str], None]) -> None:
-        output = tuple(f"output: {line}" for line in _lines(at / "output")[-8:])
+        output = tuple(f"output: {line}" for line in _ends_of(_lines(at / "output")))
         if not (at / "status").is_file():
-            raise EnvmgrError("activation-failed", f"{step.label} {reason}", context=output)
+            raise EnvmgrError("activation-failed", f"{step.label} {reason}", context=output, hint=self.failed)
         status, *last = _lines(at / "status")
         if status != "0":
             if re.match(r"return\s+\S", last[0] if last else ""):
-                message = f"{step.label} gave up: `{last[0]}`, status {status}"
-                raise EnvmgrError("activation-failed", message, context=output)
+                how = "failed" if self.failed else f"gave up: `{last[0]}`"
+                message = f"{step.label} {how}, status {status}"
+                raise EnvmgrError("activation-failed", message, context=output, hint=self.failed)
             # The status does not say whether a script failed or could not be parsed.
             parsed = self.runner.run([_tool("bash"), "-n", step.path], env={}, check=False, timeout=self.timeout)
             if parsed.returncode:
@@ -201,6 +206,13 @@ def _tool(name: str) -> str:
 
 def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8", errors="backslashreplace").splitlines() if path.is_file() else []
+
+
+def _ends_of(lines: Sequence[str]) -> list[str]:
+    """Return the first and the last lines that are not empty: programs say what is wrong first, scripts at their end."""
+    found = [line for line in lines if line.strip()]
+    more = len(found) - 2 * _SHOWN
+    return found if more <= 0 else [*found[:_SHOWN], f"({counted(more, 'lines')} left out)", *found[-_SHOWN:]]
 
 
 def _environment(path: Path) -> dict[str, str]:

@@ -150,7 +150,7 @@ def changes_outside(install: Path, outside: Outside) -> tuple[str, ...]:
         return (f"{outside.path}: {now.unread['']}",)
     found = {row.path: row.row() for row in now.rows}
     lines = []
-    for path in sorted({*rows, *found}):
+    for path in sorted({*rows, *found, *now.unread}):
         old, new, name = rows.get(path), found.get(path), escaped(path) or "."
         if path in now.unread:
             lines.append(f"{name}: cannot be read: {now.unread[path]}")

@@ -156,21 +156,27 @@ def _walk(
 ) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the paths below `root` with their status, without those that have a name of `skip`.
 
-    `unread` gets the folders that cannot be listed; with None, the error is raised.
+    `unread` gets the folders that cannot be listed, and the paths that have no status; what vanished meanwhile is not
+    there. With None, the error is raised.
     """
     try:
-        entries = os.scandir(f"{root}/{prefix}" if prefix else root)
+        with os.scandir(f"{root}/{prefix}" if prefix else root) as listing:
+            entries = [entry for entry in listing if entry.name not in skip]  # servers also fail while they list
     except OSError as error:
         if unread is None:
             raise
         unread[prefix] = error.strerror or str(error)
         return
-    with entries:
-        for entry in entries:
-            if entry.name in skip:
-                continue
-            relative = f"{prefix}/{entry.name}" if prefix else entry.name
+    for entry in entries:
+        relative = f"{prefix}/{entry.name}" if prefix else entry.name
+        try:
             status = entry.stat(follow_symlinks=False)
-            yield relative, status
-            if stat.S_ISDIR(status.st_mode):
-                yield from _walk(root, relative, unread, skip)
+        except OSError as error:
+            if unread is None:
+                raise
+            if not isinstance(error, FileNotFoundError):
+                unread[relative] = error.strerror or str(error)
+            continue
+        yield relative, status
+        if stat.S_ISDIR(status.st_mode):
+            yield from _walk(root, relative, unread, skip)

@@ -221,7 +221,7 @@ def differences(root: Path, manifest: Manifest, *, owner: int | None = None, wor
 
 def _difference(path: str, have: TreePath | None, want: TreePath | None, unread: str | None) -> list[str]:
     if have is None:
-        return [f"{escaped(path)}: missing"]
+        return [f"{escaped(path)}: {f'cannot be read: {unread}' if unread else 'missing'}"]
     if want is None:
         return [f"{escaped(path)}: not in the manifest"]
     names = ("kind", "mode", "size", "target") if unread else ("kind", "mode", "size", "sha256", "target")

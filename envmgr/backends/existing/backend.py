@@ -7,11 +7,12 @@ tree: users get what changed only with a new lock, which somebody has looked at.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, read_input
+from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult
 from envmgr.backends.existing.environment import take_environment
 from envmgr.backends.existing.models import LOCK_NAME, ExistingInput, ExistingLock, SeenTree
 from envmgr.catalog.locks import read_lock_file, recipe_digest, stale_lock
@@ -19,7 +20,7 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site, Target
 from envmgr.downloads import Fetched, Given
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.build_folders import staged_install
 from envmgr.store.manifest import InstallFacts
@@ -86,11 +87,8 @@ class ExistingBackend(Backend):
     def faults(self, recipe: Recipe, site: Site) -> list[str]:
         if wrong := super().faults(recipe, site):
             return wrong
-        path = ExistingInput.model_validate(recipe.input).path
-        prefix = str(site.prefix)
-        if f"{path}/".startswith(f"{prefix}/") or f"{prefix}/".startswith(f"{path}/"):
-            return [f"input.path: {path} and the prefix lie in each other, and what is in the prefix is ours"]
-        return []
+        path = Path(ExistingInput.model_validate(recipe.input).path)
+        return [_ours(path)] if _meet(path, site.prefix) else []
 
     def missing(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> Iterable[EnvmgrError]:  # noqa: ARG002
         wanted = ExistingInput.model_validate(recipe.input)
@@ -107,8 +105,10 @@ class ExistingBackend(Backend):
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
     ) -> LockResult:
         del options
-        wanted = read_input(entry, recipe, ExistingInput)
+        wanted = self._read(entry, recipe, site)
         path, spack = Path(wanted.path), None
+        if _meet(Path(os.path.realpath(path)), Path(os.path.realpath(site.prefix))):
+            raise _invalid(entry, [_ours(path)])
         if wanted.spack is not None:
             from envmgr.backends.existing.spack import find_spec
 
@@ -135,8 +135,8 @@ class ExistingBackend(Backend):
         )
         return LockResult({LOCK_NAME: _text(made)}, _packages(entry, made), tuple(_notes(path)))
 
-    def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedExistingLock:  # noqa: ARG002
-        wanted = read_input(entry, recipe, ExistingInput)
+    def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedExistingLock:
+        wanted = self._read(entry, recipe, site)
         found, sha256 = read_lock_file(folder / LOCK_NAME, ExistingLock, of="an existing install", known=1)
         if found.recipe != (digest := _digest(wanted)):
             raise stale_lock(entry, folder / LOCK_NAME, digest, found.recipe)
@@ -156,6 +156,24 @@ class ExistingBackend(Backend):
         except EnvmgrError:
             return {}
         return _packages(Entry(folder.parent.name, folder.name), found)
+
+    def _read(self, entry: Entry, recipe: Recipe, site: Site) -> ExistingInput:
+        """Return the recipe's input. Raise InputError `recipe-invalid` if it has faults."""
+        if faults := self.faults(recipe, site):
+            raise _invalid(entry, faults)
+        return ExistingInput.model_validate(recipe.input)
+
+
+def _invalid(entry: Entry, faults: list[str]) -> InputError:
+    return InputError("recipe-invalid", f"the existing input of {entry} has faults", context=faults)
+
+
+def _meet(path: Path, prefix: Path) -> bool:
+    return path.is_relative_to(prefix) or prefix.is_relative_to(path)
+
+
+def _ours(path: Path) -> str:
+    return f"input.path: {path} and the prefix lie in each other, and what is in the prefix is ours"
 
 
 def _digest(wanted: ExistingInput) -> str:

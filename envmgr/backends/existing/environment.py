@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from envmgr.backends.existing.models import ExistingInput
 from envmgr.catalog.shell_rules import SEARCHED
 from envmgr.catalog.site import Site
-from envmgr.errors import EnvmgrError, ErrorData, Interrupted, ending
+from envmgr.errors import EnvmgrError, ErrorData, InputError, Interrupted, ending
 from envmgr.modules.capture import capture_changes
 from envmgr.modules.capture_run import Shell, Step
 from envmgr.modules.lmod import find_lmod
@@ -36,6 +36,7 @@ _STATE = re.compile(
 )
 _SYSTEM = re.compile(r"/usr/(?!local/)|/s?bin$|/lib(64)?$")
 _OF_ITS_OWN = frozenset({"LD_LIBRARY_PATH", "PYTHONPATH"})
+_FAILED = "it is run in an empty environment, and for root by the site's build user: does it work there?"
 _INSTEAD = "say in the recipe's `environment` what users need of it, without `module` and `command`"
 
 
@@ -66,7 +67,7 @@ def take_environment(
 
     Raises:
         EnvmgrError: as `capture_changes`, and `activation-forbidden` for libraries from outside of `roots`;
-            `lmod-missing`; as `runs_for_root`.
+            `lmod-missing`; as `runs_for_root`; InputError `file-missing`.
     """
     if not (wanted.module or wanted.command):
         return path_environment(Path(wanted.path))
@@ -75,6 +76,7 @@ def take_environment(
         name = wanted.module
         if name.startswith("/"):  # Lmod takes no path of a file in Lua
             file = Path(name)
+            _require_file(file)
             name, search = f"{file.parent.name}/{file.name.removesuffix('.lua')}", str(file.parents[1])
         lmod = find_lmod(site.lmod.dir, os.environ, runner=runner)
         command = words(str(lmod.commands / "lmod"), "bash", "load", name)
@@ -87,6 +89,19 @@ def take_environment(
     if found.error is not None:
         raise found.error.as_error()
     return found.changes
+
+
+def _require_file(file: Path) -> None:
+    """Raise InputError `file-missing` for a modulefile that surely does not exist. Lmod also takes it without `.lua`."""
+    for each in (file, Path(f"{file}.lua")):
+        try:
+            each.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError:
+            pass  # it is run by another user, who may see it
+        return
+    raise InputError("file-missing", f"input.module: {file} does not exist", hint="is it mounted here?")
 
 
 def _answer_of(account: Account, request: Request, runner: Runner) -> Answer:
@@ -122,6 +137,7 @@ def _answer(request: Request, runner: Runner) -> Answer:
                 lines.append,
                 instead=_INSTEAD,
                 code=_INSTEAD,
+                failed=f"{_FAILED} Else {_INSTEAD}",
                 ignores=_STATE,
                 allowed=_OF_ITS_OWN,
             )

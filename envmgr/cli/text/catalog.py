@@ -216,6 +216,8 @@ def show_import(result: exchange.ImportResult) -> None:
             out(f"  exactly {counted(each.packages, 'packages')} of {result.path}; `envmgr build {each.entry}`")
         else:
             out(f"  `envmgr lock {each.entry}` finds its packages")
+    if not result.entries:
+        out("nothing new: no entry was made")
     if result.left:
         out("\nnot carried over:")
         table([[f"  {row.line or ''}", row.text, row.why] for row in result.left])

@@ -31,15 +31,20 @@ def read(given: Given) -> Contents:
     if not _LOCK.search(given.text):
         found = database_of(given.text, given.path)
         asked = [each for each in found.values() if each.explicit and not each.external]
-        return _contents(given, given.path.parent.parent, found, asked, [])
+        return _contents(given, given.path.parent.parent, found, asked, [], [])
     lock = lock_of(given.text, given.path)
     tree = given.tree or _tree_of(given.path.parent / "spack.yaml")
     if tree is None:
         raise given.invalid("it does not say where Spack installs", hint="name the tree by `--tree FOLDER`")
     found = read_database(tree)
-    left = [*_differences(given, lock.roots, lock.specs, found, tree)]
+    differences = [*_differences(given, lock.roots, lock.specs, found, tree)]
     asked = [found[each] for each in lock.roots if each in found and found[each].installed]
-    return _contents(given, tree, found, [each for each in asked if not each.external], left)
+    left = [
+        given.left(lock.roots[each.hash], "it is the system's: Spack did not install it")
+        for each in asked
+        if each.external
+    ]
+    return _contents(given, tree, found, [each for each in asked if not each.external], left, differences)
 
 
 def _tree_of(manifest: Path) -> Path | None:
@@ -62,8 +67,6 @@ def _differences(
     """Yield the roots of a lock that the tree does not have, with what it has instead."""
     for each, asked in roots.items():
         if each in found and found[each].installed:
-            if found[each].external:
-                yield given.left(asked, "it is the system's: Spack did not install it")
             continue
         name = specs[each].name if each in specs else asked.partition("@")[0]
         others = sorted(row.short for row in found.values() if row.name == name and row.installed)
@@ -72,7 +75,12 @@ def _differences(
 
 
 def _contents(
-    given: Given, tree: Path, found: Mapping[str, SpackInstall], asked: Sequence[SpackInstall], left: list[Left]
+    given: Given,
+    tree: Path,
+    found: Mapping[str, SpackInstall],
+    asked: Sequence[SpackInstall],
+    left: list[Left],
+    differences: list[Left],
 ) -> Contents:
     names = Counter((each.name, each.version) for each in asked)
     entries = []
@@ -81,14 +89,21 @@ def _contents(
         version = f"{each.version}-{each.hash[:7]}" if twice else each.version
         wanted = {"path": each.path, "spack": {"tree": str(tree), "hash": each.hash}}
         fault = fault_in_part(each.name) or fault_in_part(version) or fault_in(ExistingInput, wanted)
-        if not each.installed or not Path(each.path).is_dir():
+        gone = not each.installed or not Path(each.path).is_dir()
+        if gone:
             fault = f"Spack's database has it, and {each.path} is not there"
         if fault:
-            left.append(given.left(each.hash, f"{each.short}: {fault}"))
+            (differences if gone else left).append(given.left(each.hash, f"{each.short}: {fault}"))
             continue
         below = sorted(found[need].name for need in each.needs if need in found and not found[need].external)
         needs = f"it runs with {', '.join(below)}: `command:` of the recipe can take Spack's own environment"
         entries.append(
             OneEntry(each.name, version, wanted, "existing", (needs,) if below else (), f"{each.spec} (Spack)")
         )
-    return Contents(left=tuple(left), entries=tuple(entries), goes_on=True, description=f"Installed by Spack in {tree}")
+    return Contents(
+        left=tuple(left),
+        differences=tuple(differences),
+        entries=tuple(entries),
+        goes_on=True,
+        description=f"Installed by Spack in {tree}",
+    )

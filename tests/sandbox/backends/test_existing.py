@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
 
+from envmgr.backends.existing.models import ExistingInput
+from envmgr.catalog.locks import recipe_digest
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.vendor_tree import make_module, make_tree
 
@@ -100,17 +103,35 @@ def test_module_that_fails_ends_the_lock_and_users_keep_what_is_published(sandbo
     before = (sandbox.root / "recipes" / ENTRY / "existing-lock.yml").read_bytes()
     done = sandbox.run("lock", ENTRY)
     assert done.code == 3
-    assert re.search(r"error\[activation-failed\]: `module .*vendor/1\.0\.lua` gave up", done.stderr)
+    assert re.search(r"error\[activation-failed\]: `module .*vendor/1\.0\.lua` failed, status 1\n", done.stderr)
     assert "no licence server" in done.stderr
     assert (sandbox.root / "recipes" / ENTRY / "existing-lock.yml").read_bytes() == before
     assert sandbox.shell(f"module load {ENTRY} && hello").stdout == "hello\n"
 
 
 def test_prefix_is_never_an_install_of_somebody_else(sandbox: Sandbox, tree: Path) -> None:
-    for path in (sandbox.prefix / "store", sandbox.root):
+    sandbox.ok("lock", ENTRY)
+    lock = sandbox.root / "recipes" / ENTRY / "existing-lock.yml"
+    (sandbox.prefix / "store").mkdir(parents=True, exist_ok=True)
+    (link := sandbox.root / "link").symlink_to(sandbox.prefix / "store")
+    for path in (sandbox.prefix / "store", sandbox.root, Path("/"), link):
         sandbox.recipe(ENTRY, [], backend="existing", input={"path": str(path)})
-        done = sandbox.run("catalog", "check", ENTRY)
-        assert (done.code, f"input.path: {path} and the prefix lie in each other" in done.stdout) == (1, True)
+        fault = f"input.path: {path} and the prefix lie in each other"
+        if path != link:  # where links lead to is seen by what looks at the tree
+            done = sandbox.run("catalog", "check", ENTRY)
+            assert (done.code, fault in done.stdout) == (1, True)
+        before = lock.read_text()
+        done = sandbox.run("lock", ENTRY)
+        assert (done.code, "error[recipe-invalid]" in done.stderr, fault in done.stderr) == (2, True, True)
+        assert lock.read_text() == before
+    # A lock that was made before, or by hand, is not built.
+    recipe = ExistingInput(path=str(sandbox.prefix / "store"))
+    sandbox.recipe(ENTRY, [], backend="existing", input={"path": recipe.path})
+    digest = recipe_digest("existing", recipe.model_dump(mode="json"))
+    lock.write_text(re.sub(r"(?m)^recipe: .*", f"recipe: {digest}", lock.read_text()))
+    done = sandbox.run("build", ENTRY)
+    assert (done.code, f"input.path: {recipe.path} and the prefix lie" in done.stderr) == (2, True)
+    assert list(sandbox.prefix.glob("store/*/*")) == []
 
 
 def test_environment_that_the_recipe_gives_names_the_tree(sandbox: Sandbox, tree: Path) -> None:
@@ -121,3 +142,30 @@ def test_environment_that_the_recipe_gives_names_the_tree(sandbox: Sandbox, tree
     home, path = done.stdout.splitlines()
     assert home == str(tree)
     assert path.startswith(f"{tree}/lib:{tree}/bin:")
+
+
+def test_no_other_tool_has_its_lock(sandbox: Sandbox, tree: Path) -> None:
+    sandbox.ok("lock", ENTRY)
+    done = sandbox.run("export", ENTRY, "--to", "pixi")
+    assert (done.code, f"error[export-impossible]: {ENTRY} is made by the backend `existing`: " in done.stderr) == (
+        2,
+        True,
+    )
+
+
+def test_entry_that_two_catalogs_have_is_told(sandbox: Sandbox, tree: Path) -> None:
+    (other := sandbox.root / "other").mkdir()
+    sandbox.settings |= {"catalogs": ["recipes", str(other)]}
+    sandbox.write_site()
+    sandbox.ok("lock", ENTRY)
+    clean = sandbox.ok("catalog", "check", ENTRY).stdout
+    assert "hidden" not in clean
+    shutil.copytree(sandbox.root / "recipes/vend", other / "vend")
+    told = f"warning[hidden]: {ENTRY}: {sandbox.root}/recipes/{ENTRY} counts, and {other}/{ENTRY} is hidden\n"
+    assert told in sandbox.ok("catalog", "check", ENTRY).stdout
+    assert told in sandbox.ok("catalog", "check").stdout
+    for verb in (("show", ENTRY), ("list",)):
+        assert f"hides {other}/{ENTRY}" in sandbox.ok(*verb).stdout
+    # A site's own copy of a shipped recipe is no accident.
+    sandbox.ok("copy", "python/3.12")
+    assert "hidden" not in sandbox.run("catalog", "check", "python/3.12").stdout

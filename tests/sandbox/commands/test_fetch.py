@@ -633,8 +633,18 @@ def test_file_that_no_entry_needs_is_refused(box: tuple[Sandbox, Server], channe
         "\n"
         "hint: a file of the right name with another sha256 is damaged, or another release: get it again"
     )
+    (sandbox.root / "half" / HELLO).rename(sandbox.root / "half" / "private.key")
+    assert "  found     1 file of other names\n  expected" in error_of(
+        sandbox.run("fetch", "hello/1.0", "--file", "half"), sandbox
+    )
     assert server.requests == []
     assert not sandbox.prefix.exists()
+    sandbox.ok("fetch", "hello/1.0")
+    assert error_of(sandbox.run("fetch", "hello/1.0", "--file", "half"), sandbox) == (
+        "error[source-unexpected]: nothing of ROOT/half is needed: no file of hello/1.0 is missing\n"
+        "\n"
+        "hint: leave --file out"
+    )
 
 
 def test_all_that_fails_is_one_error_and_the_rest_is_fetched(box: tuple[Sandbox, Server]) -> None:

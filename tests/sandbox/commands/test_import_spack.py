@@ -69,6 +69,33 @@ def test_lock_and_tree_that_differ_are_told(sandbox: Sandbox, tree: Path) -> Non
     write_database(tree, there)
     (left,) = imported(sandbox, env, "--dry-run")["left"]
     assert left["why"].endswith("; there is zlib@1.3/ccccccc")
+    # They are still told when the catalog has all that can be an entry.
+    assert imported(sandbox, env)["differences"] == 1
+    done = sandbox.run("import", str(env), "--format", "json")
+    exists, differs = done.data["left"]
+    assert (done.code, done.data["entries"], exists["text"]) == (1, [], "bzip2/1.0.8")
+    assert exists["why"].endswith("exists")
+    assert differs == left
+    done = sandbox.run("import", str(env))
+    assert (done.code, "nothing new" in done.stdout, "zlib@1.3/ccccccc" in done.stdout) == (1, True, True)
+
+
+def test_lock_of_which_nothing_is_installed_is_a_difference(sandbox: Sandbox, tree: Path) -> None:
+    (env := sandbox.root / "env").mkdir()
+    lock = json.loads(recorded("spack.lock"))
+    lock["roots"] = [row for row in lock["roots"] if row["hash"] != HASH]
+    (env / "spack.lock").write_text(json.dumps(lock))
+    done = sandbox.run("import", str(env), "--tree", str(tree), "--format", "json")
+    assert (done.code, done.data["entries"], done.data["differences"]) == (1, [], 1)
+
+
+def test_relative_folders_are_those_of_the_working_directory(sandbox: Sandbox, tree: Path) -> None:
+    (env := sandbox.root / "env").mkdir()
+    (env / "spack.lock").write_text(recorded("spack.lock"))
+    for argv in (("env", "--tree", "spack"), ("env/../spack",), ("env", "--tree", "env/../spack"), ("spack",)):
+        assert [each["entry"] for each in imported(sandbox, *argv, "--dry-run")["entries"]] == ["bzip2/1.0.8"]
+    sandbox.ok("import", "env/../spack")
+    assert f"tree: {tree}\n" in (sandbox.root / "recipes/bzip2/1.0.8/recipe.yaml").read_text()
 
 
 def test_entries_of_one_name_are_told_apart_or_left(sandbox: Sandbox, tree: Path) -> None:
@@ -87,8 +114,11 @@ def test_entries_of_one_name_are_told_apart_or_left(sandbox: Sandbox, tree: Path
     (left,) = data["left"]
     assert left["text"] == "bzip2/1.0.8-arnmn6t"
     assert left["why"].endswith("exists")
-    done = sandbox.run("import", str(tree))
-    assert (done.code, "error[import-empty]" in done.stderr) == (2, True)
+    again = imported(sandbox, tree)
+    assert ([row["text"] for row in again["left"]], again["entries"]) == (
+        ["bzip2/1.0.8-arnmn6t", "bzip2/1.0.8-bbbbbbb"],
+        [],
+    )
 
 
 def test_database_of_a_later_spack_is_told_and_nothing_is_written(sandbox: Sandbox, tree: Path) -> None:

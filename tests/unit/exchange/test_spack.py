@@ -60,7 +60,7 @@ def test_install_that_cannot_be_an_entry_is_left(tree: Path, change: dict[str, o
     write_database(tree, data)
     found = read_file(tree, Runner())[1]
     assert found.entries == ()
-    (left,) = found.left
+    (left,) = (*found.left, *found.differences)
     assert why in left.why
 
 

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+import errno
 import os
 import random
 import socket
 import stat
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Self
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envmgr.errors import EnvmgrError
-from envmgr.store.tree import TreePath, make_read_only, scan_tree, tree_digest
+from envmgr.store.tree import TreePath, look_at_tree, make_read_only, scan_tree, tree_digest
 from envmgr.system.files import remove_tree, sha256_bytes
 from envmgr.wording import escaped
 
@@ -233,3 +237,60 @@ def test_make_read_only_sets_the_group_of_everything(tmp_path: Path) -> None:
     make_read_only(root, group=group)
     assert {p.lstat().st_gid for p in (root, *root.rglob("*"))} == {group}
     remove_tree(root)
+
+
+class Failing:
+    """A folder whose server fails while the folder is listed, or that lists paths whose status cannot be had."""
+
+    def __init__(self, root: Path, listing: OSError | None, status: OSError | None) -> None:
+        self.root, self.listing, self.status = str(root), listing, status
+        self.scandir = os.scandir
+
+    def __call__(self, path: str) -> object:
+        return self if path == self.root else self.scandir(path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def __iter__(self) -> Iterator[object]:
+        def stat(*, follow_symlinks: bool) -> os.stat_result:
+            del follow_symlinks
+            assert self.status is not None
+            raise self.status
+
+        with self.scandir(self.root) as entries:
+            for entry in entries:
+                yield entry if self.status is None else SimpleNamespace(name=entry.name, stat=stat)
+        if self.listing is not None:
+            raise self.listing
+
+
+@pytest.mark.parametrize(
+    ("listing", "status", "unread"),
+    [
+        (PermissionError(errno.EPERM, "not permitted"), None, {"lib": "not permitted"}),
+        (OSError(errno.ESTALE, "stale handle"), None, {"lib": "stale handle"}),
+        (None, OSError(errno.ESTALE, "stale handle"), dict.fromkeys(["lib/a.txt", "lib/b.txt"], "stale handle")),
+        (None, FileNotFoundError(errno.ENOENT, "gone"), {}),
+    ],
+    ids=["listing", "stale listing", "stale path", "path that vanished"],
+)
+def test_folder_that_fails_while_it_is_listed_is_unread_and_what_vanished_is_not_there(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    listing: OSError | None,
+    status: OSError | None,
+    unread: dict[str, str],
+) -> None:
+    (tmp_path / "lib").mkdir()
+    for name in ("lib/a.txt", "lib/b.txt", "other"):
+        (tmp_path / name).write_text("x")
+    monkeypatch.setattr(os, "scandir", Failing(tmp_path / "lib", listing, status))
+    look = look_at_tree(tmp_path, None)
+    assert [path.path for path in look.paths] == ["lib", "other"]
+    assert look.unread == unread
+    with pytest.raises(OSError, match=r"permitted|stale|gone"):
+        scan_tree(tmp_path)

@@ -81,11 +81,19 @@ def test_recorded_text_of_spack_cannot_stand_for_the_command(tree: Path, tmp_pat
 
 def test_module_and_command_that_fail_are_told(tree: Path, tmp_path: Path) -> None:
     error = fault(tree, module="nope/1.0", modulepath=[str(tmp_path)])
-    assert error.head == "error[activation-failed]: `module nope/1.0` gave up: `return 1`, status 1"
+    assert error.head == "error[activation-failed]: `module nope/1.0` failed, status 1"
+    assert "unknown" in error.context[0] + error.context[1], "what is wrong comes first, and advice last"
+    assert error.hint.startswith("it is run in an empty environment")
     assert any("nope/1.0" in line for line in error.context)
     error = fault(tree, command="echo no licence >&2; exit 3")
-    assert error.head == "error[activation-failed]: `echo no licence >&2; exit 3` gave up: `return 1`, status 1"
+    assert error.head == "error[activation-failed]: `echo no licence >&2; exit 3` failed, status 3"
     assert error.context == ("output: no licence",)
+    error = fault(tree, command="seq 40 >&2; exit 1")
+    assert error.context == (
+        *(f"output: {n}" for n in range(1, 9)),
+        "output: (24 lines left out)",
+        *(f"output: {n}" for n in range(33, 41)),
+    )
 
 
 def test_module_that_defines_functions_is_refused(tree: Path, tmp_path: Path) -> None:
@@ -126,3 +134,11 @@ def test_libraries_of_others_are_refused(tree: Path, tmp_path: Path, line: str) 
 def test_input_that_is_wrong_is_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="validation error"):
         ExistingInput.model_validate(fields)
+
+
+def test_file_of_a_module_that_is_not_there_is_told_at_once(tree: Path, tmp_path: Path) -> None:
+    file = make_module(tmp_path / "modules", tree)
+    assert take(tree, module=str(file).removesuffix(".lua")) == take(tree, module=str(file))
+    for name in (file.with_name("2.0.lua"), file / "below/1.0"):
+        error = fault(tree, module=str(name))
+        assert error.head == f"error[file-missing]: input.module: {name} does not exist"

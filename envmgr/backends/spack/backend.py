@@ -22,7 +22,10 @@ from envmgr.store.prefix import Item, Prefix
 from envmgr.store.spack_files import SpackLock, lock_of
 from envmgr.system.files import sha256_bytes
 from envmgr.system.run import Runner
+from envmgr.system.safe_paths import change_tree
 from envmgr.system.scratch import scratch_folder
+from envmgr.system.untrusted_files import LOCK, read_file_text
+from envmgr.system.users import runs_for_root
 from envmgr.system.yamlfile import dump_yaml
 
 _DIGITS = 64  # of a sha256
@@ -44,7 +47,7 @@ class LoadedSpackLock(LoadedLock):
         return _cuda(self.content)
 
     def facts(self, *, checked: bool = False) -> LockFacts:  # noqa: ARG002 - it costs nothing
-        return LockFacts(self.cuda())
+        return LockFacts(_cuda(self.content))
 
     def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - the two are all
         return {LOCK_NAME: _text(self.record), SPACK_LOCK: self.text}
@@ -58,10 +61,7 @@ class LoadedSpackLock(LoadedLock):
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
         from envmgr.backends.spack.install import install_environment
 
-        locked = (self.content, self.text)
-        facts, tools = install_environment(
-            self.record, locked, self.wanted, self.entry, item.install, site, runner, reporter, jobs
-        )
+        facts, tools = install_environment(self, item.install, site, runner, reporter, jobs)
         return Built(facts, {}, tools)
 
 
@@ -86,19 +86,26 @@ class SpackBackend(Backend):
         from envmgr.backends.spack.tool import Spack
 
         wanted = read_input(entry, recipe, SpackInput).for_site(site)
-        with scratch_folder("spack") as work, reporter.stage(f"{entry} resolve", unit="packages"):
-            tool = Spack.of(site, work, runner)
+        account = runs_for_root(site.build_user, site.prefix, mask=site.policies.mask)
+        with scratch_folder("spack", account) as work, reporter.stage(f"{entry} resolve", unit="packages"):
+            tool = Spack.of(site, work, runner, account)
             tool.describe(wanted, work / "tree")
-            tool.run(f"Spack did not resolve {entry}", "concretize")
-            text = (work / "env" / SPACK_LOCK).read_text(encoding="utf-8")
-            files = tool.ask("sources")["files"]
+            if account is not None:
+                change_tree(work, owner=account.uid, group=account.gid)
+            tool.run("concretize")
+            text = read_file_text(work / "env" / SPACK_LOCK, LOCK, tree=work)
+            files = tool.ask("sources")
         content = lock_of(text, Path(SPACK_LOCK))
-        _require_hashed(files)
+        if lacking := sorted({str(file["package"]) for file in files if len(file["sha256"]) != _DIGITS}):
+            raise InputError(
+                "source-unhashed",
+                f"Spack has no sha256 for a source of {', '.join(lacking)}",
+                hint="ask for another version: files of git, of a folder, or with an old checksum cannot be checked",
+            )
         made = SpackRecord(recipe=recipe_digest("spack", wanted), lock=sha256_bytes(text.encode()), sources=files)
-        notes = (f"it counts on {s.name} {s.version} in {s.path}" for s in content.specs.values() if s.external)
-        return LockResult(
-            {LOCK_NAME: _text(made), SPACK_LOCK: text}, _packages(content), tuple(notes), LockFacts(_cuda(content))
-        )
+        notes = tuple(f"it counts on {s.name} {s.version} in {s.path}" for s in content.specs.values() if s.external)
+        texts = {LOCK_NAME: _text(made), SPACK_LOCK: text}
+        return LockResult(texts, _packages(content), notes, LockFacts(_cuda(content)))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedSpackLock:
         record, sha256 = read_lock_file(folder / LOCK_NAME, SpackRecord, of="an environment of Spack", known=1)
@@ -141,16 +148,6 @@ def _read(folder: Path, record: SpackRecord) -> tuple[SpackLock, str]:
     if sha256_bytes(text.encode()) != record.lock:
         raise InputError("lock-invalid", f"{path} is not the one that {LOCK_NAME} was made for", hint="lock it again")
     return lock_of(text, path), text
-
-
-def _require_hashed(files: Sequence[Mapping[str, Any]]) -> None:
-    """Raise InputError `source-unhashed` for what Spack would build from sources that it cannot check."""
-    if lacking := sorted({str(file["package"]) for file in files if len(file["sha256"]) != _DIGITS}):
-        raise InputError(
-            "source-unhashed",
-            f"Spack has no sha256 for a source of {', '.join(lacking)}",
-            hint="ask for another version: those of git, of a folder, or with an older checksum cannot be checked",
-        )
 
 
 def _text(record: SpackRecord) -> str:

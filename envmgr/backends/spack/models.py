@@ -1,4 +1,4 @@
-"""The input of a recipe for Spack, the settings of the site, and the lock: `spack.lock`, and what belongs to it."""
+"""The input of a recipe for Spack, the settings of the site, and the part of the lock that is ours."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from envmgr.downloads.sources import SourceFile
 from envmgr.system.models import FrozenModel, refuse
 
 LOCK_NAME, SPACK_LOCK = "spack-lock.yml", "spack.lock"
+# Words of a spec. A `/HASH` names an install of somebody's Spack, and is not here.
 _SPEC = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@%^+~=:,-]*( [A-Za-z0-9_.@%^+~=:,-]+)*")
 _NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+_SHA256 = r"^[0-9a-f]{64}$"
 
 
 class SpackSettings(FrozenModel):
@@ -46,7 +47,7 @@ class SpackInput(FrozenModel):
     @classmethod
     def _plain(cls, values: tuple[str, ...]) -> tuple[str, ...]:
         refuse(
-            f"`{value}` is no spec: NAME@VERSION, with Spack's signs" for value in values if not _SPEC.fullmatch(value)
+            f"`{each}` is no spec (NAME@VERSION, with Spack's signs)" for each in values if not _SPEC.fullmatch(each)
         )
         return values
 
@@ -59,16 +60,17 @@ class SpackSource(FrozenModel):
     """A file from which `package` is built. `place` is where a mirror of Spack has it."""
 
     package: str
-    sha256: Sha256
+    sha256: str = Field(pattern=_SHA256)
     place: str = Field(pattern=r"^_source-cache/archive/[0-9a-f]{2}/[0-9a-f]{64}(\.[A-Za-z0-9]+)*$")
     urls: tuple[str, ...] = ()
 
     def file(self, site: Site) -> SourceFile:
-        """Return it as the cache has it: by upstream's name, where that is one. The site's mirrors may be Spack's."""
-        named = (url.rpartition("/")[2] for url in self.urls)
-        name = next((each for each in named if _NAMED.fullmatch(each)), self.place.rpartition("/")[2])
-        mirrored = tuple(f"{mirror}/{self.place}" for mirror in site.sources.mirrors)
-        return SourceFile(name, self.sha256, self.urls, "", mirrored)
+        """Return it as the cache has it, by upstream's name if it has one. A mirror of the site may be one of Spack."""
+        named = (url.rpartition("/")[2] for url in (*self.urls, self.place))
+        name = next(each for each in named if _NAMED.fullmatch(each))
+        return SourceFile(
+            name, self.sha256, self.urls, "", tuple(f"{each}/{self.place}" for each in site.sources.mirrors)
+        )
 
 
 class SpackRecord(FrozenModel):
@@ -76,5 +78,5 @@ class SpackRecord(FrozenModel):
 
     version: Literal[1] = 1
     recipe: str
-    lock: Sha256
+    lock: str = Field(pattern=_SHA256)
     sources: tuple[SpackSource, ...]

@@ -1,20 +1,21 @@
-"""The site's Spack as a process: with no settings of the user who runs it, and no folder of its own checkout to write to."""
+"""The site's Spack as a process: with no settings of the user who runs it, and nothing written into its checkout."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from envmgr.backends.spack.models import SpackSettings
+from envmgr.backends.spack.models import SPACK_LOCK, SpackSettings
 from envmgr.catalog.settings import backend_settings, site_line
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner, clean_env
+from envmgr.system.users import Account
 
 _ASK = Path(__file__).resolve().parent / "inside" / "ask.py"
 
@@ -26,32 +27,36 @@ def spack_cache(prefix: Prefix) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Spack:
-    """A checkout of Spack, in the version that `said` gives: the version, and the commit if it has one. `work` is an empty
-    folder for what it writes, with the environment in `env`.
+    """A checkout of Spack, with an environment in `work`, an empty folder for all that it writes. `said` is its version,
+    and its commit if it has one. Root runs it as `account`.
     """
 
     settings: SpackSettings
-    said: str
     work: Path
     cache: Path
     runner: Runner
+    account: Account | None = None
+    said: str = ""
 
     @classmethod
-    def of(cls, site: Site, work: Path, runner: Runner) -> Spack:
+    def of(cls, site: Site, work: Path, runner: Runner, account: Account | None = None) -> Spack:
         """Return it. Raises EnvmgrError `spack-missing`."""
-        settings = backend_settings(site, "spack", SpackSettings)
-        if settings.spack is None:
-            raise EnvmgrError(
-                "spack-missing", "the site names no Spack", hint=site_line("backends.spack.spack", "/path/to/spack")
-            )
-        plain = cls(settings, "", work, spack_cache(Prefix(site.prefix)), runner)
+        own = backend_settings(site, "spack", SpackSettings)
+        if own.spack is None:
+            hint = site_line("backends.spack.spack", "/path/to/spack")
+            raise EnvmgrError("spack-missing", "the site names no Spack", hint=hint)
+        tool = cls(own, work, spack_cache(Prefix(site.prefix)), runner, account)
         try:
-            answer = runner.run([settings.spack / "bin/spack", "--version"], env=plain.variables, timeout=600).stdout
-        except CommandError as error:
+            answer = runner.run([tool.program, "--version"], env=tool.variables, run_as=account, timeout=600).stdout
+        except EnvmgrError as error:
             raise EnvmgrError("spack-missing", error.message, context=error.context, hint="is it a Spack?") from None
-        version, commit = (*re.findall(r"[^\s()]+", answer), "", "")[:2]
-        own = plain.cache / (commit or version)[:12]
-        return cls(settings, f"{version} {commit}".strip(), work, own, runner)
+        words = re.findall(r"[^\s()]+", answer)[:2]
+        # Another commit may have other packages: it has indexes of its own.
+        return replace(tool, said=" ".join(words), cache=tool.cache / "-".join(words)[:40])
+
+    @property
+    def program(self) -> str:
+        return f"{self.settings.spack}/bin/spack"
 
     @property
     def variables(self) -> dict[str, str]:
@@ -63,7 +68,7 @@ class Spack:
             SPACK_SYSTEM_CONFIG_PATH=str(self.work / "system"),
             SPACK_USER_CACHE_PATH=str(self.cache),
             PYTHONDONTWRITEBYTECODE="1",
-            # Git answers no one but the owner of a checkout.
+            # Git says nothing of a checkout that another user owns.
             GIT_CONFIG_COUNT="1",
             GIT_CONFIG_KEY_0="safe.directory",
             GIT_CONFIG_VALUE_0=str(self.settings.spack),
@@ -71,50 +76,45 @@ class Spack:
         )
 
     def describe(self, wanted: Mapping[str, Any], root: Path, lock: str = "") -> None:
-        """Write the environment that installs into `root`. A `:` at the end of a key puts aside what Spack's other
-        settings say.
-        """
-        own = {
-            "install_tree": {"root": str(root), "projections:": {"all": "{name}/{version}-{hash:8}"}},
-            "build_stage": [str(self.work / "stage")],
-            "test_stage": str(self.work / "test"),
-            "source_cache": str(self.work / "sources"),
-        }
+        """Write the environment that installs into `root`. `:` at the end of a key drops what Spack's other settings say."""
         text = {
             "specs": wanted["specs"],
             "view": False,
             "concretizer": {"unify": True, "reuse": False, "targets": {"host_compatible": False}},
             "packages": {"all": {"require": [f"target={wanted['target']}"]}},
-            "config": own,
+            "config": {
+                "install_tree": {"root": str(root), "projections:": {"all": "{name}/{version}-{hash:8}"}},
+                "build_stage": [str(self.work / "stage")],
+                "test_stage": str(self.work / "test"),
+                "source_cache": str(self.work / "sources"),
+            },
             "upstreams:": {},
             "mirrors:": {"envmgr": (self.work / "mirror").as_uri()},
         }
         folder = self.work / "env"
-        folder.mkdir(parents=True)
+        folder.mkdir()
         (folder / "spack.yaml").write_text(json.dumps({"spack": text}), encoding="utf-8")
         if lock:
-            (folder / "spack.lock").write_text(lock, encoding="utf-8")
+            (folder / SPACK_LOCK).write_text(lock, encoding="utf-8")
 
     def argv(self, *words: str) -> list[str]:
         """Return a command on the environment. Spack fetches no solver of its own."""
         config = () if self.settings.config is None else ("-C", str(self.settings.config))
-        first = (f"{self.settings.spack}/bin/spack", "-c", "bootstrap:enable:false", *config)
-        return [*first, "-e", str(self.work / "env"), *words]
+        return [self.program, "-c", "bootstrap:enable:false", *config, "-e", str(self.work / "env"), *words]
 
-    def run(self, message: str, *words: str, before: Sequence[str] = ()) -> str:
+    def run(self, *words: str, before: Sequence[str] = ()) -> str:
         """Return what a command says. Raises EnvmgrError `spack-failed`."""
+        argv = [*before, *self.argv(*words)]
         try:
-            return self.runner.run([*before, *self.argv(*words)], env=self.variables, cwd=self.work).stdout
+            return self.runner.run(argv, env=self.variables, cwd=self.work, run_as=self.account).stdout
         except CommandError as error:
             raise EnvmgrError(
                 "spack-failed",
-                message,
-                context=[f"Spack {self.said}", *error.context],
-                hint="`backends.spack` in site.yaml names the Python, which needs clingo, and compilers and packages of "
-                "the system",
+                f"`spack {words[0]}` failed",
+                context=[f"Spack {self.said}, {self.settings.spack}", *error.context],
+                hint="`backends.spack` in site.yaml names its Python, which needs clingo, and a folder with its packages.yaml",
             ) from None
 
     def ask(self, question: str, before: Sequence[str] = ()) -> Any:
         """Return the answer of `inside/ask.py`."""
-        said = self.run(f"Spack did not answer ({question})", "python", str(_ASK), question, before=before)
-        return json.loads(said.splitlines()[-1])
+        return json.loads(self.run("python", str(_ASK), question, before=before).splitlines()[-1])

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
-from envmgr.backends.spack.models import LOCK_NAME, SPACK_LOCK, SpackInput, SpackRecord, SpackSettings
+from envmgr.backends.spack.models import LOCK_NAME, SPACK_LOCK, SpackInput, SpackRecord, SpackSettings, spack_cache
 from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.locks import lock_text, read_lock_file, recipe_digest, stale_lock
 from envmgr.catalog.names import Entry
@@ -108,26 +108,17 @@ class SpackBackend(Backend):
         return LockResult(texts, _packages(content), notes, LockFacts(_cuda(content)))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedSpackLock:
-        record, sha256 = read_lock_file(folder / LOCK_NAME, SpackRecord, of="an environment of Spack", known=1)
         wanted = read_input(entry, recipe, SpackInput).for_site(site)
+        record, sha256 = _record(folder)
         if record.recipe != (digest := recipe_digest("spack", wanted)):
             raise stale_lock(entry, folder / LOCK_NAME, digest, record.recipe)
         content, text = _read(folder, record)
-        return LoadedSpackLock(
-            backend=self,
-            entry=entry,
-            sha256=sha256,
-            packages=_packages(content),
-            record=record,
-            content=content,
-            text=text,
-            wanted=wanted,
-        )
+        own: dict[str, Any] = {"record": record, "content": content, "text": text, "wanted": wanted}
+        return LoadedSpackLock(backend=self, entry=entry, sha256=sha256, packages=_packages(content), **own)
 
     def read_packages(self, folder: Path) -> Mapping[str, str]:
         try:
-            record = read_lock_file(folder / LOCK_NAME, SpackRecord, of="an environment of Spack", known=1)[0]
-            return _packages(_read(folder, record)[0])
+            return _packages(_read(folder, _record(folder)[0])[0])
         except EnvmgrError:
             return {}
 
@@ -136,9 +127,11 @@ class SpackBackend(Backend):
         return [path for path in (own.spack, own.config) if path is not None and path.exists()]
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
-        from envmgr.backends.spack.tool import spack_cache
-
         return (OwnFolder(spack_cache(prefix)),)
+
+
+def _record(folder: Path) -> tuple[SpackRecord, str]:
+    return read_lock_file(folder / LOCK_NAME, SpackRecord, of="an environment of Spack", known=1)
 
 
 def _read(folder: Path, record: SpackRecord) -> tuple[SpackLock, str]:

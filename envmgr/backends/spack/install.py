@@ -30,9 +30,8 @@ if TYPE_CHECKING:  # which imports this file
     from envmgr.backends.spack.backend import LoadedSpackLock
 
 _STEP = re.compile(r"==> Installing (\S+) \[(\d+)/(\d+)\]")
-# Spack's classes of changes; others only sort lists.
-_KINDS: Mapping[str, Any] = {"SetEnv": "set", "SetPath": "set", "UnsetEnv": "unset", "AppendFlagsEnv": "append"}
-_LISTS: Mapping[str, Any] = {"PrependPath": "prepend", "AppendPath": "append"}
+# Spack's classes of changes; others only sort lists, or add flags.
+_KINDS: Mapping[str, Any] = {"SetEnv": "set", "UnsetEnv": "unset", "PrependPath": "prepend", "AppendPath": "append"}
 _OF_ITS_OWN = ("LD_LIBRARY_PATH", "PYTHONPATH")
 
 
@@ -121,18 +120,17 @@ def _show(log: Path, stage: Stage) -> None:
 
 def _environment(changes: Sequence[Any], root: Path, lock: LoadedSpackLock, reporter: Reporter) -> Iterator[EnvOp]:
     """Yield what loading the environment changes: lists get folders of the install, and no module changes all."""
-    for word, name, values, separator in changes:
-        if word in _LISTS:
-            op = EnvOp(kind=_LISTS[word], name=name, value=os.path.normpath(values[0]), separator=separator)
-            own = op.value.startswith(f"{root}/")
-            why = "" if own and name in _OF_ITS_OWN else fault_in_variable(name, as_list=True)
-            why = why if own else "it is no folder of the install"
-        elif word in _KINDS:
-            between = " " if word == "AppendFlagsEnv" else separator
-            op = EnvOp(kind=_KINDS[word], name=name, value=separator.join(values), separator=between)
-            why = fault_in_variable(name, as_list=False)
-        else:
+    for word, name, value, separator in changes:
+        if word not in _KINDS:
             continue
+        as_list = word.endswith("Path")
+        op = EnvOp(
+            kind=_KINDS[word], name=name, value=os.path.normpath(value) if as_list else value, separator=separator
+        )
+        own = as_list and op.value.startswith(f"{root}/")
+        why = "" if own and name in _OF_ITS_OWN else fault_in_variable(name, as_list=as_list)
+        if as_list and not own:
+            why = "it is no folder of the install"
         if why:
             reporter.log(f"{lock.entry}: left out {op.kind} {name} {op.value}: {why}")
         else:

@@ -11,6 +11,7 @@ from pydantic import Field, StringConstraints, field_validator
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import is_plain_path
 from envmgr.downloads.sources import SourceFile
+from envmgr.store.prefix import Prefix
 from envmgr.system.models import FrozenModel, refuse
 
 LOCK_NAME, SPACK_LOCK = "spack-lock.yml", "spack.lock"
@@ -18,6 +19,11 @@ LOCK_NAME, SPACK_LOCK = "spack-lock.yml", "spack.lock"
 _SPEC = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@%^+~=:,-]*( [A-Za-z0-9_.@%^+~=:,-]+)*")
 _NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _SHA256 = r"^[0-9a-f]{64}$"
+
+
+def spack_cache(prefix: Prefix) -> Path:
+    """Return the folder of Spack's indexes of its own packages, which take a minute to make."""
+    return prefix.cache / "spack"
 
 
 class SpackSettings(FrozenModel):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from envmgr.backends.spack.models import SPACK_LOCK, SpackSettings
+from envmgr.backends.spack.models import SPACK_LOCK, SpackSettings, spack_cache
 from envmgr.catalog.settings import backend_settings, site_line
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError
@@ -18,11 +18,6 @@ from envmgr.system.run import Runner, clean_env
 from envmgr.system.users import Account
 
 _ASK = Path(__file__).resolve().parent / "inside" / "ask.py"
-
-
-def spack_cache(prefix: Prefix) -> Path:
-    """Return the folder of Spack's indexes of its own packages, which take a minute to make."""
-    return prefix.cache / "spack"
 
 
 @dataclass(frozen=True, slots=True)

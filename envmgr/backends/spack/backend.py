@@ -28,8 +28,6 @@ from envmgr.system.untrusted_files import LOCK, read_file_text
 from envmgr.system.users import runs_for_root
 from envmgr.system.yamlfile import dump_yaml
 
-_DIGITS = 64  # of a sha256
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSpackLock(LoadedLock):
@@ -96,7 +94,7 @@ class SpackBackend(Backend):
             text = read_file_text(work / "env" / SPACK_LOCK, LOCK, tree=work)
             files = tool.ask("sources")
         content = lock_of(text, Path(SPACK_LOCK))
-        if lacking := sorted({str(file["package"]) for file in files if len(file["sha256"]) != _DIGITS}):
+        if lacking := sorted({str(file["package"]) for file in files if not file["sha256"]}):
             raise InputError(
                 "source-unhashed",
                 f"Spack has no sha256 for a source of {', '.join(lacking)}",

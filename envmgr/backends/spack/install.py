@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # which imports this file
 _STEP = re.compile(r"==> Installing (\S+) \[(\d+)/(\d+)\]")
 # Spack's classes of changes; others only sort lists, or add flags.
 _KINDS: Mapping[str, Any] = {"SetEnv": "set", "UnsetEnv": "unset", "PrependPath": "prepend", "AppendPath": "append"}
+_TAIL = 1 << 20  # bytes of a log that may have the last step
 _OF_ITS_OWN = ("LD_LIBRARY_PATH", "PYTHONPATH")
 
 
@@ -54,9 +55,6 @@ def install_environment(
     work = work_folder(site, install)
     with build_folder(install, work, runner, reporter), staged_install(install, site) as staged:
         tool = Spack.of(site, work, runner)
-        if tool.said != lock.content.spack:
-            context = [f"locked by {lock.content.spack}", f"here      {tool.said}  ({tool.settings.spack})"]
-            raise _other_spack(lock, "it was locked by another Spack than the site's", context)
         tool.describe(lock.wanted, install.path, lock.text)
         for source in lock.record.sources:
             place = work / "mirror" / source.place
@@ -68,8 +66,7 @@ def install_environment(
         # Spack sees the staged folder at the final path; others see nothing there, or the install that is replaced.
         script = script_text(__file__, "mount.sh")
         before = (*words, *mounts, "/bin/sh", "-c", script, "sh", str(staged.folder), str(install.path))
-        if changed := tool.ask("changed", before):
-            raise _other_spack(lock, "packages of this Spack are not as they were when it was locked", changed)
+        _require_same(tool, lock, before)
         _run(tool, before, lock, install, reporter, jobs)
         changes = tool.ask("environment", before)
         facts = InstallFacts(environment=tuple(_environment(changes, install.path, lock, reporter)))
@@ -87,9 +84,13 @@ def _require_externals(lock: LoadedSpackLock) -> None:
         )
 
 
-def _other_spack(lock: LoadedSpackLock, what: str, context: Sequence[str]) -> EnvmgrError:
-    hint = f"check out what the lock names (`git status` says what was changed), or `envmgr lock {lock.entry}`"
-    return EnvmgrError("spack-version", f"{lock.entry}: {what}", context=context, hint=hint)
+def _require_same(tool: Spack, lock: LoadedSpackLock, before: Sequence[str]) -> None:
+    here, was = f"{tool.said}  ({tool.settings.spack})", lock.content.spack
+    context = [f"locked by {was}", f"here      {here}"] if tool.said != was else tool.ask("changed", before)
+    if context:
+        what = "another Spack" if tool.said != was else "a Spack whose packages were others"
+        hint = f"check out what the lock names (`git status` says what was changed), or `envmgr lock {lock.entry}`"
+        raise EnvmgrError("spack-version", f"{lock.entry} was locked by {what}", context=context, hint=hint)
 
 
 def _run(
@@ -112,9 +113,9 @@ def _run(
 
 
 def _show(log: Path, stage: Stage) -> None:
-    with suppress(OSError):
-        if found := _STEP.findall(log.read_text(encoding="utf-8", errors="replace")):
-            name, number, total = found[-1]
+    with suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
+        for name, number, total in _STEP.findall(file.read().decode(errors="replace"))[-1:]:
             stage.update(int(number) - 1, total=int(total), detail=name)
 
 
@@ -124,14 +125,11 @@ def _environment(changes: Sequence[Any], root: Path, lock: LoadedSpackLock, repo
         if word not in _KINDS:
             continue
         as_list = word.endswith("Path")
-        op = EnvOp(
-            kind=_KINDS[word], name=name, value=os.path.normpath(value) if as_list else value, separator=separator
-        )
-        own = as_list and op.value.startswith(f"{root}/")
+        own = as_list and value.startswith(f"{root}/")
         why = "" if own and name in _OF_ITS_OWN else fault_in_variable(name, as_list=as_list)
         if as_list and not own:
             why = "it is no folder of the install"
         if why:
-            reporter.log(f"{lock.entry}: left out {op.kind} {name} {op.value}: {why}")
+            reporter.log(f"{lock.entry}: left out {_KINDS[word]} {name} {value}: {why}")
         else:
-            yield op
+            yield EnvOp(kind=_KINDS[word], name=name, value=value, separator=separator)

@@ -11,14 +11,16 @@ import spack.environment
 import spack.user_environment
 from spack.fetch_strategy import BundleFetchStrategy, URLFetchStrategy
 
+SHA256 = 64  # digits; Spack also knows shorter, older checksums
+
 
 def sources(env):
     """Yield each file by its sha256, empty if Spack knows none, with the place at which a mirror has it."""
-    for spec, stage in [(spec, stage) for spec in built(env) for stage in spec.package.stage]:
-        fetcher, row = getattr(stage, "default_fetcher", None), {"package": f"{spec.name}@{spec.version}", "sha256": ""}
-        if isinstance(fetcher, URLFetchStrategy):
+    for each, stage in [(spec, stage) for spec in built(env) for stage in spec.package.stage]:
+        fetcher, row = getattr(stage, "default_fetcher", None), {"package": f"{each.name}@{each.version}", "sha256": ""}
+        if isinstance(fetcher, URLFetchStrategy) and len(fetcher.digest or "") == SHA256:
             urls = list(dict.fromkeys(fetcher.candidate_urls))
-            row |= {"sha256": fetcher.digest or "", "place": stage.mirror_layout.path, "urls": urls}
+            row |= {"sha256": fetcher.digest, "place": stage.mirror_layout.path, "urls": urls}
         if not isinstance(fetcher, BundleFetchStrategy):
             yield row
 
@@ -30,7 +32,7 @@ def changed(env):
 def environment(env):
     """Yield the changes in order: the name of Spack's class, the variable, the value and the separator."""
     for each in spack.user_environment.environment_modifications_for_specs(*env.concrete_roots()):
-        yield [type(each).__name__, each.name, str(getattr(each, "value", "")), each.separator]
+        yield [type(each).__name__, each.name, str(getattr(each, "value", "")).removesuffix("/."), each.separator]
 
 
 def built(env):

@@ -95,11 +95,9 @@ class SpackBackend(Backend):
             files = tool.ask("sources")
         content = lock_of(text, Path(SPACK_LOCK))
         if lacking := sorted({str(file["package"]) for file in files if not file["sha256"]}):
-            raise InputError(
-                "source-unhashed",
-                f"Spack has no sha256 for a source of {', '.join(lacking)}",
-                hint="ask for another version: files of git, of a folder, or with an old checksum cannot be checked",
-            )
+            what = f"Spack has no sha256 for a source of {', '.join(lacking)}"
+            hint = "ask for another version: files of git, of a folder, or with an old checksum cannot be checked"
+            raise InputError("source-unhashed", what, hint=hint)
         made = SpackRecord(recipe=recipe_digest("spack", wanted), lock=sha256_bytes(text.encode()), sources=files)
         notes = tuple(f"it counts on {s.name} {s.version} in {s.path}" for s in content.specs.values() if s.external)
         texts = {LOCK_NAME: _text(made), SPACK_LOCK: text}

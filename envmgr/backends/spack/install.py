@@ -45,12 +45,9 @@ def install_environment(
     words = isolate(site, runner, reporter).words
     mounts, said = with_own_mounts(runner)
     if mounts is None:
-        raise EnvmgrError(
-            "build-mounts",
-            "Spack's builds need mounts that no one else sees, which this user cannot have here",
-            context=said,
-            hint="on a host where users may have user namespaces (`unshare --user --mount true`)",
-        )
+        what = "Spack's builds need mounts that no one else sees, which this user cannot have here"
+        hint = "build on a host where users may have user namespaces (`unshare --user --mount true`)"
+        raise EnvmgrError("build-mounts", what, context=said, hint=hint)
     warn_of_root(reporter, [str(lock.entry)])
     work = work_folder(site, install)
     with build_folder(install, work, runner, reporter), staged_install(install, site) as staged:
@@ -76,12 +73,9 @@ def install_environment(
 def _require_externals(lock: LoadedSpackLock) -> None:
     rows = (spec for spec in lock.content.specs.values() if spec.external and not Path(spec.path or "/").is_dir())
     if lacking := [f"{spec.name} {spec.version} in {spec.path}" for spec in rows]:
-        raise EnvmgrError(
-            "external-missing",
-            f"{lock.entry} counts on software that is not here",
-            context=lacking,
-            hint=f"install it there; or name another in Spack's packages.yaml, and `envmgr lock {lock.entry}`",
-        )
+        hint = f"install it there; or name another in Spack's packages.yaml, and `envmgr lock {lock.entry}`"
+        what = f"{lock.entry} counts on software that is not here"
+        raise EnvmgrError("external-missing", what, context=lacking, hint=hint)
 
 
 def _require_same(tool: Spack, lock: LoadedSpackLock, before: Sequence[str]) -> None:

@@ -103,12 +103,9 @@ class Spack:
         try:
             return self.runner.run(argv, env=self.variables, cwd=self.work, run_as=self.account).stdout
         except CommandError as error:
-            raise EnvmgrError(
-                "spack-failed",
-                f"`spack {words[0]}` failed",
-                context=[f"Spack {self.said}, {self.settings.spack}", *error.context],
-                hint="`backends.spack` in site.yaml names its Python, which needs clingo, and a folder with its packages.yaml",
-            ) from None
+            context = [f"Spack {self.said}, {self.settings.spack}", *error.context]
+            hint = "`backends.spack` in site.yaml names its Python, which needs clingo, and a folder with packages.yaml"
+            raise EnvmgrError("spack-failed", f"`spack {words[0]}` failed", context=context, hint=hint) from None
 
     def ask(self, question: str, before: Sequence[str] = ()) -> Any:
         """Return the answer of `inside/ask.py`."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from envmgr.backends.existing.models import SpackFacts, SpackSpec
 from envmgr.errors import EnvmgrError
-from envmgr.store.spack_files import SHORT, read_database
+from envmgr.system.spack_files import SHORT, read_database
 from envmgr.wording import one_line, shortened
 
 

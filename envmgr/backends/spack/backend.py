@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
-from envmgr.backends.spack.models import LOCK_NAME, SPACK_LOCK, SpackInput, SpackRecord, SpackSettings, spack_cache
+from envmgr.backends.spack.models import (
+    LOCK_NAME,
+    SPACK_LOCK,
+    Locked,
+    SpackInput,
+    SpackRecord,
+    SpackSettings,
+    spack_cache,
+)
 from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.locks import lock_text, read_lock_file, recipe_digest, stale_lock
 from envmgr.catalog.names import Entry
@@ -19,11 +26,11 @@ from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Item, Prefix
-from envmgr.store.spack_files import SpackLock, lock_of
 from envmgr.system.files import sha256_bytes
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import change_tree
 from envmgr.system.scratch import scratch_folder
+from envmgr.system.spack_files import SpackLock, lock_of
 from envmgr.system.untrusted_files import LOCK, read_file_text
 from envmgr.system.users import runs_for_root
 from envmgr.system.yamlfile import dump_yaml
@@ -31,35 +38,33 @@ from envmgr.system.yamlfile import dump_yaml
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedSpackLock(LoadedLock):
-    """An environment, which is one install. `text` is that of its `spack.lock`."""
+    """An environment, which is one install."""
 
-    record: SpackRecord
-    content: SpackLock
-    text: str
-    wanted: Mapping[str, Any]
+    own: Locked
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
-        return (Item(self.backend.install(self.entry, {"lock": self.record.lock}, site, target)),)
+        return (Item(self.backend.install(self.entry, {"lock": self.own.record.lock}, site, target)),)
 
     def cuda(self) -> str | None:
-        return _cuda(self.content)
+        return _cuda(self.own.content)
 
     def facts(self, *, checked: bool = False) -> LockFacts:  # noqa: ARG002 - it costs nothing
-        return LockFacts(_cuda(self.content))
+        return LockFacts(self.cuda())
 
     def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - the two are all
-        return {LOCK_NAME: _text(self.record), SPACK_LOCK: self.text}
+        return {LOCK_NAME: _text(self.own.record), SPACK_LOCK: self.own.text}
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.downloads.sources import fetch_sources
 
-        files = [source.file(site) for source in self.record.sources]
+        files = [source.file(site) for source in self.own.record.sources]
         return fetch_sources(files, site, runner, reporter, label=str(self.entry), given=given, dry_run=dry_run)
 
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
         from envmgr.backends.spack.install import install_environment
 
-        facts, tools = install_environment(self, item.install, site, runner, reporter, jobs)
+        self.fetch(site, runner, reporter, given={})
+        facts, tools = install_environment(self.own, item.install, site, runner, reporter, jobs)
         return Built(facts, {}, tools)
 
 
@@ -73,16 +78,11 @@ class SpackBackend(Backend):
     settings = SpackSettings
 
     def lock(
-        self,
-        entry: Entry,
-        recipe: Recipe,
-        site: Site,
-        runner: Runner,
-        reporter: Reporter,
-        options: LockOptions,  # noqa: ARG002 - Spack has one solver
+        self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
     ) -> LockResult:
         from envmgr.backends.spack.tool import Spack
 
+        del options
         wanted = read_input(entry, recipe, SpackInput).for_site(site)
         account = runs_for_root(site.build_user, site.prefix, mask=site.policies.mask)
         with scratch_folder("spack", account) as work, reporter.stage(f"{entry} resolve", unit="packages"):
@@ -109,8 +109,8 @@ class SpackBackend(Backend):
         if record.recipe != (digest := recipe_digest("spack", wanted)):
             raise stale_lock(entry, folder / LOCK_NAME, digest, record.recipe)
         content, text = _read(folder, record)
-        own: dict[str, Any] = {"record": record, "content": content, "text": text, "wanted": wanted}
-        return LoadedSpackLock(backend=self, entry=entry, sha256=sha256, packages=_packages(content), **own)
+        own = Locked(entry, record, content, text, wanted)
+        return LoadedSpackLock(backend=self, entry=entry, sha256=sha256, packages=_packages(content), own=own)
 
     def read_packages(self, folder: Path) -> Mapping[str, str]:
         try:

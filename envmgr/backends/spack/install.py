@@ -8,8 +8,9 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from envmgr.backends.spack.models import Locked
 from envmgr.backends.spack.tool import Spack
 from envmgr.catalog.shell_rules import fault_in_variable
 from envmgr.catalog.site import Site
@@ -20,14 +21,10 @@ from envmgr.store.build_folders import build_folder, staged_install, work_folder
 from envmgr.store.isolation import isolate, warn_of_root
 from envmgr.store.manifest import InstallFacts
 from envmgr.store.prefix import Install
-from envmgr.system.files import explain_os_error
 from envmgr.system.log_excerpt import meaningful
 from envmgr.system.run import Runner
 from envmgr.system.sandbox import with_own_mounts
 from envmgr.system.shelltext import script_text
-
-if TYPE_CHECKING:  # which imports this file
-    from envmgr.backends.spack.backend import LoadedSpackLock
 
 _STEP = re.compile(r"==> Installing (\S+) \[(\d+)/(\d+)\]")
 # Spack's classes of changes; others only sort lists, or add flags.
@@ -37,11 +34,10 @@ _OF_ITS_OWN = ("LD_LIBRARY_PATH", "PYTHONPATH")
 
 
 def install_environment(
-    lock: LoadedSpackLock, install: Install, site: Site, runner: Runner, reporter: Reporter, jobs: int
+    lock: Locked, install: Install, site: Site, runner: Runner, reporter: Reporter, jobs: int
 ) -> tuple[InstallFacts, dict[str, str]]:
     """Make the install, read-only; return its facts and the version of Spack. Nothing stays of one that failed."""
     _require_externals(lock)
-    lock.fetch(site, runner, reporter, given={})
     words = isolate(site, runner, reporter).words
     mounts, said = with_own_mounts(runner)
     if mounts is None:
@@ -70,7 +66,7 @@ def install_environment(
     return facts, {"spack": tool.said}
 
 
-def _require_externals(lock: LoadedSpackLock) -> None:
+def _require_externals(lock: Locked) -> None:
     rows = (spec for spec in lock.content.specs.values() if spec.external and not Path(spec.path or "/").is_dir())
     if lacking := [f"{spec.name} {spec.version} in {spec.path}" for spec in rows]:
         hint = f"install it there; or name another in Spack's packages.yaml, and `envmgr lock {lock.entry}`"
@@ -78,7 +74,7 @@ def _require_externals(lock: LoadedSpackLock) -> None:
         raise EnvmgrError("external-missing", what, context=lacking, hint=hint)
 
 
-def _require_same(tool: Spack, lock: LoadedSpackLock, before: Sequence[str]) -> None:
+def _require_same(tool: Spack, lock: Locked, before: Sequence[str]) -> None:
     here, was = f"{tool.said}  ({tool.settings.spack})", lock.content.spack
     context = [f"locked by {was}", f"here      {here}"] if tool.said != was else tool.ask("changed", before)
     if context:
@@ -87,13 +83,10 @@ def _require_same(tool: Spack, lock: LoadedSpackLock, before: Sequence[str]) -> 
         raise EnvmgrError("spack-version", f"{lock.entry} was locked by {what}", context=context, hint=hint)
 
 
-def _run(
-    tool: Spack, before: Sequence[str], lock: LoadedSpackLock, install: Install, reporter: Reporter, jobs: int
-) -> None:
+def _run(tool: Spack, before: Sequence[str], lock: Locked, install: Install, reporter: Reporter, jobs: int) -> None:
     now = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     log = install.prefix.logs / "spack" / f"{now}-{install.entry.name}-{install.label}.log"
-    with explain_os_error(log):
-        log.parent.mkdir(parents=True, exist_ok=True)
+    log.parent.mkdir(parents=True, exist_ok=True)
     words = tool.argv("install", "--only-concrete", "--no-cache", "--fail-fast", "--verbose", f"-j{jobs}")
     argv = [*before, "/bin/sh", "-c", 'exec "$@" >"$0" 2>&1', str(log), *words]
     reporter.say(f"{lock.entry}: Spack's log is {log}")
@@ -102,8 +95,8 @@ def _run(
     if done.returncode:
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else done.stderr
         hint = "its build has no network, and only the sources and packages of the lock"
-        message = f"Spack did not build {lock.entry}"
-        raise EnvmgrError("build-failed", message, context=meaningful(text), log=str(log), hint=hint)
+        what = f"Spack did not build {lock.entry}"
+        raise EnvmgrError("build-failed", what, context=meaningful(text), log=str(log), hint=hint)
 
 
 def _show(log: Path, stage: Stage) -> None:
@@ -113,7 +106,7 @@ def _show(log: Path, stage: Stage) -> None:
             stage.update(int(number) - 1, total=int(total), detail=name)
 
 
-def _environment(changes: Sequence[Any], root: Path, lock: LoadedSpackLock, reporter: Reporter) -> Iterator[EnvOp]:
+def _environment(changes: Sequence[Any], root: Path, lock: Locked, reporter: Reporter) -> Iterator[EnvOp]:
     """Yield what loading the environment changes: lists get folders of the install, and no module changes all."""
     for word, name, value, separator in changes:
         if word not in _KINDS:

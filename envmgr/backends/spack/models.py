@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, field_validator
 
+from envmgr.catalog.names import Entry
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import is_plain_path
 from envmgr.downloads.sources import SourceFile
 from envmgr.store.prefix import Prefix
 from envmgr.system.models import FrozenModel, refuse
+from envmgr.system.spack_files import SpackLock
 
 LOCK_NAME, SPACK_LOCK = "spack-lock.yml", "spack.lock"
 # Words of a spec. A `/HASH` names an install of somebody's Spack, and is not here.
@@ -86,3 +90,14 @@ class SpackRecord(FrozenModel):
     recipe: str
     lock: str = Field(pattern=_SHA256)
     sources: tuple[SpackSource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Locked:
+    """All that a build needs of a lock. `text` is that of its `spack.lock`, and `wanted` what it answers."""
+
+    entry: Entry
+    record: SpackRecord
+    content: SpackLock
+    text: str
+    wanted: Mapping[str, Any]

@@ -42,16 +42,14 @@ class Spack:
             raise EnvmgrError("spack-missing", "the site names no Spack", hint=hint)
         tool = cls(own, work, spack_cache(Prefix(site.prefix)), runner, account)
         try:
-            answer = runner.run([tool.program, "--version"], env=tool.variables, run_as=account, timeout=600).stdout
+            answer = runner.run(
+                [own.spack / "bin/spack", "--version"], env=tool.variables, run_as=account, timeout=600
+            ).stdout
         except EnvmgrError as error:
             raise EnvmgrError("spack-missing", error.message, context=error.context, hint="is it a Spack?") from None
         words = re.findall(r"[^\s()]+", answer)[:2]
         # Another commit may have other packages: it has indexes of its own.
         return replace(tool, said=" ".join(words), cache=tool.cache / "-".join(words)[:40])
-
-    @property
-    def program(self) -> str:
-        return f"{self.settings.spack}/bin/spack"
 
     @property
     def variables(self) -> dict[str, str]:
@@ -72,6 +70,7 @@ class Spack:
 
     def describe(self, wanted: Mapping[str, Any], root: Path, lock: str = "") -> None:
         """Write the environment that installs into `root`. `:` at the end of a key drops what Spack's other settings say."""
+        own = {name: str(self.work / name) for name in ("build_stage", "test_stage", "source_cache")}
         text = {
             "specs": wanted["specs"],
             "view": False,
@@ -79,9 +78,7 @@ class Spack:
             "packages": {"all": {"require": [f"target={wanted['target']}"]}},
             "config": {
                 "install_tree": {"root": str(root), "projections:": {"all": "{name}/{version}-{hash:8}"}},
-                "build_stage": [str(self.work / "stage")],
-                "test_stage": str(self.work / "test"),
-                "source_cache": str(self.work / "sources"),
+                **own,
             },
             "upstreams:": {},
             "mirrors:": {"envmgr": (self.work / "mirror").as_uri()},
@@ -95,7 +92,15 @@ class Spack:
     def argv(self, *words: str) -> list[str]:
         """Return a command on the environment. Spack fetches no solver of its own."""
         config = () if self.settings.config is None else ("-C", str(self.settings.config))
-        return [self.program, "-c", "bootstrap:enable:false", *config, "-e", str(self.work / "env"), *words]
+        return [
+            f"{self.settings.spack}/bin/spack",
+            "-c",
+            "bootstrap:enable:false",
+            *config,
+            "-e",
+            str(self.work / "env"),
+            *words,
+        ]
 
     def run(self, *words: str, before: Sequence[str] = ()) -> str:
         """Return what a command says. Raises EnvmgrError `spack-failed`."""

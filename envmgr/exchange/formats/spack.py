@@ -15,7 +15,7 @@ from envmgr.catalog.names import fault_in_part
 from envmgr.errors import EnvmgrError
 from envmgr.exchange import Contents, Given, Left, OneEntry
 from envmgr.exchange.checks import fault_in
-from envmgr.store.spack_files import INDEX, SpackInstall, database_of, lock_of, read_database
+from envmgr.system.spack_files import INDEX, SpackInstall, database_of, lock_of, read_database
 from envmgr.system.untrusted_files import ANYWHERE, Kind, read_file_text
 from envmgr.system.yamlfile import parse_yaml
 

@@ -11,7 +11,7 @@ import pytest
 from envmgr.backends.existing.models import SpackSpec
 from envmgr.backends.existing.spack import find_spec
 from envmgr.errors import EnvmgrError
-from envmgr.store.spack_files import database_of, lock_of, read_database
+from envmgr.system.spack_files import database_of, lock_of, read_database
 from tests.helpers.spack_tree import FOLDER, HASH, make_spack_tree, recorded, write_database
 
 WHERE = Path("/a/index.json")

@@ -16,7 +16,7 @@ from envmgr.backends.spack.models import SpackInput, SpackSettings, SpackSource
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.errors import EnvmgrError
-from envmgr.store.spack_files import lock_of
+from envmgr.system.spack_files import lock_of
 from tests.helpers.spack_tree import LOCKED, recorded, write_spack_lock
 
 ROOT = Path("/opt/envmgr/store/bzip2/1.0.8-fab9ca1b")

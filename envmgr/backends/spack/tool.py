@@ -42,9 +42,8 @@ class Spack:
             raise EnvmgrError("spack-missing", "the site names no Spack", hint=hint)
         tool = cls(own, work, spack_cache(Prefix(site.prefix)), runner, account)
         try:
-            answer = runner.run(
-                [own.spack / "bin/spack", "--version"], env=tool.variables, run_as=account, timeout=600
-            ).stdout
+            argv = [own.spack / "bin/spack", "--version"]
+            answer = runner.run(argv, env=tool.variables, run_as=account, timeout=600).stdout
         except EnvmgrError as error:
             raise EnvmgrError("spack-missing", error.message, context=error.context, hint="is it a Spack?") from None
         words = re.findall(r"[^\s()]+", answer)[:2]
@@ -61,6 +60,7 @@ class Spack:
             SPACK_SYSTEM_CONFIG_PATH=str(self.work / "system"),
             SPACK_USER_CACHE_PATH=str(self.cache),
             PYTHONDONTWRITEBYTECODE="1",
+            PYTHONHASHSEED="0",  # the order in `spack.lock` is that of a set
             # Git says nothing of a checkout that another user owns.
             GIT_CONFIG_COUNT="1",
             GIT_CONFIG_KEY_0="safe.directory",
@@ -71,15 +71,13 @@ class Spack:
     def describe(self, wanted: Mapping[str, Any], root: Path, lock: str = "") -> None:
         """Write the environment that installs into `root`. `:` at the end of a key drops what Spack's other settings say."""
         own = {name: str(self.work / name) for name in ("build_stage", "test_stage", "source_cache")}
+        tree = {"root": str(root), "projections:": {"all": "{name}/{version}-{hash:8}"}}
         text = {
             "specs": wanted["specs"],
             "view": False,
             "concretizer": {"unify": True, "reuse": False, "targets": {"host_compatible": False}},
             "packages": {"all": {"require": [f"target={wanted['target']}"]}},
-            "config": {
-                "install_tree": {"root": str(root), "projections:": {"all": "{name}/{version}-{hash:8}"}},
-                **own,
-            },
+            "config": {"install_tree": tree, **own},
             "upstreams:": {},
             "mirrors:": {"envmgr": (self.work / "mirror").as_uri()},
         }
@@ -92,15 +90,8 @@ class Spack:
     def argv(self, *words: str) -> list[str]:
         """Return a command on the environment. Spack fetches no solver of its own."""
         config = () if self.settings.config is None else ("-C", str(self.settings.config))
-        return [
-            f"{self.settings.spack}/bin/spack",
-            "-c",
-            "bootstrap:enable:false",
-            *config,
-            "-e",
-            str(self.work / "env"),
-            *words,
-        ]
+        first = (f"{self.settings.spack}/bin/spack", "-c", "bootstrap:enable:false")
+        return [*first, *config, "-e", str(self.work / "env"), *words]
 
     def run(self, *words: str, before: Sequence[str] = ()) -> str:
         """Return what a command says. Raises EnvmgrError `spack-failed`."""

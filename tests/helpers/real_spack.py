@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -128,20 +129,25 @@ def install_tree(box: Sandbox, entry: str, folder: Path) -> Path:
 
 def spack(folder: Path, *words: str) -> str:
     """Run a command of Spack on the environment in `folder`, with nothing of the user's own."""
-    own = site_settings()
-    environ = {
-        "PATH": "/usr/bin:/bin",
-        "HOME": str(folder),
-        "SPACK_PYTHON": own["python"],
-        "SPACK_USER_CONFIG_PATH": str(folder / "user"),
-        "SPACK_SYSTEM_CONFIG_PATH": str(folder / "system"),
-        "SPACK_USER_CACHE_PATH": str(folder / "cache"),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-    argv = [f"{own['spack']}/bin/spack", "-C", own["config"], "-e", str(folder / "env"), *words]
+    argv = ["/bin/sh", "-c", spack_line(folder, *words)]
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(folder)}
     done = subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def spack_line(folder: Path, *words: str) -> str:
+    """The same as one line of shell, for a recipe."""
+    own = site_settings()
+    settings = {
+        "SPACK_PYTHON": own["python"],
+        "SPACK_USER_CONFIG_PATH": folder / "user",
+        "SPACK_SYSTEM_CONFIG_PATH": folder / "system",
+        "SPACK_USER_CACHE_PATH": folder / "cache",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    argv = (f"{own['spack']}/bin/spack", "-C", own["config"], "-e", str(folder / "env"), *words)
+    return shlex.join(["env", *(f"{name}={value}" for name, value in settings.items()), *argv])
 
 
 def changed_files() -> list[str]:

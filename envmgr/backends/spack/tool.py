@@ -42,7 +42,7 @@ class Spack:
             raise EnvmgrError("spack-missing", "the site names no Spack", hint=hint)
         tool = cls(own, work, spack_cache(Prefix(site.prefix)), runner, account)
         try:
-            argv = [own.spack / "bin/spack", "--version"]
+            argv = [f"{own.spack}/bin/spack", "--version"]
             answer = runner.run(argv, env=tool.variables, run_as=account, timeout=600).stdout
         except EnvmgrError as error:
             raise EnvmgrError("spack-missing", error.message, context=error.context, hint="is it a Spack?") from None

@@ -20,12 +20,14 @@ LOCKED = --quiet --exact --no-compile-bytecode --require-hashes --constraints $(
 
 # ReFrame has a virtual environment of its own: what it needs is as large as all of ours, and only one file of the tests runs it.
 REFRAME = tests/.cache/reframe
+# So has the Spack of test-spack, which needs a solver.
+SPACK_PYTHON = tests/.cache/spack/python
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Packages come without bytecode: Python keeps what it compiles of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help root venv update lmod demo demo-cluster test test-newest test-sandbox test-cluster test-long test-easybuild test-slow test-torch soak coverage check size golden bench cluster-up cluster-shell cluster-down clean
+.PHONY: help root venv update lmod demo demo-cluster test test-newest test-sandbox test-cluster test-long test-easybuild test-slow test-torch test-spack soak coverage check size golden bench cluster-up cluster-shell cluster-down clean
 .DEFAULT_GOAL = help
 
 help:  ## this list
@@ -42,7 +44,7 @@ $(VENV)/.installed: pyproject.toml $(LOCK)
 
 update: venv  ## move dev-lock.txt to the newest versions that pyproject.toml allows; `make venv test` shows what they do
 	@$(UV) --one-index pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-		--extra dev --group build --group reframe --output-file $(LOCK) pyproject.toml
+		--extra dev --group build --group reframe --group spack --output-file $(LOCK) pyproject.toml
 	@git --no-pager diff --stat -- $(LOCK)
 
 lmod: venv  ## make sure that Lmod is here
@@ -98,6 +100,16 @@ test-slow: venv lmod  ## Python and MPICH from real source, with mpi4py, run und
 test-torch: venv lmod  ## PyTorch with its CUDA libraries from the public index, to training on two nodes (10 GB of disk)
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster compilers
 	@$(BIN)/python -m pytest -m slow tests/torch
+
+test-spack: venv lmod $(SPACK_PYTHON)/.installed  ## a site's own Spack, a real one: SPACK=FOLDER is a checkout of it, where nothing is written (15 minutes)
+	@[ -x "$(SPACK)/bin/spack" ] || { echo "name a checkout of Spack: make test-spack SPACK=FOLDER" >&2; exit 2; }
+	@PYTHON=$(BIN)/python tools/ensure make
+	@SPACK=$(abspath $(SPACK)) SPACK_PYTHON=$(abspath $(SPACK_PYTHON))/bin/python $(BIN)/python -m pytest -m slow tests/spack
+
+$(SPACK_PYTHON)/.installed: Makefile $(VENV)/.installed
+	@PYTHON=$(BIN)/python tools/make-venv $(SPACK_PYTHON)
+	@$(UV) pip install --python $(SPACK_PYTHON) $(LOCKED) --group spack
+	@touch $@
 
 soak: venv lmod $(REFRAME)/.installed  ## long campaigns, with results in docs/campaigns.md; goes on where it was left (SOAK="audits publishes" ROUNDS=10 SEED=1)
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster compilers

@@ -101,6 +101,10 @@ def build_entries(
     if dry_run or idle:
         losses.raise_first(Written())
     if idle and not dry_run:
+        for item in wanted:
+            if item.lock.outside:
+                look = f"{item.entry} is not ours, and nobody looked at its tree now: `envmgr verify {item.entry}` does"
+                ctx.reporter.say(look)
         return result
     from envmgr.commands.build_run import planned_jobs, run_build
 

@@ -78,8 +78,18 @@ def verify_install(
 
 
 def require_unchanged(install: Install, entry: object, reporter: Reporter) -> None:
-    """Raise EnvmgrError `install-differs` if the install has changed; `entry` is what to build again."""
-    _raise_for(install, entry, verify_install(install, reporter).wrong)
+    """Raise EnvmgrError `install-differs` if the install has changed, `tree-differs` if the tree that it leads to has;
+    `entry` is what to build again.
+    """
+    looked = verify_install(install, reporter, outside=True)
+    _raise_for(install, entry, looked.wrong)
+    if looked.outside:
+        raise EnvmgrError(
+            "tree-differs",
+            f"the tree of {entry}, which is not ours, changed after the build",
+            context=shortened(looked.outside, 10),
+            hint=f"who changed it, and why? `envmgr lock {entry} && envmgr build {entry}` takes it as it is now",
+        )
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from envmgr.backends.conda.models import Channel, CondaInput, CondaSettings
 from envmgr.backends.container.input import ContainerInput, ContainerSettings
 from envmgr.backends.easybuild.settings import EasyBuildInput, EasyBuildSettings
 from envmgr.backends.existing.models import ExistingInput
+from envmgr.backends.spack.models import SpackInput, SpackSettings
 from envmgr.backends.wheels.input import Patch, WheelsInput
 from envmgr.catalog.environment import Environment, ShellText
 from envmgr.catalog.recipe import Deprecated, Recipe, Requires, SmokeTest, Software
@@ -110,6 +111,7 @@ def test_errors_page_is_sorted() -> None:
         ("site.md", Channel, "backends.conda.channels.NAME."),
         ("site.md", EasyBuildSettings, "backends.easybuild."),
         ("site.md", ContainerSettings, "backends.container."),
+        ("site.md", SpackSettings, "backends.spack."),
         ("site.md", WheelsSettings, "backends.wheels."),
         ("site.md", Index, "backends.wheels.indexes.NAME."),
         ("site.md", Sources, "sources."),
@@ -126,6 +128,7 @@ def test_errors_page_is_sorted() -> None:
         ("recipe.md", EasyBuildInput, "input."),
         ("recipe.md", WheelsInput, "input."),
         ("recipe.md", ContainerInput, "input."),
+        ("recipe.md", SpackInput, "input."),
         ("recipe.md", Patch, "input.patches[]."),
         ("recipe.md", Environment, "environment."),
         ("recipe.md", ShellText, "environment.on_unload."),
@@ -156,6 +159,7 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
                 "backends.easybuild.": [EasyBuildSettings],
                 "backends.wheels.": [WheelsSettings],
                 "backends.container.": [ContainerSettings],
+                "backends.spack.": [SpackSettings],
                 "backends.wheels.indexes.NAME.": [Index],
                 "sources.": [Sources],
                 "policies.": [Policies],
@@ -171,7 +175,7 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
             "recipe.md",
             {
                 "": [Software, Recipe],
-                "input.": [CondaInput, ContainerInput, EasyBuildInput, ExistingInput, WheelsInput],
+                "input.": [CondaInput, ContainerInput, EasyBuildInput, ExistingInput, SpackInput, WheelsInput],
                 "input.patches[].": [Patch],
                 "environment.": [Environment],
                 "environment.on_unload.": [ShellText],

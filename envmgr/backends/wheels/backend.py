@@ -129,7 +129,7 @@ class LoadedWheelsLock(LoadedLock):
         elsewhere: JobOptions | None = None,
     ) -> None:
         if items and elsewhere is None and self.content.sdists:
-            from envmgr.backends.wheels.build_call import isolate
+            from envmgr.store.isolation import isolate
 
             isolate(site, runner, reporter)  # before the first byte is downloaded
         LoadedLock.prepare(self, items, site, runner, reporter, elsewhere=elsewhere)

@@ -20,14 +20,7 @@ from pathlib import Path
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 from packaging.version import Version
 
-from envmgr.backends.wheels.build_call import (
-    Isolation,
-    SourceBuild,
-    isolate,
-    lacked_package,
-    said_of_extensions,
-    warn_of_root,
-)
+from envmgr.backends.wheels.build_call import SourceBuild, lacked_package, said_of_extensions
 from envmgr.backends.wheels.built_contents import DeclaredExtension, missing_extensions, top_modules
 from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base, WheelsQuestion
 from envmgr.backends.wheels.lock import WheelsLock
@@ -37,6 +30,7 @@ from envmgr.downloads.client import promised_by_worker
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.build_folders import build_folder, staged_install, work_folder
+from envmgr.store.isolation import Isolation, isolate, warn_of_root
 from envmgr.store.manifest import InstallFacts, path_environment
 from envmgr.store.prefix import Install, Item
 from envmgr.system.files import remove_tree

@@ -23,7 +23,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 from pydantic import ValidationError
 
-from envmgr.backends.wheels.build_call import BuildReply, Isolation, SourceBuild, isolate, warn_of_root
+from envmgr.backends.wheels.build_call import BuildReply, SourceBuild
 from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base, WheelsQuestion
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.names import catalog_of
@@ -32,6 +32,7 @@ from envmgr.downloads import Download
 from envmgr.downloads.client import bring
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter, Stage
+from envmgr.store.isolation import Isolation, isolate, warn_of_root
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import change_tree

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from envmgr.backends.existing.models import ExistingInput
-from envmgr.backends.existing.spack import INDEX, SpackInstall, database_of, lock_of, read_database
 from envmgr.catalog.names import fault_in_part
 from envmgr.errors import EnvmgrError
 from envmgr.exchange import Contents, Given, Left, OneEntry
 from envmgr.exchange.checks import fault_in
+from envmgr.system.spack_files import INDEX, SpackInstall, database_of, lock_of, read_database
 from envmgr.system.untrusted_files import ANYWHERE, Kind, read_file_text
 from envmgr.system.yamlfile import parse_yaml
 

@@ -32,7 +32,7 @@ class Scene(Protocol):
 
 
 class SceneModule(Protocol):
-    tier: Literal["sandbox", "easybuild"]
+    tier: Literal["sandbox", "easybuild", "spack"]
     """The folder of tests in which its promises are tried: by how long its builds take."""
 
     def open_scene(self, root: Path, channel: Channel) -> Iterator[Scene]:

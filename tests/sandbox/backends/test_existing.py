@@ -86,6 +86,24 @@ def test_tree_that_is_not_what_was_locked_is_not_published(sandbox: Sandbox, tre
     sandbox.ok("build", ENTRY)
 
 
+@pytest.mark.always
+def test_tree_that_changed_after_the_build_is_not_published(sandbox: Sandbox, tree: Path) -> None:
+    sandbox.ok("lock", ENTRY)
+    sandbox.ok("build", "--no-publish", ENTRY)
+    (tree / "new").touch()
+    for verb in ("publish", "build"):
+        done = sandbox.run(verb, ENTRY)
+        assert (done.code, sandbox.current()) == (3, None)
+        assert f"error[tree-differs]: the tree of {ENTRY}, which is not ours, changed after the build\n" in done.stderr
+        assert "  new: new\n" in done.stderr
+        assert f"hint: who changed it, and why? `envmgr lock {ENTRY} && envmgr build {ENTRY}` takes it" in done.stderr
+    publish(sandbox)
+    (tree / "new").unlink()
+    done = sandbox.ok("build", ENTRY)
+    assert f"{ENTRY} is not ours, and nobody looked at its tree now: `envmgr verify {ENTRY}` does\n" in done.stderr
+    assert drift(sandbox) == [(ENTRY, "new: missing")]
+
+
 def test_tree_that_vanished_is_told_to_users_and_by_verify(sandbox: Sandbox, tree: Path) -> None:
     publish(sandbox)
     tree.rename(tree.with_name("away"))

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from envmgr.backends.existing.models import SpackSpec
-from envmgr.backends.existing.spack import database_of, find_spec, lock_of, read_database
+from envmgr.backends.existing.spack import find_spec
 from envmgr.errors import EnvmgrError
+from envmgr.system.spack_files import database_of, lock_of, read_database
 from tests.helpers.spack_tree import FOLDER, HASH, make_spack_tree, recorded, write_database
 
 WHERE = Path("/a/index.json")

@@ -1,0 +1,154 @@
+"""The Spack backend: an environment that the site's Spack resolved, as one install with a database of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
+from envmgr.backends.spack.models import (
+    LOCK_NAME,
+    SPACK_LOCK,
+    Locked,
+    SpackInput,
+    SpackRecord,
+    SpackSettings,
+    spack_cache,
+)
+from envmgr.catalog.lock_rules import LockFacts
+from envmgr.catalog.locks import lock_text, read_lock_file, recipe_digest, stale_lock
+from envmgr.catalog.names import Entry
+from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.settings import backend_settings
+from envmgr.catalog.site import Site, Target
+from envmgr.downloads import Fetched, Given
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.report import Reporter
+from envmgr.store.prefix import Item, Prefix
+from envmgr.system.files import sha256_bytes
+from envmgr.system.run import Runner
+from envmgr.system.safe_paths import change_tree
+from envmgr.system.scratch import scratch_folder
+from envmgr.system.spack_files import SpackLock, lock_of
+from envmgr.system.untrusted_files import LOCK, read_file_text
+from envmgr.system.users import runs_for_root
+from envmgr.system.yamlfile import dump_yaml
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedSpackLock(LoadedLock):
+    """An environment, which is one install."""
+
+    own: Locked
+
+    def items(self, site: Site, target: Target) -> tuple[Item, ...]:
+        return (Item(self.backend.install(self.entry, {"lock": self.own.record.lock}, site, target)),)
+
+    def cuda(self) -> str | None:
+        return _cuda(self.own.content)
+
+    def facts(self, *, checked: bool = False) -> LockFacts:  # noqa: ARG002 - it costs nothing
+        return LockFacts(self.cuda())
+
+    def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - the two are all
+        return {LOCK_NAME: _text(self.own.record), SPACK_LOCK: self.own.text}
+
+    def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
+        from envmgr.downloads.sources import fetch_sources
+
+        files = [source.file(site) for source in self.own.record.sources]
+        return fetch_sources(files, site, runner, reporter, label=str(self.entry), given=given, dry_run=dry_run)
+
+    def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
+        from envmgr.backends.spack.install import install_environment
+
+        self.fetch(site, runner, reporter, given={})
+        facts, tools = install_environment(self.own, item.install, site, runner, reporter, jobs)
+        return Built(facts, {}, tools)
+
+
+class SpackBackend(Backend):
+    """The site's own Spack, in the version of each lock. What it notes of a build has times in it."""
+
+    name = "spack"
+    stages = True
+    reproducible = False
+    input = SpackInput
+    settings = SpackSettings
+
+    def lock(
+        self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
+    ) -> LockResult:
+        from envmgr.backends.spack.tool import Spack
+
+        del options
+        wanted = read_input(entry, recipe, SpackInput).for_site(site)
+        account = runs_for_root(site.build_user, site.prefix, mask=site.policies.mask)
+        with scratch_folder("spack", account) as work, reporter.stage(f"{entry} resolve", unit="packages"):
+            tool = Spack.of(site, work, runner, account)
+            tool.describe(wanted, work / "tree")
+            if account is not None:
+                change_tree(work, owner=account.uid, group=account.gid)
+            tool.run("concretize")
+            text = read_file_text(work / "env" / SPACK_LOCK, LOCK, tree=work)
+            files = tool.ask("sources")
+        content = lock_of(text, Path(SPACK_LOCK))
+        if lacking := sorted({str(file["package"]) for file in files if not file["sha256"]}):
+            what = f"Spack has no sha256 for a source of {', '.join(lacking)}"
+            hint = "ask for another version: files of git, of a folder, or with an old checksum cannot be checked"
+            raise InputError("source-unhashed", what, hint=hint)
+        made = SpackRecord(recipe=recipe_digest("spack", wanted), lock=sha256_bytes(text.encode()), sources=files)
+        notes = tuple(f"it counts on {s.name} {s.version} in {s.path}" for s in content.specs.values() if s.external)
+        texts = {LOCK_NAME: _text(made), SPACK_LOCK: text}
+        return LockResult(texts, _packages(content), notes, LockFacts(_cuda(content)))
+
+    def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedSpackLock:
+        wanted = read_input(entry, recipe, SpackInput).for_site(site)
+        record, sha256 = _record(folder)
+        if record.recipe != (digest := recipe_digest("spack", wanted)):
+            raise stale_lock(entry, folder / LOCK_NAME, digest, record.recipe)
+        content, text = _read(folder, record)
+        own = Locked(entry, record, content, text, wanted)
+        return LoadedSpackLock(backend=self, entry=entry, sha256=sha256, packages=_packages(content), own=own)
+
+    def read_packages(self, folder: Path) -> Mapping[str, str]:
+        try:
+            return _packages(_read(folder, _record(folder)[0])[0])
+        except EnvmgrError:
+            return {}
+
+    def reads(self, site: Site) -> Sequence[Path]:
+        own = backend_settings(site, "spack", SpackSettings)
+        return [path for path in (own.spack, own.config) if path is not None and path.exists()]
+
+    def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
+        return (OwnFolder(spack_cache(prefix)),)
+
+
+def _record(folder: Path) -> tuple[SpackRecord, str]:
+    return read_lock_file(folder / LOCK_NAME, SpackRecord, of="an environment of Spack", known=1)
+
+
+def _read(folder: Path, record: SpackRecord) -> tuple[SpackLock, str]:
+    """Return `spack.lock` and its text. Raises EnvmgrError `lock-missing`, `lock-invalid`, `spack-format`."""
+    path = folder / SPACK_LOCK
+    text = lock_text(path)
+    if sha256_bytes(text.encode()) != record.lock:
+        raise InputError("lock-invalid", f"{path} is not the one that {LOCK_NAME} was made for", hint="lock it again")
+    return lock_of(text, path), text
+
+
+def _text(record: SpackRecord) -> str:
+    return dump_yaml(record.model_dump(mode="json"), width=120)
+
+
+def _packages(lock: SpackLock) -> dict[str, str]:
+    """Return name -> version and beginning of the hash; of several with one name, that of a root."""
+    rows = sorted(lock.specs.values(), key=lambda spec: (spec.hash in lock.roots, spec.hash))
+    return {spec.name: f"{spec.version} {spec.hash[:8]}" for spec in rows}
+
+
+def _cuda(lock: SpackLock) -> str | None:
+    found = next((spec.version for spec in lock.specs.values() if spec.name == "cuda"), None)
+    return None if found is None else ".".join(found.split(".")[:2])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.errors import InputError
+from envmgr.system.files import pretty_json
 from envmgr.system.untrusted_files import ANYWHERE, Kind, read_file_text
 from envmgr.wording import one_line
 
@@ -83,6 +84,13 @@ def lock_of(text: str, path: Path) -> SpackLock:
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise _unreadable(path, error) from None
+
+
+def in_order(text: str, path: Path) -> str:
+    """Return the text of a `spack.lock` with its roots and keys sorted: their order is another one each time."""
+    data = _parsed(text, path)
+    data.get("roots", []).sort(key=str)
+    return pretty_json(data)
 
 
 def _parsed(text: str, path: Path) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from envmgr.system.files import sha256_bytes
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import change_tree
 from envmgr.system.scratch import scratch_folder
-from envmgr.system.spack_files import SpackLock, lock_of
+from envmgr.system.spack_files import SpackLock, in_order, lock_of
 from envmgr.system.untrusted_files import LOCK, read_file_text
 from envmgr.system.users import runs_for_root
 from envmgr.system.yamlfile import dump_yaml
@@ -91,7 +91,7 @@ class SpackBackend(Backend):
             if account is not None:
                 change_tree(work, owner=account.uid, group=account.gid)
             tool.run("concretize")
-            text = read_file_text(work / "env" / SPACK_LOCK, LOCK, tree=work)
+            text = in_order(read_file_text(work / "env" / SPACK_LOCK, LOCK, tree=work), Path(SPACK_LOCK))
             files = tool.ask("sources")
         content = lock_of(text, Path(SPACK_LOCK))
         if lacking := sorted({str(file["package"]) for file in files if not file["sha256"]}):

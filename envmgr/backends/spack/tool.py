@@ -60,7 +60,6 @@ class Spack:
             SPACK_SYSTEM_CONFIG_PATH=str(self.work / "system"),
             SPACK_USER_CACHE_PATH=str(self.cache),
             PYTHONDONTWRITEBYTECODE="1",
-            PYTHONHASHSEED="0",  # the order in `spack.lock` is that of a set
             # Git says nothing of a checkout that another user owns.
             GIT_CONFIG_COUNT="1",
             GIT_CONFIG_KEY_0="safe.directory",

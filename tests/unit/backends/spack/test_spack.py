@@ -16,7 +16,7 @@ from envmgr.backends.spack.models import SpackInput, SpackSettings, SpackSource
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.errors import EnvmgrError
-from envmgr.system.spack_files import lock_of
+from envmgr.system.spack_files import in_order, lock_of
 from tests.helpers.spack_tree import LOCKED, recorded, write_spack_lock
 
 ROOT = Path("/opt/envmgr/store/bzip2/1.0.8-fab9ca1b")
@@ -40,6 +40,16 @@ def test_lock_says_packages_software_of_the_system_and_the_spack() -> None:
     externals = {spec.name: spec.path for spec in found.specs.values() if spec.external}
     assert externals == {"diffutils": "/usr", "glibc": "/usr", "gmake": "/usr"}
     assert {spec.target for spec in found.specs.values()} == {"x86_64_v3"}
+
+
+def test_order_of_a_lock_is_ours() -> None:
+    data = json.loads(recorded("environment/spack.lock"))
+    data["roots"] += [{"hash": "a" * 32, "spec": "zlib"}]
+    other = {**data, "roots": data["roots"][::-1], "concrete_specs": dict([*data["concrete_specs"].items()][::-1])}
+    assert json.dumps(other) != json.dumps(data)
+    text = in_order(json.dumps(data), FILE)
+    assert in_order(json.dumps(other), FILE) == text
+    assert lock(text).specs == lock(json.dumps(data)).specs
 
 
 def test_of_two_packages_with_one_name_a_root_counts() -> None:

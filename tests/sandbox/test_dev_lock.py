@@ -53,6 +53,7 @@ dev = ["pytest>=8", "hatchling", "uv"]
 [dependency-groups]
 build = ["editables"]
 reframe = []
+spack = []
 [tool.pytest.ini_options]
 addopts = ["-p", "no:cacheprovider", "-s"]
 """

@@ -211,6 +211,7 @@ OTHERWISE = {
     "backends/conda/wheels_worker.py": "an install that is being made",
     "backends/container/layers.py": "layers, unpacked in a folder of this build's own",
     "backends/container/merge_worker.py": "layers of the cache, by their sha256; unpacked in a folder of this build's own",
+    "backends/spack/install.py": "logs of a build",
     "backends/easybuild/build.py": "logs and events of a build",
     "backends/easybuild/failures.py": "logs of a build",
     "backends/easybuild/inside/envmgr_hooks.py": "runs in EasyBuild's process",

@@ -16,6 +16,7 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import IO
 
@@ -26,6 +27,8 @@ _CONTAINER, _MAGIC = struct.Struct("<IHHQ"), 0xBA55ED50
 # Kind, version, length of the header, of the rest, architecture, flags.
 _ENTRY, _LEAST = struct.Struct("<HHIQ12xI8xQ"), 64
 _PTX, _MACHINE = 1, 2
+# Of one file, which a stranger may have made: a count that never ends, or sections that lie over each other.
+_MOST_SECTIONS, _MOST_READ = 1 << 16, 64
 _ONLY = {0: "", 1: "a", 2: "f"}
 _DEFAULTS = (Code(5, 2), Code(7, 5))  # of CUDA 11 and 12, and of 13
 _ELF = b"\x7fELF"
@@ -83,7 +86,8 @@ def code_of(file: IO[bytes], number: int, start: int = 0) -> Counter[Code]:
     from elftools.elf.elffile import ELFFile
 
     try:
-        places = [(s["sh_offset"], s["sh_size"]) for s in ELFFile(file).iter_sections() if s.name in _SECTIONS]
+        sections = islice(ELFFile(file).iter_sections(), _MOST_SECTIONS)
+        places = [(s["sh_offset"], s["sh_size"]) for s in sections if s.name in _SECTIONS][:_MOST_READ]
     except (ELFError, OSError, ValueError):  # OSError: a table that lies where no file can be
         return found
     if places:

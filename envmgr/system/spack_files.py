@@ -87,9 +87,13 @@ def lock_of(text: str, path: Path) -> SpackLock:
 
 
 def in_order(text: str, path: Path) -> str:
-    """Return the text of a `spack.lock` with its roots and keys sorted: their order is another one each time."""
+    """Return the text of a `spack.lock` with its roots and keys sorted: their order is another one each time.
+
+    Raises InputError `spack-format`.
+    """
+    lock_of(text, path)
     data = _parsed(text, path)
-    data.get("roots", []).sort(key=str)
+    data["roots"] = sorted(data["roots"], key=str)
     return pretty_json(data)
 
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.spack.models import (
     LOCK_NAME,
@@ -14,6 +16,7 @@ from envmgr.backends.spack.models import (
     SpackInput,
     SpackRecord,
     SpackSettings,
+    SpackSource,
     spack_cache,
 )
 from envmgr.catalog.lock_rules import LockFacts
@@ -34,6 +37,7 @@ from envmgr.system.spack_files import SpackLock, in_order, lock_of
 from envmgr.system.untrusted_files import LOCK, read_file_text
 from envmgr.system.users import runs_for_root
 from envmgr.system.yamlfile import dump_yaml
+from envmgr.wording import one_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,12 +97,17 @@ class SpackBackend(Backend):
             tool.run("concretize")
             text = in_order(read_file_text(work / "env" / SPACK_LOCK, LOCK, tree=work), Path(SPACK_LOCK))
             files = tool.ask("sources")
+        try:
+            lacking = sorted({str(file["package"]) for file in files if not file["sha256"]})
+            sources = () if lacking else tuple(map(SpackSource.model_validate, files))
+        except (ValidationError, KeyError, TypeError) as error:
+            raise tool.unknown(f"it said of its sources: {one_line(str(error), 200)}") from None
         content = lock_of(text, Path(SPACK_LOCK))
-        if lacking := sorted({str(file["package"]) for file in files if not file["sha256"]}):
+        if lacking:
             what = f"Spack has no sha256 for a source of {', '.join(lacking)}"
             hint = "ask for another version: files of git, of a folder, or with an old checksum cannot be checked"
             raise InputError("source-unhashed", what, hint=hint)
-        made = SpackRecord(recipe=recipe_digest("spack", wanted), lock=sha256_bytes(text.encode()), sources=files)
+        made = SpackRecord(recipe=recipe_digest("spack", wanted), lock=sha256_bytes(text.encode()), sources=sources)
         notes = tuple(f"it counts on {s.name} {s.version} in {s.path}" for s in content.specs.values() if s.external)
         texts = {LOCK_NAME: _text(made), SPACK_LOCK: text}
         return LockResult(texts, _packages(content), notes, LockFacts(_cuda(content)))

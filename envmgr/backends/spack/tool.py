@@ -16,6 +16,7 @@ from envmgr.errors import CommandError, EnvmgrError
 from envmgr.store.prefix import Prefix
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.users import Account
+from envmgr.wording import one_line
 
 _ASK = Path(__file__).resolve().parent / "inside" / "ask.py"
 
@@ -103,5 +104,21 @@ class Spack:
             raise EnvmgrError("spack-failed", f"`spack {words[0]}` failed", context=context, hint=hint) from None
 
     def ask(self, question: str, before: Sequence[str] = ()) -> Any:
-        """Return the answer of `inside/ask.py`."""
-        return json.loads(self.run("python", str(_ASK), question, before=before).splitlines()[-1])
+        """Return the answer of `inside/ask.py`, a list. Raises EnvmgrError `spack-failed`."""
+        said = self.run("python", str(_ASK), question, before=before)
+        try:
+            found = json.loads(said.splitlines()[-1])
+        except (ValueError, IndexError, RecursionError):
+            found = None
+        if not isinstance(found, list):
+            raise self.unknown(f"it said of its {question}: {one_line(said, 200) or 'nothing'}")
+        return found
+
+    def unknown(self, why: str) -> EnvmgrError:
+        """Return the error for a Spack that answers as none does that was tried."""
+        return EnvmgrError(
+            "spack-failed",
+            f"Spack {self.said} in {self.settings.spack} does not answer as expected",
+            context=why,
+            hint="Spack 0.23 was tried; does `spack python -c 'print(1)'` print 1, and nothing else?",
+        )

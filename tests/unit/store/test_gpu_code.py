@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -100,3 +101,14 @@ def test_it_can_be_interrupted(tmp_path: Path) -> None:
 
     with pytest.raises(InterruptedError):
         measure(tmp_path, stop)
+
+
+def test_count_of_sections_without_end_ends(tmp_path: Path) -> None:
+    """A stranger's file may say that it has a billion sections, which all lie at one place."""
+    content = bytearray(elf(fatbin(["8.0", "9.0"]), ".nv_fatbin"))
+    table = struct.unpack_from("<Q", content, 0x28)[0]
+    struct.pack_into("<Q", content, table + 0x20, 1 << 40)
+    for size, names in ((0, 0), (64, 2), (0, 2)):
+        struct.pack_into("<HHH", content, 0x3A, size, 0, names)
+        (tmp_path / "libown.so").write_bytes(content)
+        measure(tmp_path)

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from envmgr.backends.spack.backend import SpackBackend, _cuda, _packages
 from envmgr.backends.spack.install import _environment, _require_externals
 from envmgr.backends.spack.models import SpackInput, SpackSettings, SpackSource
+from envmgr.backends.spack.tool import Spack
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.errors import EnvmgrError
@@ -150,3 +151,22 @@ def test_lock_answers_recipe_and_the_sites_level(tmp_path: Path) -> None:
         load("x86-64-v2", **LOCKED)
     assert caught.value.reference == "lock-invalid"
     assert backend.read_packages(tmp_path) == {}
+
+
+@pytest.mark.parametrize("said", ["", "\n", "x", "{}", "null", "\n[", "warning\n\n1"])
+def test_spack_that_answers_otherwise_is_an_error_of_the_house(said: str) -> None:
+    runner = SimpleNamespace(run=lambda *_, **__: SimpleNamespace(stdout=said))
+    tool = Spack(SpackSettings(spack=Path("/opt/spack")), Path("/work"), Path("/cache"), runner, said="9.9")  # type: ignore[arg-type]
+    with pytest.raises(EnvmgrError, match="does not answer as expected") as caught:
+        tool.ask("sources")
+    assert caught.value.reference == "spack-failed"
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "text", ["{}", "[]", "1", '{"_meta": {"lockfile-version": 5}}', '{"_meta": {"lockfile-version": 5}, "roots": 1}']
+)
+def test_lock_that_is_none_has_no_order(text: str) -> None:
+    with pytest.raises(EnvmgrError) as caught:
+        in_order(text, FILE)
+    assert caught.value.reference == "spack-format"

@@ -46,7 +46,12 @@ class Spack:
             argv = [f"{own.spack}/bin/spack", "--version"]
             answer = runner.run(argv, env=tool.variables, run_as=account, timeout=600).stdout
         except EnvmgrError as error:
-            raise EnvmgrError("spack-missing", error.message, context=error.context, hint="is it a Spack?") from None
+            raise EnvmgrError(
+                "spack-missing",
+                error.message,
+                context=error.context,
+                hint="`backends.spack.spack` in site.yaml is the folder of a checkout, with `bin/spack` in it",
+            ) from None
         words = re.findall(r"[^\s()]+", answer)[:2]
         # Another commit may have other packages: it has indexes of its own.
         return replace(tool, said=" ".join(words), cache=tool.cache / "-".join(words)[:40])

@@ -137,6 +137,20 @@ def needs_of(install: Install, facts: InstallFacts) -> tuple[str, ...]:
     return tuple(install.prefix.install_at(each).relative for each in facts.needs)
 
 
+def read_provenance(path: Path) -> Mapping[str, Any]:
+    """Return the provenance of a manifest, without reading the rows of its files: those may be 100,000.
+
+    Raises:
+        EnvmgrError: `manifest-damaged`, `format-unknown`.
+    """
+    try:
+        head = read_bytes(path, MANIFEST, until=b"\n")
+        data = require_format(json.loads(head.rstrip(b",") + b"}"), FORMAT, path)
+        return dict(data["provenance"])
+    except (OSError, InputError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _damaged(path, error) from None
+
+
 def parse_manifest(path: Path, content: bytes) -> Manifest:
     """Parse `content`, read from `path`. Raises EnvmgrError `manifest-damaged`, `format-unknown`."""
     try:

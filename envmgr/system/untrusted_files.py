@@ -72,8 +72,8 @@ SIGNATURE = Kind("signature", 64 << 10)
 SIGNERS = Kind("list of allowed signers", 1 << 20, TABS)
 
 
-def read_bytes(path: Path, kind: Kind, *, tree: Path | None = None) -> bytes:
-    """Return the file's content.
+def read_bytes(path: Path, kind: Kind, *, tree: Path | None = None, until: bytes = b"") -> bytes:
+    """Return the file's content, or what comes before the first byte `until`.
 
     A link is followed only if it stays below `tree`; without `tree`, the file itself must not be a link.
 
@@ -81,7 +81,7 @@ def read_bytes(path: Path, kind: Kind, *, tree: Path | None = None) -> bytes:
         InputError: `file-irregular`, `file-too-large`; OSError as `open` does.
     """
     with open_untrusted(path, kind, tree=tree) as descriptor:
-        return _read(descriptor, path, kind)
+        return _read(descriptor, path, kind, until)
 
 
 def read_in(folder: int, path: Path, kind: Kind, check: Callable[[os.stat_result], None]) -> bytes:
@@ -96,11 +96,13 @@ def read_in(folder: int, path: Path, kind: Kind, check: Callable[[os.stat_result
         os.close(descriptor)
 
 
-def _read(descriptor: int, path: Path, kind: Kind) -> bytes:
+def _read(descriptor: int, path: Path, kind: Kind, until: bytes = b"") -> bytes:
     data = bytearray()
     while piece := os.read(descriptor, _PIECE):
         data += piece
         _require_small(path, len(data), kind)
+        if until and until in piece:
+            return bytes(data[: data.index(until)])
     return bytes(data)
 
 

@@ -14,7 +14,15 @@ from hypothesis import strategies as st
 from envmgr.catalog.names import Entry
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp
-from envmgr.store.manifest import InstallFacts, Manifest, make_manifest, read_manifest, remove_install, write_manifest
+from envmgr.store.manifest import (
+    InstallFacts,
+    Manifest,
+    make_manifest,
+    read_manifest,
+    read_provenance,
+    remove_install,
+    write_manifest,
+)
 from envmgr.store.prefix import Install, Prefix, recorded_digest
 from envmgr.store.tree import TreePath, make_read_only
 from envmgr.store.verify import differences
@@ -90,6 +98,23 @@ def test_manifest_round_trips_with_every_name(tmp_path_factory: pytest.TempPathF
     text = file.read_bytes().decode()  # valid UTF-8, whatever the names are
     assert len(text.split("\n")) == 4 + max(1, len(paths))
     assert recorded_digest(file) == DIGEST
+
+
+def test_read_provenance_reads_only_the_head(root: Path, tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    write_manifest(path, manifest_of(root))
+    head = path.read_text().splitlines()[0]
+    path.chmod(0o644)
+    path.write_text(head + "\nthe rows are not read")
+    assert read_provenance(path) == {"by": "tests", "ä": [1]}
+    path.write_text(head.replace('"schema": 1', '"schema": 99') + "\n")
+    with pytest.raises(EnvmgrError) as caught:
+        read_provenance(path)
+    assert caught.value.reference == "format-unknown"
+    path.write_text(head[:-9])
+    with pytest.raises(EnvmgrError) as caught:
+        read_provenance(path)
+    assert caught.value.reference == "manifest-damaged"
 
 
 def test_recorded_digest_reads_only_the_head(root: Path, tmp_path: Path) -> None:

@@ -162,6 +162,7 @@ add_verb("image", "Build", "envmgr image pydata/1.0", "images.md")(images.image)
 app.command("_build-item", hidden=True)(build.build_job)
 
 add_verb("publish", "Publish", "envmgr publish pydata/1.0", "verbs.md")(publish.publish_verb)
+add_verb("promote", "Publish", "envmgr promote 43", "candidates.md")(publish.promote_verb)
 add_verb("remove", "Publish", "envmgr remove pydata/1.0", "verbs.md")(publish.remove)
 add_verb("rollback", "Publish", "envmgr rollback 12", "prefix.md")(publish.rollback_verb)
 add_verb("history", "Publish", "envmgr history", "verbs.md")(publish.history)

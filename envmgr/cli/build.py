@@ -88,6 +88,7 @@ def build(
     no_publish: Annotated[
         bool, typer.Option("--no-publish", help="Build into the store, and publish nothing.")
     ] = False,
+    candidate: options.Candidate = False,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", "-k", help="Publish the entries that succeed even if others fail.")
     ] = False,
@@ -144,6 +145,7 @@ def build(
         gate=gate,
         slurm=slurm,
         keep_going=keep_going,
+        candidate=candidate,
     )
     return answer_with(result, show_build)
 

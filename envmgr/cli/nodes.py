@@ -36,6 +36,7 @@ def test(
     user: Annotated[
         str | None, typer.Option(metavar="NAME", help="Run the tests on nodes as this user, who must not be root.")
     ] = None,
+    generation: options.GenerationOption = None,
     deadline: options.DeadlineOption = None,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
@@ -52,13 +53,15 @@ def test(
     # root must not run an entry's commands as root; on nodes another user runs them, and root's keys are needed
     ctx = open_context(site, fmt, writes_prefix=here and os.geteuid() == 0)
     if not here:
-        result = run_tests_on_nodes(ctx, entries or (), nodes=nodes, count=count, user=user, deadline=deadline, via=via)
+        result = run_tests_on_nodes(
+            ctx, entries or (), nodes=nodes, count=count, user=user, deadline=deadline, via=via, generation=generation
+        )
         return answer_with(result, show_node_tests)
     if user is not None or deadline is not None:
         raise InputError(
             "test-user", "--user and --deadline are for nodes", hint="add `--nodes SET`, or `--via ssh` for all"
         )
-    return answer_with(run_tests(ctx, entries or ()), show_tests)
+    return answer_with(run_tests(ctx, entries or (), generation), show_tests)
 
 
 @verb

@@ -59,6 +59,17 @@ DeadlineOption = Annotated[
     float | None,
     typer.Option("--deadline", min=1, metavar="SECONDS", help="Wait at most this long for all nodes together."),
 ]
+GenerationOption = Annotated[
+    int | None,
+    typer.Option(
+        "--generation",
+        metavar="NUMBER",
+        help="Look at this generation, such as a candidate; by default the current one.",
+    ),
+]
+Candidate = Annotated[
+    bool, typer.Option("--candidate", help="Make a complete generation, and do not make it current: see `promote`.")
+]
 OutputOption = Annotated[
     Path | None,
     typer.Option(

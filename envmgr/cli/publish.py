@@ -7,20 +7,48 @@ from typing import Annotated
 import typer
 
 from envmgr.cli import VerbAnswer, answer_with
-from envmgr.cli.options import DryRun, Entries, Format, FormatOption, SiteOption, SomeEntries
+from envmgr.cli.options import Candidate, DryRun, Entries, Format, FormatOption, SiteOption, SomeEntries
 from envmgr.cli.run import become_build_user, open_context, verb
 
 
 @verb
 def publish_verb(
-    entries: SomeEntries = None, dry_run: DryRun = False, site: SiteOption = None, fmt: FormatOption = Format.table
+    entries: SomeEntries = None,
+    candidate: Candidate = False,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
 ) -> VerbAnswer:
     """Publish what is built: the named entries, or all."""
     from envmgr.cli.text.builds import show_publish
     from envmgr.commands.publish import publish_entries
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
-    return answer_with(publish_entries(ctx, entries or (), dry_run=dry_run), show_publish)
+    return answer_with(publish_entries(ctx, entries or (), dry_run=dry_run, candidate=candidate), show_publish)
+
+
+@verb
+def promote_verb(
+    generation: Annotated[
+        int | None, typer.Argument(help="Number of the candidate; by default the newest.", metavar="[NUMBER]")
+    ] = None,
+    rebase: Annotated[
+        bool,
+        typer.Option("--rebase", help="Make a candidate with the same changes on what is current now; test the rest."),
+    ] = False,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> VerbAnswer:
+    """Make a candidate current, without a new build.
+
+    It refuses if a test of the candidate failed on a node, or if another generation became current since it was made.
+    """
+    from envmgr.cli.text.builds import show_promote
+    from envmgr.commands.promote import promote_candidate
+
+    ctx = open_context(site, fmt, writes_prefix=not dry_run)
+    return answer_with(promote_candidate(ctx, generation, rebase=rebase, dry_run=dry_run), show_promote)
 
 
 @verb

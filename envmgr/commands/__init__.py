@@ -172,10 +172,14 @@ def require_published(names: Sequence[str], current: GenerationRecord) -> None:
             )
 
 
-def choose_published(ctx: Context, names: Sequence[str]) -> tuple[GenerationRecord, list[str]]:
-    """Return the current generation and the named entries of it, or all entries without names. Raises as the two
-    above.
+def choose_published(
+    ctx: Context, names: Sequence[str], generation: int | None = None
+) -> tuple[GenerationRecord, list[str]]:
+    """Return the current generation, or this one, and the named entries of it, or all entries without names. Raises as
+    the two above, and as `read_record`.
     """
-    current = published_record(ctx)
+    from envmgr.publish.records import read_record
+
+    current = published_record(ctx) if generation is None else read_record(ctx.prefix, generation)
     require_published(names, current)
     return current, list(names) or sorted(current.entries)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # a build that is no Slurm job and has no gate does not need 
 
 @dataclass(frozen=True, slots=True)
 class BuildResult(Result):
-    """The result of a build. `generation` is None if nothing was published; `built` are the entries that this run
+    """The result of a build. `generation` is None if nothing was published; it is current, or a `candidate`; `built` are the entries that this run
     built.
 
     `gate` is what the last audit says against the entries, if that did not stop the build. `jobs` are the Slurm jobs
@@ -49,6 +49,7 @@ class BuildResult(Result):
     left_out: tuple[str, ...] = ()
     untested: tuple[str, ...] = ()
     images: tuple[ImageRow, ...] = ()
+    candidate: bool = False
 
 
 def build_entries(
@@ -62,8 +63,10 @@ def build_entries(
     gate: bool | None = None,
     slurm: JobOptions | None = None,
     keep_going: bool = False,
+    candidate: bool = False,
 ) -> BuildResult:
-    """Build and publish the named entries and what they depend on.
+    """Build and publish the named entries and what they depend on; as a `candidate` the generation does not become
+    current.
 
     `jobs` is how many installs are made at once. One failure keeps `current` as it is; other installs are finished and
     kept, and the next run uses them. With `keep_going`, entries that neither failed nor depend on one that did are
@@ -76,6 +79,8 @@ def build_entries(
     """
     if slurm is not None:
         slurm.check()
+    if candidate and not publish:
+        raise InputError("build-what", "--no-publish makes no generation, and --candidate makes one: give one of them")
     losses = Losses(allowed=keep_going)
     wanted, left_out = resolve_all(ctx, losses) if everything else (resolve_named(ctx, names, losses), ())
     if not wanted:
@@ -96,6 +101,7 @@ def build_entries(
         gate=said,
         left_out=left_out,
         untested=untested if publish else (),
+        candidate=candidate,
     )
     idle = plan.nothing_to_do or (not publish and not plan.to_build)
     if dry_run or idle:
@@ -111,7 +117,9 @@ def build_entries(
     if dry_run:
         return replace(result, jobs=() if slurm is None else planned_jobs(ctx, wanted, slurm))
     reason = "build --all" if everything else f"build {' '.join(names)}"
-    run = run_build(ctx, wanted, plan, losses, reason=reason, publish=publish, jobs=jobs, slurm=slurm)
+    run = run_build(
+        ctx, wanted, plan, losses, reason=reason, publish=publish, jobs=jobs, slurm=slurm, candidate=candidate
+    )
     return replace(result, **{each.name: getattr(run, each.name) for each in fields(run)})
 
 

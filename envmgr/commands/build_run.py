@@ -57,6 +57,7 @@ def run_build(
     publish: bool,
     jobs: int,
     slurm: JobOptions | None,
+    candidate: bool = False,
 ) -> BuildRun:
     """Make what is missing of `wanted`, and publish what `plan` says.
 
@@ -98,7 +99,7 @@ def run_build(
         result = BuildRun(built, trees, str(log), sent, plan.current)
         if publish:
             facts = {name: e.facts for name, e in ensured.items()}
-            if done := _publish_rest(inner, wanted, plan, facts, made, reason, slurm, losses):
+            if done := _publish_rest(inner, wanted, plan, facts, made, reason, slurm, losses, candidate=candidate):
                 published, tests = done
                 result = replace(result, tests=tests, generation=published.number, parent=published.parent)
                 names = _changed(plan, _not_lost(wanted, losses))
@@ -134,6 +135,8 @@ def _publish_rest(
     reason: str,
     slurm: JobOptions | None,
     losses: Losses,
+    *,
+    candidate: bool,
 ) -> tuple[PublishedChange, tuple[SmokeOutcome, ...]] | None:
     """Publish what is not lost; return None where nothing is left that would change a generation.
 
@@ -143,7 +146,9 @@ def _publish_rest(
 
     while not losses.failed or _changed(plan, wanted):
         try:
-            return publish_wanted(ctx, wanted, plan, facts, fresh=fresh, reason=reason, slurm=slurm)
+            return publish_wanted(
+                ctx, wanted, plan, facts, fresh=fresh, reason=reason, slurm=slurm, candidate=candidate
+            )
         except EnvmgrError as error:
             error.written = Written(installs=tuple(fresh))
             wanted = _without_failed(error, wanted, losses)

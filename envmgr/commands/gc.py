@@ -19,8 +19,9 @@ from envmgr.commands import Context, logged, require_current_if_ever
 from envmgr.commands.in_use import UsesFound, ask_in_use, names_nodes
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish import records
+from envmgr.publish.candidates import newest
 from envmgr.publish.flip_guards import require_not_replayed
-from envmgr.publish.flips import flips
+from envmgr.publish.flips import flips, once_current
 from envmgr.publish.gc_keeps import InUse, generations_in_use, installs_in_use, left_times
 from envmgr.publish.generations import publishing, remove_generations
 from envmgr.report import Result
@@ -198,9 +199,19 @@ def _state(ctx: Context, oldest: float) -> _State:
     created |= {n: _written(prefix, n) for n in damaged}
     current = records.current_number(prefix)
     left = left_times(flips(prefix), created, current)
-    kept = {*complete[-ctx.site.policies.keep_generations :], current}
+    waiting = records.candidate_numbers(prefix) - once_current(prefix)
+    # Nobody but volunteers uses a candidate: one that is not the newest was left when it was made.
+    left |= {number: created[number] for number in waiting if number in created}
+    published = [number for number in complete if number not in waiting]
+    kept = {*published[-ctx.site.policies.keep_generations :], current, *_with_parent(newest(prefix), readable)}
     old = [n for n in complete if n not in kept and left[n] <= oldest]
     return _State(complete, readable, [*damaged], left, old)
+
+
+def _with_parent(candidate: int | None, readable: Mapping[int, records.GenerationRecord]) -> set[int | None]:
+    """Return the newest candidate and what it was made from, which a rebase reads."""
+    record = None if candidate is None else readable.get(candidate)
+    return {candidate, record.parent} if record is not None else {candidate}
 
 
 def _named(prefix: Prefix, state: _State, numbers: Collection[int]) -> set[str]:

@@ -12,10 +12,17 @@ from envmgr.commands import Context, logged, published_record, require_published
 from envmgr.commands.publish import publish_change
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.flip_checks import FlipFault, look_at_current_flip
-from envmgr.publish.flips import flips, known_current, last_current
-from envmgr.publish.generations import rollback, sign
+from envmgr.publish.flips import flips, known_current, last_current, once_current
+from envmgr.publish.generations import require_no_candidate, rollback, sign
 from envmgr.publish.plan import Change, check_dependencies
-from envmgr.publish.records import complete_numbers, published_spec, read_record, read_records, read_specs
+from envmgr.publish.records import (
+    candidate_numbers,
+    complete_numbers,
+    published_spec,
+    read_record,
+    read_records,
+    read_specs,
+)
 from envmgr.report import Result
 from envmgr.system.files import shipped
 
@@ -32,7 +39,7 @@ class RemoveResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """One generation; `changes` are `+ entry`, `- entry` and `~ entry` against its parent.
+    """One generation, published or a `candidate`; `changes` are `+ entry`, `- entry` and `~ entry` against its parent.
 
     `damaged` is why its record cannot be read, and empty where it can; the rest is then not known.
     """
@@ -46,6 +53,7 @@ class HistoryRow:
     entries: int
     changes: tuple[str, ...]
     damaged: str = ""
+    candidate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +114,12 @@ def read_history(ctx: Context) -> HistoryResult:
     """Return all generations, also with a damaged `current`: it shows the numbers that a rollback can take."""
     current = known_current(ctx.prefix)
     rows = []
+    waiting = candidate_numbers(ctx.prefix) - once_current(ctx.prefix)
     records, damaged = read_records(ctx.prefix)
     for number in complete_numbers(ctx.prefix):
         if number in damaged:
-            rows.append(HistoryRow(number, number == current, "", "", "", "", 0, (), damaged=damaged[number].message))
+            why = damaged[number].message
+            rows.append(HistoryRow(number, number == current, "", "", "", "", 0, (), why, number in waiting))
         if (record := records.get(number)) is None:
             continue
         before = records[record.parent].entries if record.parent in records else {}
@@ -119,7 +129,7 @@ def read_history(ctx: Context) -> HistoryResult:
             if before.get(e) != record.entries.get(e)
         ]
         count, own = len(record.entries), (record.created, record.user, record.host, record.reason)
-        rows.append(HistoryRow(number, number == current, *own, count, tuple(changes)))
+        rows.append(HistoryRow(number, number == current, *own, count, tuple(changes), candidate=number in waiting))
     return HistoryResult(tuple(rows), tuple(flips(ctx.prefix)))
 
 
@@ -135,7 +145,7 @@ def roll_back(ctx: Context, number: int | None, *, dry_run: bool = False) -> Rol
     before = last_current(ctx.prefix)
     if before is None:
         published_record(ctx)  # raises: nothing was published
-    read_record(ctx.prefix, number)
+    require_no_candidate(ctx.prefix, number)
     if dry_run:
         return RollbackResult(before or number, number, True)
     can_write(ctx.site)

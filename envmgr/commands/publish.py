@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
 
 @dataclass(frozen=True, slots=True)
 class PublishResult(Result):
-    """The result of a publish. `generation` is None if nothing had to change."""
+    """The result of a publish. `generation` is None if nothing had to change; it is current, or a `candidate`."""
 
     schema: ClassVar[str] = "envmgr.publish/1"
     steps: tuple[PlanStep, ...]
@@ -48,10 +48,14 @@ class PublishResult(Result):
     parent: int | None
     tests: tuple[SmokeOutcome, ...]
     log: str | None
+    candidate: bool = False
 
 
-def publish_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False) -> PublishResult:
-    """Publish the named entries, or with no names everything that is built and differs from `current`.
+def publish_entries(
+    ctx: Context, names: Sequence[str], *, dry_run: bool = False, candidate: bool = False
+) -> PublishResult:
+    """Publish the named entries, or with no names everything that is built and differs from `current`. As a `candidate`
+    the generation does not become current.
 
     Raises:
         EnvmgrError: `not-built`; `smoke-test-failed`; `current` is then untouched.
@@ -72,16 +76,18 @@ def publish_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False
             hint=f"bring back what was lost from a backup; or {BUILD}",
         )
     if dry_run or not plan.publishes:
-        return PublishResult(plan.steps, plan.rerender, dry_run, None, plan.current, (), None)
+        return PublishResult(plan.steps, plan.rerender, dry_run, None, plan.current, (), None, candidate)
     can_write(ctx.site)
     with logged(ctx, "publish") as (inner, log):
         facts = {str(w.entry): read_facts(w.install) for w in wanted}
         for item in wanted:
             item.require_accepted(facts[str(item.entry)])
         published, tests = publish_wanted(
-            inner, wanted, plan, facts, fresh=(), reason=f"publish {' '.join(names)}".strip()
+            inner, wanted, plan, facts, fresh=(), reason=f"publish {' '.join(names)}".strip(), candidate=candidate
         )
-    return PublishResult(plan.steps, plan.rerender, False, published.number, published.parent, tests, str(log))
+    return PublishResult(
+        plan.steps, plan.rerender, False, published.number, published.parent, tests, str(log), candidate
+    )
 
 
 def publish_wanted(
@@ -93,6 +99,7 @@ def publish_wanted(
     fresh: Sequence[str],
     reason: str,
     slurm: JobOptions | None = None,
+    candidate: bool = False,
 ) -> tuple[PublishedChange, tuple[SmokeOutcome, ...]]:
     """Verify, stage, test, flip. `fresh` are the installs made in this run, by their paths relative to the prefix.
 
@@ -112,15 +119,22 @@ def publish_wanted(
                         error.failed = failed_ones({str(item.entry): error})
                         raise
     outcomes: list[SmokeOutcome] = []
-    change = Change({str(w.entry): w.module(facts[str(w.entry)]) for w in wanted}, (), reason, frozenset(fresh))
+    add = {str(w.entry): w.module(facts[str(w.entry)]) for w in wanted}
+    change = Change(add, (), reason, frozenset(fresh), candidate=candidate)
     published = publish_change(ctx, change, ctx.find_lmod(), outcomes, slurm)
     return published, tuple(outcomes)
 
 
 def publish_change(
-    ctx: Context, change: Change, lmod: Lmod, outcomes: list[SmokeOutcome], slurm: JobOptions | None = None
+    ctx: Context,
+    change: Change,
+    lmod: Lmod,
+    outcomes: list[SmokeOutcome],
+    slurm: JobOptions | None = None,
+    tested: Collection[str] = (),
 ) -> PublishedChange:
-    """Stage `change`, run the smoke tests of every changed module, and flip. `outcomes` collects how the tests ended.
+    """Stage `change`, run the smoke tests of every changed module, and flip. `outcomes` collects how the tests ended;
+    `tested` is as for `publish`.
 
     A test's own Slurm job asks for what the site's `slurm_options` say, and before them `slurm`.
     """
@@ -134,7 +148,9 @@ def publish_change(
         raise_for_failures(outcomes)
 
     templates, signer = shipped("modulefiles"), ctx.signer
-    return publish(change, ctx.site, lmod, ctx.runner, ctx.reporter, templates=templates, check=check, signer=signer)
+    return publish(
+        change, ctx.site, lmod, ctx.runner, ctx.reporter, templates=templates, check=check, signer=signer, tested=tested
+    )
 
 
 def _built(ctx: Context) -> list[ResolvedEntry]:

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from envmgr.commands import Context, choose_published
 from envmgr.errors import InputError
-from envmgr.nodes.sets import fold, resolve_nodes
+from envmgr.nodes.sets import expand, fold, resolve_nodes
 from envmgr.probe.model import Way
 from envmgr.publish.records import published_spec, read_specs
 from envmgr.report import Result
@@ -17,6 +17,7 @@ from envmgr.smoke import SmokeOutcome
 from envmgr.smoke.here import run_smoke_tests
 from envmgr.smoke.nodes import choose_account, look_at_prefix, run_on_nodes
 from envmgr.smoke.script import Missing, NodeOutcome
+from envmgr.store.node_tests import SeenTest, save_node_tests
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +55,11 @@ class NodeTestResult(Result):
         return 3 if self.missing else 0
 
 
-def run_tests(ctx: Context, names: Sequence[str]) -> TestResult:
-    """Run the smoke tests of published entries on this machine, through the published modules."""
-    current, chosen = choose_published(ctx, names)
+def run_tests(ctx: Context, names: Sequence[str], generation: int | None = None) -> TestResult:
+    """Run the smoke tests of published entries on this machine, through the published modules, or those of another
+    `generation`.
+    """
+    current, chosen = choose_published(ctx, names, generation)
     lmod = ctx.find_lmod()
     folder = ctx.prefix.generation(current.number)
     specs = read_specs(ctx.prefix, current.number)
@@ -77,9 +80,10 @@ def run_tests_on_nodes(
     user: str | None,
     deadline: float | None,
     count: int | None = None,
+    generation: int | None = None,
 ) -> NodeTestResult:
-    """Run the smoke tests of published entries on `nodes` (None: all groups) through the published modules, as an
-    ordinary user.
+    """Run the smoke tests of published entries on `nodes` (None: all groups) through the published modules, or those of
+    another `generation`, as an ordinary user. What was seen is kept for `promote`.
 
     With `count`, on that many of them, in one Slurm job. `deadline` is wall-clock seconds for everything, the site's if
     None.
@@ -96,7 +100,7 @@ def run_tests_on_nodes(
     chosen_nodes = resolve_nodes(nodes, ctx.site, ctx.runner)
     # Before the first read of the prefix: on a hung mount that read would never return.
     look_at_prefix(ctx.site, ctx.runner)
-    current, chosen = choose_published(ctx, names)
+    current, chosen = choose_published(ctx, names, generation)
     folder = ctx.prefix.generation(current.number)
     specs = read_specs(ctx.prefix, current.number)
     asked, tests, missing = run_on_nodes(
@@ -113,6 +117,10 @@ def run_tests_on_nodes(
         deadline=deadline or ctx.site.transport.deadline,
         count=count,
     )
+    now = time.time()
+    seen = [SeenTest(entry=t.entry, test=t.test, status=t.status, nodes=expand(t.nodes), time=now) for t in tests]
+    if why := save_node_tests(ctx.site, current.number, seen, check=ctx.runner.raise_if_cancelled):
+        ctx.reporter.say(f"warning: the results are not kept, and `envmgr promote` will not see them: {why}")
     return NodeTestResult(
         current.number, tests, fold(asked), len(asked), way, account.user, missing, round(time.monotonic() - began, 3)
     )

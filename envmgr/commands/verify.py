@@ -9,9 +9,10 @@ from typing import ClassVar
 
 from envmgr.commands import Context, published_record, require_published
 from envmgr.errors import EnvmgrError, InputError
+from envmgr.publish.candidates import read_candidate, signature_faults, told_candidates
 from envmgr.publish.flip_checks import FlipLook, look_at_current_flip, mend_of, severity_of
 from envmgr.publish.flips import known_current, last_current, lost_lines, told_records
-from envmgr.publish.records import ABANDONED, RECORD, complete_numbers, read_record, way_back
+from envmgr.publish.records import ABANDONED, RECORD, candidate_numbers, complete_numbers, read_record, way_back
 from envmgr.publish.verify import (
     Fault,
     LookedAt,
@@ -229,12 +230,12 @@ def _look(ctx: Context, what: VerifyWhat) -> PrefixLook:
     prefix = ctx.prefix
     numbers = _numbers(ctx, what)
     owners = trusted_owners(ctx)
-    recorded = told_records(prefix)
+    recorded = told_candidates(prefix) | told_records(prefix)
     looked = {}
     with ctx.reporter.stage("generations", total=len(numbers), unit="generations") as stage:
         for count, number in enumerate(numbers, 1):
             ctx.runner.raise_if_cancelled()
-            looked[number] = verify_generation(prefix, number, recorded, owners)
+            looked[number] = _with_marker(ctx, verify_generation(prefix, number, recorded, owners))
             stage.update(count)
     users, own, lost = _users(looked, what)
     entries = sorted({name for names in users.values() for name in names})
@@ -279,6 +280,17 @@ def _look(ctx: Context, what: VerifyWhat) -> PrefixLook:
         {path: each.outside for path, each in seen.items() if each.outside},
         _not_ours(looked, checked),
     )
+
+
+def _with_marker(ctx: Context, looked: LookedAt) -> LookedAt:
+    """Return the look with the faults of a candidate's signature, if it is one."""
+    if looked.number not in candidate_numbers(ctx.prefix) or looked.record is None:
+        return looked
+    try:
+        faults = signature_faults(ctx.prefix, read_candidate(ctx.prefix, looked.number), ctx.signer)
+    except EnvmgrError as error:
+        faults = (Fault(f"candidates/{looked.number:04d}.json", error.message),)
+    return replace(looked, faults=(*looked.faults, *faults))
 
 
 def _not_ours(looked: Mapping[int, LookedAt], checked: Sequence[str]) -> dict[str, str]:

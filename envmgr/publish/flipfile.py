@@ -70,12 +70,16 @@ class FlipRecord(FrozenModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
-    """A flip as it lies there; `content` is its file's, byte for byte."""
+class SignedFile:
+    """A JSON file that a site signs; `content` is byte for byte what lies there."""
 
     path: Path
-    record: FlipRecord
     content: bytes
+
+    @property
+    def date(self) -> str:
+        """When it was written, by itself: UTC."""
+        return str(json.loads(self.content)["date"])
 
     @property
     def signature_path(self) -> Path:
@@ -89,6 +93,13 @@ class Flip:
             return None
         except (OSError, InputError) as error:
             raise _damaged(self.signature_path, error) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Flip(SignedFile):
+    """A flip as it lies there."""
+
+    record: FlipRecord
 
 
 def flip_path(prefix: Prefix, sequence: int) -> Path:
@@ -121,7 +132,7 @@ def read_flip(prefix: Prefix, sequence: int) -> Flip:
     # The highest file name wins, and only the content is signed: a copy under a higher name must not count.
     if record.sequence != sequence:
         raise _damaged(path, ValueError(f"it says that it is flip {record.sequence}"))
-    return Flip(path, record, content)
+    return Flip(path, content, record)
 
 
 def newest_first(prefix: Prefix) -> Iterator[Flip]:
@@ -241,7 +252,7 @@ def write_flip(prefix: Prefix, record: FlipRecord, known: Collection[int], signi
     """
     with explain_os_error(prefix.flips):
         prefix.flips.mkdir(mode=0o755, exist_ok=True)
-    flip = Flip(flip_path(prefix, record.sequence), record, record.text().encode())
+    flip = Flip(flip_path(prefix, record.sequence), record.text().encode(), record)
     pending = pending_link(prefix, record.sequence)
     with ExitStack() as made:
         try:

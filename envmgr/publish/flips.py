@@ -313,7 +313,7 @@ def last_current(prefix: Prefix) -> int | None:
     number = known_current(prefix)
     if number is None:
         number = next((int(f["to"]) for f in reversed(flips(prefix))), None)
-    return number if number is not None else max(complete_numbers(prefix), default=None)
+    return number if number is not None else max(complete_numbers(prefix, candidates=False), default=None)
 
 
 def once_current(prefix: Prefix) -> set[int]:

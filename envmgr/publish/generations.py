@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
@@ -16,15 +17,22 @@ from envmgr.modules.render import render_digest, templates_digest
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish import records
+from envmgr.publish.candidates import read_candidate, require_promotable, settle_candidates
 from envmgr.publish.flip_checks import accepting, gaps
-from envmgr.publish.flip_guards import find_replay, require_not_replayed, require_unchanged_generation
+from envmgr.publish.flip_guards import (
+    find_replay,
+    require_good_flip,
+    require_not_replayed,
+    require_unchanged_generation,
+)
 from envmgr.publish.flipfile import OvertakenError
 from envmgr.publish.flips import flip, known_current, last_current, lost_lines, settle, write_history_again
 from envmgr.publish.plan import Change
 from envmgr.publish.signature import Signer
 from envmgr.publish.staging import Staged, StagingWork, abandon, staging
-from envmgr.report import Reporter
+from envmgr.report import Reporter, SilentReporter
 from envmgr.store.jobtable import is_staged, remove_dead_holds
+from envmgr.store.node_tests import node_tests_file
 from envmgr.store.prefix import Prefix
 from envmgr.store.upstream import is_of_upstream
 from envmgr.system.files import explain_os_error
@@ -47,6 +55,8 @@ class PublishedChange:
     changed: tuple[str, ...]
 
 
+Done = TypeVar("Done")
+
 StagedCheck = Callable[[Path, Path, Mapping[str, ModuleSpec]], None]
 """Gets the staged modules folder, its lmodrc.lua and the changed modules; raises to keep `current` as it is."""
 
@@ -66,7 +76,9 @@ def publishing(prefix: Prefix, runner: Runner, reporter: Reporter) -> Iterator[f
         with explain_os_error(prefix.generations):
             prefix.generations.mkdir(exist_ok=True)
             _clean_incomplete(prefix, reporter)
-        yield settle(prefix, reporter)
+        known = settle(prefix, reporter)
+        settle_candidates(prefix, reporter)
+        yield known
 
 
 def publish(
@@ -79,11 +91,13 @@ def publish(
     templates: Path,
     check: StagedCheck,
     signer: Signer | None,
+    tested: Collection[str] = (),
 ) -> PublishedChange:
     """Stage `current` plus `change` and let `check` judge it, without the lock; with the lock, flip if `current` is the
     same.
 
-    Otherwise the change is applied to what is then current; only changed modules are checked again.
+    Otherwise the change is applied to what is then current; only changed modules are checked again. `tested` are
+    digests of `seen_by_tests` that passed before.
 
     Raises:
         EnvmgrError: any error of staging or `check`; `current` is then untouched, and the number stays taken.
@@ -91,7 +105,7 @@ def publish(
     prefix, policies = Prefix(site.prefix), ModulePolicies.from_site(site)
     digest = render_digest(templates_digest(templates), policies)
     work = StagingWork(change, prefix, policies, digest, templates, lmod, runner, reporter, signer)
-    passed: set[str] = set()
+    passed = set(tested)
     with ExitStack() as staged_now:
         parent, staged = staged_now.enter_context(staging(work))
         overtaken = 0
@@ -136,7 +150,9 @@ def _finish(staged: Staged, known: Collection[int]) -> PublishedChange:
     """
     record = staged.complete()
     work, number, parent = staged.work, staged.number, staged.parent
-    if work.change.base is None:
+    if work.change.candidate:
+        settle_candidates(work.prefix, work.reporter)
+    elif work.change.base is None:
         prefix, reason, reporter, signer = work.prefix, work.change.reason, work.reporter, work.signer
         try:
             flip(prefix, number, parent, reason, reporter, action="publish", signer=signer, record=record, known=known)
@@ -163,16 +179,8 @@ def rollback(
         before = last_current(prefix)
         if before is None:
             raise EnvmgrError("nothing-published", "nothing was published yet", context=str(prefix.root))
-        record = records.read_record(prefix, number)
-        named = [(name, path) for name, entry in record.entries.items() for path in entry.paths]
-        gone = [f"{name}: {path}" for name, path in named if not prefix.install_at(path).exists()]
-        if gone:
-            raise EnvmgrError(
-                "install-missing",
-                f"generation {number} names installs that are gone",
-                context=gone,
-                hint=_way_on(number, [(name, path) for name, path in named if f"{name}: {path}" in gone]),
-            )
+        require_no_candidate(prefix, number)
+        _require_installs(prefix, number)
         replay = None if signer is None else find_replay(prefix, signer)
         if replay is not None and replay.right not in (None, number):
             raise replay.error("fix that before you make another generation current")
@@ -184,6 +192,69 @@ def rollback(
         return before, number
 
     return _until_first(go, prefix, runner, reporter)
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """A candidate that became current. `before` was current, None for nothing; `sequence` is the flip's number."""
+
+    number: int
+    before: int | None
+    sequence: int
+
+
+def promote(
+    number: int, prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer | None, check: Callable[[], None]
+) -> Promoted:
+    """Make a candidate current, by one flip. `check` says under the lock whether its tests allow that, and raises.
+
+    Raises:
+        EnvmgrError: `no-generation`, `not-a-candidate`, `candidate-outdated`, `generation-changed`, `install-missing`;
+            `flip-untrusted` if someone moved `current` back, or what is current is not signed.
+    """
+
+    def go(known: Collection[int]) -> Promoted:
+        found = read_candidate(prefix, number)
+        current = records.current_number(prefix)
+        if current is not None and signer is not None:
+            require_good_flip(prefix, current, signer)
+        require_promotable(prefix, found, current, signer)
+        _require_installs(prefix, number)
+        check()
+        why, record = f"promote {number}", found.record.record
+        sequence = flip(
+            prefix, number, current, why, reporter, action="publish", signer=signer, record=record, known=known
+        )
+        settle_candidates(prefix, reporter)
+        return Promoted(number, current, sequence)
+
+    return _until_first(go, prefix, runner, reporter)
+
+
+def _require_installs(prefix: Prefix, number: int) -> None:
+    """Raise EnvmgrError `install-missing` if an install of the generation is gone."""
+    record = records.read_record(prefix, number)
+    named = [(name, path) for name, entry in record.entries.items() for path in entry.paths]
+    lost = [(name, path) for name, path in named if not prefix.install_at(path).exists()]
+    if lost:
+        raise EnvmgrError(
+            "install-missing",
+            f"generation {number} names installs that are gone",
+            context=[f"{name}: {path}" for name, path in lost],
+            hint=_way_on(number, lost),
+        )
+
+
+def require_no_candidate(prefix: Prefix, number: int) -> None:
+    """Raise EnvmgrError `is-a-candidate` for a generation that was never current; as `read_record` for none."""
+    records.read_record(prefix, number)
+    if number in records.candidate_numbers(prefix):
+        raise EnvmgrError(
+            "is-a-candidate",
+            f"generation {number} is a candidate: it was never current",
+            context=str(prefix.generation(number)),
+            hint=f"`envmgr promote {number}` makes it current",
+        )
 
 
 def _way_on(number: int, gone: Sequence[tuple[str, str]]) -> str:
@@ -220,9 +291,7 @@ def sign(
     return _until_first(go, prefix, runner, reporter)
 
 
-def _until_first(
-    go: Callable[[Collection[int]], tuple[int, int]], prefix: Prefix, runner: Runner, reporter: Reporter
-) -> tuple[int, int]:
+def _until_first(go: Callable[[Collection[int]], Done], prefix: Prefix, runner: Runner, reporter: Reporter) -> Done:
     """Run `go` under the publish lock, and start again if a run on another host made a flip meanwhile."""
     while True:
         with suppress(OvertakenError), publishing(prefix, runner, reporter) as known:
@@ -241,6 +310,8 @@ def remove_generations(numbers: list[int], prefix: Prefix) -> None:
     """Forget generations, keeping the numbers taken. Under `publishing` only."""
     for number in numbers:
         abandon(prefix, number, "removed by gc")
+        node_tests_file(prefix, number).unlink(missing_ok=True)
+    settle_candidates(prefix, SilentReporter())
 
 
 def _clean_incomplete(prefix: Prefix, reporter: Reporter) -> None:

@@ -34,7 +34,8 @@ class Change:
     `fresh` are installs that were made just now, by their paths relative to the prefix: their manifests differ from
     those that earlier generations name. With `anew`, a generation is made that has what is current, too; with `whole`,
     `add` is all that it has, and nothing of the current one is read. Nothing of `same` changes, but it has to be there.
-    With `base`, it is put on that generation, and does not become current.
+    With `base`, it is put on that generation, and does not become current. With `candidate`, it does not become current
+    either: see `publish.candidates`.
     """
 
     add: Mapping[str, NewModule]
@@ -45,6 +46,7 @@ class Change:
     whole: bool = False
     same: frozenset[str] = frozenset()
     base: int | None = None
+    candidate: bool = False
 
     def onto(self, current: Collection[str]) -> Change:
         """Return what is left to do if `current` are the entries: what others have made of `same` stays."""

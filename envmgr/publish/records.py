@@ -134,7 +134,8 @@ def way_back(prefix: Prefix, number: int | None = None) -> str:
         # Without -T, mv would move it into a folder `current.away` that exists already.
         away = f"`mv -T {words(str(prefix.current), str(prefix.current) + '.away')}`; "
     left = _left(prefix)
-    whole = (n for n, record in left.items() if record is None or has_installs(prefix, record))
+    tried = candidate_numbers(prefix)  # nobody has used a candidate as the current one
+    whole = (n for n, record in left.items() if n not in tried and (record is None or has_installs(prefix, record)))
     number = number or max(whole, default=None)
     if number is not None:
         return (
@@ -300,8 +301,19 @@ def generation_numbers(prefix: Prefix) -> list[int]:
     return sorted(int(p.name) for p in prefix.generations.iterdir() if re.fullmatch(r"[0-9]{4,}", p.name))
 
 
-def complete_numbers(prefix: Prefix) -> list[int]:
-    return [n for n in generation_numbers(prefix) if (prefix.generation(n) / RECORD).is_file()]
+def complete_numbers(prefix: Prefix, *, candidates: bool = True) -> list[int]:
+    """Return the numbers of complete generations, ascending; without `candidates`, of those that were published."""
+    left_out = frozenset[int]() if candidates else candidate_numbers(prefix)
+    return [n for n in generation_numbers(prefix) if n not in left_out and (prefix.generation(n) / RECORD).is_file()]
+
+
+def candidate_numbers(prefix: Prefix) -> frozenset[int]:
+    """Return the numbers that are marked as candidates: see `publish.candidates`. They may be gone, or about to come."""
+    with suppress(FileNotFoundError):
+        return frozenset(
+            int(path.stem) for path in prefix.candidates.iterdir() if re.fullmatch(r"[0-9]{4,}\.json", path.name)
+        )
+    return frozenset()
 
 
 def read_records(prefix: Prefix) -> tuple[dict[int, GenerationRecord], dict[int, EnvmgrError]]:

@@ -13,11 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from envmgr.catalog.site_file import Signing
 from envmgr.errors import CommandError, EnvmgrError, ErrorData, InputError
-from envmgr.publish.flipfile import Flip, FlipRecord
+from envmgr.publish.candidate_record import CandidateRecord
+from envmgr.publish.flipfile import FlipRecord, SignedFile
 from envmgr.report import Reporter, SilentReporter
 from envmgr.system.models import FrozenModel
 from envmgr.system.run import Runner, clean_env
@@ -54,7 +55,7 @@ class Signer(Protocol):
     def sign(self, content: bytes, reporter: Reporter) -> bytes:
         """Return the signature of a flip's file. Raises EnvmgrError `not-signed`."""
 
-    def judge(self, flip: Flip) -> Signed:
+    def judge(self, flip: SignedFile) -> Signed:
         """Return whether someone on the site's own list signed it."""
 
 
@@ -95,12 +96,12 @@ class KeySigner:
             ) from None
         return done.stdout.encode()
 
-    def judge(self, flip: Flip) -> Signed:
+    def judge(self, flip: SignedFile) -> Signed:
         """See `Signer`."""
         return check_signature(flip, self.signing, self.runner)
 
 
-def require_allowed(flip: Flip, signer: Signer) -> None:
+def require_allowed(flip: SignedFile, signer: Signer) -> None:
     """Raise EnvmgrError `not-signed` for a signature that no node would accept."""
     found = signer.judge(flip)
     if found.state != "signed":
@@ -113,7 +114,7 @@ def require_allowed(flip: Flip, signer: Signer) -> None:
         )
 
 
-def check_signature(flip: Flip, signing: Signing, runner: Runner) -> Signed:
+def check_signature(flip: SignedFile, signing: Signing, runner: Runner) -> Signed:
     """Return whether someone of the site's list signed it, for this purpose. Raise EnvmgrError `flip-damaged`."""
     if flip.signature() is None:
         return Signed("unsigned", reason="it is not there")
@@ -126,12 +127,10 @@ def check_signature(flip: Flip, signing: Signing, runner: Runner) -> Signed:
                 return Signed("signed", name)
         # A second look at the flip's own date tells a key that has expired from one that was never allowed.
         # Without a time zone ssh-keygen reads local time, which is UTC in `clean_env`.
-        at = flip.record.date.translate({ord(mark): None for mark in "-:TZ"})
+        at = flip.date.translate({ord(mark): None for mark in "-:TZ"})
         for name in names:
             if _verify(flip, signing, name, runner, f"verify-time={at}")[0]:
-                return Signed(
-                    "expired", name, f"the key of {name} was valid at {flip.record.date}, and is not any more"
-                )
+                return Signed("expired", name, f"the key of {name} was valid at {flip.date}, and is not any more")
     except (EnvmgrError, InputError) as error:
         return Signed("unchecked", reason=error.message)
     return Signed("wrong", reason=f"nobody of {signing.allowed_signers} signed it: {reason}")
@@ -168,7 +167,7 @@ def principals(text: str) -> Iterator[str]:
                 yield name
 
 
-def _verify(flip: Flip, signing: Signing, name: str, runner: Runner, *options: str) -> tuple[bool, str]:
+def _verify(flip: SignedFile, signing: Signing, name: str, runner: Runner, *options: str) -> tuple[bool, str]:
     """Return whether the signature is `name`'s, and ssh-keygen's message if it is not.
 
     The content is what was read before, even if the file has changed.
@@ -237,14 +236,17 @@ def start_root_signer(signing: Signing, runner: Runner) -> RootSigner:
 
 
 def _serve(connection: Connection, signer: KeySigner) -> None:
+    signable: TypeAdapter[FlipRecord | CandidateRecord] = TypeAdapter(FlipRecord | CandidateRecord)
     while True:
         content = connection.recv_bytes(_MOST)
         try:
-            # Root's key signs nothing but flips, whatever the build user's process sends.
-            FlipRecord.model_validate_json(content)
+            # Root's key signs nothing else, whatever the build user's process sends.
+            signable.validate_json(content)
             answer = _Answer(signature=signer.sign(content, SilentReporter()).decode())
         except ValidationError:
-            answer = _Answer(error=ErrorData.of(EnvmgrError("not-signed", "what should be signed is no flip")))
+            answer = _Answer(
+                error=ErrorData.of(EnvmgrError("not-signed", "what should be signed is no flip and no candidate"))
+            )
         except EnvmgrError as error:
             answer = _Answer(error=ErrorData.of(error))
         connection.send_bytes(answer.model_dump_json().encode())

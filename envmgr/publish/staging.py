@@ -17,6 +17,7 @@ from envmgr.modules.render import render_shims, render_tree
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish import plan, records
+from envmgr.publish.candidates import find_same, mark
 from envmgr.publish.flip_guards import require_good_flip, require_not_replayed, require_unchanged_generation
 from envmgr.publish.flips import known_current, once_current
 from envmgr.publish.kernels import render_kernels
@@ -97,7 +98,7 @@ class Staged:
         return (
             (current == self.parent or change.base is not None)
             # A rollback and a way back leave `current` as it was, but a higher number may be complete by then.
-            and self.number > max(records.complete_numbers(prefix), default=0)
+            and self.number > max(records.complete_numbers(prefix, candidates=False), default=0)
             and not (self.folder / records.ABANDONED).exists()
             and manifests_of(prefix, self.entries, change, parent_record(prefix, self.parent, change)) == self.manifests
         )
@@ -113,29 +114,9 @@ class Staged:
         """Map every changed module, and all that load one of them, to the digest of what its smoke tests see, and the
         module.
         """
-        return {
-            name: (self._seen(name), spec)
-            for name, spec in plan.with_dependents(set(self.changed), self.merged).items()
-        }
-
-    def _seen(self, name: str) -> str:
-        """Return the digest of the module and of all that it loads: the installs, all that decides the modules' texts
-        except the generation's number, the tests.
-        """
-        seen: dict[str, object] = {}
-        waiting = [name]
-        while waiting:
-            # Two modules may load the same third one: each is digested once.
-            if (each := waiting.pop()) in seen:
-                continue
-            entry, spec = self.entries[each], self.merged[each].spec
-            seen[each] = [
-                entry.model_dump(mode="json"),
-                spec.model_dump(mode="json"),
-                {path: self.manifests.get(path) for path in entry.paths},
-            ]
-            waiting += spec.depends
-        return sha256_bytes(canonical_json({"schema": 1, "render": self.work.render, "seen": seen}))
+        modules = plan.with_dependents(set(self.changed), self.merged)
+        seen = seen_by_tests(modules, self.merged, self.entries, self.manifests, self.work.render)
+        return {name: (seen[name], spec) for name, spec in modules.items()}
 
     def complete(self) -> str:
         """Write its record, last of all; returns the record's sha256. Under the publish lock only.
@@ -165,6 +146,9 @@ class Staged:
             change(folder, mode=0o755)
             sync_file_system(folder)  # modules and cache reach the disk before the record that says they are complete
             text = record.model_dump_json(indent=1) + "\n"
+            if self.change.candidate:
+                sha256 = sha256_bytes(text.encode())
+                mark(work.prefix, self.number, self.parent, sha256, work.signer, work.reporter)
             atomic_write(folder / records.RECORD, text, mode=0o444)
             change(folder, mode=0o555)
             # A crash must not lose the folder's own name after `current` names it.
@@ -187,6 +171,35 @@ class Staged:
                 context=wrong[:10],
                 hint="a smoke test wrote there, or somebody else did: fix the test, then run the same command again",
             )
+
+
+def seen_by_tests(
+    names: Iterable[str],
+    merged: Mapping[str, records.PublishedSpec],
+    entries: Mapping[str, records.PublishedEntry],
+    manifests: Mapping[str, str],
+    render: str,
+) -> dict[str, str]:
+    """Map each name to the digest of the module and of all that it loads: the installs, all that decides the modules'
+    texts except the generation's number, the tests.
+    """
+    found = {}
+    for name in names:
+        seen: dict[str, object] = {}
+        waiting = [name]
+        while waiting:
+            # Two modules may load the same third one: each is digested once.
+            if (each := waiting.pop()) in seen:
+                continue
+            entry, spec = entries[each], merged[each].spec
+            seen[each] = [
+                entry.model_dump(mode="json"),
+                spec.model_dump(mode="json"),
+                {path: manifests.get(path) for path in entry.paths},
+            ]
+            waiting += spec.depends
+        found[name] = sha256_bytes(canonical_json({"schema": 1, "render": render, "seen": seen}))
+    return found
 
 
 def parent_record(prefix: Prefix, parent: int | None, change: plan.Change) -> records.GenerationRecord | None:
@@ -250,6 +263,10 @@ def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | None]]:
         manifests = manifests_of(prefix, entries, change, record)
         changed = plan.changed_entries(entries, manifests, record)
         if record is not None and not changed and record.render == work.render and not change.anew:
+            yield parent, None
+            return
+        if change.candidate and (same := find_same(prefix, parent, entries, manifests, work.render)):
+            work.reporter.say(f"candidate {same} is the same already")
             yield parent, None
             return
         plan.check_dependencies({k: item.spec.depends for k, item in merged.items()})

@@ -59,7 +59,7 @@ def current_faults(prefix: Prefix) -> list[Fault]:
     except EnvmgrError as error:
         told = "; ".join(error.context)
         return [Fault("current", f"{error.message.removeprefix(f'{prefix.current} ')}: {told}")]
-    if number is None and records.complete_numbers(prefix):
+    if number is None and records.complete_numbers(prefix, candidates=False):
         return [Fault("current", "missing, though there are generations")]
     return []
 
@@ -92,7 +92,7 @@ def verify_generation(prefix: Prefix, number: int, told: Mapping[int, str], owne
 
 def newest_whole(prefix: Prefix, told: Mapping[int, str], owners: Collection[int] | None) -> int | None:
     """Return the newest generation for a rollback: unchanged since its publish, with all its installs present."""
-    for number in reversed(records.complete_numbers(prefix)):
+    for number in reversed(records.complete_numbers(prefix, candidates=False)):
         looked = verify_generation(prefix, number, told, owners)
         if looked.faults or looked.record is None:
             continue

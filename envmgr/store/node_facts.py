@@ -4,8 +4,6 @@ for the next audit.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -15,17 +13,13 @@ from envmgr.catalog.fitness import NodeFacts
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.store.prefix import Prefix
+from envmgr.store.state_file import SECONDS, change_state
 from envmgr.system.files import pretty_json
 from envmgr.system.models import FrozenModel, require_format
-from envmgr.system.run import run_detached
-from envmgr.system.shelltext import script_text
 from envmgr.system.untrusted_files import FACTS, parse_json, read_json, why_unreadable
-from envmgr.system.users import command_as, find_account
 
 FORMAT = 1
 """The number of the format of the facts; another one is refused."""
-
-_SECONDS = 20.0  # that the prefix may take to read and write one small file
 
 
 Observed = Mapping[NodeFacts, Sequence[str]]  # facts -> the nodes that have them
@@ -88,9 +82,6 @@ def read_node_facts(prefix: Prefix) -> FleetFacts | None:
         ) from None
 
 
-_READ = 'if [ -e "$1/nodes.json" ]; then exec cat "$1/nodes.json"; fi'
-
-
 def save_node_facts(
     site: Site,
     observed: Observed,
@@ -98,40 +89,23 @@ def save_node_facts(
     now: float,
     *,
     told: Callable[[Sequence[Told]], Sequence[Told]] = tuple,
-    seconds: float = _SECONDS,
+    seconds: float = SECONDS,
     check: Callable[[], None] = lambda: None,
 ) -> str:
-    """Write an audit's facts into the prefix, as the build user if this is root; return why that failed, or "".
+    """Write an audit's facts into the prefix; return why that failed, or "": see `change_state`.
 
-    `told` gives the findings to keep from those of earlier audits. Nodes that were not seen this time keep their known facts, unless they are in no group any more. This never raises,
-    and ends within `seconds` (at most 20), even if the prefix hangs; `check` is called in between and may raise.
+    `told` gives the findings to keep from those of earlier audits. Nodes that were not seen this time keep their known
+    facts, unless they are in no group any more.
     """
-    become: tuple[str, ...] = ()
-    if site.build_user is not None and os.geteuid() == 0:
-        account = find_account(site.build_user)
-        if account is None:
-            return f"the build user `{site.build_user}` does not exist here"
-        become = command_as(account)
-    folder = str(facts_file(Prefix(site.prefix)).parent)
-    seconds = min(seconds, _SECONDS)
-    end = time.monotonic() + seconds
-    # A process of its own, because a read on a hung mount cannot be given up.
-    before = run_detached([*become, "/bin/sh", "-c", _READ, "sh", folder], seconds=seconds, check=check)
-    if before.returncode is None:
-        return f"{site.prefix} does not answer"
-    try:
-        known = _parse(before.output, facts_file(Prefix(site.prefix)))
-    except EnvmgrError as error:
-        return error.message
-    merged = merge_facts(known, observed, groups, now)
-    merged = merged.model_copy(update={"told": tuple(told(known.told if known else ()))})
-    text = pretty_json(merged.model_dump(mode="json", by_alias=True))
-    argv = [*become, "/bin/sh", "-c", script_text(__file__, "write.sh"), "sh", folder, site.policies.umask]
-    done = run_detached(argv, seconds=end - time.monotonic(), stdin=text, check=check)
-    if done.returncode is None:
-        return f"{site.prefix} does not answer"
-    said = [line.strip() for line in done.error.splitlines() if line.strip()]
-    return "" if done.returncode == 0 else (said or [f"exit status {done.returncode}"])[0]
+    path = facts_file(Prefix(site.prefix))
+
+    def change(text: str) -> str:
+        known = _parse(text, path)
+        merged = merge_facts(known, observed, groups, now)
+        merged = merged.model_copy(update={"told": tuple(told(known.told if known else ()))})
+        return pretty_json(merged.model_dump(mode="json", by_alias=True))
+
+    return change_state(path, change, site, seconds=seconds, check=check)
 
 
 def merge_facts(

@@ -78,6 +78,16 @@ class Prefix:
         """A file for every flip, with its signature beside it where the site signs. Not there before the first."""
         return self.root / "flips"
 
+    @property
+    def candidates(self) -> Path:
+        """A marker for every generation that is a candidate. Not there before the first."""
+        return self.root / "candidates"
+
+    @property
+    def candidate(self) -> Path:
+        """The link to the newest candidate, if there is one."""
+        return self.root / "candidate"
+
     def generation(self, number: int) -> Path:
         return self.generations / f"{number:04d}"
 

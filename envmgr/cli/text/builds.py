@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from envmgr.builds import BuildJob
     from envmgr.builds.slurm.job import BuildJobResult
     from envmgr.catalog.locks import LockChange
-    from envmgr.commands import build, fetch, lock, publish
+    from envmgr.commands import build, fetch, lock, promote, publish
     from envmgr.publish.plan import PlanStep
 
 _MODULE_WORDS = {"new": "new", "changed": "changed", "module": "text changed", "unchanged": "unchanged"}
@@ -37,7 +37,7 @@ def show_build(result: build.BuildResult) -> None:
     _jobs(result.jobs)
     show_outcomes(result.tests)
     _untested(result.untested)
-    _published(result.generation, result.parent, result.steps)
+    _published(result.generation, result.parent, result.steps, candidate=result.candidate)
     for image in result.images:
         out(f"{image.image}: {image.status}, {size_text(image.size)} of {size_text(image.of)}")
     out(f"log: {result.log}")
@@ -66,8 +66,24 @@ def show_publish(result: publish.PublishResult) -> None:
         _nothing(result.steps, result.parent, built_only=False)
     else:
         show_outcomes(result.tests)
-        _published(result.generation, result.parent, result.steps)
+        _published(result.generation, result.parent, result.steps, candidate=result.candidate)
         out(f"log: {result.log}")
+
+
+def show_promote(result: promote.PromoteResult) -> None:
+    show_outcomes(result.tests)
+    would = "would be " if result.dry_run else ""
+    if result.rebased is not None:
+        out(f"generation {result.rebased} is a candidate: the changes of {result.candidate} on {result.before}")
+    elif result.log is None and not result.dry_run:
+        out(f"generation {result.candidate} is current (was {result.before or 'none'}); new shells get it")
+    else:
+        out(f"candidate {result.candidate} {would}put on {result.before or 'none'}")
+    for change in result.changes:
+        out(f"  {change}")
+    if result.unseen:
+        number = result.rebased or result.candidate
+        out(f"not tested on nodes: {', '.join(result.unseen)} (`envmgr test --generation {number} --via ssh`)")
 
 
 def show_lock(result: lock.LockCommandResult) -> None:
@@ -147,8 +163,16 @@ def _nothing(steps: Sequence[PlanStep], current: int | None, *, built_only: bool
         out("nothing to do: nothing is built that is not published")
 
 
-def _published(generation: int | None, parent: int | None, steps: Sequence[PlanStep]) -> None:
+def _published(
+    generation: int | None, parent: int | None, steps: Sequence[PlanStep], *, candidate: bool = False
+) -> None:
     if generation is not None:
         names = ", ".join(str(s.candidate.entry) for s in steps if s.publish != "unchanged")
+        if candidate:
+            out(
+                f"generation {generation} is a candidate{f' with {names}' if names else ''}; {parent or 'none'} is current"
+            )
+            out(f"next: `envmgr test --generation {generation} --via ssh`, then `envmgr promote {generation}`")
+            return
         was = f" (was {parent})" if parent is not None else ""
         out(f"published{f' {names}' if names else ''}: generation {generation} is current{was}")

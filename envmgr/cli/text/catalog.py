@@ -137,7 +137,7 @@ def show_remove(result: generations.RemoveResult) -> None:
 def show_history(result: generations.HistoryResult) -> None:
     rows = [
         [
-            "*" if g.current else " ",
+            "*" if g.current else "c" if g.candidate else " ",
             str(g.number),
             g.created or "?",
             f"{g.user}@{g.host}" if not g.damaged else "?",

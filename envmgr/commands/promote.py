@@ -1,0 +1,174 @@
+"""`envmgr promote`: make a candidate current, or put its changes on what became current meanwhile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from envmgr.builds.prepare import can_write
+from envmgr.commands import Context, logged, published_record
+from envmgr.commands.publish import publish_change
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.publish.candidates import newest, read_candidate, require_promotable, require_same
+from envmgr.publish.generations import promote
+from envmgr.publish.plan import Change, NewModule, changed_entries, with_dependents
+from envmgr.publish.records import GenerationRecord, current_number, published_spec, read_record, read_specs
+from envmgr.publish.staging import seen_by_tests
+from envmgr.report import Result
+from envmgr.smoke import SmokeOutcome
+from envmgr.store.node_tests import read_node_tests, save_node_tests
+
+
+@dataclass(frozen=True, slots=True)
+class PromoteResult(Result):
+    """The result of `promote`. `candidate` became current, or would; with `rebased`, that is a new candidate with its
+    changes instead.
+
+    `before` was current. `changes` are `+ entry`, `- entry` and `~ entry` against that. `unseen` are changed entries of
+    which no test on nodes is known to have passed.
+    """
+
+    schema: ClassVar[str] = "envmgr.promote/1"
+    candidate: int
+    before: int | None
+    changes: tuple[str, ...]
+    unseen: tuple[str, ...]
+    dry_run: bool
+    rebased: int | None = None
+    tests: tuple[SmokeOutcome, ...] = ()
+    log: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """What a candidate has, and what it was made from. `changed`: the entries that differ."""
+
+    record: GenerationRecord
+    parent: GenerationRecord | None
+    changed: frozenset[str]
+
+    @property
+    def changes(self) -> tuple[str, ...]:
+        before = self.parent.entries if self.parent else {}
+        return tuple(
+            f"{'+' if name not in before else '-' if name not in self.record.entries else '~'} {name}"
+            for name in sorted(self.changed)
+        )
+
+    @property
+    def there(self) -> set[str]:
+        """The changed entries that it has."""
+        return {name for name in self.changed if name in self.record.entries}
+
+
+def promote_candidate(
+    ctx: Context, number: int | None, *, rebase: bool = False, dry_run: bool = False
+) -> PromoteResult:
+    """Make a candidate current by one flip, by default the newest. With `rebase`, make a candidate with its changes on
+    what is current, and test what differs.
+
+    Raises:
+        EnvmgrError: `no-candidate`, `not-a-candidate`, `candidate-outdated`, `generation-changed`, `install-missing`,
+            `test-not-green`; with `rebase` what a publish raises.
+        InputError: `candidate-fits` for a rebase of a candidate that is on what is current.
+    """
+    if number is None:
+        number = newest(ctx.prefix)
+    if number is None:
+        raise EnvmgrError(
+            "no-candidate", "there is no candidate", hint="`envmgr build --candidate ENTRY` makes one of an entry"
+        )
+    found = read_candidate(ctx.prefix, number)
+    made = _made(ctx, number, found.record.parent)
+    current = current_number(ctx.prefix)
+    if rebase:
+        if found.record.parent == current:
+            raise InputError(
+                "candidate-fits",
+                f"candidate {number} was made from generation {current}, which is current",
+                hint=f"`envmgr promote {number}` makes it current",
+            )
+        return _rebase(ctx, made, dry_run=dry_run)
+    unseen = _unseen(ctx, made)
+    if dry_run:
+        require_promotable(ctx.prefix, found, current, ctx.signer)
+        _require_green(ctx, number)
+        return PromoteResult(number, current, made.changes, unseen, True)
+    can_write(ctx.site)
+    done = promote(
+        number, ctx.prefix, ctx.runner, ctx.reporter, signer=ctx.signer, check=lambda: _require_green(ctx, number)
+    )
+    return PromoteResult(number, done.before, made.changes, unseen, False)
+
+
+def _made(ctx: Context, number: int, parent: int | None) -> _Made:
+    record = read_record(ctx.prefix, number)
+    before = None if parent is None else read_record(ctx.prefix, parent)
+    return _Made(record, before, frozenset(changed_entries(record.entries, record.manifests, before)))
+
+
+def _unseen(ctx: Context, made: _Made) -> tuple[str, ...]:
+    return tuple(sorted(made.there - read_node_tests(ctx.prefix, made.record.number).seen("passed")))
+
+
+def _require_green(ctx: Context, number: int) -> None:
+    """Raise EnvmgrError `test-not-green` if the last test of an entry on some node failed."""
+    red = [each for each in read_node_tests(ctx.prefix, number).tests if each.status == "failed"]
+    if red:
+        from envmgr.nodes.sets import fold
+
+        raise EnvmgrError(
+            "test-not-green",
+            f"tests of candidate {number} failed",
+            context=[f"{each.entry} `{each.test}` on {fold(each.nodes)}" for each in red[:10]],
+            hint=f"`envmgr test {red[0].entry} --generation {number} --nodes {fold(red[0].nodes)}` tests again; if the "
+            "entry is wrong, correct its recipe and make another candidate",
+        )
+
+
+def _rebase(ctx: Context, made: _Made, *, dry_run: bool) -> PromoteResult:
+    number, parent = made.record.number, made.record.parent
+    current = published_record(ctx)
+    require_same(ctx.prefix, read_candidate(ctx.prefix, number), ctx.signer)
+    unseen = tuple(sorted(made.there))
+    if dry_run:
+        return PromoteResult(number, current.number, made.changes, unseen, True)
+    can_write(ctx.site)
+    specs = {name: published_spec(raw) for name, raw in read_specs(ctx.prefix, number).items()}
+    add = {name: NewModule(specs[name].spec, specs[name].facts, made.record.entries[name].lock) for name in made.there}
+    change = Change(
+        add,
+        # What the candidate took away may be gone meanwhile.
+        tuple(name for name in made.changed if name not in specs and name in current.entries),
+        made.record.reason,
+        candidate=True,
+    )
+    before = seen_by_tests(
+        with_dependents(set(made.there), specs), specs, made.record.entries, made.record.manifests, made.record.render
+    )
+    outcomes: list[SmokeOutcome] = []
+    with logged(ctx, "promote") as (inner, log):
+        done = publish_change(inner, change, ctx.find_lmod(), outcomes, tested=frozenset(before.values()))
+        if done.number is None:
+            raise EnvmgrError(
+                "no-change",
+                f"generation {done.parent} has what candidate {number} brings",
+                context=f"candidate {number} was made from generation {parent or 'none'}",
+                hint="there is nothing to promote; `envmgr gc` removes the candidate when it is old",
+            )
+        _keep_results(inner, number, done.number, before)
+    rebased = _made(ctx, done.number, done.parent)
+    return PromoteResult(
+        number, done.parent, rebased.changes, _unseen(ctx, rebased), False, done.number, tuple(outcomes), str(log)
+    )
+
+
+def _keep_results(ctx: Context, number: int, rebased: int, before: dict[str, str]) -> None:
+    """Keep results of tests on nodes for the entries that are the same in the rebased candidate."""
+    record = read_record(ctx.prefix, rebased)
+    specs = {name: published_spec(raw) for name, raw in read_specs(ctx.prefix, rebased).items()}
+    names = [name for name in before if name in record.entries]
+    same = seen_by_tests(names, specs, record.entries, record.manifests, record.render)
+    kept = [t for t in read_node_tests(ctx.prefix, number).tests if same.get(t.entry) == before.get(t.entry, "")]
+    if kept and (why := save_node_tests(ctx.site, rebased, kept, check=ctx.runner.raise_if_cancelled)):
+        ctx.reporter.say(f"warning: results of tests on nodes are not kept: {why}")

@@ -1,0 +1,206 @@
+"""Candidates: complete generations that are not current, for tests on real nodes, and for volunteers.
+
+`candidates/0043.json` marks generation 43 as one, with `.json.sig` beside it if the site signs. It is written before the
+generation's record, and removed after the flip that makes the generation current. `candidate` is a link to the newest.
+A marker has no sequence number, so nobody can pass it off as a flip, nor a flip as a marker.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.publish import records
+from envmgr.publish.candidate_record import FORMAT, CandidateRecord
+from envmgr.publish.flipfile import SignedFile
+from envmgr.publish.flips import known_current, once_current
+from envmgr.publish.signature import Signer, require_allowed
+from envmgr.publish.verify import Fault, verify_generation
+from envmgr.report import Reporter
+from envmgr.store.prefix import Prefix
+from envmgr.system.files import atomic_write, explain_os_error, pretty_json
+from envmgr.system.models import require_format
+from envmgr.system.untrusted_files import FLIP, read_bytes, why_unreadable
+from envmgr.system.usernames import own_name
+from envmgr.wording import utc_now
+
+
+def mark(
+    prefix: Prefix, number: int, parent: int | None, record: str, signer: Signer | None, reporter: Reporter
+) -> None:
+    """Write the marker of a generation whose record, of this sha256, is about to be written. Only under `publishing`.
+
+    Raises:
+        EnvmgrError: `not-signed`, `disk-full`, …
+    """
+    said = CandidateRecord(
+        candidate=number, record=record, date=utc_now(), parent=parent, user=own_name(), host=socket.gethostname()
+    )
+    content = pretty_json(said.model_dump(mode="json")).encode()
+    path = _marker(prefix, number)
+    with explain_os_error(path):
+        path.parent.mkdir(exist_ok=True)
+        if signer is not None:
+            made = Candidate(path, content, said)
+            atomic_write(made.signature_path, signer.sign(content, reporter).decode(), mode=0o444)
+            require_allowed(made, signer)
+        atomic_write(path, content.decode(), mode=0o444)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate(SignedFile):
+    """A marker as it lies there."""
+
+    record: CandidateRecord
+
+
+def read_candidate(prefix: Prefix, number: int) -> Candidate:
+    """Return the marker of a generation.
+
+    Raises:
+        EnvmgrError: `no-generation`, `not-a-candidate`, `candidate-damaged`, `format-unknown`.
+    """
+    records.read_record(prefix, number)
+    path = _marker(prefix, number)
+    try:
+        content = read_bytes(path, FLIP)
+        said = CandidateRecord.model_validate(require_format(json.loads(content), FORMAT, path, "schema_version"))
+    except FileNotFoundError:
+        raise EnvmgrError(
+            "not-a-candidate",
+            f"generation {number} is no candidate",
+            context=_why_none(prefix, number),
+            hint="`envmgr history` lists generations, and marks candidates with c",
+        ) from None
+    except (OSError, InputError, ValueError, RecursionError) as error:
+        raise EnvmgrError(
+            "candidate-damaged",
+            f"{path} cannot be read",
+            context=why_unreadable(error),
+            hint="make another candidate: `envmgr build --candidate ENTRY`, or `envmgr publish --candidate`",
+        ) from None
+    return Candidate(path, content, said)
+
+
+def _why_none(prefix: Prefix, number: int) -> str:
+    waiting = newest(prefix)
+    others = "there is no candidate" if waiting is None else f"the newest candidate is {waiting}"
+    was = "it was current before" if number in once_current(prefix) else "it was never one"
+    return f"{'it is current' if known_current(prefix) == number else was}; {others}"
+
+
+def newest(prefix: Prefix) -> int | None:
+    """Return the number of the newest complete candidate."""
+    complete = records.complete_numbers(prefix)
+    return max(records.candidate_numbers(prefix).intersection(complete), default=None)
+
+
+def find_same(
+    prefix: Prefix,
+    parent: int | None,
+    entries: Mapping[str, records.PublishedEntry],
+    manifests: Mapping[str, str],
+    render: str,
+) -> int | None:
+    """Return the newest candidate on `parent` if it has exactly these entries, installs and templates."""
+    number = newest(prefix)
+    with suppress(EnvmgrError):
+        if number is not None and read_candidate(prefix, number).record.parent == parent:
+            record = records.read_record(prefix, number)
+            if (record.entries, record.manifests, record.render) == (entries, manifests, render):
+                return number
+    return None
+
+
+def told_candidates(prefix: Prefix) -> dict[int, str]:
+    """Return candidate -> sha256 of its record, as its marker has it."""
+    found: dict[int, str] = {}
+    for number in records.candidate_numbers(prefix):
+        with suppress(EnvmgrError):
+            found[number] = read_candidate(prefix, number).record.record
+    return found
+
+
+def signature_faults(prefix: Prefix, found: Candidate, signer: Signer | None) -> tuple[Fault, ...]:
+    """Return what is wrong with the signature of a marker; nothing where the site does not sign."""
+    if signer is None or (judged := signer.judge(found)).state in ("signed", "expired"):
+        return ()
+    return (Fault(f"{found.path.relative_to(prefix.root)}.sig", f"{judged.state}: {judged.reason}"),)
+
+
+def require_promotable(prefix: Prefix, found: Candidate, current: int | None, signer: Signer | None) -> None:
+    """Require that a candidate was made from what is current, and is what its marker says.
+
+    Raises:
+        EnvmgrError: `candidate-outdated`, `generation-changed`.
+    """
+    said = found.record
+    if said.parent != current:
+        raise EnvmgrError(
+            "candidate-outdated",
+            f"candidate {said.candidate} was made from generation {said.parent or 'none'}, and {current} is current",
+            context="to make it current would take back what was published since",
+            hint=f"`envmgr promote {said.candidate} --rebase` makes a candidate with its changes on what is current",
+        )
+    require_same(prefix, found, signer)
+
+
+def require_same(prefix: Prefix, found: Candidate, signer: Signer | None) -> None:
+    """Require that a candidate is what its marker says, and that someone who may has signed that, if the site signs.
+
+    Raises:
+        EnvmgrError: `generation-changed`.
+    """
+    number = found.record.candidate
+    looked = verify_generation(prefix, number, {number: found.record.record}, None).faults
+    faults = [f"{each.path}: {each.found}" for each in (*looked, *signature_faults(prefix, found, signer))]
+    if faults:
+        raise EnvmgrError(
+            "generation-changed",
+            f"candidate {number} is not what was made",
+            context=faults[:10],
+            hint="find out who changed it; `envmgr build --candidate ENTRY` makes another one",
+        )
+
+
+def settle_candidates(prefix: Prefix, reporter: Reporter) -> None:
+    """Remove the markers of generations that became current, or are gone, and point `candidate` at the newest one that
+    is left. Only under `publishing`.
+    """
+    marked = records.candidate_numbers(prefix)
+    if not marked and not prefix.candidate.is_symlink():
+        return
+    there = {*records.complete_numbers(prefix)} - once_current(prefix)
+    for number in marked - there:
+        path = _marker(prefix, number)
+        for each in (path, path.with_name(f"{path.name}.sig")):
+            with suppress(OSError):
+                each.unlink(missing_ok=True)
+    try:
+        _point(prefix, max(marked & there, default=None))
+    except OSError as error:
+        reporter.say(f"warning: {prefix.candidate} does not lead to the newest candidate: {error.strerror}")
+
+
+def _point(prefix: Prefix, number: int | None) -> None:
+    """Point the link at a candidate, in one step. Raise OSError."""
+    if number is None:
+        prefix.candidate.unlink(missing_ok=True)
+        return
+    target = str(prefix.generation(number).relative_to(prefix.root))
+    with suppress(OSError):
+        if str(prefix.candidate.readlink()) == target:
+            return
+    beside = prefix.candidate.with_name(".candidate.tmp")
+    beside.unlink(missing_ok=True)
+    beside.symlink_to(target)
+    beside.replace(prefix.candidate)
+
+
+def _marker(prefix: Prefix, number: int) -> Path:
+    return prefix.candidates / f"{number:04d}.json"

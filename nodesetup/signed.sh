@@ -5,6 +5,15 @@
 
 LATE=1200 # seconds after which a check is old: its timer is five minutes
 
+look_at_candidate() { # keeps $candidate only if the last check found its marker signed, where the site refuses what is not
+    checked=
+    if [ -r /var/lib/envmgr/candidate ]; then
+        { read -r checked && read -r flip_prefix; } </var/lib/envmgr/candidate
+        [ "$flip_prefix" = "$prefix" ] || checked=
+    fi
+    [ "$checked" = "signed $candidate" ] || [ "$signed" = note ] || candidate=
+}
+
 look_at_flip() { # sets $doubt to what is to be said, or nothing; where the site refuses, $number to the last generation that was signed
     doubt=
     flip_state=

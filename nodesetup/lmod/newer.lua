@@ -76,6 +76,27 @@ local function explain(_, key, message, values)
   end
 end
 
+-- Says at each load that a shell uses a candidate, until that is current.
+local LOADS = { load = true, add = true, ["try-load"] = true, try_load = true, swap = true, switch = true, sw = true, restore = true, r = true }
+
+local function tell_candidate(words)
+  local own = (os.getenv("ENVMGR_PIN") or ""):match("^/.*/generations/(%d+)$")
+  if not own or own ~= os.getenv("ENVMGR_CANDIDATE") then
+    return
+  end
+  local prefix = os.getenv("ENVMGR_PIN"):match("^(/.*)/generations/%d+$")
+  local current = (require("posix").readlink(prefix .. "/current") or ""):match("^generations/(%d+)$")
+  for i = 2, #(words or {}) do -- the first is the shell
+    if not words[i]:find("^%-") then
+      if LOADS[words[i]] and current ~= own then
+        io.stderr:write(("envmgr: modules of candidate %d; generation %s is current\n"):format(tonumber(own), tonumber(current) or "none"))
+      end
+      return
+    end
+  end
+end
+pcall(tell_candidate, arg)
+
 -- An Lmod that does not know this hook would warn of it at each start.
 local warn = LmodWarning
 LmodWarning = function() end

@@ -10,6 +10,7 @@ from unittest import mock
 
 from envmgr.catalog.site_file import Signing
 from envmgr.publish import flipfile, flips
+from envmgr.publish.candidates import mark, settle_candidates
 from envmgr.publish.flips import flip, settle
 from envmgr.publish.records import RECORD, GenerationRecord, current_number
 from envmgr.publish.signature import NAMESPACE, KeySigner
@@ -88,6 +89,13 @@ class SignedPrefix:
         )
         (folder / RECORD).write_text(record.model_dump_json(indent=1) + "\n")
         return folder
+
+    def candidate(self, number: int) -> None:
+        """A generation with a signed marker, as a publish makes it; `candidate` leads to it."""
+        record = self.generation(number) / RECORD
+        signer = KeySigner(self.signing, Runner())
+        mark(self.prefix, number, 1, sha256_file(record), signer, SilentReporter())
+        settle_candidates(self.prefix, SilentReporter())
 
     def flip(self, number: int, *, key: str = "admin") -> int:
         """As a publish does it; a stranger's is not looked at."""

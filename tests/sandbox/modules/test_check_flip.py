@@ -579,3 +579,39 @@ def test_cron_runs_the_check_wherever_systemd_does_not_run(node: Node, installed
     assert node.do("undo")[FLIP_CRON] == "removed"
     assert not cron.exists()
     assert node.do("check")[FLIP_CRON] == "skipped"
+
+
+def candidate_of(node: Node, env: dict[str, str] | None = None) -> str:
+    done = node.run("/etc/envmgr/node/pin", "sh", "bash", "i", env={"ENVMGR_USE": "candidate", **(env or {})})
+    assert done.returncode == 0
+    pins = [line for line in done.stdout.splitlines() if line.startswith("\\export ENVMGR_PIN=")]
+    return pins[0].rstrip("'")[-4:]
+
+
+@pytest.mark.parametrize("policy", ["note", "refuse"])
+def test_candidate_is_used_where_its_marker_is_signed(tmp_path: Path, policy: str) -> None:
+    node = make(tmp_path, policy)
+    settle_down(node)
+    node.check()
+    node.made.candidate(2)
+    assert candidate_of(node) == ("0002" if policy == "note" else "0001")  # nobody has looked at it yet
+    assert node.check() == ("signed 1 1", "1 1")
+    assert candidate_of(node) == "0002"
+    node.made.change("generations/0002/modules/hello/1.0.lua", 'os.execute("id")\n')
+    assert node.check() == ("signed 1 1", "1 1")
+    assert candidate_of(node) == ("0002" if policy == "note" else "0001")
+
+
+def test_signature_of_a_flip_is_none_of_a_candidate_and_the_other_way_round(tmp_path: Path) -> None:
+    node = make(tmp_path, "refuse")
+    settle_down(node)
+    node.made.candidate(2)
+    marker = node.made.prefix.candidates / "0002.json"
+    flips_folder = node.made.prefix.flips
+    for end in ("", ".sig"):  # a stranger puts the marker among the flips, and moves `current`
+        shutil.copy(f"{marker}{end}", f"{flips_folder}/000002.json{end}")
+    (node.made.prefix.current).unlink()
+    node.made.prefix.current.symlink_to("generations/0002")
+    state, good = node.check()
+    assert state.split()[0] != "signed"
+    assert good == "1 1"

@@ -26,7 +26,7 @@ class AuditRequest:
     the files of installs. `baseline` is a file that an earlier audit wrote to `save_baseline`; nodes are right if they
     have what they had then. With one of these two, or without `drawn`, samples are the same each day. Times are
     wall-clock seconds; None means the site's. With `dry_run` no file is written. With `here`, only this host is asked,
-    in the shells of the user who asks.
+    in the shells of the user who asks. With `generation`, the newest candidate, shells ask for that.
     """
 
     nodes: str | None = None
@@ -44,17 +44,21 @@ class AuditRequest:
     drawn: bool = True
     dry_run: bool = False
     here: bool = False
+    generation: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedGeneration:
-    """The published generation, which every node should resolve. `since` is when it became current, in epoch seconds."""
+    """The published generation, which every node should resolve, or a candidate for shells that ask for it. `link` of the
+    prefix names it; `since` is when that began, in epoch seconds.
+    """
 
     record: GenerationRecord
     record_sha256: str
     specs: Mapping[str, ModuleSpec]
     kept: tuple[int, ...]
     since: float
+    link: Literal["current", "candidate"] = "current"
 
     @property
     def outside(self) -> dict[str, Outside]:

@@ -172,6 +172,7 @@ def audit(
     node_timeout: Annotated[
         float | None, typer.Option(min=1, metavar="SECONDS", help="Wait at most this long for one node.")
     ] = None,
+    generation: options.GenerationOption = None,
     deadline: options.DeadlineOption = None,
     explain: Annotated[str | None, typer.Option(metavar="CHECK", help="Explain what a check does and why.")] = None,
     verbose: Annotated[bool, typer.Option("--verbose", help="Also show all that follows from each cause.")] = False,
@@ -220,6 +221,7 @@ def audit(
         node_timeout=node_timeout,
         deadline=deadline,
         dry_run=dry_run,
+        generation=generation,
     )
     if dry_run and report is not None:
         ctx.reporter.say(f"would write {report}")

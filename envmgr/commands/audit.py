@@ -118,7 +118,7 @@ def audit_nodes(ctx: Context, request: AuditRequest) -> AuditResult:
         chosen = standing_alone(chosen)  # the others were not asked
     judged = judge(evidence, chosen, gathered.trace)
     findings = judged.findings
-    if not request.dry_run:
+    if not request.dry_run and evidence.plan.link == "current":
         left = max(2.0, site.transport.deadline - (time.monotonic() - began))
         findings = _keep(ctx, evidence, chosen, findings, left)
     if request.save_baseline is not None and request.dry_run:

@@ -41,7 +41,7 @@ class PromoteResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """What a candidate has, and what it was made from. `changed`: the entries that differ."""
+    """The record of a candidate, and of what it was made from. `changed`: the entries that differ."""
 
     record: GenerationRecord
     parent: GenerationRecord | None

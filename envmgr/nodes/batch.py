@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from envmgr.catalog.site import Site
 from envmgr.nodes import slurm, tool, tool_env
@@ -38,7 +38,7 @@ def batch_on_nodes(
     site: Site,
     runner: Runner,
     on_reply: Callable[[Reply], None],
-    export: Literal["ALL", "NONE"] | None,
+    export: str | None,
     user: str | None = None,
     shebang: str = "#!/bin/bash",
     timeout: float | None = None,

@@ -49,7 +49,8 @@ class ProbePlan:
     `shells` are asked on every node that has them; others, but for bash and csh, where an account of the node has them.
     `seconds` is what the parts may take together once the prefix has answered; see `part_seconds`. `contexts` and
     `accounts` are those of the script at hand. `init` is Lmod's folder of start-up files on the controller, for
-    contexts that source one. `alone`: nothing is published, and a node need not have the prefix.
+    contexts that source one. `alone`: nothing is published, and a node need not have the prefix. `link` of the prefix
+    names the generation that shells shall have.
     """
 
     prefix: str
@@ -61,6 +62,7 @@ class ProbePlan:
     init: str = ""
     shells: tuple[str, ...] = ()
     alone: bool = False
+    link: Literal["current", "candidate"] = "current"
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ start who getent passwd ${other:+"$other"} root
 join 3 who
 # The words of /etc/environment, the last one first: `as` puts each before the others.
 sed -n 's/^\(export  *\)\{0,1\}\([A-Za-z_][A-Za-z0-9_]*=\)"\{0,1\}\([^"[:space:]]*\)"\{0,1\}$/\2\3/p' /etc/environment 2>/dev/null | tac >"$tmp/environment"
+[ "${link?}" = current ] || echo ENVMGR_USE=candidate >>"$tmp/environment"
 mkdir -m 700 "$tmp/room" # for what the login stage writes
 # A size of the history (HISTFILESIZE) in start-up files cuts at once what HISTFILE names, and ~/.history where that is not set.
 export HISTFILE="$tmp/room/history"

@@ -96,7 +96,13 @@ def _pairs(plan: ProbePlan) -> list[tuple[ShellContext, ShellAccount]]:
 
 
 def _settings(plan: ProbePlan) -> str:
-    return assign(prefix=plan.prefix, user=plan.user, build_user=plan.build_user, alone="yes" if plan.alone else "")
+    return assign(
+        prefix=plan.prefix,
+        user=plan.user,
+        build_user=plan.build_user,
+        alone="yes" if plan.alone else "",
+        link=plan.link,
+    )
 
 
 def _login(plan: ProbePlan) -> str:

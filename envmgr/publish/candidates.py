@@ -36,7 +36,7 @@ def mark(
     """Write the marker of a generation whose record, of this sha256, is about to be written. Only under `publishing`.
 
     Raises:
-        EnvmgrError: `not-signed`, `disk-full`, …
+        EnvmgrError: `not-signed`, `disk-full`, `not-writable`.
     """
     said = CandidateRecord(
         candidate=number, record=record, date=utc_now(), parent=parent, user=own_name(), host=socket.gethostname()

@@ -78,7 +78,7 @@ class SignedFile:
 
     @property
     def date(self) -> str:
-        """When it was written, by itself: UTC."""
+        """The time at which it was written, by its own words: UTC."""
         return str(json.loads(self.content)["date"])
 
     @property

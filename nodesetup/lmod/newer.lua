@@ -86,9 +86,10 @@ local function tell_candidate(words)
   end
   local prefix = os.getenv("ENVMGR_PIN"):match("^(/.*)/generations/%d+$")
   local current = (require("posix").readlink(prefix .. "/current") or ""):match("^generations/(%d+)$")
-  for i = 2, #(words or {}) do -- the first is the shell
-    if not words[i]:find("^%-") then
-      if LOADS[words[i]] and current ~= own then
+  for i, word in ipairs(words or {}) do
+    local shell = i == 1 and word:find("sh$") and word ~= "refresh" -- not each Lmod has taken its name away by now
+    if not word:find("^%-") and not shell then
+      if LOADS[word] and current ~= own then
         io.stderr:write(("envmgr: modules of candidate %d; generation %s is current\n"):format(tonumber(own), tonumber(current) or "none"))
       end
       return

@@ -166,7 +166,7 @@ class Asker:
 
     def as_users(self, node: str, script: str, prepare: str, plan: ProbePlan, folding: Folding) -> None:
         """Run one job as users submit theirs: `prepare` is for the login shell, before its sbatch."""
-        self._send([node], script, plan, folding, None, self.left, prepare=prepare)
+        self._send([node], script, replace(plan, link="current"), folding, None, self.left, prepare=prepare)
 
     def _send(
         self,
@@ -187,7 +187,7 @@ class Asker:
             site=self.site,
             runner=self.runner,
             on_reply=folding,
-            export=export,
+            export=_with_use(export, plan),
             # Only root may submit jobs for another user.
             user=plan.user if os.geteuid() == 0 else None,
             timeout=self.site.transport.node_timeout,
@@ -196,6 +196,13 @@ class Asker:
             options=options,
             prepare=prepare,
         )
+
+
+def _with_use(export: Export | None, plan: ProbePlan) -> str | None:
+    """Return the value of sbatch's --export, None without the option: of a volunteer where a candidate is looked at."""
+    if plan.link == "current":
+        return export
+    return "ENVMGR_USE=candidate" if export == "NONE" else "ALL,ENVMGR_USE=candidate"
 
 
 def where_nothing_hangs(nodes: Sequence[str], clean: Fleet | None) -> frozenset[str]:

@@ -24,19 +24,33 @@ from envmgr.wording import did_you_mean
 
 SAMPLE = 8  # entries that are looked at closely if none are named; each costs a node about 0.1 s
 
+_NO_LINK = 3  # the exit status of copy.sh where neither link names what is asked for
 _SECONDS = 20.0  # for reading some kilobytes of a prefix that has just answered
 
 
-def read_published(prefix: Prefix, runner: Runner, seconds: float) -> PublishedGeneration | None:
-    """Return the current generation; None if it cannot be read within `seconds`.
+def read_published(
+    prefix: Prefix, runner: Runner, seconds: float, number: int | None = None
+) -> PublishedGeneration | None:
+    """Return the current generation, or the newest candidate if that is `number`; None if it cannot be read within
+    `seconds`.
 
-    Raises EnvmgrError `current-damaged`, `generation-damaged`.
+    Raises:
+        InputError: `not-in-shells` for a generation that is neither.
+        EnvmgrError: `current-damaged`, `generation-damaged`.
     """
     with scratch_folder("published") as scratch:
         folder = str(scratch)
         # A process that can be left behind copies the files, because the prefix may hang.
         copy = ["/bin/sh", "-c", script_text(__file__, "copy.sh"), "sh", str(prefix.root), folder]
-        if run_detached(copy, seconds=min(_SECONDS, seconds), check=runner.raise_if_cancelled).returncode != 0:
+        copy.append("" if number is None else str(prefix.generation(number).relative_to(prefix.root)))
+        code = run_detached(copy, seconds=min(_SECONDS, seconds), check=runner.raise_if_cancelled).returncode
+        if code == _NO_LINK:
+            raise InputError(
+                "not-in-shells",
+                f"no shell can get generation {number}: it is neither current nor the newest candidate",
+                hint="`envmgr history` marks them with * and c; `envmgr verify --generation` compares any other one",
+            )
+        if code != 0:
             return None
         here = Prefix(Path(folder))
         try:
@@ -55,6 +69,7 @@ def read_published(prefix: Prefix, runner: Runner, seconds: float) -> PublishedG
             specs={name: published_spec(item).spec for name, item in raw.items()},
             kept=tuple(complete_numbers(here)),
             since=float((Path(folder) / "since").read_text()),
+            link="candidate" if (Path(folder) / "link").read_text().strip() == "candidate" else "current",
         )
 
 

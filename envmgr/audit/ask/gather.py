@@ -99,7 +99,7 @@ def gather(
     gathering = _Gathering(asker, checks, sets, nodes, hosts, ways, lmod, baseline)
     controller = look_here(plan, runner, asker.left)
     prefix = Prefix(site.prefix)
-    published = read_published(prefix, runner, asker.left) if controller["gate"] == "ok" else None
+    published = read_published(prefix, runner, asker.left, request.generation) if controller["gate"] == "ok" else None
     of_published = any("published" in checks[name.replace("_", "-")].wants for name in request.checks)
     if _stands_alone(controller, site) and not of_published:
         plan = replace(plan, alone=True)
@@ -109,7 +109,7 @@ def gather(
     if published is not None and newer_generations(evidence.mounts, published.record.number):
         # this host's own mount may be late
         asker.sleep(min(attribute_cache(controller, site.mount.attribute_cache), asker.left / 2))
-        again = read_published(prefix, runner, asker.left)
+        again = read_published(prefix, runner, asker.left, request.generation)
         if again is not None and again.record.number != published.record.number:
             evidence = gathering.evidence(plan, again, controller)
     evidence = gathering.shown(evidence)
@@ -275,6 +275,7 @@ class _Gathering:
         return replace(
             plan,
             number=number,
+            link=published.link,
             samples=samples,
             roots=roots,
             installs=installs,

@@ -265,6 +265,9 @@ class SiteFile(_Model):
         default=(), description="prefixes that use installs of this one, which `gc` keeps for them; `*` in a name"
     )
     catalogs: tuple[Path, ...] = ()
+    require_commit: bool = Field(
+        default=False, description="whether `apply` refuses catalogs with changes that are in no commit"
+    )
     build_dir: Path | None = Field(
         default=None, description="where software is compiled; else the system's folder for temporary files"
     )
@@ -284,6 +287,16 @@ class SiteFile(_Model):
     users: UserSettings = UserSettings()
     images: ImageSettings = ImageSettings()
     staging: Staging = Staging()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _catalogs(cls, data: Any) -> Any:
+        """Take `catalogs: {folders: […], require_commit: true}`, too."""
+        found = data.get("catalogs") if isinstance(data, dict) else None
+        if not isinstance(found, dict) or not found.keys() <= {"folders", "require_commit"}:
+            return data
+        flat = {**data, "catalogs": found.get("folders", ())}
+        return {**flat, "require_commit": found["require_commit"]} if "require_commit" in found else flat
 
     @field_validator("prefix", "upstream")
     @classmethod

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from envmgr import __version__
-from envmgr.cli import build, catalog, completion, images, man, nodes, people, publish, users
+from envmgr.cli import apply, build, catalog, completion, images, man, nodes, people, publish, users
 from envmgr.cli.options import SiteOption
 from envmgr.cli.run import refuse_other_values
 
@@ -163,6 +163,8 @@ app.command("_build-item", hidden=True)(build.build_job)
 
 add_verb("publish", "Publish", "envmgr publish pydata/1.0", "verbs.md")(publish.publish_verb)
 add_verb("promote", "Publish", "envmgr promote 43", "candidates.md")(publish.promote_verb)
+add_verb("apply", "Publish", "envmgr apply --to current", "apply.md")(apply.apply_verb)
+add_verb("report", "Publish", "envmgr report --pull-request", "apply.md")(apply.report)
 add_verb("remove", "Publish", "envmgr remove pydata/1.0", "verbs.md")(publish.remove)
 add_verb("rollback", "Publish", "envmgr rollback 12", "prefix.md")(publish.rollback_verb)
 add_verb("history", "Publish", "envmgr history", "verbs.md")(publish.history)

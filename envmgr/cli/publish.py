@@ -15,6 +15,11 @@ from envmgr.cli.run import become_build_user, open_context, verb
 def publish_verb(
     entries: SomeEntries = None,
     candidate: Candidate = False,
+    remove_too: Annotated[
+        list[str] | None,
+        typer.Option("--remove", metavar="ENTRY", help="Take this entry out with the same flip (may be repeated)."),
+    ] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Words for the history.")] = "",
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
@@ -24,7 +29,10 @@ def publish_verb(
     from envmgr.commands.publish import publish_entries
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
-    return answer_with(publish_entries(ctx, entries or (), dry_run=dry_run, candidate=candidate), show_publish)
+    result = publish_entries(
+        ctx, entries or (), dry_run=dry_run, candidate=candidate, remove=remove_too or (), reason=reason
+    )
+    return answer_with(result, show_publish)
 
 
 @verb

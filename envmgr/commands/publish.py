@@ -52,10 +52,16 @@ class PublishResult(Result):
 
 
 def publish_entries(
-    ctx: Context, names: Sequence[str], *, dry_run: bool = False, candidate: bool = False
+    ctx: Context,
+    names: Sequence[str],
+    *,
+    dry_run: bool = False,
+    candidate: bool = False,
+    remove: Sequence[str] = (),
+    reason: str = "",
 ) -> PublishResult:
-    """Publish the named entries, or with no names everything that is built and differs from `current`. As a `candidate`
-    the generation does not become current.
+    """Publish the named entries, or with no names everything that is built and differs from `current`; without the
+    entries to `remove`. As a `candidate` the generation does not become current. `reason` is for the history.
 
     Raises:
         EnvmgrError: `not-built`; `smoke-test-failed`; `current` is then untouched.
@@ -75,7 +81,7 @@ def publish_entries(
             context=str(ctx.prefix.root),
             hint=f"bring back what was lost from a backup; or {BUILD}",
         )
-    if dry_run or not plan.publishes:
+    if dry_run or not (plan.publishes or remove):
         return PublishResult(plan.steps, plan.rerender, dry_run, None, plan.current, (), None, candidate)
     can_write(ctx.site)
     with logged(ctx, "publish") as (inner, log):
@@ -83,7 +89,14 @@ def publish_entries(
         for item in wanted:
             item.require_accepted(facts[str(item.entry)])
         published, tests = publish_wanted(
-            inner, wanted, plan, facts, fresh=(), reason=f"publish {' '.join(names)}".strip(), candidate=candidate
+            inner,
+            wanted,
+            plan,
+            facts,
+            fresh=(),
+            reason=reason or f"publish {' '.join(names)}".strip(),
+            remove=remove,
+            candidate=candidate,
         )
     return PublishResult(
         plan.steps, plan.rerender, False, published.number, published.parent, tests, str(log), candidate
@@ -100,6 +113,7 @@ def publish_wanted(
     reason: str,
     slurm: JobOptions | None = None,
     candidate: bool = False,
+    remove: Sequence[str] = (),
 ) -> tuple[PublishedChange, tuple[SmokeOutcome, ...]]:
     """Verify, stage, test, flip. `fresh` are the installs made in this run, by their paths relative to the prefix.
 
@@ -120,7 +134,7 @@ def publish_wanted(
                         raise
     outcomes: list[SmokeOutcome] = []
     add = {str(w.entry): w.module(facts[str(w.entry)]) for w in wanted}
-    change = Change(add, (), reason, frozenset(fresh), candidate=candidate)
+    change = Change(add, tuple(remove), reason, frozenset(fresh), candidate=candidate)
     published = publish_change(ctx, change, ctx.find_lmod(), outcomes, slurm)
     return published, tuple(outcomes)
 

@@ -228,7 +228,7 @@ def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[Resolv
         item = None
         with losses.of(found.entry):
             try:
-                item = _load(ctx, found, target)
+                item = load_entry(ctx, found, target)
             except EnvmgrError as error:
                 if not found.shipped or error.reference != "lock-missing":
                     raise
@@ -286,7 +286,7 @@ def _loadable(catalog: Catalog, entries: Sequence[Entry], losses: Losses) -> Ite
 
 def resolve_entry(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = True) -> ResolvedEntry:
     """Return one entry; `shells` is as for `load_recipe`. Raises EnvmgrError as `resolve_named`."""
-    item = _load(ctx, found, target, shells=shells)
+    item = load_entry(ctx, found, target, shells=shells)
     if missing := _unacknowledged(ctx, item):
         raise EnvmgrError(
             "licence-not-acknowledged",
@@ -297,7 +297,7 @@ def resolve_entry(ctx: Context, found: CatalogEntry, target: Target, *, shells: 
     return item
 
 
-def _load(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = True) -> ResolvedEntry:
+def load_entry(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = True) -> ResolvedEntry:
     with reading_entry(found.entry):
         recipe, software = found.recipe(shells=shells), found.software()
         backend = get_backend(recipe.backend)

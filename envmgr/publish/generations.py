@@ -46,8 +46,8 @@ _OVERTAKEN = 3  # times that a publish tests again what another one changed, bef
 
 @dataclass(frozen=True, slots=True)
 class PublishedChange:
-    """A published change. `number` is None if the rebased change was already there; `parent` is the former
-    `current`.
+    """A published change. `number` is None if the rebased change was already there, and a candidate's that was;
+    `parent` is the former `current`.
     """
 
     number: int | None
@@ -109,7 +109,7 @@ def publish(
     with ExitStack() as staged_now:
         parent, staged = staged_now.enter_context(staging(work))
         overtaken = 0
-        while staged is not None:
+        while isinstance(staged, Staged):
             _test(staged, passed, check)
             staged.require_there()
             with suppress(OvertakenError), publishing(prefix, runner, reporter) as known:
@@ -119,7 +119,7 @@ def publish(
                 work = replace(work, change=replace(change, same=same))
                 staged_now.close()
                 parent, staged = staged_now.enter_context(staging(work))
-                if staged is None:
+                if not isinstance(staged, Staged):
                     break
                 if change.base is None:
                     reporter.say(f"generation {parent} became current meanwhile: the change is put on it")
@@ -129,7 +129,7 @@ def publish(
                     _test(staged, passed, check)
                 if passed.issuperset(digest for digest, _ in staged.tests().values()):
                     return _finish(staged, known)
-    return PublishedChange(None, parent, ())
+    return PublishedChange(staged, parent, ())
 
 
 def _test(staged: Staged, passed: set[str], check: StagedCheck) -> None:

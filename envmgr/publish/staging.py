@@ -243,9 +243,9 @@ def manifests_of(
 
 
 @contextmanager
-def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | None]]:
+def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | int | None]]:
     """Yield what `current` names, and the generation with the change put on it; no generation if the change is there
-    already.
+    already, and the number of a candidate that is the same.
 
     It is given up at the end, with its number taken, unless it was completed. Raise EnvmgrError for what cannot be
     staged.
@@ -267,7 +267,7 @@ def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | None]]:
             return
         if change.candidate and (same := find_same(prefix, parent, entries, manifests, work.render)):
             work.reporter.say(f"candidate {same} is the same already")
-            yield parent, None
+            yield parent, same
             return
         plan.check_dependencies({k: item.spec.depends for k, item in merged.items()})
         plan.refuse_name_clash(merged)

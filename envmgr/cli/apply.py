@@ -1,0 +1,83 @@
+"""The verbs from a catalog in git to modules: apply, and the report for a merge request."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from envmgr.cli import VerbAnswer, answer_with, options
+from envmgr.cli.run import open_context, verb
+from envmgr.errors import InputError
+
+
+@verb
+def apply_verb(
+    to: Annotated[
+        Literal["candidate", "current"],
+        typer.Option(help="End with a candidate that is tested and audited, or make it current."),
+    ] = "candidate",
+    nodes: options.NodesOption = None,
+    via: options.ViaOption = None,
+    build_via: Annotated[
+        Literal["local", "slurm"], typer.Option(help="Build on this machine, or in one Slurm job for each install.")
+    ] = "local",
+    partition: options.PartitionOption = None,
+    gate: Annotated[
+        bool | None,
+        typer.Option("--gate/--no-gate", help="Ask the last audit whether nodes can run the entries; see `build`."),
+    ] = None,
+    output: options.OutputOption = None,
+    dry_run: options.DryRun = False,
+    site: options.SiteOption = None,
+    fmt: options.FormatOption = options.Format.table,
+) -> VerbAnswer:
+    """Bring the site to what its own catalogs say: build, test on nodes, promote, audit.
+
+    It stops at the first step that fails. Run it again after a fix or a kill: what was done stays done.
+    """
+    from envmgr.cli.text.apply import apply_markdown, show_apply
+    from envmgr.commands.apply import ApplyOptions, apply_catalog
+    from envmgr.system.files import atomic_write
+
+    ctx = open_context(site, fmt)
+    words = ["--via", build_via] + (["--partition", partition] if partition else [])
+    words += [] if gate is None else ["--gate" if gate else "--no-gate"]
+    result = apply_catalog(ctx, ApplyOptions(to, nodes, via, tuple(words), dry_run))
+    if output is not None and not dry_run:
+        atomic_write(output, apply_markdown(result))
+    return answer_with(result, show_apply)
+
+
+@verb
+def report(
+    entries: options.SomeEntries = None,
+    pull_request: Annotated[
+        bool, typer.Option("--pull-request", help="Write the comment for a merge request; nothing is run.")
+    ] = False,
+    catalog: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Look at this folder of recipes instead of the site's own.", resolve_path=True
+        ),
+    ] = None,
+    output: options.OutputOption = None,
+    site: options.SiteOption = None,
+    fmt: options.FormatOption = options.Format.table,
+) -> VerbAnswer:
+    """Show what a change of the catalog would do.
+
+    It reads recipes and locks, and runs nothing of them. The exit code is 1 if `catalog check` finds an error.
+    """
+    from envmgr.cli.text.apply import report_markdown, show_report
+    from envmgr.commands.report import report_change
+    from envmgr.system.files import atomic_write
+
+    if not pull_request:
+        raise InputError("report-what", "say what the report is for", hint="`envmgr report --pull-request`")
+    ctx = open_context(site, fmt, anywhere=True)
+    result = report_change(ctx, entries or (), catalog=catalog)
+    if output is not None:
+        atomic_write(output, report_markdown(result))
+    return answer_with(result, show_report)

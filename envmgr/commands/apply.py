@@ -1,0 +1,385 @@
+"""`envmgr apply`: from the catalog in git to modules that are tested on nodes, promoted and audited.
+
+Each step is a verb of its own, in a process of its own: it becomes whom it has to, and its result is what it prints as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from envmgr.commands import Context
+from envmgr.commands.generations import EntryDiff, diff_generations
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.publish.records import current_number, read_current, read_record
+from envmgr.report import Result
+from envmgr.store.state_file import change_state
+from envmgr.system.files import pretty_json
+from envmgr.system.git import Commit, read_commit
+from envmgr.system.locks import file_lock
+from envmgr.system.models import FrozenModel
+from envmgr.system.scratch import scratch_folder
+from envmgr.system.untrusted_files import FACTS, read_json
+
+Target = Literal["candidate", "current"]
+Status = Literal["ok", "failed", "nothing to do", "not reached"]
+
+STEPS = ("check", "lock", "build", "publish", "test", "promote", "audit")
+"""The steps in their order. Each one is the verb of that name; `check` is `catalog check`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyStep:
+    """One step: its end, what there is to say about it, and the hint of what failed. `seconds` is wall-clock."""
+
+    name: str
+    status: Status
+    said: tuple[str, ...] = ()
+    hint: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedEntry:
+    """An entry that differs from what was current: `digest` names its install, empty where it went."""
+
+    entry: str
+    change: str
+    before: str
+    digest: str
+    packages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyResult(Result):
+    """The result of `apply`. `commits` maps the site's own catalogs to their commits, empty for one that is not in git.
+
+    `before` was current, `candidate` was made, `current` is current now. `untested` says why no node tested the
+    candidate, empty if nodes did.
+    """
+
+    schema: ClassVar[str] = "envmgr.apply/1"
+    to: Target
+    commits: dict[str, str]
+    steps: tuple[ApplyStep, ...]
+    before: int | None
+    candidate: int | None
+    current: int | None
+    entries: tuple[AppliedEntry, ...]
+    dry_run: bool
+    code: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        return self.code
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyOptions:
+    """The options of `apply`. `build` are further words for `envmgr build`; `nodes` and `via` are for tests and
+    audits.
+    """
+
+    to: Target
+    nodes: str | None = None
+    via: Literal["ssh", "slurm"] | None = None
+    build: tuple[str, ...] = ()
+    dry_run: bool = False
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The words that say which nodes are asked, and how."""
+        return (*(("--nodes", self.nodes) if self.nodes else ()), *(("--via", self.via) if self.via else ()))
+
+
+class _Last(FrozenModel):
+    """The end of the last run that came to its end: `<prefix>/var/apply.json`."""
+
+    schema_version: int = 1
+    generation: int | None = None
+    audited: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Verb:
+    """A verb that ran. `data` is what it printed."""
+
+    code: int
+    data: Mapping[str, Any]
+
+    @property
+    def error(self) -> tuple[tuple[str, ...], str]:
+        """What a verb says that failed, and its hint."""
+        context = tuple(map(str, self.data.get("context", ())))
+        return (str(self.data.get("message", f"exit code {self.code}")), *context), str(self.data.get("hint", ""))
+
+
+@dataclass(slots=True)
+class _Run:
+    ctx: Context
+    options: ApplyOptions
+    names: tuple[str, ...]
+    gone: tuple[str, ...]
+    reason: str
+    before: int | None
+    candidate: int | None = None
+    steps: dict[str, ApplyStep] = field(default_factory=dict)
+    code: int = 0
+
+    def verb(self, *argv: str) -> _Verb:
+        """Run a verb; its progress is ours."""
+        site = self.ctx.site.source
+        words = [sys.executable, "-m", "envmgr", *argv, "--format", "json"]
+        words += ["--site", str(site)] if site is not None else []
+        with scratch_folder("apply") as folder:
+            answer = folder / "answer"
+            script = ["/bin/sh", "-c", 'out=$1; shift; exec "$@" 2>&1 >"$out"', "sh", str(answer), *words]
+            done = self.ctx.runner.stream(script, stdin="", on_line=self.ctx.reporter.say, env=dict(os.environ))
+            try:
+                data = json.loads(answer.read_text())
+            except (OSError, ValueError):
+                data = {"message": f"`envmgr {argv[0]}` ended with {done.returncode} and said nothing"}
+        return _Verb(done.returncode, data if isinstance(data, dict) else {})
+
+    @property
+    def changed(self) -> list[str]:
+        """The entries that the candidate has and that differ from what is current."""
+        if self.candidate is None:
+            return []
+        before = {} if self.before is None else read_record(self.ctx.prefix, self.before).entries
+        after = read_record(self.ctx.prefix, self.candidate).entries
+        return [name for name, entry in after.items() if before.get(name) != entry]
+
+
+_Step = Callable[[_Run], ApplyStep]
+
+
+def apply_catalog(ctx: Context, options: ApplyOptions) -> ApplyResult:
+    """Bring the site to what its own catalogs say, step by step; stop at the first step that fails. A run that was
+    killed goes on with the next one.
+
+    Raises:
+        InputError: `catalog-uncommitted`; `nothing-to-apply` without a catalog of the site's own.
+    """
+    commits = _commits(ctx)
+
+    def waiting(holder: str) -> None:
+        ctx.reporter.say(f"waiting for {holder}, which applies")
+
+    lock = ctx.prefix.locks / "apply.lock"
+    if options.dry_run or not lock.parent.is_dir():  # before the first publish there is nobody to wait for
+        return _apply(ctx, options, commits)
+    with file_lock(lock, on_wait=waiting, check=ctx.runner.raise_if_cancelled):
+        return _apply(ctx, options, commits)
+
+
+def _apply(ctx: Context, options: ApplyOptions, commits: Mapping[str, Commit | None]) -> ApplyResult:
+    names, gone = _declared(ctx)
+    last, before = _read_last(ctx), current_number(ctx.prefix)
+    names_of = {root: commit.name if commit else "" for root, commit in commits.items()}
+    reason = f"apply {' '.join(name[:12] for name in names_of.values() if name)}".strip()
+    run = _Run(ctx, options, names, gone, reason, before)
+    steps: dict[str, _Step] = {
+        "check": _check,
+        "lock": _lock,
+        "build": _build,
+        "publish": _publish,
+        "test": _test,
+        "promote": _promote,
+        "audit": lambda run: _audit(run, last),
+    }
+    for name in STEPS:
+        began = time.monotonic()
+        step = steps[name](run) if run.code == 0 else ApplyStep(name, "not reached")
+        run.steps[name] = replace(step, seconds=round(time.monotonic() - began, 1))
+        if step.status == "failed":
+            run.code = run.code or 1
+    current = current_number(ctx.prefix)
+    if not options.dry_run:
+        _keep_last(ctx, _Last(generation=current, audited=run.steps["audit"].status != "failed" and run.code == 0))
+    return ApplyResult(
+        options.to,
+        names_of,
+        tuple(run.steps.values()),
+        before,
+        run.candidate,
+        current,
+        _entries(ctx, before, run.candidate),
+        options.dry_run,
+        run.code,
+    )
+
+
+def _commits(ctx: Context) -> dict[str, Commit | None]:
+    """Return the commit of each catalog of the site's own, None for one outside of git."""
+    found = {str(root): read_commit(root, ctx.runner) for root in ctx.site.catalogs[:-1] if root.is_dir()}
+    if not ctx.site.require_commit:
+        return found
+    for root, commit in found.items():
+        if commit is None or commit.changed:
+            raise InputError(
+                "catalog-uncommitted",
+                f"{root} is not what a commit says",
+                context=("it is in no git checkout",) if commit is None else commit.changed[:10],
+                hint="commit the changes, or take them back; the site says `require_commit: true`",
+            )
+    return found
+
+
+def _declared(ctx: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the entries of the site's own catalogs, and the published entries that no catalog has any more."""
+    missing = [root for root in ctx.site.catalogs if not root.is_dir()]
+    names = tuple(str(each.entry) for each in ctx.catalog.entries() if not each.shipped)
+    if missing or not names:  # an empty mount must not look like a catalog from which all was taken
+        raise InputError(
+            "nothing-to-apply",
+            "the site's own catalogs have no entry",
+            context=[f"{root} is missing" for root in missing] or [*map(str, ctx.site.catalogs[:-1])],
+            hint="`envmgr copy ENTRY` takes a shipped entry into them; `catalogs` in site.yaml names the folders",
+        )
+    catalog = ctx.catalog
+    record = read_current(ctx.prefix)
+    published = () if record is None else sorted(record.entries)
+    return names, tuple(name for name in published if catalog.look(catalog.parse(name)) is None)
+
+
+def _failed(run: _Run, name: str, done: _Verb) -> ApplyStep:
+    run.code = done.code
+    said, hint = done.error
+    return ApplyStep(name, "failed", said, hint)
+
+
+def _check(run: _Run) -> ApplyStep:
+    done = run.verb("catalog", "check", *run.names)
+    if "findings" not in done.data:
+        return _failed(run, "check", done)
+    faults = [f"{f['where']}: {f['found']}" for f in done.data["findings"] if f["severity"] == "error"]
+    return ApplyStep("check", "failed" if faults else "ok", (*faults, f"{len(run.names)} entries"))
+
+
+def _lock(run: _Run) -> ApplyStep:
+    done = run.verb("lock", "--check", *run.names)
+    if "outcomes" not in done.data:
+        return _failed(run, "lock", done)
+    stale = [each["entry"] for each in done.data["outcomes"] if each["status"] not in ("fresh", "unchanged")]
+    if done.code == 0:
+        return ApplyStep("lock", "ok", (f"{len(run.names)} locks answer their recipes",))
+    hint = f"`envmgr lock {' '.join(stale)}`, and commit the result"
+    return ApplyStep("lock", "failed", tuple(f"{name}: its lock does not answer its recipe" for name in stale), hint)
+
+
+def _build(run: _Run) -> ApplyStep:
+    dry = ("--dry-run",) if run.options.dry_run else ()
+    done = run.verb("build", "--no-publish", *run.options.build, *dry, *run.names)
+    if "steps" not in done.data:
+        return _failed(run, "build", done)
+    missing = [step["candidate"]["entry"] for step in done.data["steps"] if step["build"] == "build"]
+    named = [f"{each['name']}/{each['version']}" if isinstance(each, dict) else str(each) for each in missing]
+    said = (*(f"{'would be built' if dry else 'built'}: {each}" for each in named), *done.data.get("gate", ()))
+    return ApplyStep("build", "ok" if named else "nothing to do", said)
+
+
+def _publish(run: _Run) -> ApplyStep:
+    went = tuple(word for name in run.gone for word in ("--remove", name))
+    if run.options.dry_run:
+        return ApplyStep("publish", "nothing to do", tuple(f"would go: {name}" for name in run.gone))
+    done = run.verb("publish", "--candidate", "--reason", run.reason, *went, *run.names)
+    if "generation" not in done.data:
+        return _failed(run, "publish", done)
+    run.candidate = done.data["generation"]
+    if run.candidate is None:
+        return ApplyStep("publish", "nothing to do", (f"generation {run.before} has all that the catalogs say",))
+    return ApplyStep("publish", "ok", (f"generation {run.candidate} is a candidate",))
+
+
+def _test(run: _Run) -> ApplyStep:
+    changed = run.changed
+    if run.candidate is None or not changed:
+        return ApplyStep("test", "nothing to do")
+    if not run.ctx.site.groups and run.options.nodes is None:
+        return ApplyStep("test", "nothing to do", ("the site names no nodes: the entries were tested on this host",))
+    asked = run.options.asked or ("--via", run.ctx.way())
+    done = run.verb("test", "--generation", str(run.candidate), *asked, *changed)
+    if "tests" not in done.data:
+        return _failed(run, "test", done)
+    run.code = done.code
+    red = [f"{t['entry']} `{t['test']}` failed on {t['nodes']}" for t in done.data["tests"] if t["status"] == "failed"]
+    lost = [f"{m['nodes']}: {m['status']}: {m['reason']}" for m in done.data.get("missing", ())]
+    if done.code:
+        hint = f"`envmgr test --generation {run.candidate} {' '.join(asked)}` tests again"
+        return ApplyStep("test", "failed", (*red, *lost), hint)
+    return ApplyStep("test", "ok", (f"on {done.data.get('nodes', 'this host')}: {', '.join(changed)}",))
+
+
+def _promote(run: _Run) -> ApplyStep:
+    if run.candidate is None or run.options.to == "candidate":
+        wait = () if run.candidate is None else (f"`envmgr promote {run.candidate}` makes it current",)
+        return ApplyStep("promote", "nothing to do", wait)
+    done = run.verb("promote", str(run.candidate))
+    if "candidate" not in done.data:
+        return _failed(run, "promote", done)
+    return ApplyStep("promote", "ok", (f"generation {run.candidate} is current (was {run.before or 'none'})",))
+
+
+def _audit(run: _Run, last: _Last) -> ApplyStep:
+    if run.options.dry_run or (run.candidate is None and last.audited and last.generation == run.before):
+        return ApplyStep("audit", "nothing to do")
+    if not run.ctx.site.groups and run.options.nodes is None:
+        return ApplyStep("audit", "nothing to do", ("the site names no nodes",))
+    waits = run.candidate is not None and run.options.to == "candidate"
+    done = run.verb("audit", *(("--generation", str(run.candidate)) if waits else ()), *run.options.asked)
+    if "findings" not in done.data:
+        return _failed(run, "audit", done)
+    run.code = done.code
+    found = [f for f in done.data["findings"] if f["severity"] != "note"]
+    said = tuple(f"{f['severity']}[{f['check']}] {f['nodes']}: {f['where']}: {f['found']}" for f in found)
+    on = f"{done.data.get('count', 0)} nodes, generation {done.data.get('generation')}"
+    return ApplyStep("audit", "failed" if done.code else "ok", (*said, on))
+
+
+def _entries(ctx: Context, before: int | None, after: int | None) -> tuple[AppliedEntry, ...]:
+    if after is None:
+        return ()
+    new = read_record(ctx.prefix, after).entries
+    if before is None:
+        return tuple(AppliedEntry(name, "added", "", entry.digest, ()) for name, entry in new.items())
+    old = read_record(ctx.prefix, before).entries
+    return tuple(
+        AppliedEntry(
+            each.entry,
+            each.change,
+            old[each.entry].digest if each.entry in old else "",
+            new[each.entry].digest if each.entry in new else "",
+            _packages(each),
+        )
+        for each in diff_generations(ctx, before, after).entries
+    )
+
+
+def _packages(each: EntryDiff) -> tuple[str, ...]:
+    if each.change != "changed":
+        return ()
+    return tuple(f"{p.name} {p.old or 'none'} -> {p.new or 'none'}" for p in each.packages)
+
+
+def _last_file(ctx: Context) -> Path:
+    return ctx.prefix.root / "var" / "apply.json"
+
+
+def _read_last(ctx: Context) -> _Last:
+    try:
+        return _Last.model_validate(read_json(_last_file(ctx), FACTS))
+    except (OSError, ValueError, EnvmgrError):  # without it the audit runs once more
+        return _Last()
+
+
+def _keep_last(ctx: Context, last: _Last) -> None:
+    text = pretty_json(last.model_dump(mode="json"))
+    if why := change_state(_last_file(ctx), lambda _: text, ctx.site, check=ctx.runner.raise_if_cancelled):
+        ctx.reporter.say(f"warning: the next run audits again: {why}")

@@ -1,0 +1,136 @@
+"""`envmgr report`: what a change of the catalog would do, by `catalog check` and what was published; nothing is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+from envmgr.catalog.entries import CatalogEntry
+from envmgr.catalog.fitness import judge_gpu
+from envmgr.catalog.site import read_target
+from envmgr.commands import Context
+from envmgr.commands.catalog import Accepted, check_catalog
+from envmgr.commands.resolved import ResolvedEntry, current_entries, load_entry
+from envmgr.errors import EnvmgrError, InputError
+from envmgr.nodes.sets import fold
+from envmgr.publish.records import PublishedEntry
+from envmgr.report import Finding, Result
+from envmgr.store.node_facts import FleetFacts, read_node_facts
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedEntry:
+    """An entry that differs from what is published. `change` is new, changed or removed; `why` says why its lock cannot
+    be read, empty if it can. `missing` are the installs to make; sizes are bytes, None if unknown. `gpus` are verdicts,
+    each with its nodes.
+    """
+
+    entry: str
+    change: str
+    backend: str = ""
+    licences: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    download: int | None = None
+    installed: int | None = None
+    gpus: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportResult(Result):
+    """The result of `report`. `nodes_known` says whether an audit has seen nodes: without one there are no verdicts."""
+
+    schema: ClassVar[str] = "envmgr.report/1"
+    catalog: str
+    checked: int
+    entries: tuple[ReportedEntry, ...]
+    findings: tuple[Finding, ...]
+    accepted: tuple[Accepted, ...]
+    nodes_known: bool
+
+    @property
+    def exit_code(self) -> int:
+        return 1 if any(f.severity == "error" for f in self.findings) else 0
+
+
+def report_change(ctx: Context, names: Sequence[str], *, catalog: Path | None) -> ReportResult:
+    """Report on the entries of the site's own catalogs, or of the folder `catalog` in their place.
+
+    Raises:
+        InputError: `catalog-missing` without such a folder; unknown entries.
+    """
+    if catalog is not None:
+        if not catalog.is_dir():
+            raise InputError("catalog-missing", f"there is no folder {catalog}", hint="name a folder of recipes")
+        ctx = replace(ctx, site=ctx.site.model_copy(update={"catalogs": (catalog, ctx.site.shipped_catalog)}))
+    own = [found for found in ctx.catalog.entries() if not found.shipped]
+    if names:
+        asked = {ctx.catalog.parse(name) for name in names}
+        own = [ctx.catalog.find(entry) for entry in sorted(asked, key=str)]
+    checked = check_catalog(ctx, [str(found.entry) for found in own]) if own else None
+    published, fleet = current_entries(ctx.prefix), _fleet(ctx)
+    rows = [row for found in own if (row := _row(ctx, found, published.get(str(found.entry)), fleet)) is not None]
+    if not names:
+        there = {str(found.entry) for found in ctx.catalog.entries()}
+        rows += [ReportedEntry(name, "removed") for name in sorted(published) if name not in there]
+    return ReportResult(
+        str(catalog or ", ".join(map(str, ctx.site.catalogs[:-1]))),
+        len(own),
+        tuple(rows),
+        checked.findings if checked else (),
+        checked.accepted if checked else (),
+        fleet is not None,
+    )
+
+
+def _fleet(ctx: Context) -> FleetFacts | None:
+    try:
+        fleet = read_node_facts(ctx.prefix)
+    except EnvmgrError as error:
+        ctx.reporter.say(f"warning: {error.message}: there are no verdicts on nodes")
+        return None
+    return fleet if fleet is not None and fleet.seen else None
+
+
+def _row(
+    ctx: Context, found: CatalogEntry, before: PublishedEntry | None, fleet: FleetFacts | None
+) -> ReportedEntry | None:
+    """Return the row of an entry; None for one that is published as it is."""
+    name, change = str(found.entry), "new" if before is None else "changed"
+    try:
+        item = load_entry(ctx, found, read_target(ctx.site.cpu_level), shells=False)
+        missing = tuple(each.install.relative for each in item.missing)
+    except EnvmgrError as error:
+        return ReportedEntry(name, change, why=error.message)
+    if before is not None and before.digest == item.install.digest:
+        return None
+    licences = tuple(dict.fromkeys((item.software.licence, *item.lock.licences)))
+    return ReportedEntry(
+        name,
+        change,
+        item.recipe.backend,
+        licences,
+        missing,
+        item.lock.download,
+        item.lock.installed,
+        tuple(_verdicts(item, fleet)) if fleet is not None else (),
+        item.lock.notes,
+    )
+
+
+def _verdicts(item: ResolvedEntry, fleet: FleetFacts) -> Iterator[str]:
+    """Yield what the gate says of the nodes of each group, alike ones together."""
+    needs = item.needs(None)
+    if needs.gpu is None:
+        return
+    known = fleet.by_node()
+    for group, nodes in (fleet.groups or {"": tuple(known)}).items():
+        said: dict[str, list[str]] = {}
+        for node in nodes:
+            judged = judge_gpu(needs, known[node]) if node in known else None
+            text = "not audited" if node not in known else str(judged.verdict.value) if judged else "needs no GPU"
+            said.setdefault(text, []).append(node)
+        yield from (f"{group + ': ' if group else ''}{text} ({fold(nodes)})" for text, nodes in said.items())

@@ -1,0 +1,177 @@
+"""From the catalog in git to modules, on a site without nodes: each step, a kill at each step, a hostile branch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.helpers.sandbox import Sandbox
+from tests.helpers.scenes import HELLO, complete, locked
+
+
+def git(box: Sandbox, *argv: str, where: str = "recipes") -> str:
+    words = ["git", "-c", "user.name=anna", "-c", "user.email=anna@example.org", "-C", str(box.root / where), *argv]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+
+
+@pytest.fixture
+def box(sandbox: Sandbox) -> Iterator[Sandbox]:
+    """`hello` and `other` are committed, and not built."""
+    sandbox.settings["catalogs"] = {"folders": ["recipes"], "require_commit": True}
+    sandbox.write_site()
+    locked(sandbox, "hello/1.0", HELLO)
+    locked(sandbox, "other/1.0", ["shared"])
+    git(sandbox, "init", "-q", "-b", "main")
+    commit(sandbox)
+    return sandbox
+
+
+def commit(box: Sandbox) -> str:
+    git(box, "add", "-A")
+    git(box, "commit", "-q", "-m", "a change")
+    return git(box, "rev-parse", "HEAD")
+
+
+def steps(data: dict[str, Any]) -> dict[str, str]:
+    return {step["name"]: step["status"] for step in data["steps"]}
+
+
+def record(box: Sandbox, number: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((box.prefix / f"generations/{number:04d}/generation.json").read_text())
+    return found
+
+
+@pytest.mark.always
+def test_from_a_commit_to_a_candidate_to_what_is_current(box: Sandbox) -> None:
+    head = git(box, "rev-parse", "HEAD")
+    dry = box.ok("apply", "--dry-run", "--format", "json").data
+    assert steps(dry)["build"] == "ok"
+    assert not (box.prefix / "generations").exists()
+    made = box.ok("apply", "--format", "json", "--output", "report.md").data
+    assert steps(made) == {
+        **dict.fromkeys(("check", "lock", "build", "publish"), "ok"),
+        **dict.fromkeys(("test", "promote", "audit"), "nothing to do"),
+    }
+    assert (made["candidate"], made["current"], box.current()) == (1, None, None)
+    assert made["commits"] == {str(box.root / "recipes"): head}
+    assert record(box, 1)["reason"] == f"apply {head[:12]}"
+    assert "| hello/1.0 | added | none -> " in (box.root / "report.md").read_text()
+    done = box.ok("apply", "--to", "current", "--format", "json").data  # the candidate is the same
+    assert (done["candidate"], box.current()) == (1, 1)
+    complete(box, 1)
+    again = box.ok("apply", "--to", "current", "--format", "json").data
+    assert (again["candidate"], again["entries"], box.current()) == (None, [], 1)
+    assert set(steps(again).values()) == {"ok", "nothing to do"}
+
+    # One entry changes, one goes.
+    locked(box, "hello/1.0", ["hello-activate"])
+    git(box, "rm", "-q", "-r", "other")
+    new = commit(box)
+    done = box.ok("apply", "--to", "current", "--format", "json").data
+    assert [(e["entry"], e["change"]) for e in done["entries"]] == [("hello/1.0", "changed"), ("other/1.0", "removed")]
+    assert [*record(box, 2)["entries"]] == ["hello/1.0"]
+    assert record(box, 2)["reason"] == f"apply {new[:12]}"
+    assert box.current() == 2
+
+
+def test_a_change_that_is_in_no_commit_is_refused(box: Sandbox) -> None:
+    for name in ("hello/1.0/notes", "hello/1.0/recipe.yaml"):
+        path = box.root / "recipes" / name
+        before = path.read_text() if path.exists() else None
+        path.write_text(f"{before or ''}\n# mine\n")
+        refused = box.run("apply")
+        assert (refused.code, "error[catalog-uncommitted]" in refused.stderr) == (2, True)
+        assert f"  {name}\n" in refused.stderr
+        path.write_text(before) if before is not None else path.unlink()
+    assert not (box.prefix / "generations").exists()
+    subprocess.run(["rm", "-rf", box.root / "recipes/.git"], check=True)
+    assert "it is in no git checkout" in box.run("apply").stderr
+    box.settings["catalogs"] = ["recipes"]
+    box.write_site()
+    assert box.ok("apply", "--format", "json").data["commits"] == {str(box.root / "recipes"): ""}
+
+
+def test_it_stops_at_the_first_step_that_fails_and_goes_on_after_a_fix(box: Sandbox) -> None:
+    recipe = box.root / "recipes/hello/1.0/recipe.yaml"
+    good = recipe.read_text()
+    recipe.write_text(good.replace("hello-prefix", "hello-activate"))
+    commit(box)
+    stale = box.run("apply", "--to", "current", "--format", "json", "--output", "report.md")
+    assert stale.code == 1
+    assert steps(stale.data)["lock"] == "failed"
+    assert steps(stale.data)["build"] == "not reached"
+    assert "`envmgr lock hello/1.0`" in next(s["hint"] for s in stale.data["steps"] if s["name"] == "lock")
+    assert "# apply: failed, no new generation" in (box.root / "report.md").read_text()
+    red = [{"name": "fails", "run": "false"}]
+    locked(box, "hello/1.0", HELLO, tests=red)
+    commit(box)
+    failed = box.run("apply", "--to", "current", "--format", "json")
+    assert failed.code == 3
+    assert steps(failed.data)["publish"] == "failed"
+    assert box.current() is None
+    locked(box, "hello/1.0", HELLO)
+    commit(box)
+    box.ok("apply", "--to", "current")
+    assert box.current() is not None
+
+
+def test_an_empty_mount_is_no_catalog_without_entries(box: Sandbox) -> None:
+    box.ok("apply", "--to", "current")
+    (box.root / "recipes").rename(box.root / "away")
+    for _ in range(2):
+        refused = box.run("apply", "--to", "current")
+        assert (refused.code, "error[nothing-to-apply]" in refused.stderr) == (2, True)
+        (box.root / "recipes").mkdir(exist_ok=True)
+        box.settings["catalogs"] = ["recipes"]
+        box.write_site()
+    assert box.current() == 1
+
+
+HOSTILE = "$(touch {0}/owned); `touch {0}/owned`; <script>alert(1)</script> | [x](http://example.org) @all"
+
+
+def test_report_of_a_hostile_branch_runs_nothing(box: Sandbox) -> None:
+    box.ok("apply", "--to", "current")
+    branch = box.root / "branch"
+    subprocess.run(["cp", "-a", box.root / "recipes", branch], check=True)
+    software = branch / "hello/software.yaml"
+    said = json.loads(software.read_text())
+    software.write_text(json.dumps({**said, "licence": HOSTILE.format(box.root)}))
+    recipe = branch / "hello/1.0/recipe.yaml"
+    content = json.loads(recipe.read_text())
+    content["tests"] = [{"name": "owns", "run": f"touch {box.root}/owned"}]
+    content["input"]["specs"] = ["hello-activate"]
+    recipe.write_text(json.dumps(content))
+    (branch / "linked").symlink_to("/etc")
+    subprocess.run(["git", "-C", branch, "config", "core.fsmonitor", f"touch {box.root}/owned"], check=True)
+    before = sorted(str(p) for p in box.prefix.rglob("*"))
+    done = box.run("report", "--pull-request", "--catalog", str(branch))
+    assert done.code == 1
+    assert "cannot be built: " in done.stdout
+    assert "<script>" not in done.stdout
+    assert "@all" not in done.stdout
+    assert not (box.root / "owned").exists()
+    assert sorted(str(p) for p in box.prefix.rglob("*")) == before
+
+
+def test_report_says_what_a_merge_would_do(box: Sandbox) -> None:
+    box.ok("apply", "--to", "current")
+    locked(box, "hello/1.0", ["hello-activate"])
+    locked(box, "third/1.0", HELLO)
+    subprocess.run(["rm", "-r", box.root / "recipes/other"], check=True)
+    data = box.ok("report", "--pull-request", "--format", "json").data
+    assert [(e["entry"], e["change"]) for e in data["entries"]] == [
+        ("hello/1.0", "changed"),
+        ("third/1.0", "new"),
+        ("other/1.0", "removed"),
+    ]
+    assert data["entries"][0]["missing"]
+    assert data["nodes_known"] is False
+    text = box.ok("report", "--pull-request").stdout
+    assert "### envmgr: 3 of 2 entries change, 0 errors" in text or "entries change" in text
+    assert "| third/1.0 | new | conda | third/1.0-" in text
+    assert "No audit has seen a node yet" in text

@@ -259,8 +259,10 @@ def _check(run: _Run) -> ApplyStep:
     done = run.verb("catalog", "check", *run.names)
     if "findings" not in done.data:
         return _failed(run, "check", done)
-    faults = [f"{f['where']}: {f['found']}" for f in done.data["findings"] if f["severity"] == "error"]
-    return ApplyStep("check", "failed" if faults else "ok", (*faults, f"{len(run.names)} entries"))
+    faults = [f for f in done.data["findings"] if f["severity"] == "error"]
+    hint = "; ".join(dict.fromkeys(str(f["hint"]) for f in faults if f["hint"]))
+    said = (*(f"{f['where']}: {f['found']}" for f in faults), f"{len(run.names)} entries")
+    return ApplyStep("check", "failed" if faults else "ok", said, hint)
 
 
 def _lock(run: _Run) -> ApplyStep:

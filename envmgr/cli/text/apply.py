@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from envmgr.cli.render import out
-from envmgr.wording import size_text
+from envmgr.wording import counted, size_text
 
 if TYPE_CHECKING:
     from envmgr.commands.apply import AppliedEntry, ApplyResult
@@ -58,7 +58,10 @@ def apply_markdown(result: ApplyResult) -> str:
 def report_markdown(result: ReportResult) -> str:
     """Return the comment for a merge request."""
     errors = [f for f in result.findings if f.severity == "error"]
-    lines = [f"### envmgr: {len(result.entries)} of {result.checked} entries change, {len(errors)} errors", ""]
+    lines = [
+        f"### envmgr: {counted(len(result.entries), 'entries')} would change, {result.checked} checked, {counted(len(errors), 'errors')}",
+        "",
+    ]
     if result.entries:
         header = ["entry", "change", "backend", "to build", "download", "installed", "licence"]
         lines += _table(header, [_row(entry) for entry in result.entries])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.helpers.places import ROOT
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import HELLO, complete, locked
 
@@ -102,9 +103,9 @@ def test_it_stops_at_the_first_step_that_fails_and_goes_on_after_a_fix(box: Sand
     commit(box)
     stale = box.run("apply", "--to", "current", "--format", "json", "--output", "report.md")
     assert stale.code == 1
-    assert steps(stale.data)["lock"] == "failed"
+    assert steps(stale.data)["check"] == "failed"
     assert steps(stale.data)["build"] == "not reached"
-    assert "`envmgr lock hello/1.0`" in next(s["hint"] for s in stale.data["steps"] if s["name"] == "lock")
+    assert "`envmgr lock hello/1.0`" in stale.data["steps"][0]["hint"]
     assert "# apply: failed, no new generation" in (box.root / "report.md").read_text()
     red = [{"name": "fails", "run": "false"}]
     locked(box, "hello/1.0", HELLO, tests=red)
@@ -172,6 +173,71 @@ def test_report_says_what_a_merge_would_do(box: Sandbox) -> None:
     assert data["entries"][0]["missing"]
     assert data["nodes_known"] is False
     text = box.ok("report", "--pull-request").stdout
-    assert "### envmgr: 3 of 2 entries change, 0 errors" in text or "entries change" in text
+    assert text.startswith("### envmgr: 3 entries would change, 2 checked, 0 errors\n")
     assert "| third/1.0 | new | conda | third/1.0-" in text
     assert "No audit has seen a node yet" in text
+
+
+@pytest.fixture
+def pushed(box: Sandbox) -> Sandbox:
+    """A bare repository with the shipped hook; the site names the recipes of its checkout. `work` is a developer's clone."""
+    root = box.root
+    for argv in (
+        ["git", "clone", "-q", "--bare", root / "recipes", root / "bare"],
+        ["git", "clone", "-q", root / "bare", root / "checkout"],
+        ["git", "clone", "-q", root / "bare", root / "work"],
+    ):
+        subprocess.run(argv, check=True, capture_output=True)
+    settings = {
+        "checkout": root / "checkout",
+        "site": root / "site.yaml",
+        "to": "current",
+        "folder": ".",
+        "command": " ".join(box.command()),
+    }
+    for name, value in settings.items():
+        git(box, "config", f"envmgr.{name}", str(value), where="bare")
+    hook = root / "bare/hooks/post-receive"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text((ROOT / "contrib/ci/post-receive").read_text())
+    hook.chmod(0o755)
+    box.settings["catalogs"] = {"folders": ["checkout"], "require_commit": True}
+    box.write_site()
+    return box
+
+
+def push(box: Sandbox, branch: str, **files: str) -> str:
+    """What a push of a commit with these files says."""
+    for name, text in files.items():
+        (box.root / "work" / name).write_text(text)
+    git(box, "add", "-A", where="work")
+    git(box, "commit", "-q", "--allow-empty", "-m", "a push", where="work")
+    words = ["git", "-C", str(box.root / "work"), "push", "origin", f"HEAD:refs/heads/{branch}"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True, env=box.environ())
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_a_push_is_applied_and_another_branch_is_only_checked(pushed: Sandbox) -> None:
+    said = push(pushed, "main")
+    assert "remote: promote: ok" in said, said
+    assert pushed.current() == 1
+    complete(pushed, 1)
+    assert [*record(pushed, 1)["entries"]] == ["hello/1.0", "other/1.0"]
+
+    owned = pushed.root / "owned"
+    recipe = json.loads((pushed.root / "work/hello/1.0/recipe.yaml").read_text())
+    recipe["tests"] = [{"name": "owns", "run": f"touch {owned}"}]
+    said = push(pushed, "hostile", **{"hello/1.0/recipe.yaml": json.dumps(recipe), ".gitattributes": "* filter=owns\n"})
+    assert "remote: ### envmgr: " in said, said
+    assert pushed.current() == 1
+    assert not owned.exists()
+    said = push(pushed, "main")  # the same commit is merged: now it is built
+    assert owned.exists()
+    assert "remote: envmgr" not in said
+
+
+def test_hook_that_is_not_set_up_says_so(pushed: Sandbox) -> None:
+    git(pushed, "config", "--unset", "envmgr.site", where="bare")
+    assert "remote: envmgr: set envmgr.checkout and envmgr.site in " in push(pushed, "main")
+    assert pushed.current() is None

@@ -115,7 +115,7 @@ class _Verb:
 
     @property
     def error(self) -> tuple[tuple[str, ...], str]:
-        """What a verb says that failed, and its hint."""
+        """The words of a verb that failed, and its hint."""
         context = tuple(map(str, self.data.get("context", ())))
         return (str(self.data.get("message", f"exit code {self.code}")), *context), str(self.data.get("hint", ""))
 

@@ -102,6 +102,6 @@ def _table(header: list[str], rows: Iterable[list[str]]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """Return text that changes no table and no page, whoever wrote it."""
+    """Return a stranger's text so that it changes no table and no page."""
     escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
     return " ".join(escaped.split()).replace("|", "\\|").replace("`", "'").replace("[", "\\[").replace("]", "\\]")

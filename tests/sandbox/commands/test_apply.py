@@ -11,7 +11,8 @@ import pytest
 
 from tests.helpers.places import ROOT
 from tests.helpers.sandbox import Sandbox
-from tests.helpers.scenes import HELLO, complete, locked
+from tests.helpers.scenes import HELLO, complete, finish, locked
+from tests.helpers.waiting import wait_for
 
 
 def git(box: Sandbox, *argv: str, where: str = "recipes") -> str:
@@ -241,3 +242,26 @@ def test_hook_that_is_not_set_up_says_so(pushed: Sandbox) -> None:
     git(pushed, "config", "--unset", "envmgr.site", where="bare")
     assert "remote: envmgr: set envmgr.checkout and envmgr.site in " in push(pushed, "main")
     assert pushed.current() is None
+
+
+def test_killed_in_a_test_it_goes_on_with_the_next_run(box: Sandbox) -> None:
+    run = f"touch {box.root}/runs; while [ -e {box.root}/wait ]; do sleep 0.02; done"
+    locked(box, "hello/1.0", HELLO, tests=[{"name": "waits", "run": run}])
+    commit(box)
+    (box.root / "wait").touch()
+    process = box.start("apply", "--to", "current")
+    wait_for(lambda: (box.root / "runs").exists() or process.poll() is not None, what="the smoke test")
+    process.kill()
+    process.wait()
+    (box.root / "wait").unlink()
+    box.ok("apply", "--to", "current")
+    complete(box, box.current())
+    assert [row["to"] for row in box.ok("history", "--format", "json").data["flips"]] == [box.current()]
+
+
+def test_two_at_once_end_alike(box: Sandbox) -> None:
+    box.ok("build", "other/1.0")
+    runs = [box.start("apply", "--to", "current") for _ in range(2)]
+    ends = [finish(run) for run in runs]
+    assert [end.code for end in ends] == [0, 0], ends
+    assert len(box.ok("history", "--format", "json").data["flips"]) == 2

@@ -33,9 +33,10 @@ def apply_verb(
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
-    """Bring the site to what its own catalogs say: build, test on nodes, promote, audit.
+    """Bring modules to what the catalogs in git say.
 
-    It stops at the first step that fails. Run it again after a fix or a kill: what was done stays done.
+    It checks, builds, tests on nodes, promotes and audits, and stops at the first step that fails. Run it again after a
+    fix or a kill: what was done stays done.
     """
     from envmgr.cli.text.apply import apply_markdown, show_apply
     from envmgr.commands.apply import ApplyOptions, apply_catalog
@@ -45,7 +46,9 @@ def apply_verb(
     words = ["--via", build_via] + (["--partition", partition] if partition else [])
     words += [] if gate is None else ["--gate" if gate else "--no-gate"]
     result = apply_catalog(ctx, ApplyOptions(to, nodes, via, tuple(words), dry_run))
-    if output is not None and not dry_run:
+    if output is not None and dry_run:
+        ctx.reporter.say(f"would write {output}")
+    elif output is not None:
         atomic_write(output, apply_markdown(result))
     return answer_with(result, show_apply)
 
@@ -63,6 +66,7 @@ def report(
         ),
     ] = None,
     output: options.OutputOption = None,
+    dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
@@ -78,6 +82,8 @@ def report(
         raise InputError("report-what", "say what the report is for", hint="`envmgr report --pull-request`")
     ctx = open_context(site, fmt, anywhere=True)
     result = report_change(ctx, entries or (), catalog=catalog)
-    if output is not None:
+    if output is not None and dry_run:
+        ctx.reporter.say(f"would write {output}")
+    elif output is not None:
         atomic_write(output, report_markdown(result))
     return answer_with(result, show_report)

@@ -20,7 +20,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.records import current_number, read_current, read_record
 from envmgr.report import Result
 from envmgr.store.state_file import change_state
-from envmgr.system.files import pretty_json
+from envmgr.system.files import pretty_json, read_regular
 from envmgr.system.git import Commit, read_commit
 from envmgr.system.locks import file_lock
 from envmgr.system.models import FrozenModel
@@ -142,7 +142,7 @@ class _Run:
             script = ["/bin/sh", "-c", 'out=$1; shift; exec "$@" 2>&1 >"$out"', "sh", str(answer), *words]
             done = self.ctx.runner.stream(script, stdin="", on_line=self.ctx.reporter.say, env=dict(os.environ))
             try:
-                data = json.loads(answer.read_text())
+                data = json.loads(read_regular(answer))
             except (OSError, ValueError):
                 data = {"message": f"`envmgr {argv[0]}` ended with {done.returncode} and said nothing"}
         return _Verb(done.returncode, data if isinstance(data, dict) else {})

@@ -37,6 +37,9 @@ STORY = [
     (["remove", "hello/1.0"], "removed hello/1.0: generation 3 is current (was 1)"),
     (["history"], "rolled back 2 -> 1"),
     (["gc"], ""),
+    (["build", "--candidate", "hello/1.0"], "generation 4 is a candidate with hello/1.0; 3 is current"),
+    (["promote"], "generation 4 is current (was 3)"),
+    *(([verb, "--help"], f"Example: envmgr {verb}") for verb in ("apply", "report")),  # tests/sandbox/commands/test_apply.py
     (["node-setup"], "/etc/envmgr/node/pin"),
     (["audit", "--explain", "mount"], "mount"),
     (["user", "list"], "no environment in"),
@@ -69,4 +72,4 @@ def test_every_verb_does_its_work_and_a_shell_sees_it(sandbox: Sandbox) -> None:
             assert (loaded.returncode, loaded.stderr) == (0, "")
             assert loaded.stdout.splitlines()[-2:] == ["hello/1.0", "greet/1.0"]
     record = json.loads((sandbox.prefix / "current/generation.json").read_text())
-    assert (record["number"], sorted(record["entries"])) == (3, [])
+    assert (record["number"], sorted(record["entries"])) == (4, ["hello/1.0"])

@@ -31,6 +31,7 @@ from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import load_site, read_target
 from envmgr.errors import EnvmgrError
+from envmgr.publish.candidates import read_candidate
 from envmgr.publish.flipfile import read_flip
 from envmgr.publish.flips import flip, flips
 from envmgr.publish.records import RECORD, GenerationRecord, read_record
@@ -39,6 +40,7 @@ from envmgr.store.image import ImageRecord, read_image, record_of
 from envmgr.store.jobtable import held_installs, holding, leave_row, left_row, row_path
 from envmgr.store.manifest import InstallFacts, Manifest, read_manifest, write_manifest
 from envmgr.store.node_facts import FleetFacts, facts_file, read_node_facts
+from envmgr.store.node_tests import NodeTests, node_tests_file, read_node_tests
 from envmgr.store.place import require_place, write_place
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.run import Runner
@@ -161,6 +163,22 @@ def job_request(scene: Scene) -> Path:
     return job.request
 
 
+def node_tests(scene: Scene) -> Path:
+    path = node_tests_file(scene.prefix, 1)
+    path.parent.mkdir(parents=True)
+    path.write_text(NodeTests().model_dump_json(by_alias=True))
+    return path
+
+
+def candidate(scene: Scene) -> Path:
+    published(scene)
+    said = {"candidate": 1, "record": "0" * 64, "date": "2026-01-01T00:00:00Z", "parent": None, "user": "u", "host": "h"}
+    path = scene.prefix.candidates / "0001.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"schema_version": 1, **said}))
+    return path
+
+
 def node_facts(scene: Scene) -> Path:
     path = facts_file(scene.prefix)
     path.parent.mkdir(parents=True)
@@ -205,6 +223,8 @@ KINDS = {
         job_request, lambda scene: requested_installs(scene.prefix, renew=False), "schema_version"
     ),
     "node facts": Kind(node_facts, lambda scene: read_node_facts(scene.prefix)),
+    "node tests": Kind(node_tests, lambda scene: read_node_tests(scene.prefix, 1)),
+    "candidate": Kind(candidate, lambda scene: read_candidate(scene.prefix, 1), "schema_version"),
     "baseline": Kind(baseline, lambda scene: read_baseline(scene.root / "baseline.yaml"), known="envmgr.baseline/1"),
     "lock of conda": Kind(lock("python/3.12", CONDA_SIDECAR), of_catalog(read_lock, "python/3.12")),
     "lock of wheels": Kind(
@@ -294,6 +314,8 @@ def test_every_reader_that_requires_a_format_has_its_kinds_here() -> None:
         "store/image.py",
         "store/jobtable.py",
         "store/manifest.py",
+        "publish/candidates.py",
         "store/node_facts.py",
+        "store/node_tests.py",
         "store/place.py",
     }

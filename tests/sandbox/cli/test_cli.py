@@ -133,6 +133,7 @@ def test_every_verb_has_a_format() -> None:
 def test_every_verb_that_changes_something_has_a_dry_run() -> None:
     assert VERBS.keys() >= READING
     assert [
+        "apply",
         "build",
         "copy",
         "export",
@@ -145,8 +146,10 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
         "lock",
         "man",
         "node-setup",
+        "promote",
         "publish",
         "remove",
+        "report",
         "rollback",
         "sign",
         "stage",
@@ -220,6 +223,7 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
     (sandbox.root / "named.txt").write_text("six\n")
     before = tree_digest(scan_tree(sandbox.root))
     arguments = {
+        "apply": [],
         "build": ["app/1.0"],
         "copy": [shipped],
         "export": ["--to", "reframe", "--output", "reframe.yaml"],
@@ -232,8 +236,10 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         "lock": ["app/1.0"],
         "man": ["--output", "man"],
         "node-setup": ["--apply", "--here"],
+        "promote": [],
         "publish": [],
         "remove": ["app/1.0"],
+        "report": ["--pull-request", "--output", "report.md"],
         "rollback": [],
         "sign": [],
         "stage": ["app/1.0", "--nodes", "c1"],

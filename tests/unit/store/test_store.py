@@ -150,6 +150,8 @@ def test_prefix_has_the_layout_of_the_design() -> None:
         "store": "store",
         "generations": "generations",
         "flips": "flips",
+        "candidate": "candidate",
+        "candidates": "candidates",
         "current": "current",
         "place": "prefix.json",
         "cache": "cache",

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from envmgr.commands import Context
-from envmgr.publish.extras import Extra
+from envmgr.page import WWW
+from envmgr.publish.extras import Contents, Extra
 
 
-def generation_extras(ctx: Context) -> Mapping[str, Extra]:  # noqa: ARG001 - for what comes
+def generation_extras(ctx: Context) -> Mapping[str, Extra]:
     """Return folder of a generation -> what makes its files."""
-    return {}
+
+    def page(contents: Contents) -> Iterator[tuple[str, bytes]]:
+        from envmgr.commands.page import page_files
+
+        return page_files(ctx, contents)
+
+    return {WWW: page}

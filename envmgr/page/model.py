@@ -121,6 +121,11 @@ class News(FrozenModel):
     removed: tuple[str, ...] = ()
     changed: tuple[EntryChange, ...] = ()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All entries that came, went or changed."""
+        return (*self.added, *self.removed, *(each.entry for each in self.changed))
+
 
 class Catalog(FrozenModel):
     """A generation. `news` has the newest generation first, and only those that it was made from."""

@@ -5,6 +5,7 @@ each, and named in its record like all others. A publish goes on without those t
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ def write_extras(
             with suppress(OSError):
                 remove_below(generation, generation / name)
             reporter.say(f"warning: generation {contents.number} has no {name}/: {one_line(error)}")
+            reporter.log("".join(traceback.format_exception(error)))
     return files
 
 

@@ -8,11 +8,12 @@ import base64
 import hashlib
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from envmgr.catalog.names import sort_key
 from envmgr.page import CATALOG, FEED, INDEX
 from envmgr.page.model import Catalog, PageEntry
 from envmgr.wording import LINES, and_more, counted, escaped
@@ -29,7 +30,7 @@ def render_page(catalog: Catalog) -> Iterator[tuple[str, bytes]]:
     style, script = (_HERE.joinpath(name).read_text(encoding="utf-8").strip() for name in ("page.css", "page.js"))
     text = environment.get_template("index.html.j2").render(
         catalog=catalog,
-        software=[(name, list(each)) for name, each in groupby(catalog.entries, key=lambda entry: entry.name)],
+        software=[(name, _newest_first(each)) for name, each in groupby(catalog.entries, key=lambda entry: entry.name)],
         of_install={entry.parts[0]: entry.entry for entry in reversed(catalog.entries)},
         style=_safe(style),
         script=_safe(script),
@@ -76,6 +77,10 @@ def _visible(value: Any) -> Any:
     return escaped(value, LINES) if type(value) is str else value
 
 
+def _newest_first(entries: Iterable[PageEntry]) -> list[PageEntry]:
+    return sorted(entries, key=lambda entry: sort_key(entry.version), reverse=True)
+
+
 def _few(values: tuple[str, ...]) -> str:
     return and_more(values, 5)
 
@@ -97,17 +102,17 @@ def _urn(catalog: Catalog, news: Any) -> str:
 def _wanted(entry: PageEntry) -> list[str]:
     """Return what a node must have for an entry, one line each."""
     requires, gpu = entry.requires, entry.gpu
-    found = [f"glibc {requires.glibc} or later"] if requires.glibc else []
-    found += [f"CPU of {requires.cpu_level}"] if requires.cpu_level else []
-    found += [f"NVIDIA driver {requires.nvidia_driver} or later"] if requires.nvidia_driver else []
+    told = {
+        "glibc {} or later": requires.glibc,
+        "CPU of {} or better": requires.cpu_level,
+        "NVIDIA driver {} or later": requires.nvidia_driver,
+    }
     if gpu is not None:
-        found += [f"CUDA {gpu.cuda}"] if gpu.cuda else []
-        found += (
-            [f"code for GPUs of compute capability {', '.join(gpu.codes)}"]
-            if gpu.codes
-            else ["which GPUs it has code for is not known"]
-        )
-        found += [f"driver {gpu.runs_from} or later runs it"] if gpu.runs_from else []
-        found += [f"drivers from {gpu.compiles_from} on compile for its CUDA at run time"] if gpu.compiles_from else []
-        found += [f"cuda-compat {gpu.compat}"] if gpu.compat else []
-    return found
+        told |= {
+            "CUDA {}": gpu.cuda,
+            "code for GPUs of compute capability: {}": ", ".join(gpu.codes or ("that is not known",)),
+            "driver {} or later runs its code": "" if gpu.runs_from == requires.nvidia_driver else gpu.runs_from,
+            "drivers from {} on compile for its CUDA at run time": gpu.compiles_from,
+            "cuda-compat {}": gpu.compat,
+        }
+    return [text.format(value) for text, value in told.items() if value]

@@ -11,7 +11,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.families import find_families, member_of
 from envmgr.modules.spec import ModuleSpec
 from envmgr.page.history import read_history
-from envmgr.page.model import Catalog, Deprecation, GpuCode, PageEntry, Part, Since, Test
+from envmgr.page.model import Catalog, Deprecation, GpuCode, PageEntry, PageTest, Part, Since
 from envmgr.publish.extras import Contents
 from envmgr.publish.records import PublishedEntry
 from envmgr.store.manifest import read_provenance
@@ -78,7 +78,7 @@ def _entry(
         dependents=dependents,
         requires=spec.requires,
         gpu=_gpu(spec.gpu) if spec.gpu else None,
-        tests=tuple(Test(name=each.name, needs=each.needs, nodes=each.nodes) for each in spec.tests),
+        tests=tuple(PageTest(name=each.name, needs=each.needs, nodes=each.nodes) for each in spec.tests),
         since=since,
         deprecated=Deprecation(message=gone.message, until=gone.date) if gone else None,
         not_ours=published.not_ours,

@@ -45,7 +45,7 @@ class GpuCode(FrozenModel):
     compat: str
 
 
-class Test(FrozenModel):
+class PageTest(FrozenModel):
     name: str
     needs: tuple[str, ...] = ()
     nodes: int = 1
@@ -83,7 +83,7 @@ class PageEntry(FrozenModel):
     dependents: tuple[str, ...]
     requires: Requires
     gpu: GpuCode | None
-    tests: tuple[Test, ...]
+    tests: tuple[PageTest, ...]
     since: Since
     deprecated: Deprecation | None
     not_ours: str

@@ -5,7 +5,7 @@ const count = document.getElementById("count");
 const all = [...document.querySelectorAll(".software")].map((details) => ({
   details,
   summary: details.querySelector("summary"),
-  text: [...details.querySelectorAll("summary, h3, .text, dd")].map((each) => each.textContent).join("\n").toLowerCase(),
+  text: [...details.querySelectorAll("summary, h3, .text")].map((each) => each.textContent).join("\n").toLowerCase(),
   packages: [...details.querySelectorAll(".packages li")].map((each) => each.textContent.trim()),
 }));
 
@@ -71,7 +71,11 @@ function show(status) {
 
 query.addEventListener("input", search);
 query.addEventListener("keydown", (event) => {
-  if (event.key === "Enter") all.find(({ details }) => !details.hidden)?.summary.focus();
+  const first = event.key === "Enter" && all.find(({ details }) => !details.hidden);
+  if (!first) return;
+  event.preventDefault(); // the same key would close it again
+  first.details.open = true;
+  first.summary.focus();
 });
 document.addEventListener("keydown", (event) => {
   if (event.key === "/" && document.activeElement !== query && !event.ctrlKey && !event.metaKey && !event.altKey) {

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from envmgr.commands import Context, published_record
 from envmgr.commands.job import example_job
+from envmgr.commands.status import status_file
 from envmgr.errors import InputError
 from envmgr.page import CATALOG, STATUS, WWW
 from envmgr.page.entries import make_catalog
@@ -99,10 +100,6 @@ def _open(ctx: Context, record: GenerationRecord) -> _Page:
     specs = {name: published_spec(raw).spec for name, raw in read_specs(ctx.prefix, record.number).items()}
     contents = Contents(record.number, record.parent, record.created, record.reason, record.entries, specs)
     return _Page(record.number, None, {name: partial(bytes, data) for name, data in page_files(ctx, contents)})
-
-
-def status_file(ctx: Context) -> Path:
-    return ctx.prefix.root / "var" / WWW / STATUS
 
 
 def _status(ctx: Context) -> bytes | None:

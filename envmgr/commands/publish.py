@@ -19,6 +19,7 @@ from envmgr.commands.resolved import (
     resolve_named,
     warn_of_gone,
 )
+from envmgr.commands.status import keep_status
 from envmgr.errors import EnvmgrError, failed_ones
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
@@ -164,7 +165,7 @@ def publish_change(
 
     templates, signer = shipped("modulefiles"), ctx.signer
     extras = generation_extras(ctx)
-    return publish(
+    done = publish(
         change,
         ctx.site,
         lmod,
@@ -176,6 +177,8 @@ def publish_change(
         extras=extras,
         tested=tested,
     )
+    keep_status(ctx)
+    return done
 
 
 def _built(ctx: Context) -> list[ResolvedEntry]:

@@ -2,12 +2,17 @@
 // Search over what the page already has, and what `status.json` beside it says. All text goes in as text, never as HTML.
 const query = document.getElementById("query");
 const count = document.getElementById("count");
+const texts = (of, selector) => [...of.querySelectorAll(selector)].map((each) => each.textContent.trim());
 const all = [...document.querySelectorAll(".software")].map((details) => ({
   details,
   summary: details.querySelector("summary"),
-  text: [...details.querySelectorAll("summary, h3, .text")].map((each) => each.textContent).join("\n").toLowerCase(),
-  packages: [...details.querySelectorAll(".packages li")].map((each) => each.textContent.trim()),
+  entries: [...details.querySelectorAll("article")].map((article) => ({
+    entry: article.dataset.entry,
+    text: [details.id, ...texts(details, ".about"), ...texts(article, "h3, .text")].join("\n").toLowerCase(),
+    packages: texts(article, ".packages li"),
+  })),
 }));
+const entries = all.reduce((sum, each) => sum + each.entries.length, 0);
 
 function make(kind, text, parent, name) {
   const made = document.createElement(kind);
@@ -16,22 +21,31 @@ function make(kind, text, parent, name) {
   return parent.appendChild(made);
 }
 
+// Returns the packages of an entry by which it is found, none where its own words are enough; null if it is not found.
+function hits({ text, packages }, words) {
+  const inside = words.filter((word) => !text.includes(word));
+  if (!inside.length) return [];
+  const has = (each, word) => each.toLowerCase().includes(word);
+  const found = packages.filter((each) => inside.some((word) => has(each, word)));
+  return inside.every((word) => found.some((each) => has(each, word))) ? found : null;
+}
+
 function search() {
   const words = query.value.toLowerCase().split(/\s+/).filter(Boolean);
-  let found = 0;
-  for (const { details, summary, text, packages } of all) {
-    summary.querySelector(".hits")?.remove();
-    const inside = words.filter((word) => !text.includes(word));
-    const hits = inside.length ? packages.filter((each) => inside.some((word) => each.toLowerCase().includes(word))) : [];
-    const missing = inside.some((word) => !hits.some((each) => each.toLowerCase().includes(word)));
-    details.hidden = missing;
-    if (missing) continue;
-    found += 1;
-    const names = [...new Set(hits)];
-    if (names.length) make("span", `has ${names.slice(0, 8).join(", ")}${names.length > 8 ? ` and ${names.length - 8} more` : ""}`, summary, "hits");
+  let sum = 0;
+  for (const software of all) {
+    for (const old of software.summary.querySelectorAll(".hits")) old.remove();
+    const found = software.entries.map((entry) => [entry.entry, hits(entry, words)]).filter(([, each]) => each);
+    software.details.hidden = !found.length;
+    sum += found.length;
+    const inside = found.filter(([, each]) => each.length);
+    for (const [entry, each] of inside.slice(0, 5)) make("span", `${entry} has ${some(each, 8)}`, software.summary, "hits");
+    if (inside.length > 5) make("span", `and ${inside.length - 5} more`, software.summary, "hits");
   }
-  count.textContent = words.length ? `${found} of ${all.length} names` : "";
+  count.textContent = words.length ? `${sum} of ${entries} entries` : "";
 }
+
+function some(each, most) { return each.slice(0, most).join(", ") + (each.length > most ? ` and ${each.length - most} more` : ""); }
 
 function open() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));

@@ -83,12 +83,15 @@ def shown(page: Page) -> list[str]:
 def test_search_finds_names_words_and_packages_inside(page: Page) -> None:
     assert shown(page) == ["python", "torch"]
     for words, names, count, hits in (
-        ("TORCH", ["torch"], "1 of 2 names", []),
-        ("hello", ["torch"], "1 of 2 names", []),
-        ("numpy", ["torch"], "1 of 2 names", ["has numpy 1.26.4 py311"]),
-        ("tests zlib", ["python"], "1 of 2 names", ["has zlib 1.3 h1"]),
-        ("gcc", ["torch"], "1 of 2 names", ["has gcc 12"]),
-        ("nothing-like-it", [], "0 of 2 names", []),
+        ("TORCH", ["torch"], "1 of 3 entries", []),
+        ("python", ["python"], "2 of 3 entries", []),
+        ("3.10", ["python"], "1 of 3 entries", []),
+        ("hello", ["torch"], "1 of 3 entries", []),
+        ("numpy", ["torch"], "1 of 3 entries", ["torch/2.1 has numpy 1.26.4 py311"]),
+        ("tests ZLIB", ["python"], "2 of 3 entries", ["python/3.11 has zlib 1.3 h1", "python/3.10 has zlib 1.3 h1"]),
+        ("gcc", ["torch"], "1 of 3 entries", ["torch/2.1 has gcc 12"]),
+        ("gcc zlib", [], "0 of 3 entries", []),
+        ("nothing-like-it", [], "0 of 3 entries", []),
         ("", ["python", "torch"], "", []),
     ):
         page.fill("#query", words)

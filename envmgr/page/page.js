@@ -72,15 +72,19 @@ function when(time) { return `${time.slice(0, 10)} ${time.slice(11, 16)} UTC`; }
 
 function show(status) {
   if (status.schema_version !== 1) return;
+  let latest = "";
   for (const article of document.querySelectorAll("article[data-entry]")) {
     const found = status.entries[article.dataset.entry];
-    if (!found || found.digest !== article.dataset.digest) continue;
+    if (found?.digest !== article.dataset.digest) continue; // of another install
     const place = article.querySelector(".status");
-    place.hidden = false;
-    if (found.gate.length) table("Can nodes run it?", ["Group", "Nodes", "Verdict", "Seen"], found.gate.map((row) => [row.group, row.nodes, row.reason ? `${row.verdict}: ${row.reason}` : row.verdict, row.seen ? when(row.seen) : ""]), place);
-    if (found.tests.length) table("Last tests on nodes", ["Test", "Nodes", "Result", "Run"], found.tests.map((row) => [row.test, row.nodes, row.status, when(row.time)]), place);
+    const gate = found.gate.map((row) => [row.group, row.nodes, row.reason ? `${row.verdict}: ${row.reason}` : row.verdict, row.seen && when(row.seen)]);
+    const tests = found.tests.map((row) => [row.test, row.nodes, row.status, when(row.time)]);
+    if (gate.length) table("Can nodes run it?", ["Group", "Nodes", "Verdict", "Seen"], gate, place);
+    if (tests.length) table("Last tests on nodes", ["Test", "Nodes", "Result", "Run"], tests, place);
+    place.hidden = !gate.length && !tests.length;
+    latest = [latest, ...found.gate.map((row) => row.seen), ...found.tests.map((row) => row.time)].sort().pop();
   }
-  document.getElementById("as-of").textContent = `What nodes answered: as of ${when(status.written)}.`;
+  if (latest) document.getElementById("as-of").textContent = `What nodes answered: as of ${when(latest)}.`;
 }
 
 query.addEventListener("input", search);

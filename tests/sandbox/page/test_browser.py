@@ -147,7 +147,7 @@ def test_a_script_of_a_recipe_is_text_and_no_other_host_is_asked(browser: Browse
 
 @pytest.mark.always
 def test_what_nodes_answered_is_shown_of_the_install_that_is_published(page: Page) -> None:
-    page.wait_for_selector("text=What nodes answered: as of 2026-11-20 12:34 UTC.")
+    page.wait_for_selector("text=What nodes answered: as of 2026-11-19 01:02 UTC.")
     page.goto(f"{page.url}#torch/2.1")
     page.reload(wait_until="networkidle")
     rows = [row.inner_text().split("\t") for row in page.locator("[id='torch/2.1'] .status tr").all()]
@@ -158,6 +158,18 @@ def test_what_nodes_answered_is_shown_of_the_install_that_is_published(page: Pag
         ["trains", "c1", "passed", "2026-11-18 01:02 UTC"],
     ]
     assert page.locator("[id='python/3.11'] .status").is_hidden()
+
+
+def test_a_status_that_knows_nothing_is_no_answer(browser: Browser, url: str) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    empty: Any = json.loads(json.dumps(STATUS))
+    for each in empty["entries"].values():
+        each |= {"gate": [], "tests": []}
+    page.route("**/status.json", lambda route: route.fulfill(json=empty))
+    page.goto(url, wait_until="networkidle")
+    assert "All here is as of the publish." in page.inner_text("header")
+    context.close()
 
 
 def test_without_status_and_without_javascript_all_else_is_there(browser: Browser, files: Mapping[str, bytes], tmp_path: Path) -> None:  # fmt: skip

@@ -114,7 +114,9 @@ def page(
             "--output", "-o", metavar="DIR", help="Copy the page to this folder, in one step, with status.json."
         ),
     ] = None,
-    serve: Annotated[bool, typer.Option("--serve", help="Serve the page to this host alone, until Ctrl-C.")] = False,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Serve the page on the loopback of this host, until Ctrl-C.")
+    ] = False,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of --serve; 0 takes a free one.")] = 8000,
     dry_run: DryRun = False,
     site: SiteOption = None,

@@ -61,7 +61,7 @@ class Deprecation(FrozenModel):
 class PageEntry(FrozenModel):
     """An entry. `parts` are keys of the catalog's parts: its own install, then those that it stands on.
 
-    `default` says that a load by the name alone takes this version. `job` is a script for sbatch. `not_ours` is the
+    `default` says that a load without a version takes this one. `job` is a script for sbatch. `not_ours` is the
     tree that its module leads to, where envmgr neither made nor keeps the software.
     """
 

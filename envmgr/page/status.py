@@ -39,7 +39,7 @@ class LastTest(FrozenModel):
 
 
 class EntryStatus(FrozenModel):
-    """What is known of the entry's install of this `digest`."""
+    """The known facts of the entry's install of this `digest`."""
 
     digest: str
     gate: tuple[GroupVerdict, ...]

@@ -21,7 +21,7 @@ NEEDS = {
 
 
 def status(fleet: FleetFacts | None, tests: NodeTests | None = None) -> Status:
-    return make_status(7, NEEDS, {name: "d" for name in NEEDS}, fleet, tests or NodeTests(), 1000.0)
+    return make_status(7, NEEDS, dict.fromkeys(NEEDS, "d"), fleet, tests or NodeTests(), 1000.0)
 
 
 def test_verdicts_are_told_by_group_and_nodes_that_nobody_saw_as_such() -> None:

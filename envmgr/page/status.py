@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from envmgr.catalog.fitness import NodeFacts, NodeNeeds, judge_gpu, unfit
-from envmgr.nodes.sets import fold
+from envmgr.nodes.sets import expand, fold
 from envmgr.page.model import FORMAT
 from envmgr.store.node_facts import FleetFacts, Seen
 from envmgr.store.node_tests import NodeTests
@@ -47,7 +47,7 @@ class EntryStatus(FrozenModel):
 
 
 class Status(FrozenModel):
-    """The file. `tests` of an entry are those of this generation."""
+    """The file. An entry keeps the tests of its install from one generation to the next."""
 
     schema_version: int = FORMAT
     generation: int
@@ -62,12 +62,11 @@ def make_status(
     fleet: FleetFacts | None,
     tests: NodeTests,
     now: float,
+    before: Status | None = None,
 ) -> Status:
-    """Return the status of the entries, by what the last audits and the tests of this generation saw."""
-    ended: dict[str, list[LastTest]] = {}
-    for each in tests.tests:
-        row = LastTest(test=each.test, nodes=fold(each.nodes), status=each.status, time=_time(each.time))
-        ended.setdefault(each.entry, []).append(row)
+    """Return the status of the entries, by what the last audits and the tests of this generation saw, and those of the
+    same installs `before`.
+    """
     groups = _groups(fleet) if fleet else {}
     return Status(
         generation=generation,
@@ -76,11 +75,28 @@ def make_status(
             entry: EntryStatus(
                 digest=digests[entry],
                 gate=tuple(_verdicts(needs[entry], groups)),
-                tests=tuple(sorted(ended.get(entry, ()), key=lambda row: (row.test, row.nodes))),
+                tests=_last_tests(entry, digests[entry], tests, before),
             )
             for entry in sorted(needs)
         },
     )
+
+
+def _last_tests(entry: str, digest: str, tests: NodeTests, before: Status | None) -> tuple[LastTest, ...]:
+    """Return the last end of each test on each node, alike ones in one row."""
+    old = before.entries.get(entry) if before else None
+    rows = [*old.tests] if old and old.digest == digest else []
+    rows += [
+        LastTest(test=each.test, nodes=fold(each.nodes), status=each.status, time=_time(each.time))
+        for each in tests.tests
+        if each.entry == entry
+    ]
+    last = {(row.test, node): row for row in sorted(rows, key=lambda row: row.time) for node in expand(row.nodes)}
+    alike: dict[LastTest, list[str]] = {}
+    for (_, node), row in last.items():
+        alike.setdefault(row.model_copy(update={"nodes": ""}), []).append(node)
+    found = [row.model_copy(update={"nodes": fold(nodes)}) for row, nodes in alike.items()]
+    return tuple(sorted(found, key=lambda row: (row.test, row.nodes)))
 
 
 _Group = list[tuple[Seen | None, str]]

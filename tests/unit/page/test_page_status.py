@@ -56,3 +56,16 @@ def test_the_last_ends_of_tests_are_told() -> None:
     found = status(None, NodeTests(tests=(seen, gone)))
     assert found.entries["plain/1"].tests == (LastTest(test="runs", nodes="c[1-2]", status="failed", time=AT),)
     assert "gone/1" not in found.entries
+
+
+def test_tests_of_an_install_stay_until_they_run_again_or_it_changes() -> None:
+    first = SeenTest(entry="plain/1", test="runs", status="failed", nodes=("c1", "c2"), time=50.0)
+    again = SeenTest(entry="plain/1", test="runs", status="passed", nodes=("c2", "c3"), time=100.0)
+    before = status(None, NodeTests(tests=(first,)))
+    digests = dict.fromkeys(NEEDS, "d")
+    found = make_status(8, NEEDS, digests, None, NodeTests(tests=(again,)), 1000.0, before)
+    old = LastTest(test="runs", nodes="c1", status="failed", time="1970-01-01T00:00:50Z")
+    assert found.entries["plain/1"].tests == (old, LastTest(test="runs", nodes="c[2-3]", status="passed", time=AT))
+    assert make_status(9, NEEDS, digests, None, NodeTests(), 1000.0, found).entries == found.entries
+    changed = make_status(9, NEEDS, {**digests, "plain/1": "e"}, None, NodeTests(), 1000.0, found)
+    assert changed.entries["plain/1"].tests == ()

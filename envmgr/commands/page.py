@@ -16,7 +16,7 @@ from envmgr.errors import InputError
 from envmgr.page import CATALOG, STATUS, WWW
 from envmgr.page.entries import make_catalog
 from envmgr.page.render import render_page
-from envmgr.page.serve import LOOPBACK, serving
+from envmgr.page.serve import LOOPBACK, make_page_server
 from envmgr.publish.extras import Contents
 from envmgr.publish.records import GenerationRecord, current_number, published_spec, read_record, read_specs
 from envmgr.report import Result
@@ -166,7 +166,7 @@ class _Served:
 
 def _serve(ctx: Context, generation: int | None, port: int, *, dry_run: bool) -> str:
     """Serve until a signal comes; return the address."""
-    with serving(_Served(ctx, generation).find, port) as server:
+    with make_page_server(_Served(ctx, generation).find, port) as server:
         url = f"http://{LOOPBACK}:{server.server_port}/"
         if not dry_run:
             ctx.reporter.say(f"{url} has the page; Ctrl-C ends it")

@@ -3,74 +3,61 @@
 from __future__ import annotations
 
 import mimetypes
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import ThreadingMixIn
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from envmgr.errors import EnvmgrError
-from envmgr.page import INDEX
+from envmgr.page import FEED, INDEX
 
 LOOPBACK = "127.0.0.1"
-_NAMES = {LOOPBACK, "localhost"}
+_KINDS = {FEED: "application/atom+xml"}
 
 Find = Callable[[str], bytes | None]
 """Returns the file of this name, below the page; None if there is none. Raises EnvmgrError."""
 
 
-@contextmanager
-def serving(find: Find, port: int) -> Iterator[ThreadingHTTPServer]:
-    """Yield a server that answers by `find` once it runs; `port` 0 takes a free one. Raises EnvmgrError `port-taken`."""
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
 
-    class Handler(_Handler):
-        pass
 
-    Handler.find = staticmethod(find)
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is http.server's
+        """Say nothing: a request is no news."""
+
+
+def make_page_server(find: Find, port: int) -> WSGIServer:
+    """Return a server that answers by `find` once it runs; `port` 0 takes a free one. Raises EnvmgrError `port-taken`."""
+
+    def answer(environ: dict[str, Any], start: Any) -> Iterable[bytes]:
+        name = environ["PATH_INFO"].lstrip("/") or INDEX
+        status, content = _answer(find, name, environ.get("HTTP_HOST", ""))
+        kind = (_KINDS.get(name) or mimetypes.guess_type(name)[0]) if status == HTTPStatus.OK else None
+        headers = {
+            "Content-Type": f"{kind or 'text/plain'}; charset=utf-8",
+            "Content-Length": str(len(content)),
+            "Cache-Control": "no-cache",
+            "X-Content-Type-Options": "nosniff",
+        }
+        start(f"{status.value} {status.phrase}", [*headers.items()])
+        return [content if environ["REQUEST_METHOD"] == "GET" else b""]
+
     try:
-        server = ThreadingHTTPServer((LOOPBACK, port), Handler)
-    except (OSError, OverflowError) as error:
+        return make_server(LOOPBACK, port, answer, _Server, _Quiet)
+    except OSError as error:
         raise EnvmgrError(
             "port-taken", f"port {port} cannot be used", context=str(error), hint="name another one by `--port`"
         ) from None
-    with server:
-        yield server
 
 
-class _Handler(BaseHTTPRequestHandler):
-    find: Find
-    server_version, sys_version = "envmgr", ""
-
-    def do_GET(self) -> None:  # the name is http.server's
-        self._answer()
-
-    def do_HEAD(self) -> None:
-        self._answer()
-
-    def _answer(self) -> None:
-        # A page of another name that leads here by its DNS must not read this one.
-        if urlsplit(f"//{self.headers.get('Host', '')}").hostname not in _NAMES:
-            self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
-            return
-        name = unquote(urlsplit(self.path).path).lstrip("/") or INDEX
-        try:
-            content = self.find(name)
-        except EnvmgrError as error:
-            self.send_error(HTTPStatus.SERVICE_UNAVAILABLE, explain=error.message)
-            return
-        if content is None:
-            self.send_error(HTTPStatus.NOT_FOUND)
-            return
-        kind = "application/atom+xml" if name == "feed.xml" else mimetypes.guess_type(name)[0]
-        self.send_response(HTTPStatus.OK)
-        self.send_header("Content-Type", f"{kind or 'text/plain'}; charset=utf-8")
-        self.send_header("Content-Length", str(len(content)))
-        self.send_header("Cache-Control", "no-cache")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(content)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is http.server's
-        """Say nothing: a request is no news."""
+def _answer(find: Find, name: str, host: str) -> tuple[HTTPStatus, bytes]:
+    # A page of another name that leads here by its DNS must not read this one.
+    if host.partition(":")[0] not in (LOOPBACK, "localhost"):
+        return HTTPStatus.MISDIRECTED_REQUEST, b"this is only for the loopback\n"
+    try:
+        content = find(name)
+    except EnvmgrError as error:
+        return HTTPStatus.SERVICE_UNAVAILABLE, f"{error.message}\n".encode()
+    return (HTTPStatus.NOT_FOUND, b"the page has no such file\n") if content is None else (HTTPStatus.OK, content)

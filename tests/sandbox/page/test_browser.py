@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from envmgr.page.render import render_page
-from envmgr.page.serve import serving
+from envmgr.page.serve import make_page_server
 from tests.helpers.page_scene import SCRIPT, PageScene, rich
 from tests.helpers.waiting import DEADLINE
 
@@ -57,7 +57,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 def url(files: Mapping[str, bytes]) -> Iterator[str]:
     import threading
 
-    with serving(files.get, 0) as server:
+    with make_page_server(files.get, 0) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/"

@@ -97,7 +97,7 @@ def _times(ours: Sequence[float], theirs: Sequence[float], ratio: float, limit: 
 
 
 class Amount(Claim):
-    """At most `limit` of a unit, seconds or MB; `goal` as for a ratio."""
+    """At most `limit` of a unit, seconds, kB or MB; `goal` as for a ratio."""
 
     def __init__(self, name: str, amount: float, limit: float, unit: str = "s", *, goal: float | None = None) -> None:
         self.name, self._amount, self._limit, self._unit, self._goal = name, amount, limit, unit, goal

@@ -169,6 +169,7 @@ add_verb("remove", "Publish", "envmgr remove pydata/1.0", "verbs.md")(publish.re
 add_verb("rollback", "Publish", "envmgr rollback 12", "prefix.md")(publish.rollback_verb)
 add_verb("history", "Publish", "envmgr history", "verbs.md")(publish.history)
 add_verb("diff", "Publish", "envmgr diff 11 12", "verbs.md")(publish.diff)
+add_verb("page", "Publish", "envmgr page --output /var/www/software", "page.md")(publish.page)
 add_verb("job", "Publish", "envmgr job pydata/1.0 -N 2 -- python solve.py", "jobs.md")(users.job)
 add_verb("export", "Publish", "envmgr export pydata/1.0 --to pixi", "exchange.md")(users.export)
 

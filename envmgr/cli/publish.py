@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -99,6 +100,38 @@ def rollback_verb(
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
     return answer_with(roll_back(ctx, generation, dry_run=dry_run), show_rollback)
+
+
+@verb
+def page(
+    generation: Annotated[
+        int | None,
+        typer.Option("--generation", metavar="N", help="Page of this generation; by default the current one."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="DIR", help="Copy the page to this folder, in one step, with status.json."
+        ),
+    ] = None,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Serve the page on the loopback of this host, until Ctrl-C.")
+    ] = False,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of --serve; 0 takes a free one.")] = 8000,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> VerbAnswer:
+    """Show where the page of the published software is; copy it, or serve it.
+
+    Every publish writes this page into its generation.
+    """
+    from envmgr.cli.text.catalog import show_page_result
+    from envmgr.commands.page import show_page
+
+    ctx = open_context(site, fmt, anywhere=True)
+    found = show_page(ctx, generation=generation, output=output, port=port if serve else None, dry_run=dry_run)
+    return answer_with(found, show_page_result)
 
 
 @verb

@@ -23,6 +23,7 @@ from envmgr.audit.plan import AuditRequest
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import Audit
 from envmgr.commands import Context
+from envmgr.commands.status import keep_status
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.lmod import Lmod, find_lmod
 from envmgr.nodes.sets import expand, fold
@@ -215,6 +216,8 @@ def _keep(
     reason = save_node_facts(ctx.site, seen, evidence.groups, now, told=told, seconds=seconds, check=check)
     if reason:
         ctx.reporter.say(f"what nodes can run was not kept for `build --gate`: {reason}")
+    elif evidence.published is not None:
+        keep_status(ctx, seconds)
     return tuple(replace(f, since=since.get((f.check, f.nodes, f.where))) for f in findings)
 
 

@@ -10,6 +10,7 @@ from envmgr.builds.prepare import can_write
 from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.commands import Context, logged, published_record, require_published
 from envmgr.commands.publish import publish_change
+from envmgr.commands.status import keep_status
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.flip_checks import FlipFault, look_at_current_flip
 from envmgr.publish.flips import flips, known_current, last_current, once_current
@@ -150,6 +151,7 @@ def roll_back(ctx: Context, number: int | None, *, dry_run: bool = False) -> Rol
         return RollbackResult(before or number, number, True)
     can_write(ctx.site)
     before, after = rollback(number, ctx.prefix, ctx.runner, ctx.reporter, signer=ctx.signer)
+    keep_status(ctx)
     return RollbackResult(before, after, False)
 
 

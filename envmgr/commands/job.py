@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from envmgr.catalog.fitness import unfit
 from envmgr.catalog.names import MODULE_NAME, variable_name
+from envmgr.catalog.site import Site
 from envmgr.commands import Context, published_record, require_published
 from envmgr.commands.job_command import JobCommand, own_environment, read_command
 from envmgr.commands.user import generation_of
@@ -117,11 +119,9 @@ def write_job(
     raw = read_specs(ctx.prefix, current.number)
     specs = _with_depends(name, {entry: published_spec(of).spec for entry, of in raw.items()})
     spec = specs[name]
-    packages = {package for each in specs.values() for package in each.packages}
-    packages |= {extension.partition("/")[0] for each in specs.values() for extension in each.extensions}
     here = slurm_here()
     python = any(each.python for each in specs.values())
-    launch = launch_of(packages, python=python, plugins=mpi_plugins(ctx.runner) if here else None)
+    launch = launch_of(_packages(specs), python=python, plugins=mpi_plugins(ctx.runner) if here else None)
     excluded = _excluded(ctx, specs) if here else ""
     where = [*_where(ctx, asked), *([f"--exclude={excluded}"] if excluded else [])]
     shape = JobShape(nodes, processes or gpus or 1, gpus, asked.cpus, tuple(where))
@@ -183,6 +183,26 @@ def _with_depends(name: str, specs: Mapping[str, ModuleSpec]) -> dict[str, Modul
             found[entry] = specs[entry]
             todo += specs[entry].depends
     return found
+
+
+def _packages(specs: Mapping[str, ModuleSpec]) -> set[str]:
+    """Return the names of everything that is loaded."""
+    found = {package for each in specs.values() for package in each.packages}
+    return found | {extension.partition("/")[0] for each in specs.values() for extension in each.extensions}
+
+
+def example_job(site: Site, specs: Mapping[str, ModuleSpec], name: str, generation: int) -> str:
+    """Return a job of one node, with one GPU where the entry needs one, by what is published: nothing is asked.
+
+    `specs` are those of the whole generation.
+    """
+    loaded = _with_depends(name, specs)
+    python = any(each.python for each in loaded.values())
+    gpus = int(any(each.gpu is not None for each in loaded.values()))
+    where = [each for each in site.transport.slurm_options if each.partition("=")[0] in _OF_THE_SITE]
+    spec = specs[name].model_copy(update={"python": python})
+    launch, shape = launch_of(_packages(loaded), python=python), JobShape(1, 1, gpus, None, tuple(where))
+    return job_text(spec, generation, site.name, shape, launch, ())
 
 
 def _where(ctx: Context, asked: JobOptions) -> list[str]:
@@ -253,19 +273,10 @@ def job_text(
     """Return the script. `command` replaces the example: a script with its arguments, which the entry's launcher
     starts, or a program with its own, which runs as it is.
     """
-    import jinja2
-
     example = _EXAMPLES["python" if launch.program == "mpi" and spec.python else launch.program]
     typed = read_command(command or [example])
     launcher, lines = _lines(launch, shape, typed, python=spec.python, venv=venv is not None)
-    template = jinja2.Template(
-        _TEMPLATE.read_text(encoding="utf-8"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    text: str = template.render(
+    text: str = _template().render(
         entry=spec.entry,
         generation=generation,
         digest=spec.digest[:8],
@@ -281,6 +292,19 @@ def job_text(
         lines=lines,
     )
     return text
+
+
+@cache
+def _template() -> Any:
+    import jinja2
+
+    return jinja2.Template(
+        _TEMPLATE.read_text(encoding="utf-8"),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
 
 
 def _lines(launch: Launch, shape: JobShape, typed: JobCommand, *, python: bool, venv: bool) -> tuple[str, list[str]]:

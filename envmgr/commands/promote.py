@@ -8,6 +8,7 @@ from typing import ClassVar
 from envmgr.builds.prepare import can_write
 from envmgr.commands import Context, logged, published_record
 from envmgr.commands.publish import publish_change
+from envmgr.commands.status import keep_status
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.candidates import newest, read_candidate, require_promotable, require_same
 from envmgr.publish.generations import promote
@@ -98,6 +99,7 @@ def promote_candidate(
     done = promote(
         number, ctx.prefix, ctx.runner, ctx.reporter, signer=ctx.signer, check=lambda: _require_green(ctx, number)
     )
+    keep_status(ctx)
     return PromoteResult(number, done.before, made.changes, unseen, False)
 
 

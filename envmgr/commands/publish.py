@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from envmgr.builds.prepare import can_write
 from envmgr.catalog.site import read_target
 from envmgr.commands import Context, logged
+from envmgr.commands.extras import generation_extras
 from envmgr.commands.resolved import (
     ResolvedEntry,
     current_entries,
@@ -18,6 +19,7 @@ from envmgr.commands.resolved import (
     resolve_named,
     warn_of_gone,
 )
+from envmgr.commands.status import keep_status
 from envmgr.errors import EnvmgrError, failed_ones
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
@@ -162,9 +164,21 @@ def publish_change(
         raise_for_failures(outcomes)
 
     templates, signer = shipped("modulefiles"), ctx.signer
-    return publish(
-        change, ctx.site, lmod, ctx.runner, ctx.reporter, templates=templates, check=check, signer=signer, tested=tested
+    extras = generation_extras(ctx)
+    done = publish(
+        change,
+        ctx.site,
+        lmod,
+        ctx.runner,
+        ctx.reporter,
+        templates=templates,
+        check=check,
+        signer=signer,
+        extras=extras,
+        tested=tested,
     )
+    keep_status(ctx)
+    return done
 
 
 def _built(ctx: Context) -> list[ResolvedEntry]:

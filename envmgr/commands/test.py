@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from envmgr.commands import Context, choose_published
+from envmgr.commands.status import keep_status
 from envmgr.errors import InputError
 from envmgr.nodes.sets import expand, fold, resolve_nodes
 from envmgr.probe.model import Way
@@ -121,6 +122,8 @@ def run_tests_on_nodes(
     seen = [SeenTest(entry=t.entry, test=t.test, status=t.status, nodes=expand(t.nodes), time=now) for t in tests]
     if why := save_node_tests(ctx.site, current.number, seen, check=ctx.runner.raise_if_cancelled):
         ctx.reporter.say(f"warning: the results are not kept, and `envmgr promote` will not see them: {why}")
+    else:
+        keep_status(ctx)
     return NodeTestResult(
         current.number, tests, fold(asked), len(asked), way, account.user, missing, round(time.monotonic() - began, 3)
     )

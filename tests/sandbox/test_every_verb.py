@@ -27,6 +27,7 @@ STORY = [
     (["completion", "bash"], "complete -F _envmgr envmgr"),
     (["man", "user", "create"], ".TH ENVMGR"),
     (["test", "hello/1.0"], "hello/1.0"),
+    (["page", "--output", "www"], "page of generation 2: "),
     (["job", "hello/1.0", "-N", "2"], "#SBATCH --nodes=2"),
     (["image", "hello/1.0"], "images/hello/1.0-"),
     (["verify"], "1 image verified"),

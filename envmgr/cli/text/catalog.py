@@ -12,6 +12,7 @@ from envmgr.wording import counted, size_text
 if TYPE_CHECKING:
     from envmgr.commands import catalog, exchange, gc, generations, init, site
     from envmgr.commands.list import GpuSummary, ListResult, ShowResult
+    from envmgr.commands.page import PageResult
 
 
 def show_list(result: ListResult) -> None:
@@ -132,6 +133,18 @@ def show_remove(result: generations.RemoveResult) -> None:
         out(f"removed {', '.join(result.entries)}: generation {result.generation} is current (was {result.parent})")
         out("its recipe stays: `envmgr build` or a bare `envmgr publish` publishes it again")
         out(f"installs and older generations stay; `envmgr rollback {result.parent}` brings it back")
+
+
+def show_page_result(result: PageResult) -> None:
+    where = result.folder or "made now, because its publish wrote none"
+    out(f"page of generation {result.generation}: {where}")
+    out(
+        f"{counted(result.files, 'files')}, {size_text(result.size)}; {'with' if result.status else 'without'} status.json"
+    )
+    if result.output is not None:
+        out(f"{'would copy it' if result.dry_run else 'copied'} to {result.output}")
+    if result.url is not None:
+        out(f"{'would serve it' if result.dry_run else 'served'} at {result.url}")
 
 
 def show_history(result: generations.HistoryResult) -> None:

@@ -240,6 +240,7 @@ PLOTS: dict[str, Plot] = {
     "man": Plot(("man", "--output", "pages"), done=written("pages/man1/envmgr.1")),
     "node-setup": Plot(("node-setup", "--output", "files"), done=node_files),
     "node-setup --apply": Plot(("node-setup", "--here", "--apply"), own_etc, set_up, within=IN_OWN_ETC),
+    "page": Plot(("page", "--output", "www"), done=written("www/index.html")),
     "publish": Plot(
         ("publish", "hello/1.0"),
         lambda box: box.ok("build", "hello/1.0", "--no-publish") and None,

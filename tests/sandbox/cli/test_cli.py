@@ -146,6 +146,7 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
         "lock",
         "man",
         "node-setup",
+        "page",
         "promote",
         "publish",
         "remove",
@@ -236,6 +237,7 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         "lock": ["app/1.0"],
         "man": ["--output", "man"],
         "node-setup": ["--apply", "--here"],
+        "page": ["--output", "www"],
         "promote": [],
         "publish": [],
         "remove": ["app/1.0"],
@@ -265,7 +267,20 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         codes[verb] in (2, 3)
         for verb in arguments
         if verb
-        in ("build", "export", "fetch", "image", "job", "stage", "unstage", "remove", "rollback", "sign", "verify")
+        in (
+            "build",
+            "export",
+            "fetch",
+            "image",
+            "job",
+            "page",
+            "stage",
+            "unstage",
+            "remove",
+            "rollback",
+            "sign",
+            "verify",
+        )
         or verb.startswith("user ")
     )
     assert tree_digest(scan_tree(sandbox.root)) == before

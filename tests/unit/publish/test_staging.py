@@ -74,7 +74,7 @@ def publish_it(site: Site, change: Change, check: StagedCheck, reporter: Reporte
     templates = shipped("modulefiles")
     told = reporter or SilentReporter()
     return publish(
-        change, site, find_lmod(None, {}), Runner(), told, templates=templates, check=check, signer=None
+        change, site, find_lmod(None, {}), Runner(), told, templates=templates, check=check, signer=None, extras={}
     ).number
 
 

@@ -196,6 +196,9 @@ def test_texts_of_others_are_one_short_line() -> None:
 # Who may open files in another way, and which these are. None of them is of a catalog, a lock, a record or the history.
 OTHERWISE = {
     "commands/apply.py": "what a verb of ours printed just now",
+    "commands/page.py": "files of a generation, by what opens no link and no pipe; what a copy writes",
+    "page/render.py": "a style and a script that ship with envmgr",
+    "publish/extras.py": "a generation that is being staged",
     "audit/checks/fitness.py": "a script that ships with envmgr",
     "audit/ask/expected_generation.py": "what a process of ours wrote just now",
     "audit/table.py": "tables that ship with envmgr",

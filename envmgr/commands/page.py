@@ -1,0 +1,175 @@
+"""`envmgr page`: the page of a generation, made at its publish, served and copied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from envmgr.commands import Context, published_record
+from envmgr.commands.job import example_job
+from envmgr.commands.status import status_file
+from envmgr.errors import InputError
+from envmgr.page import CATALOG, STATUS, WWW
+from envmgr.page.entries import make_catalog
+from envmgr.page.render import render_page
+from envmgr.page.serve import LOOPBACK, make_page_server
+from envmgr.publish.extras import Contents
+from envmgr.publish.records import GenerationRecord, current_number, published_spec, read_record, read_specs
+from envmgr.report import Result
+from envmgr.system.files import exchange, explain_os_error, read_regular, sync_file_system, write_new
+from envmgr.system.safe_paths import change
+from envmgr.system.scratch import copy_folder
+
+
+@dataclass(frozen=True, slots=True)
+class PageResult(Result):
+    """The page of a generation. `folder` is where it lies, None for one that had none and was made now. `size` is in
+    bytes, without `status.json`; `output` and `url` are where it was copied, and served.
+    """
+
+    schema: ClassVar[str] = "envmgr.page/1"
+    generation: int
+    folder: Path | None
+    files: int
+    size: int
+    status: bool
+    output: Path | None
+    url: str | None
+    dry_run: bool
+
+
+def page_files(ctx: Context, contents: Contents) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a generation's page: the path below it, and the content."""
+    catalog, locks = make_catalog(ctx.prefix, ctx.site.name, contents, partial(example_job, ctx.site))
+    yield from render_page(catalog)
+    yield from locks.items()
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A generation's page: the names of its files, and what reads each."""
+
+    number: int
+    folder: Path | None
+    files: Mapping[str, Callable[[], bytes]]
+
+
+def show_page(
+    ctx: Context,
+    *,
+    generation: int | None = None,
+    output: Path | None = None,
+    port: int | None = None,
+    dry_run: bool = False,
+) -> PageResult:
+    """Copy the page of `generation` (None: the current one) to the folder `output`, or serve it on `port` until a signal
+    comes; with neither, only say where it is.
+
+    Raises:
+        InputError: `page-output` if `output` is something else than a page.
+        EnvmgrError: `nothing-published`, `no-generation`, `port-taken`; it cannot be written.
+    """
+    page = _open(ctx, _record(ctx, generation))
+    status = _status(ctx)
+    found = {name: read() for name, read in page.files.items()}
+    url = None
+    if output is not None:
+        _require_page(output)
+        if not dry_run:
+            _copy(found | ({STATUS: status} if status is not None else {}), output)
+    if port is not None:
+        url = _serve(ctx, generation, port, dry_run=dry_run)
+    size = sum(map(len, found.values()))
+    return PageResult(page.number, page.folder, len(found), size, status is not None, output, url, dry_run)
+
+
+def _record(ctx: Context, generation: int | None) -> GenerationRecord:
+    return published_record(ctx) if generation is None else read_record(ctx.prefix, generation)
+
+
+def _open(ctx: Context, record: GenerationRecord) -> _Page:
+    """Return the page; one that the publish could not write, or that an older envmgr did not, is made now."""
+    folder = ctx.prefix.generation(record.number) / WWW
+    names = [path.removeprefix(f"{WWW}/") for path in record.files if path.startswith(f"{WWW}/")]
+    if names:
+        return _Page(record.number, folder, {name: partial(read_regular, folder / name) for name in names})
+    specs = {name: published_spec(raw).spec for name, raw in read_specs(ctx.prefix, record.number).items()}
+    contents = Contents(record.number, record.parent, record.created, record.reason, record.entries, specs)
+    return _Page(record.number, None, {name: partial(bytes, data) for name, data in page_files(ctx, contents)})
+
+
+def _status(ctx: Context) -> bytes | None:
+    with suppress(OSError):
+        return read_regular(status_file(ctx))
+    return None
+
+
+def _require_page(output: Path) -> None:
+    """Raise InputError `page-output` for a folder that is not empty and no page: it would be replaced."""
+    with explain_os_error(output):
+        if not output.is_symlink() and not output.exists():
+            return
+        empty = (
+            not output.is_symlink() and output.is_dir() and (not any(output.iterdir()) or (output / CATALOG).is_file())
+        )
+    if not empty:
+        raise InputError(
+            "page-output",
+            f"{output} is something else than a page",
+            context="a copy of the page replaces the whole folder",
+            hint="name a folder that does not exist yet",
+        )
+
+
+def _copy(files: Mapping[str, bytes], output: Path) -> None:
+    """Write the files beside `output`, and take its place in one step."""
+    output = output.absolute()
+    with explain_os_error(output), copy_folder(output.parent) as made:
+        top = made / output.name
+        for name, content in files.items():
+            (top / name).parent.mkdir(parents=True, exist_ok=True)
+            write_new(top / name, content, mode=0o644, sync=False)
+        for folder in (top, *(each for each in top.rglob("*") if each.is_dir())):
+            change(folder, mode=0o755)  # whatever the umask: a web server reads it
+        sync_file_system(top)
+        exchange(top, output)
+
+
+class _Served:
+    """The answers of a server: a request gets a file of what is current then, or of `generation`."""
+
+    def __init__(self, ctx: Context, generation: int | None) -> None:
+        self._ctx, self._generation = ctx, generation
+        self._page: _Page | None = None
+
+    def find(self, name: str) -> bytes | None:
+        """Return a file; None if the page has no such. Raises EnvmgrError."""
+        if name == STATUS:
+            return _status(self._ctx)
+        page = self._now()
+        try:
+            return page.files[name]() if name in page.files else None
+        except FileNotFoundError:  # a publish and a gc came in between
+            return self.find(name) if self._now().number != page.number else None
+
+    def _now(self) -> _Page:
+        number = self._generation or current_number(self._ctx.prefix)
+        page = self._page
+        if page is None or page.number != number:
+            page = self._page = _open(self._ctx, _record(self._ctx, number))
+        return page
+
+
+def _serve(ctx: Context, generation: int | None, port: int, *, dry_run: bool) -> str:
+    """Serve until a signal comes; return the address."""
+    with make_page_server(_Served(ctx, generation).find, port) as server:
+        url = f"http://{LOOPBACK}:{server.server_port}/"
+        if not dry_run:
+            ctx.reporter.say(f"{url} has the page; Ctrl-C ends it")
+            with suppress(KeyboardInterrupt):
+                server.serve_forever()
+    return url

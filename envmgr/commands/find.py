@@ -28,7 +28,7 @@ class FoundPart:
 
     `generations` are those in which the entry has this install, `current` says whether the one that users get is among
     them. `default` says whether a load of the name without a version gets the entry. `held` are user environments that
-    keep the install. `loaded` is who loads the entry, None where that is not recorded. `rebuild` are the commands that
+    keep the install. `loads` counts loads of the last 180 days, None where these are not recorded. `rebuild` are the commands that
     follow once a recipe gives another version, empty where the entry is not current.
     """
 
@@ -44,7 +44,7 @@ class FoundPart:
     current: bool
     default: bool
     held: tuple[str, ...]
-    loaded: str | None
+    loads: int | None
     rebuild: str
 
 
@@ -176,7 +176,7 @@ def _read_own(ctx: Context, store: _Store) -> Iterator[NotLooked]:
 
 
 def _found(ctx: Context, store: _Store, wanted: Sequence[Wanted]) -> Iterator[FoundPart]:
-    defaults, loads = _defaults(ctx, store), recorded_loads(ctx)
+    defaults = _defaults(ctx, store)
     for path, known in store.known.items():
         users = store.used.get(path, {})
         for one, part, compared in _matches(known, wanted):
@@ -195,7 +195,7 @@ def _found(ctx: Context, store: _Store, wanted: Sequence[Wanted]) -> Iterator[Fo
                     current=store.current in numbers,
                     default=store.current in numbers and entry in defaults,
                     held=tuple(store.held.get(path, ())),
-                    loaded=None if loads is None else loads.get(entry, "nobody"),
+                    loads=_loads(ctx, entry),
                     rebuild=store.rebuild(path, part.name) if path in store.own or store.current in numbers else "",
                 )
 
@@ -207,9 +207,9 @@ def _matches(known: Known, wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, P
                 yield one, part, judged is not None
 
 
-def recorded_loads(ctx: Context) -> Mapping[str, str] | None:
-    """Return entry -> who loads it, in words; None where loads are not recorded."""
-    del ctx
+def _loads(ctx: Context, entry: str) -> int | None:
+    """Return how often the entry was loaded; None, as nothing records loads yet."""
+    del ctx, entry
     return None
 
 

@@ -117,7 +117,7 @@ class PartsReader:
                 "manifest-damaged",
                 f"what {install.manifest} says of its packages cannot be read",
                 context=one_line(f"{type(error).__name__}: {error}", 200),
-                hint=f"`envmgr verify --repair {install.relative}` makes the install again",
+                hint="remove it and its install, then build the entry again",
             ) from None
 
     def _from_catalog(self, entry: str, provenance: Mapping[str, Any]) -> Mapping[str, str]:

@@ -99,6 +99,7 @@ def test_help_of_every_verb_works_and_imports_nothing_heavy(helps: dict[str, dic
         "envmgr.cli.man",
         "envmgr.cli.nodes",
         "envmgr.cli.options",
+        "envmgr.cli.parts",
         "envmgr.cli.people",
         "envmgr.cli.publish",
         "envmgr.cli.run",

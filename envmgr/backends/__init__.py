@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # a backend's worker also lies in this package, and starts wi
     from envmgr.nodes.jobs import JobOptions
     from envmgr.report import Reporter
     from envmgr.store.manifest import InstallFacts
+    from envmgr.store.parts import Part
     from envmgr.store.prefix import Install, Item, Prefix
     from envmgr.system.run import Runner
     from envmgr.wheels.difference import Difference
@@ -76,7 +77,8 @@ class Built:
 
     `tools` are the versions of the tools that made it. `made` lists what was built on the way, for the record, each
     with the `path` at which it was built. `extra` are files that belong to the install and lie elsewhere below the
-    prefix. Its manifest holds their sha256, and they are removed with the install.
+    prefix. Its manifest holds their sha256, and they are removed with the install. `parts` are what it is made of, for
+    the record; they may be empty where each manifest has the texts of the lock.
     """
 
     facts: InstallFacts
@@ -84,6 +86,7 @@ class Built:
     tools: Mapping[str, str]
     extra: tuple[Path, ...] = ()
     made: tuple[Mapping[str, str], ...] = ()
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +295,16 @@ class Backend(ABC):
     @abstractmethod
     def read_packages(self, folder: Path) -> Mapping[str, str]:
         """Return name -> `version build` of the lock in `folder`, stale or not; empty without a lock."""
+
+    def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:  # noqa: ARG002
+        """Return the packages of an install by its manifest's provenance, and the `texts` of the lock that it was built
+        from. These are empty if the lock is not known any more; then only names and versions are known.
+
+        Raises ValueError, KeyError, TypeError for texts that are no such lock.
+        """
+        from envmgr.store.parts import recorded_parts
+
+        return recorded_parts(provenance, self.name)
 
     def channels(self, recipe: Recipe, site: Site) -> Collection[str]:  # noqa: ARG002 - most backends have none
         """Return the names that `LockOptions.places` may have. Raises InputError."""

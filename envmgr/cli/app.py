@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from envmgr import __version__
-from envmgr.cli import apply, build, catalog, completion, images, man, nodes, people, publish, users
+from envmgr.cli import apply, build, catalog, completion, images, man, nodes, parts, people, publish, users
 from envmgr.cli.options import SiteOption
 from envmgr.cli.run import refuse_other_values
 
@@ -193,6 +193,9 @@ add_verb("user delete", "Use", "envmgr user delete mine", "users.md")(people.del
 add_verb("test", "Check", "envmgr test pydata/1.0 --nodes 'c[1-3]'", "recipe.md")(nodes.test)
 add_verb("verify", "Check", "envmgr verify --all", "prefix.md")(nodes.verify)
 add_verb("audit", "Check", "envmgr audit --nodes 'c[1-3]'", "audit.md")(nodes.audit)
+
+add_verb("find", "Check", "envmgr find 'openssl<3.0.15'", "find.md")(parts.find)
+add_verb("sbom", "Check", "envmgr sbom pydata/1.0 --format cyclonedx -o pydata.cdx.json", "find.md")(parts.sbom)
 
 add_verb("gc", "Maintain", "envmgr gc --dry-run", "prefix.md")(publish.gc)
 add_verb("sign", "Maintain", "envmgr sign --dry-run", "signing.md")(publish.sign_verb)

@@ -9,6 +9,7 @@ from pathlib import Path
 from envmgr.backends import backend_names
 from tests.helpers.backends import ENTRY, LICENSED, Scene, scene_module
 from tests.helpers.sandbox import Sandbox
+from tests.helpers.sboms import valid_cyclonedx, valid_spdx
 
 
 def lock_is_stable(scene: Scene) -> None:
@@ -126,6 +127,28 @@ def failed_build_leaves_nothing(scene: Scene) -> None:
     box.ok("build", ENTRY)
 
 
+def parts_of_an_install_are_known_without_its_lock(scene: Scene) -> None:
+    """By its manifest only: the lock beside the recipe may be another one by now. Names, versions and sums are the lock's."""
+    box = scene.box
+    box.ok("lock", ENTRY)
+    packages = box.ok("show", ENTRY, "--format", "json").data["packages"]
+    box.ok("build", ENTRY)
+    texts = _texts(box)
+    for path in texts:
+        path.unlink()
+    data = box.ok("sbom", ENTRY, "--format", "json").data
+    assert data["named_only"] == []
+    assert data["parts"]
+    named = {(name.rpartition("/")[2].partition(" ")[0].lower(), text.split()[0]) for name, text in packages.items()}
+    for part in data["parts"]:
+        assert any(part["name"].lower() == name and text.startswith(part["version"]) for name, text in named), part
+    valid_cyclonedx(box.ok("sbom", ENTRY, "--format", "cyclonedx").stdout)
+    valid_spdx(box.ok("sbom", ENTRY, "--format", "spdx").stdout, box.root)
+    part = data["parts"][0]
+    found = box.run("find", f"{part['name']}", "--format", "json")
+    assert (found.code, {row["entry"] for row in found.data["found"]}) == (1, {ENTRY})
+
+
 PROMISES: tuple[Callable[[Scene], None], ...] = (
     lock_is_stable,
     stale_lock_is_refused,
@@ -134,6 +157,7 @@ PROMISES: tuple[Callable[[Scene], None], ...] = (
     licence_words_are_asked_for,
     fetched_is_built_without_a_network,
     failed_build_leaves_nothing,
+    parts_of_an_install_are_known_without_its_lock,
 )
 
 

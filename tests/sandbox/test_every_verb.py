@@ -29,6 +29,8 @@ STORY = [
     (["test", "hello/1.0"], "hello/1.0"),
     (["page", "--output", "www"], "page of generation 2: "),
     (["job", "hello/1.0", "-N", "2"], "#SBATCH --nodes=2"),
+    (["find", "nowhere<2"], "no nowhere<2 in 2 entries, 2 generations, 0 environments of yours"),
+    (["sbom", "hello/1.0"], "hello-prefix"),
     (["image", "hello/1.0"], "images/hello/1.0-"),
     (["verify"], "1 image verified"),
     (["export", "--to", "reframe"], "- name: hello-1_0"),

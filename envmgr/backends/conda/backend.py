@@ -13,7 +13,14 @@ from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult,
 from envmgr.backends.conda.cuda import cuda_of
 from envmgr.backends.conda.judging import facts_of, faults_of, notes_of
 from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, LockedPackage
-from envmgr.backends.conda.lockfile import LOCK_NAME, edited_by_hand, lock_texts, read_lock, require_own_channels
+from envmgr.backends.conda.lockfile import (
+    LOCK_NAME,
+    SIDECAR_NAME,
+    edited_by_hand,
+    lock_texts,
+    read_lock,
+    require_own_channels,
+)
 from envmgr.backends.conda.models import (
     SOLVERS,
     CondaInput,
@@ -39,6 +46,7 @@ from envmgr.wheels.settings import indexes_of
 
 if TYPE_CHECKING:
     from envmgr.downloads import Fetched, Given
+    from envmgr.store.parts import Part
     from envmgr.wheels.difference import Difference
     from envmgr.wheels.locked import LockedWheel
 
@@ -199,6 +207,13 @@ class CondaBackend(Backend):
             return read_lock(folder)[0].describe()
         except EnvmgrError:
             return {}
+
+    def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:
+        if SIDECAR_NAME not in texts:
+            return super().parts(provenance, texts)
+        from envmgr.backends.conda.parts import parts_of
+
+        return parts_of(texts[SIDECAR_NAME])
 
     def channels(self, recipe: Recipe, site: Site) -> Collection[str]:
         said = recipe.input

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.container.input import ContainerInput, ContainerSettings
@@ -18,6 +19,7 @@ from envmgr.catalog.site import Site, Target
 from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
+from envmgr.store.parts import Part
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.wording import one_line
@@ -119,6 +121,11 @@ class ContainerBackend(Backend):
             return read_lock_file(folder / LOCK_NAME, ContainerLock, of="images", known=FORMAT)[0].packages()
         except EnvmgrError:
             return {}
+
+    def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:
+        if LOCK_NAME not in texts:
+            return super().parts(provenance, texts)
+        return [ContainerLock.model_validate_json(texts[LOCK_NAME]).part()]
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
         return (OwnFolder(prefix.root / "cache" / "oci"),)

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from envmgr.store.parts import Part
 from envmgr.system.files import pretty_json
 from envmgr.system.models import FrozenModel
 
@@ -75,6 +76,26 @@ class ContainerLock(FrozenModel):
         name, _, tag = self.image.partition("@")[0].rpartition(":")
         name = name or self.image.partition("@")[0]
         return {name.partition("/")[2]: f"{tag if '/' not in tag else ''} {self.manifest[:12]}".strip()}
+
+    def part(self) -> Part:
+        """Return the image as the part of an install. Source: the purl type `oci`: the last word of the name, and the
+        digest as the version.
+        """
+        place, _, tag = self.image.partition("@")[0].rpartition(":")
+        place, tag = (place, tag) if place and "/" not in tag else (self.image.partition("@")[0], "")
+        name = place.rpartition("/")[2]
+        said = {"repository_url": place, "tag": tag, "arch": self.platform.rpartition("/")[2]}
+        qualifiers = {key: value for key, value in said.items() if value}
+        version = tag or f"sha256:{self.manifest}"
+        return Part(
+            ecosystem="oci",
+            name=name,
+            version=version,
+            key=name,
+            sha256=self.manifest,
+            purl="oci",
+            qualifiers=qualifiers,
+        )
 
     def text(self) -> str:
         return pretty_json(self.model_dump(mode="json"))

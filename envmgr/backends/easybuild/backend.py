@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from envmgr.backends import Backend, Built, GpuCodes, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.easybuild import Workbench
@@ -32,6 +32,7 @@ from envmgr.backends.easybuild.lock import (
     render_lock,
 )
 from envmgr.backends.easybuild.lock_checks import licence_words, lock_facts, require_fresh, version_of
+from envmgr.backends.easybuild.parts import item_parts, items_in, named_part
 from envmgr.backends.easybuild.settings import (
     EasyBuildInput,
     EasyBuildSettings,
@@ -47,6 +48,7 @@ from envmgr.catalog.site import Site, Target, read_target
 from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
+from envmgr.store.parts import Part
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.upstream import prefixes_of
 from envmgr.system.run import Runner
@@ -152,7 +154,8 @@ class LoadedEasyBuildLock(LoadedLock):
         )
         facts, made = build_easyconfig(order, runner, reporter, jobs=jobs)
         tools = {"easybuild-framework": self.content.framework, "easybuild-easyblocks": self.content.easyblocks}
-        return Built(facts, {}, tools, (module_file(item.install),), made)
+        parts = tuple(item_parts(locked, self.content.items))
+        return Built(facts, {}, tools, (module_file(item.install),), made, parts)
 
     def _locked(self, item: Item) -> LockedItem:
         """Return what the lock says of an item: its easyconfig's name and version are those of the install."""
@@ -227,6 +230,15 @@ class EasyBuildBackend(Backend):
             return locked_versions(read_easybuild_lock(folder)[0])
         except EnvmgrError:
             return {}
+
+    def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:
+        if "parts" in provenance:
+            return super().parts(provenance, texts)
+        if LOCK_NAME not in texts:
+            return [named_part(provenance)]
+        items = items_in(texts[LOCK_NAME])
+        own = [item for item in items if item.key == provenance["install"]]
+        return [part for item in own for part in item_parts(item, items)]
 
     def explain(self, site: Site) -> Iterable[SiteFact]:
         if site.build_user is None and os.geteuid() == 0:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -28,15 +29,16 @@ from envmgr.catalog.site import Site, Target
 from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
+from envmgr.store.parts import Part
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.files import sha256_bytes
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import change_tree
 from envmgr.system.scratch import scratch_folder
-from envmgr.system.spack_files import SpackLock, in_order, lock_of
+from envmgr.system.spack_files import SHORT, SpackLock, in_order, lock_of
 from envmgr.system.untrusted_files import LOCK, read_file_text
 from envmgr.system.users import runs_for_root
-from envmgr.system.yamlfile import dump_yaml
+from envmgr.system.yamlfile import dump_yaml, parse_yaml
 from envmgr.wording import one_line
 
 
@@ -127,6 +129,11 @@ class SpackBackend(Backend):
         except EnvmgrError:
             return {}
 
+    def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:
+        if SPACK_LOCK not in texts:
+            return super().parts(provenance, texts)
+        return _parts(lock_of(texts[SPACK_LOCK], Path(SPACK_LOCK)), texts.get(LOCK_NAME, ""))
+
     def reads(self, site: Site) -> Sequence[Path]:
         own = backend_settings(site, "spack", SpackSettings)
         return [path for path in (own.spack, own.config) if path is not None and path.exists()]
@@ -156,6 +163,24 @@ def _packages(lock: SpackLock) -> dict[str, str]:
     """Return name -> version and beginning of the hash; of several with one name, that of a root."""
     rows = sorted(lock.specs.values(), key=lambda spec: (spec.hash in lock.roots, spec.hash))
     return {spec.name: f"{spec.version} {spec.hash[:8]}" for spec in rows}
+
+
+def _parts(lock: SpackLock, record: str) -> Iterator[Part]:
+    """Yield its packages; a sha256 is that of the only source of a package's version."""
+    sources: dict[str, set[str]] = {}
+    for source in parse_yaml(record, LOCK_NAME)["sources"] if record else ():
+        sources.setdefault(source["package"], set()).add(source["sha256"])
+    for spec in lock.specs.values():
+        own = sources.get(f"{spec.name}@{spec.version}", ())
+        yield Part(
+            ecosystem="spack",
+            name=spec.name,
+            version=spec.version,
+            build=spec.hash[:SHORT],
+            key=spec.hash,
+            needs=spec.needs,
+            sha256=next(iter(own)) if len(own) == 1 else "",
+        )
 
 
 def _cuda(lock: SpackLock) -> str | None:

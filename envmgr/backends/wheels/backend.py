@@ -19,7 +19,15 @@ from envmgr.backends.wheels.input import (
     question_faults,
     read_question,
 )
-from envmgr.backends.wheels.lock import LOCK_NAME, WheelsLock, read_wheels_lock, recipe_faults, wheels_lock_texts
+from envmgr.backends.wheels.lock import (
+    LOCK_NAME,
+    SIDECAR_NAME,
+    WheelsLock,
+    lock_of_sidecar,
+    read_wheels_lock,
+    recipe_faults,
+    wheels_lock_texts,
+)
 from envmgr.catalog.accept import MISSING_EXTENSIONS, named_in
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.lock_rules import LockFacts, LockFault
@@ -32,12 +40,14 @@ from envmgr.downloads import Fetched, Given
 from envmgr.errors import EnvmgrError
 from envmgr.nodes.jobs import JobOptions
 from envmgr.report import Reporter
+from envmgr.store.parts import Part
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.system.untrusted_files import BESIDE, LOCK, copy_files, read_bytes
 from envmgr.wheels.answers import asks_for_all, prerelease_faults, require_hashes, require_own_wheels
 from envmgr.wheels.difference import Difference
 from envmgr.wheels.locked import WHEEL_UNPACKED, describe_wheels
+from envmgr.wheels.parts import wheel_parts
 from envmgr.wheels.settings import WheelsSettings, explain_indexes, indexes_of, wheel_cache
 from envmgr.wheels.target import cuda_majors, cuda_of_wheels, glibc_of, newer_than_cuda
 
@@ -230,6 +240,12 @@ class WheelsBackend(Backend):
             return describe_wheels(read_wheels_lock(folder)[0].packages)
         except EnvmgrError:
             return {}
+
+    def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:
+        if SIDECAR_NAME not in texts:
+            return super().parts(provenance, texts)
+        lock = lock_of_sidecar(texts[SIDECAR_NAME])
+        return wheel_parts(lock.packages, lock.python, lock.platform)
 
     def channels(self, recipe: Recipe, site: Site) -> Collection[str]:
         return {*indexes_of(site), *(str(name) for name in recipe.input.get("indexes", ()))}

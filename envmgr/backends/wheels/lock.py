@@ -6,10 +6,12 @@ sidecar has the file names, without which nothing can be fetched, and what else 
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -150,14 +152,23 @@ def read_wheels_lock(folder: Path) -> tuple[WheelsLock, str]:
         require_format(data, _FORMAT, beside)
     except ValueError as error:
         raise _invalid(f"{beside} is no lock of wheels", [str(error)]) from None
-    fields = {key: value for key, value in data.items() if key not in ("schema", "lock_sha256")}
     try:
-        lock = WheelsLock.model_validate(fields)
+        lock = _lock_of(data)
     except ValidationError as error:
         lines = [one_line(f"{'.'.join(map(str, e['loc']))}: {reason_of(e)}") for e in error.errors(include_url=False)]
         raise _invalid(f"{beside} is no lock of wheels", lines[:10]) from None
     _require_agreement(lock, path, text)
     return lock, sha256_bytes(text.encode())
+
+
+def lock_of_sidecar(text: str) -> WheelsLock:
+    """Return the lock that a sidecar of ours has. Raise ValueError for another text."""
+    return _lock_of(json.loads(text))
+
+
+def _lock_of(data: Mapping[str, Any]) -> WheelsLock:
+    fields = {key: value for key, value in data.items() if key not in ("schema", "lock_sha256")}
+    return WheelsLock.model_validate(fields)
 
 
 def _require_hash_of_each(path: Path, text: str) -> None:

@@ -37,7 +37,7 @@ READING = {
     "diff",
     "test",
     "shell-init",
-} | {"completion", "doctor", "user list", "user show"}
+} | {"completion", "doctor", "find", "sbom", "user list", "user show"}
 
 
 CHANGING = sorted(VERBS.keys() - READING)
@@ -99,6 +99,7 @@ def test_help_of_every_verb_works_and_imports_nothing_heavy(helps: dict[str, dic
         "envmgr.cli.man",
         "envmgr.cli.nodes",
         "envmgr.cli.options",
+        "envmgr.cli.parts",
         "envmgr.cli.people",
         "envmgr.cli.publish",
         "envmgr.cli.run",
@@ -162,8 +163,8 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
         "verify",
     ] == CHANGING
     assert [verb for verb in CHANGING if not {"--dry-run", "-n"} <= options(verb)] == []
-    # Those two write the files that options name.
-    assert {verb for verb in READING if "--dry-run" in options(verb)} == {"adopt", "audit"}
+    # Those write the files that options name.
+    assert {verb for verb in READING if "--dry-run" in options(verb)} == {"adopt", "audit", "sbom"}
 
 
 def test_every_verb_takes_a_site_except_the_one_that_makes_it_and_the_one_that_needs_none() -> None:

@@ -1,0 +1,226 @@
+"""`envmgr find`: the installs that have a package, who gets them, and what follows from a new version. It changes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from envmgr.commands import Context, require_current_if_ever
+from envmgr.commands.parts import Known, PartsReader, Wanted, parse_wanted
+from envmgr.errors import EnvmgrError
+from envmgr.people.environments import all_installs
+from envmgr.people.lock import lock_of
+from envmgr.people.places import user_places
+from envmgr.publish.records import GenerationRecord, current_number, read_records, read_specs
+from envmgr.report import Result
+from envmgr.store.away import why_not_mounted
+from envmgr.store.parts import Part
+from envmgr.store.user_holds import read_holds
+from envmgr.wheels.parts import wheel_parts
+
+
+@dataclass(frozen=True, slots=True)
+class FoundPart:
+    """A package that was asked for, in one install of one entry. `compared` is false if its name is the one, and its
+    version cannot be compared: look yourself.
+
+    `generations` are those in which the entry has this install, `current` says whether the one that users get is among
+    them. `default` says whether a load of the name without a version gets the entry. `held` are user environments that
+    keep the install. `loads` counts loads of the last 180 days, None where these are not recorded. `rebuild` are the commands that
+    follow once a recipe gives another version, empty where the entry is not current.
+    """
+
+    asked: str
+    compared: bool
+    entry: str
+    package: str
+    version: str
+    build: str
+    ecosystem: str
+    install: str
+    generations: tuple[int, ...]
+    current: bool
+    default: bool
+    held: tuple[str, ...]
+    loads: int | None
+    rebuild: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotLooked:
+    """Something that could not be looked at, and why."""
+
+    what: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class FindResult(Result):
+    """The packages that were found. `entries` counts those of `generations`, `held_by` the users whose environments keep
+    installs, `environments` those of the user who asked. `named_only` are installs of which only names and versions of
+    their main packages are known.
+    """
+
+    schema: ClassVar[str] = "envmgr.find/1"
+    asked: tuple[str, ...]
+    found: tuple[FoundPart, ...]
+    entries: int
+    installs: int
+    packages: int
+    current: int | None
+    generations: tuple[int, ...]
+    held_by: int
+    environments: int
+    unread: tuple[NotLooked, ...]
+    named_only: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """1 if anything was found, or could not be looked at: that is not known to be free of it."""
+        return 1 if self.found or self.unread else 0
+
+
+@dataclass(slots=True)
+class _Store:
+    """The installs that are in use: path -> entry -> its generations, and path -> holders."""
+
+    records: Mapping[int, GenerationRecord]
+    current: int | None
+    used: dict[str, dict[str, list[int]]] = field(default_factory=dict)
+    held: dict[str, list[str]] = field(default_factory=dict)
+    known: dict[str, Known] = field(default_factory=dict)
+    own: set[str] = field(default_factory=set)  # paths of this user's environments
+
+    def rebuild(self, path: str, name: str) -> str:
+        """Return the commands for the current entries that have the install. Those whose own lock has the package are
+        locked again; the others stand on these, and are only built again.
+        """
+        if path in self.own:
+            return f"envmgr user update {self.known[path].entry.partition('/')[2]}"
+        record = self.records.get(self.current or 0)
+        current = {} if record is None else record.entries
+        users = [entry for entry in self.used.get(path, ()) if entry in current and path in current[entry].paths]
+        if not users:
+            return ""
+        own = {entry: self.known.get(current[entry].path) for entry in users}
+        again = [entry for entry, known in own.items() if known and name.lower() in known.names]
+        locked = again or [self.known[path].entry]
+        return f"envmgr lock {' '.join(locked)} && envmgr build {' '.join(dict.fromkeys((*locked, *users)))}"
+
+
+def find_packages(ctx: Context, texts: Sequence[str]) -> FindResult:
+    """Look for packages in the installs of all complete generations, in those that users' environments keep, and in the
+    environments of this user.
+
+    Raises:
+        InputError: `specifier-invalid`; EnvmgrError: `current-damaged`, `prefix-away`.
+    """
+    wanted = [parse_wanted(text) for text in texts]
+    require_current_if_ever(ctx)
+    records, damaged = read_records(ctx.prefix)
+    unread = [NotLooked(f"generation {number}", error.message) for number, error in damaged.items()]
+    if not records and (why := why_not_mounted(ctx.site)):
+        unread.append(NotLooked(str(ctx.prefix.root), why))
+    store = _Store(records, current_number(ctx.prefix))
+    for number, record in records.items():
+        for path, entries in record.installs.items():
+            for entry in entries:
+                store.used.setdefault(path, {}).setdefault(entry, []).append(number)
+    for path, who in read_holds(ctx.site):
+        store.held.setdefault(path, []).append(who)
+    unread += _read_all(ctx, store)
+    unread += _read_own(ctx, store)
+    return FindResult(
+        asked=tuple(texts),
+        found=tuple(_found(ctx, store, wanted)),
+        entries=len({entry for record in records.values() for entry in record.entries}),
+        installs=len(store.known),
+        packages=sum(len(known.parts) for known in store.known.values()),
+        current=store.current,
+        generations=tuple(records),
+        held_by=len({who for each in store.held.values() for who in each}),
+        environments=len(store.own),
+        unread=tuple(unread),
+        named_only=tuple(path for path, known in store.known.items() if known.named_only),
+    )
+
+
+def _read_all(ctx: Context, store: _Store) -> Iterator[NotLooked]:
+    """Read what is known of all installs; yield those that cannot be read."""
+    reader, paths = PartsReader(ctx), sorted({*store.used, *store.held})
+    with ctx.reporter.stage("packages of installs", total=len(paths), unit="installs") as stage:
+        for index, path in enumerate(paths):
+            ctx.runner.raise_if_cancelled()
+            stage.update(index + 1, detail=path)
+            try:
+                store.known[path] = reader.read(ctx.prefix.install_at(path))
+            except (EnvmgrError, ValueError) as error:
+                why = error.message if isinstance(error, EnvmgrError) else str(error)
+                yield NotLooked(path, why)
+
+
+def _read_own(ctx: Context, store: _Store) -> Iterator[NotLooked]:
+    """Read the environments of this user; yield those that cannot be read."""
+    for install in all_installs(user_places(ctx.environ)):
+        path = str(install.path)
+        try:
+            wheels = lock_of(install).wheels
+        except EnvmgrError as error:
+            yield NotLooked(path, error.message)
+            continue
+        parts = tuple(wheel_parts(wheels.packages, wheels.python, wheels.platform))
+        store.known[path] = Known(parts, str(install.entry), frozenset(wheels.versions), "", named_only=False)
+        store.own.add(path)
+
+
+def _found(ctx: Context, store: _Store, wanted: Sequence[Wanted]) -> Iterator[FoundPart]:
+    defaults = _defaults(ctx, store)
+    for path, known in store.known.items():
+        users = store.used.get(path, {})
+        for one, part, compared in _matches(known, wanted):
+            for entry in users or [known.entry]:
+                numbers = tuple(users.get(entry, ()))
+                yield FoundPart(
+                    asked=one.text,
+                    compared=compared,
+                    entry=entry,
+                    package=part.name,
+                    version=part.version,
+                    build=part.build,
+                    ecosystem=part.ecosystem,
+                    install=str(ctx.prefix.install_at(path).path),
+                    generations=numbers,
+                    current=store.current in numbers,
+                    default=store.current in numbers and entry in defaults,
+                    held=tuple(store.held.get(path, ())),
+                    loads=_loads(ctx, entry),
+                    rebuild=store.rebuild(path, part.name) if path in store.own or store.current in numbers else "",
+                )
+
+
+def _matches(known: Known, wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, Part, bool]]:
+    for one in wanted:
+        for part in known.parts:
+            if (judged := one.judge(part)) is not False:
+                yield one, part, judged is not None
+
+
+def _loads(ctx: Context, entry: str) -> int | None:
+    """Return how often the entry was loaded; None, as nothing records loads yet."""
+    del ctx, entry
+    return None
+
+
+def _defaults(ctx: Context, store: _Store) -> frozenset[str]:
+    """Return the current entries that a load without a version gets: those that say so, and those without a rival."""
+    if store.current is None or store.current not in store.records:
+        return frozenset()
+    specs = [raw["spec"] for raw in read_specs(ctx.prefix, store.current).values()]
+    times = Counter(spec["name"] for spec in specs if not spec.get("hidden"))
+    return frozenset(
+        f"{spec['name']}/{spec['version']}"
+        for spec in specs
+        if spec.get("default") or (times[spec["name"]] == 1 and not spec.get("hidden"))
+    )

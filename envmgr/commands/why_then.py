@@ -1,0 +1,114 @@
+"""Which generation was current when, by the flips; and what a job loaded, by what its log and Slurm kept."""
+
+from __future__ import annotations
+
+import calendar
+import datetime
+import re
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from envmgr.catalog.names import MODULE_NAME, variable_name
+from envmgr.errors import InputError
+from envmgr.nodes.past_jobs import PastJob
+from envmgr.people.job_log import LoggedLoad
+
+CLOCKS = 60.0
+"""Seconds by which clocks of different hosts may differ: a flip that is nearer to a job may come before or after it."""
+
+How = Literal["log", "environment", "time"]
+_LOADS = re.compile(r"^[ \t]*(?:module[ \t]+(?:load|add)|ml(?:[ \t]+load)?)[ \t]+([^;&|#\n]+)", re.MULTILINE)
+_NAME = re.compile(r"[\w.+-]+(/[\w.+-]+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A module that a job loaded: `name` is an entry, `user/NAME`, or a name without a version. `digest` may be short, or
+    empty; `how` says what tells it.
+    """
+
+    name: str
+    generation: int | None
+    digest: str
+    how: How
+
+
+def moment(text: str) -> float:
+    """Return the seconds since the epoch of a date or time of this host's clock, in ISO 8601. Raise InputError
+    `bad-date`.
+    """
+    try:
+        return datetime.datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        hint = "a date as 2026-11-01, a time as 2026-11-01T14:30, or the number of a generation"
+        raise InputError("bad-date", f"`{text}` is no date and no generation", hint=hint) from None
+
+
+def local(seconds: float) -> str:
+    """Return a time as a person of this host reads it."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(seconds))
+
+
+def current_between(flips: Sequence[Mapping[str, Any]], first: float, last: float) -> tuple[int, ...]:
+    """Return the generations that were current from `first` to `last`, oldest first, with clocks that may differ. It is
+    empty before the first flip.
+    """
+    found: list[int] = []
+    for row, after in zip(flips, [*flips[1:], None], strict=True):
+        begins, ends = _epoch(row), float("inf") if after is None else _epoch(after)
+        if begins <= last + CLOCKS and ends > first - CLOCKS and row["to"] not in found[-1:]:
+            found.append(int(row["to"]))
+    return tuple(dict.fromkeys(found))
+
+
+def when_current(flips: Sequence[Mapping[str, Any]], number: int) -> str:
+    """Return in words when a generation was current; empty if it never was."""
+    spans = [
+        f"{local(_epoch(row))} to {'now' if after is None else local(_epoch(after))}"
+        for row, after in zip(flips, [*flips[1:], None], strict=True)
+        if row["to"] == number
+    ]
+    return f"it was current from {' and from '.join(spans)}" if spans else ""
+
+
+def _epoch(row: Mapping[str, Any]) -> float:
+    try:
+        return float(calendar.timegm(time.strptime(str(row["time"]), "%Y-%m-%dT%H:%M:%SZ")))
+    except (ValueError, KeyError):
+        return 0.0
+
+
+def from_log(loads: Iterable[LoggedLoad]) -> list[Loaded]:
+    """Return what a log says: of an entry that was loaded several times, as a job that ran again does, the last time."""
+    last = {load.entry: load for load in loads}
+    return [Loaded(load.entry, load.generation, load.digest, "log") for load in last.values()]
+
+
+def pin_of(environment: Mapping[str, str] | None) -> int | None:
+    """Return the generation that the submitting shell had chosen, which the job inherited."""
+    match = re.search(r"/generations/0*(\d{1,9})/?$", (environment or {}).get("ENVMGR_PIN", ""))
+    return int(match[1]) if match else None
+
+
+def from_slurm(job: PastJob, generation: int | None, *, pinned: bool) -> list[Loaded]:
+    """Return what the environment and the script that Slurm kept say; a load in the script comes last."""
+    how: How = "environment" if pinned else "time"
+    kept = job.environment or {}
+    found = {}
+    for name in filter(None, kept.get("LOADEDMODULES", "").split(":")):
+        if digest := kept.get(f"ENVMGR_{variable_name(name.partition('/')[0])}_DIGEST", ""):
+            found[name.partition("/")[0]] = Loaded(name, generation, digest, "environment")
+    for line in _LOADS.findall(job.script or ""):
+        for word in line.split():
+            if _NAME.fullmatch(word):
+                known = found.get(word.partition("/")[0])
+                if known is None or known.name != word:
+                    found[word.partition("/")[0]] = Loaded(word, generation, "", how)
+    return [*found.values()]
+
+
+def is_own(name: str) -> bool:
+    """Return whether a module is a user's own environment."""
+    return name.startswith(f"{MODULE_NAME}/")

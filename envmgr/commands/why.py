@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -45,7 +45,10 @@ from envmgr.system.usernames import own_name
 # The likeliest cause first: what stops a job, what it computes with, what it runs on, how it was asked for.
 _ORDER = ("gone", "install", "user", "default", "module", "driver", "gpus", "options", "script", "added")
 _NEVER = "your own programs and data, modules that are not envmgr's, the nodes' operating system"
-_NOT_KEPT = "what Slurm's accounting did not keep of it (AccountingStoreFlags=job_script,job_env in slurm.conf keeps it)"
+_NOT_KEPT = (
+    "the job's script: Slurm did not keep it for you (`AccountingStoreFlags=job_script,job_env` in slurm.conf, and an "
+    "account of yours in slurmdbd, keep it)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,7 @@ def explain(ctx: Context, what: str | None, entry: str | None = None, *, since: 
     is named. With `since`, `what` is that entry.
 
     Raises:
-        InputError: `why-what`, `bad-date`, `not-published`, `file-irregular`, `no-log`.
+        InputError: `why-what`, `bad-date`, `not-published`, `no-log`.
         EnvmgrError: `no-job`, `slurm-unavailable`, `no-generation`, `nothing-published`.
     """
     if since is None and what is None:
@@ -200,8 +203,7 @@ def _find_job(found: _Found, what: str) -> None:
         try:
             found.log = read_log(Path(found.job.output)) if found.job.output else None
         except (OSError, InputError) as error:
-            reason = error.message if isinstance(error, InputError) else error.strerror
-            found.unseen.append(f"the job's log {found.job.output}: {reason}")
+            found.unseen.append(f"the job's log {found.job.output}: {_reason(error)}")
         if found.log is not None and found.job.submitted and found.log.time < found.job.submitted - CLOCKS:
             found.unseen.append(f"{found.log.path}: it is older than the job")
             found.log = None
@@ -209,9 +211,9 @@ def _find_job(found: _Found, what: str) -> None:
     path = Path(what).absolute()
     try:
         found.log = read_log(path)
-    except OSError as error:
+    except (OSError, InputError) as error:
         hint = "name a job by its number, or the file that its output went to"
-        raise InputError("no-log", f"cannot read the log {what}: {error.strerror}", hint=hint) from None
+        raise InputError("no-log", f"cannot read the log {what}", context=_reason(error), hint=hint) from None
     found.at = found.log.time
     # `slurm-7.out`, or `%x-%j.out` as `envmgr job` names it: it counts only if Slurm says that this is that job's log.
     number = path.stem.rpartition("-")[2]
@@ -224,6 +226,10 @@ def _find_job(found: _Found, what: str) -> None:
         found.unseen.append("the job's script and nodes: the log does not lead to a job that Slurm knows")
 
 
+def _reason(error: OSError | InputError) -> str:
+    return error.message if isinstance(error, InputError) else str(error.strerror)
+
+
 def _find_loads(found: _Found, entry: str | None) -> None:
     """Find what the job loaded: what its log says, else what Slurm kept, else what was current then."""
     job, log = found.job, found.log
@@ -231,18 +237,21 @@ def _find_loads(found: _Found, entry: str | None) -> None:
         found.notes.append(f"{log.path} is large: {log.unread} bytes in its middle were not read")
     if log is not None and any(load.cut for load in log.loads):
         found.notes.append(f"a line of {log.path} is cut: only its whole words count")
-    found.loaded = from_log(log.loads) if log is not None else []
-    number = next((each.generation for each in found.loaded if each.generation is not None), None)
+    if log is not None and not log.loads:
+        found.notes.append(f"{log.path} has no line of `envmgr job` that says what was loaded")
+    logged = from_log(log.loads) if log is not None else []
+    number = next((each.generation for each in logged if each.generation is not None), None)
     pinned = None if job is None else pin_of(job.environment)
     if number is None and pinned is None and found.at is not None:
         first = job.submitted if job is not None and job.submitted else found.at
         found.either = current_between(found.flips, first, found.at)
         _say_either(found)
     found.generation = number or pinned or next(iter(found.either), None)
-    if not found.loaded and job is not None:
-        found.loaded = from_slurm(job, found.generation, pinned=pinned is not None)
-    if job is not None and job.script is None and job.environment is None:
-        found.unseen.append(_NOT_KEPT)
+    # Where the log speaks, what the submitting shell had loaded says no more: the script's own loads do.
+    shown = None if job is None else replace(job, environment=None) if logged else job
+    scripted = [] if shown is None else from_slurm(shown, found.generation, pinned=number or pinned)
+    named = {each.name for each in logged}
+    found.loaded = [*logged, *(each for each in scripted if each.name not in named)]
     if entry is not None:
         known = [each for each in found.loaded if each.name == entry]
         if not known:
@@ -337,7 +346,7 @@ def _hardware(
 
 def _script(job: PastJob) -> Iterator[WhyChange | str]:
     if job.script is None:
-        yield f"the job's script: Slurm does not show user {own_name()} the one that ran"
+        yield _NOT_KEPT
     elif not job.file:
         yield "the job's script: where it is now is not known"
     elif not (new := read_script(Path(job.file))):

@@ -18,7 +18,7 @@ from envmgr.people.job_log import LoggedLoad
 CLOCKS = 60.0
 """Seconds by which clocks of different hosts may differ: a flip that is nearer to a job may come before or after it."""
 
-How = Literal["log", "environment", "time"]
+How = Literal["log", "script", "environment", "time"]
 _LOADS = re.compile(r"^[ \t]*(?:module[ \t]+(?:load|add)|ml(?:[ \t]+load)?)[ \t]+([^;&|#\n]+)", re.MULTILINE)
 _NAME = re.compile(r"[\w.+-]+(/[\w.+-]+)?")
 
@@ -92,9 +92,11 @@ def pin_of(environment: Mapping[str, str] | None) -> int | None:
     return int(match[1]) if match else None
 
 
-def from_slurm(job: PastJob, generation: int | None, *, pinned: bool) -> list[Loaded]:
-    """Return what the environment and the script that Slurm kept say; a load in the script comes last."""
-    how: How = "environment" if pinned else "time"
+def from_slurm(job: PastJob, generation: int | None, *, pinned: int | None) -> list[Loaded]:
+    """Return what the environment and the script that Slurm kept say; a load in the script comes last. `pinned` is the
+    generation if it was seen, and not only follows from times.
+    """
+    how: How = "script" if pinned else "time"
     kept = job.environment or {}
     found = {}
     for name in filter(None, kept.get("LOADEDMODULES", "").split(":")):

@@ -9,6 +9,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 from envmgr.catalog.site import Site
@@ -184,7 +185,7 @@ def _outputs(job: PastJob) -> Iterator[str]:
 
 def _named(words: list[str], job: PastJob) -> Iterator[str]:
     """Yield the path that `-o` or `--output` gives the log. Source: sbatch(1), "filename pattern"."""
-    for word, after in zip(words, [*words[1:], ""], strict=True):
+    for word, after in pairwise([*words, ""]):
         value = word.partition("=")[2] if word.startswith("--output=") else after if word in ("-o", "--output") else ""
         value = value or (word[2:] if re.match(r"-o[^-]", word) else "")
         if value:

@@ -10,6 +10,7 @@ _MOST = 12  # packages of one entry that are printed
 _HOW = {
     "log": "as its log says",
     "environment": "as the environment that Slurm kept says",
+    "script": "as the script that Slurm kept says",
     "time": "by time, not seen",
 }
 _WORDS = {

@@ -6,8 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.catalog.names import sort_key
@@ -26,6 +25,8 @@ from envmgr.store.node_facts import FleetFacts, Seen
 from envmgr.store.prefix import SHORT, Install, Prefix
 
 Kind = Literal["gone", "install", "user", "default", "module", "driver", "gpus", "options", "script", "added"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+"""The likeliest cause first: what stops a job, what it computes with, what it runs on, how it was asked for."""
 # What of a module can change what a program does; a new description cannot.
 _FELT = ("environment", "depends", "conflicts", "families", "functions", "on_unload", "pip", "root")
 _UNKNOWN = "which of its packages changed is not known: the earlier install was removed"
@@ -226,7 +227,9 @@ def _row_at(rows: Sequence[Seen], at: float) -> tuple[Seen | None, bool]:
 
 def _seen(then: Seen, between: bool, on: str) -> str:
     last = f"last seen by the audit of {local(then.time)}"
-    return f"{last}; the job ran between the two audits, so it may have had either; {on}" if between else f"{last}; {on}"
+    return (
+        f"{last}; the job ran between the two audits, so it may have had either; {on}" if between else f"{last}; {on}"
+    )
 
 
 def _gpus(row: Seen) -> str:
@@ -239,19 +242,20 @@ def _named(facts: FleetFacts, nodes: Iterable[str]) -> dict[str, str]:
     return dict(zip(wanted, wanted, strict=True)) | slurm_names(facts.by_node(), wanted)
 
 
-def script_changes(old: str, new: str, path: Path) -> Iterator[WhyChange]:
+def script_changes(old: str, new: str, path: str) -> Iterator[WhyChange]:
     """Yield the options of sbatch that differ in a script, and how many other lines do."""
     before, after = (_options(text) for text in (old, new))
     for name in sorted({*before, *after}):
         if before.get(name) != after.get(name):
             yield WhyChange("options", name, before.get(name, ""), after.get(name, ""), note=f"in {path}")
-    lines = (
-        [line.rstrip() for line in text.strip().splitlines() if not line.startswith("#SBATCH")] for text in (old, new)
-    )
-    changed = [line for line in difflib.ndiff(*lines) if line.startswith(("+ ", "- "))]
-    if changed:
-        count = sum(line.startswith("+ ") for line in changed), sum(line.startswith("- ") for line in changed)
-        yield WhyChange("script", str(path), "", "", note=f"+{count[0]} -{count[1]} lines: {changed[0]}")
+    changed = [*difflib.unified_diff(_lines(old), _lines(new), n=0, lineterm="")][2:]
+    if lines := [line for line in changed if not line.startswith("@@")]:
+        count = sum(line.startswith("+") for line in lines)
+        yield WhyChange("script", path, "", "", note=f"+{count} -{len(lines) - count} lines: {lines[0]}")
+
+
+def _lines(script: str) -> list[str]:
+    return [line.rstrip() for line in script.strip().splitlines() if not line.startswith("#SBATCH")]
 
 
 def _options(script: str) -> dict[str, str]:

@@ -6,14 +6,13 @@ import calendar
 import datetime
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from envmgr.catalog.names import MODULE_NAME, variable_name
 from envmgr.errors import InputError
 from envmgr.nodes.past_jobs import PastJob
-from envmgr.people.job_log import LoggedLoad
 
 CLOCKS = 60.0
 """Seconds by which clocks of different hosts may differ: a flip that is nearer to a job may come before or after it."""
@@ -33,6 +32,11 @@ class Loaded:
     generation: int | None
     digest: str
     how: How
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a user's own environment."""
+        return self.name.startswith(f"{MODULE_NAME}/")
 
 
 def moment(text: str) -> float:
@@ -80,37 +84,17 @@ def _epoch(row: Mapping[str, Any]) -> float:
         return 0.0
 
 
-def from_log(loads: Iterable[LoggedLoad]) -> list[Loaded]:
-    """Return what a log says: of an entry that was loaded several times, as a job that ran again does, the last time."""
-    last = {load.entry: load for load in loads}
-    return [Loaded(load.entry, load.generation, load.digest, "log") for load in last.values()]
-
-
-def pin_of(environment: Mapping[str, str] | None) -> int | None:
-    """Return the generation that the submitting shell had chosen, which the job inherited."""
-    match = re.search(r"/generations/0*(\d{1,9})/?$", (environment or {}).get("ENVMGR_PIN", ""))
-    return int(match[1]) if match else None
-
-
-def from_slurm(job: PastJob, generation: int | None, *, pinned: int | None) -> list[Loaded]:
-    """Return what the environment and the script that Slurm kept say; a load in the script comes last. `pinned` is the
-    generation if it was seen, and not only follows from times.
+def from_slurm(job: PastJob, generation: int | None, how: How) -> list[Loaded]:
+    """Return what the environment and the script that Slurm kept say; a load in the script comes last. `how` tells the
+    generation.
     """
-    how: How = "script" if pinned else "time"
-    kept = job.environment or {}
     found = {}
-    for name in filter(None, kept.get("LOADEDMODULES", "").split(":")):
-        if digest := kept.get(f"ENVMGR_{variable_name(name.partition('/')[0])}_DIGEST", ""):
-            found[name.partition("/")[0]] = Loaded(name, generation, digest, "environment")
-    for line in _LOADS.findall(job.script or ""):
-        for word in line.split():
-            if _NAME.fullmatch(word):
-                known = found.get(word.partition("/")[0])
-                if known is None or known.name != word:
-                    found[word.partition("/")[0]] = Loaded(word, generation, "", how)
+    for name in filter(None, job.environment.get("LOADEDMODULES", "").split(":")):
+        short = name.partition("/")[0]
+        if digest := job.environment.get(f"ENVMGR_{variable_name(short)}_DIGEST", ""):
+            found[short] = Loaded(name, generation, digest, "environment")
+    for word in (word for line in _LOADS.findall(job.script) for word in line.split() if _NAME.fullmatch(word)):
+        short = word.partition("/")[0]
+        if short not in found or found[short].name != word:
+            found[short] = Loaded(word, generation, "", how)
     return [*found.values()]
-
-
-def is_own(name: str) -> bool:
-    """Return whether a module is a user's own environment."""
-    return name.startswith(f"{MODULE_NAME}/")

@@ -134,7 +134,9 @@ def merge_facts(
         for since in dict.fromkeys(firsts.values()):
             own = tuple(node for node, first in firsts.items() if first == since)
             rows.append(Seen(nodes=own, time=round(now, 3), facts=facts, since=since))
-        former += [known[node].model_copy(update={"nodes": (node,)}) for node in nodes if node in known and not same[node]]
+        former += [
+            known[node].model_copy(update={"nodes": (node,)}) for node in nodes if node in known and not same[node]
+        ]
     for old in before.seen if before else ():
         kept = tuple(n for n in old.nodes if n not in new and (not groups or n in grouped))
         if kept:

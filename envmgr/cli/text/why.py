@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from envmgr.cli.render import out, table
-from envmgr.commands.why import WhyChange, WhyResult
+from envmgr.cli.render import out
+from envmgr.commands.why import WhyResult
+from envmgr.commands.why_changes import WhyChange
 from envmgr.wording import counted, one_line
 
 _MOST = 12  # packages of one entry that are printed
@@ -29,10 +30,9 @@ _WORDS = {
 
 def show_why(result: WhyResult) -> None:
     """Print the changes, the likeliest cause first."""
-    if result.job is not None:
-        job = result.job
-        when = f"started {job.started}" if job.started else f"submitted {job.submitted}"
-        out(f"job {job.number} of {job.user}, {when}{f', on {job.nodes}' if job.nodes else ''} ({job.kept})")
+    if result.job:
+        said = f", started {result.started}" if result.started else ", which did not start"
+        out(f"job {result.job} of {result.user}{said}{f', on {result.nodes}' if result.nodes else ''}")
     if result.log:
         out(f"log {one_line(result.log)}")
     for load in result.loaded:
@@ -54,7 +54,9 @@ def show_why(result: WhyResult) -> None:
 
 def _show(change: WhyChange) -> None:
     old, new = one_line(change.old), one_line(change.new)
-    between = f": {old or 'not set'} -> {new or 'not set'}" if (old or new) and change.kind not in ("gone", "added") else ""
+    between = (
+        f": {old or 'not set'} -> {new or 'not set'}" if (old or new) and change.kind not in ("gone", "added") else ""
+    )
     note = f" ({one_line(change.note)})" if change.note else ""
     out(_WORDS[change.kind].format(what=one_line(change.what)) + between + note)
     for row in change.packages[:_MOST]:

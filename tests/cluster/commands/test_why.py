@@ -83,7 +83,9 @@ def _a_day_ago(cluster: Cluster, number: str) -> None:
     """Slurm's accounting, the log, the history and the audits say that all of it was a day earlier."""
     times = ", ".join(f"{name} = {name} - {DAY}" for name in ("time_submit", "time_eligible", "time_start", "time_end"))
     sql = f"update testbed_job_table set {times} where id_job = {number}"
-    cluster.sh("login", f"setpriv --reuid slurm --regid slurm --clear-groups mariadb -e '{sql}' slurm_acct_db", check=True)
+    cluster.sh(
+        "login", f"setpriv --reuid slurm --regid slurm --clear-groups mariadb -e '{sql}' slurm_acct_db", check=True
+    )
     cluster.sh("login", "touch -d yesterday /home/alice/*.out", check=True)
     history = cluster.host_prefix / "var/history.jsonl"
     rows = [json.loads(line) for line in history.read_text().splitlines()]

@@ -85,9 +85,7 @@ class Cluster:
         self.folder.mkdir(parents=True)
         compileall.compile_dir(ROOT / "envmgr", quiet=2)  # nodes cannot write there: each command would compile
         try:
-            config.write_files(
-                self.folder, self.compute, self.share, self.mount_options, accounting=self.accounting
-            )
+            config.write_files(self.folder, self.compute, self.share, self.mount_options, accounting=self.accounting)
             self._start_holder(detached=detached)
             self._wait((self.folder / "holder").exists, "the holder", timeout)
             self.boot(*self.names, timeout=timeout)

@@ -44,7 +44,7 @@ _WHAT = "`envmgr why JOB`, `envmgr why LOG`, or `envmgr why --since 2026-11-01 [
 
 @dataclass(frozen=True, slots=True)
 class WhyResult(Result):
-    """What changed. `job` is Slurm's number, `started` the time of this host's clock; both are empty if unknown.
+    """The changes since a job. `job` is Slurm's number, `started` the time of this host's clock; both are empty if unknown.
 
     `loaded` is what the job loaded, as far as it is known; with `--since` it is empty. `generation` is what it loaded
     that from, and `either` are the generations that it may have been, where only times tell. `now` is the current one.
@@ -68,7 +68,7 @@ class WhyResult(Result):
 
 @dataclass(slots=True)
 class _Found:
-    """What is known so far. `at` is when the job started, or the day; seconds since the epoch."""
+    """The things that are known so far. `at` is when the job started, or the day; seconds since the epoch."""
 
     ctx: Context
     flips: Sequence[Mapping[str, Any]]

@@ -1,4 +1,4 @@
-"""What differs between what a job had and what there is now: entries, defaults, user environments, drivers, scripts."""
+"""The differences between what a job had and what there is now: entries, defaults, user environments, drivers, scripts."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def packages_of(prefix: Prefix, paths: Iterable[str]) -> dict[str, str] | None:
 
 
 def _paths(prefix: Prefix, name: str, digest: str) -> list[str]:
-    """Return the installs of an entry by its digest alone; empty if they are gone."""
+    """Return the installs of an entry by its digest; empty if they are gone."""
     path = f"store/{name}-{digest[:SHORT]}"
     try:
         return [path, *read_facts(prefix.install_at(path)).needs]
@@ -127,7 +127,8 @@ def entry_change(name: str, digest: str, then: Tree | None, now: Tree) -> WhyCha
     if not digest:
         return None if before is None and then is None else WhyChange("added", name, "", after.digest[:SHORT])
     if digest[:SHORT] != after.digest[:SHORT] or (before is not None and before.paths != after.paths):
-        had = packages_of(now.prefix, _paths(now.prefix, name, digest) if before is None else before.paths)
+        paths = _paths(now.prefix, name, digest) if before is None else before.paths
+        had = packages_of(now.prefix, paths) if paths else None
         has = packages_of(now.prefix, after.paths)
         changed = diff_packages(had, has) if had is not None and has is not None else ()
         note = "" if changed else (_UNKNOWN if had is None else "its packages have the same versions")

@@ -1,4 +1,4 @@
-"""Which generation was current when, by the flips; and what a job loaded, by what its log and Slurm kept."""
+"""The generation that was current at a time, by the flips; and the modules that a job loaded, by what Slurm kept."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Loaded:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is a user's own environment."""
+        """Return whether it is a user's own environment."""
         return self.name.startswith(f"{MODULE_NAME}/")
 
 

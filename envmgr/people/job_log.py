@@ -23,7 +23,7 @@ _LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class LoggedLoad:
-    """What a line of a log says. Empty texts and None are parts that are cut. `driver` is that of the node `host`."""
+    """A line of a log. Empty texts and None are parts that are cut. `driver` is that of the node `host`."""
 
     entry: str
     generation: int | None

@@ -28,6 +28,7 @@ STORY = [
     (["man", "user", "create"], ".TH ENVMGR"),
     (["test", "hello/1.0"], "hello/1.0"),
     (["job", "hello/1.0", "-N", "2"], "#SBATCH --nodes=2"),
+    (["why", "--since", "1"], "greet/1.0 is new"),
     (["image", "hello/1.0"], "images/hello/1.0-"),
     (["verify"], "1 image verified"),
     (["export", "--to", "reframe"], "- name: hello-1_0"),

@@ -1,4 +1,4 @@
-"""What `envmgr why` prints."""
+"""The text of `envmgr why`."""
 
 from __future__ import annotations
 

@@ -34,9 +34,9 @@ def install(prefix: Prefix, label: str, needs: tuple[str, ...] = (), **packages:
 def tree(prefix: Prefix, number: int, **entries: dict[str, Any]) -> Tree:
     """A generation of entries `name_1` -> fields of their specs; `needs` are of the record."""
     specs, rows = {}, {}
-    for key, fields in entries.items():
+    for key, given in entries.items():
         name, _, version = key.partition("_")
-        fields = {"digest": A, **fields}
+        fields = {"digest": A, **given}
         needs = fields.pop("needs", ())
         spec = ModuleSpec(name=name, version=version, root="/r", description="", **fields)
         specs[spec.entry] = {"spec": spec.model_dump(mode="json"), "facts": {}}

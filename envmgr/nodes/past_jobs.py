@@ -19,7 +19,7 @@ from envmgr.nodes.jobs import run_slurm, where_jobs_go
 from envmgr.system.run import Runner
 from envmgr.system.untrusted_files import ANYWHERE, Kind, read_bytes
 
-JOB_NUMBER = re.compile(r"\d+(_\d+)?")
+JOB_NUMBER = re.compile(r"[1-9]\d*(_\d+)?")  # of job 0, scontrol shows all jobs
 _STANDARD = {"TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}
 _ACCOUNTED = {  # fields of sacct, by scontrol's names
     "JobName": "JobName",

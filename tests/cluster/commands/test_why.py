@@ -199,3 +199,13 @@ def test_unknown_job_and_a_log_that_is_none(lab: Audited) -> None:
     for what, said in (("9999", "error[no-job]: Slurm does not know job 9999"), ("/dev/null", "error[no-log]: ")):
         done = lab.cluster.envmgr(["why", what], user="alice")
         assert (done.code, done.stderr.startswith(said)) == (3 if what == "9999" else 2, True), done.stderr
+
+
+def test_an_entry_or_a_generation_that_never_was(lab: Audited) -> None:
+    words = (("lone.out", "none/1", "error[not-published]"), ("--since", "41", "error[no-generation]"))
+    lab.cluster.write("login", "/home/alice/lone.out", "envmgr: pydata/1.0, generation 1, digest 01234567, on c1\n")
+    for first, second, said in words:
+        done = lab.cluster.envmgr(["why", first, second], user="alice")
+        assert done.stderr.startswith(said), done.stderr
+    done = lab.cluster.envmgr(["why", "0"], user="alice")  # of job 0, scontrol shows all jobs
+    assert done.stderr.startswith("error[no-log]: cannot read the log 0\n"), done.stderr

@@ -215,6 +215,9 @@ def _find_loads(found: _Found, entry: str | None) -> None:
         slurm = from_slurm(shown, found.generation, "script" if seen else "time")
         logged |= {each.name: each for each in slurm if each.name not in logged}
     if entry is not None and entry not in logged:
+        then = tree_of(found.ctx.prefix, found.generation)
+        if then is None or entry not in then.record.entries:
+            require_published([entry], found.now.record)
         found.notes.append(f"nothing says that the job loaded {entry}: it is compared by the job's generation")
         logged[entry] = Loaded(entry, found.generation, "", "time")
     found.loaded = [each for each in logged.values() if entry in (None, each.name)]
@@ -279,9 +282,7 @@ def _hardware(found: _Found, nodes: Iterable[str] | None, logged: Mapping[str, s
 
 def _script(job: PastJob) -> Iterator[WhyChange | str]:
     new = read_script(Path(job.file)) if job.file else ""
-    if not (job.script and new):
-        yield (
-            _NOT_KEPT if not job.script else f"the job's script: {job.file or 'where it lies'} is not known or readable"
-        )
-        return
-    yield from script_changes(job.script, new, job.file)
+    if job.script and new:
+        yield from script_changes(job.script, new, job.file)
+    else:
+        yield "the job's script as it is now: no file of it is known" if job.script else _NOT_KEPT

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import calendar
 import datetime
+import math
 import re
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -40,14 +42,16 @@ class Loaded:
 
 
 def moment(text: str) -> float:
-    """Return the seconds since the epoch of a date or time of this host's clock, in ISO 8601. Raise InputError
+    """Return the seconds since the epoch of a past date or time of this host's clock, in ISO 8601. Raise InputError
     `bad-date`.
     """
-    try:
-        return datetime.datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        hint = "a date as 2026-11-01, a time as 2026-11-01T14:30, or the number of a generation"
-        raise InputError("bad-date", f"`{text}` is no date and no generation", hint=hint) from None
+    found = math.inf
+    with suppress(ValueError, OverflowError, OSError):
+        found = datetime.datetime.fromisoformat(text).timestamp()
+    if found > time.time() + CLOCKS:
+        hint = "a day as 2026-11-01, a time as 2026-11-01T14:30, or the number of a generation"
+        raise InputError("bad-date", f"`{text}` is no past day and no generation", hint=hint)
+    return found
 
 
 def local(seconds: float) -> str:

@@ -215,11 +215,11 @@ def _find_loads(found: _Found, entry: str | None) -> None:
         slurm = from_slurm(shown, found.generation, "script" if seen else "time")
         logged |= {each.name: each for each in slurm if each.name not in logged}
     if entry is not None and entry not in logged:
-        then = tree_of(found.ctx.prefix, found.generation)
-        if then is None or entry not in then.record.entries:
+        then, named = tree_of(found.ctx.prefix, found.generation), Loaded(entry, found.generation, "", "time")
+        if not named.is_own and (then is None or entry not in then.record.entries):
             require_published([entry], found.now.record)
         found.notes.append(f"nothing says that the job loaded {entry}: it is compared by the job's generation")
-        logged[entry] = Loaded(entry, found.generation, "", "time")
+        logged[entry] = named
     found.loaded = [each for each in logged.values() if entry in (None, each.name)]
 
 

@@ -12,6 +12,9 @@ from pathlib import Path
 _PROGRAMS = (
     "slurmctld",
     "slurmd",
+    "slurmdbd",
+    "mariadbd",
+    "my_print_defaults",
     "srun",
     "sinfo",
     "munged",

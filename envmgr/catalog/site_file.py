@@ -278,7 +278,9 @@ class UsageSettings(_Model):
     @classmethod
     def _logs(cls, values: tuple[str, ...]) -> tuple[str, ...]:
         wrong = (v for v in values if v != "journal" and not re.fullmatch(r"(/[A-Za-z0-9._+*?-]+)+", v))
-        refuse(f"`{value}` is neither the path of a log, in which `*` stands for a part, nor `journal`" for value in wrong)
+        refuse(
+            f"`{value}` is neither the path of a log, in which `*` stands for a part, nor `journal`" for value in wrong
+        )
         return values
 
 

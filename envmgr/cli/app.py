@@ -194,6 +194,7 @@ add_verb("verify", "Check", "envmgr verify --all", "prefix.md")(nodes.verify)
 add_verb("audit", "Check", "envmgr audit --nodes 'c[1-3]'", "audit.md")(nodes.audit)
 
 add_verb("gc", "Maintain", "envmgr gc --dry-run", "prefix.md")(publish.gc)
+add_verb("usage", "Maintain", "envmgr usage --since 2026-11-01", "usage.md")(publish.usage)
 add_verb("sign", "Maintain", "envmgr sign --dry-run", "signing.md")(publish.sign_verb)
 
 

@@ -71,14 +71,14 @@ class Usage(FrozenModel):
 
 @dataclass(slots=True)
 class LogAnswer:
-    """The answer of a host that read logs: its own name, the reason why it sent no mark or can read no log, rows of
-    loads, and for each node's name whether the earlier mark and the new one were there.
+    """The answer of a host that read logs: its own name, the reason why it sent no mark or can read no log; by a node's own
+    name, whether the earlier mark and the new one were there, and its loads (day, entry, loads).
     """
 
     name: str = ""
     fault: str = ""
     hosts: dict[str, tuple[bool, bool]] = field(default_factory=dict)
-    loads: list[tuple[int, str, str, str, str, bool, int | None]] = field(default_factory=list)
+    loads: dict[str, list[tuple[str, str, DayLoads]]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
 
@@ -109,8 +109,14 @@ def read_logs_answer(text: str) -> LogAnswer:
         elif kind == "host":
             found.hosts[match[1]] = match[2] == "mark", match[3] == "mark"
         elif kind == "load":
-            by, uid = ("" if match[5] == "-" else match[5]), (None if match[7] == "-" else int(match[7]))
-            found.loads.append((int(match[1]), match[2], match[3], match[4], by, match[6] == "job", uid))
+            count, by = int(match[1]), "" if match[5] == "-" else match[5]
+            loads = DayLoads(
+                own=0 if by else count,
+                by={by: count} if by else {},
+                jobs=count if match[6] == "job" else 0,
+                uids=() if match[7] == "-" else (int(match[7]),),
+            )
+            found.loads.setdefault(match[2], []).append((match[3], match[4], loads))
         else:
             found.counts[kind] += int(match[1])
     return found
@@ -168,16 +174,9 @@ def merged(
         old = nodes.get(node)
         whole = old is not None and begun and gapless and not answer.counts["lost"]
         nodes[node] = NodeLog(name=answer.name, mark=mark, since=old.since if old and whole else now, read=now)
-        for count, host, day, entry, by, job, uid in answer.loads:
+        for day, entry, loads in answer.loads.get(answer.name, ()):
             # Without the earlier mark, what is older than that reading was counted by it.
-            is_new = old is None or begun or day > old.read.date().isoformat()
-            if host == answer.name and entry in entries and is_new:
-                loads = DayLoads(
-                    own=0 if by else count,
-                    by={by: count} if by else {},
-                    jobs=count * job,
-                    uids=() if uid is None else (uid,),
-                )
+            if entry in entries and (old is None or begun or day > old.read.date().isoformat()):
                 entries[entry] = _added(entries[entry], day, loads)
     oldest = (now.date() - timedelta(days=DAYS)).isoformat()
     return Usage(nodes=nodes, entries={name: _by_months(each, oldest) for name, each in entries.items()}), faults

@@ -73,18 +73,18 @@ while [ "$usage_left" -gt 0 ] && [ "$(usage_ends | grep -a -c -F " $usage_nonce"
   usage_left=$((usage_left - 1))
 done
 
-[ "$usage_send" = no ] || usage_hosts="$usage_hosts $usage_name -"
 {
-  printf '%s\n' "$usage_entries" --
+  printf '%s\n' "$usage_entries" -- "$usage_hosts"
+  [ "$usage_send" = no ] || printf '%s\n' "$usage_name -"
+  echo --
   usage_lines | usage_texts
-} | awk -v hosts="$usage_hosts" -v nonce="$usage_nonce" -v most="$usage_most" -v uids="$usage_uids" -v first="$usage_first" -v last="$usage_last" '
-  BEGIN { n = split(hosts, rows, " "); for (i = 1; i < n; i += 2) if (!(rows[i] in from)) from[rows[i]] = rows[i + 1] }
-  !are_lines { if ($0 == "--") are_lines = 1; else entries[$1]; next }
+} | awk -v nonce="$usage_nonce" -v most="$usage_most" -v uids="$usage_uids" -v first="$usage_first" -v last="$usage_last" '
+  part < 2 { if ($0 == "--") part++; else if (part == 0) entries[$1]; else if (NF == 2 && !($1 in from)) from[$1] = $2; next }
   $1 == "mark" && $2 == "1" && NF == 5 {
     if (!($3 in from)) next
     if ($4 == from[$3] && !($3 in begun)) {
       begun[$3]
-      for (key in count) { split(key, part, " "); if (part[1] == $3) { delete count[key]; kept-- } }
+      for (key in count) { split(key, words, " "); if (words[1] == $3) { delete count[key]; kept-- } }
     } else if ($4 == nonce) ended[$3]
     next
   }

@@ -17,10 +17,14 @@ export LC_ALL
 usage_name=$(uname -n)
 echo "name $usage_name"
 if [ "$usage_send" = yes ]; then
-  if usage_said=$(timeout 5 logger -t envmgr -- "mark 1 $usage_name $usage_nonce" 2>&1); then
+  if [ ! -S /dev/log ]; then
+    echo "unmarked there is no socket /dev/log"
+    usage_marks=0
+  elif usage_said=$(timeout 5 logger -t envmgr -- "mark 1 $usage_name $usage_nonce" 2>&1); then
     echo "mark $usage_name"
   else
-    echo "unmarked ${usage_said:-the syslog takes nothing}" | head -n 1
+    echo "unmarked ${usage_said:-it did not take it in 5 s}" | head -n 1
+    usage_marks=0
   fi
 fi
 [ -n "$usage_logs" ] || exit 0

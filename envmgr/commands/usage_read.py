@@ -37,7 +37,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is known after the logs were read, and the nodes of which nothing was counted, with reasons."""
+    """The result of a reading: all that is known after it, and the nodes of which it counted nothing, with reasons."""
 
     usage: Usage
     nodes: tuple[str, ...]

@@ -138,7 +138,7 @@ def read_usage(prefix: Prefix) -> Usage:
             "usage-damaged",
             f"{path} cannot be read",
             context=why_unreadable(error).splitlines()[:3],
-            hint=f"bring it back from a backup; or `rm {path}`: counting begins anew with the next `envmgr usage`",
+            hint=f"bring it back from a backup; or `rm {path}`: counting begins again with the next `envmgr usage`",
         ) from None
 
 

@@ -21,6 +21,7 @@ from benchmarks import (
     scale,
     signing,
     startup,
+    usage,
     users,
     verify,
 )
@@ -42,6 +43,7 @@ def main() -> int:
             "gpus": gpus.claims,
             "modules": modules.claims,
             "signing": signing.claims,
+            "usage": usage.claims,
             "users": lambda: users.claims(server.url, runs),
             "verify": lambda: verify.claims(server.url, runs),
             "audit": lambda: audit.claims(runs),

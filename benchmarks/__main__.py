@@ -43,7 +43,7 @@ def main() -> int:
             "gpus": gpus.claims,
             "modules": modules.claims,
             "signing": signing.claims,
-            "usage": usage.claims,
+            "usage": lambda: usage.claims(runs),
             "users": lambda: users.claims(server.url, runs),
             "verify": lambda: verify.claims(server.url, runs),
             "audit": lambda: audit.claims(runs),

@@ -4,61 +4,51 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
+import statistics
 import tempfile
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from benchmarks.measure import Amount, Claim, Shown
+from benchmarks.measure import Amount, Claim, Ratio, Shown, Took, alternate, took
 from envmgr.modules.lmod import find_lmod
 from envmgr.modules.render import render_tree
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.system.files import shipped
 
-_KINDS = ("bare", "read", "hung", "none")
+_KINDS = {"read": "is read", "hung": "hangs, with a full queue", "none": "is not there"}
 
 
-def claims(rounds: int = 60) -> list[Claim]:
-    """The differences of the times that a tenth of the loads kept, one of each in turn: neighbours slow the others."""
+def claims(runs: int = 5, loads: int = 20) -> list[Claim]:
+    """Return the ratios of some loads, and what one load more takes of the CPU's time."""
     lmod = find_lmod(None, os.environ)
     with tempfile.TemporaryDirectory(prefix="envmgr-bench-") as name:
         root = Path(name)
-        for kind in _KINDS:
+        for kind in ("bare", *_KINDS):
             _render(root, kind)
-        loads = f"""
-            for round in $(seq {rounds}); do for entry in {" ".join(_KINDS)}; do
-              begin=$(date +%s%N); said=$("{lmod.commands}/lmod" bash load $entry 2>&1 >/dev/null) || exit; end=$(date +%s%N)
-              [ -z "$said" ] || exit 1
-              echo $entry $((end - begin))
-            done; done"""
+
+        def side(kind: str) -> Took:
+            script = f'for load in $(seq {loads}); do "{lmod.commands}/lmod" bash load {kind} >/dev/null || exit; done'
+            return took(["bash", "-c", script], env=os.environ | {"MODULEPATH": name})
+
+        heard: list[bytes] = []
         with _socket(root / "read.log") as read, _socket(root / "hung.log"):
             _fill(root / "hung.log")
-            heard: list[bytes] = []
-            reader = threading.Thread(
-                target=lambda: [heard.append(read.recv(4096)) for _ in range(rounds)], daemon=True
-            )
-            reader.start()
-            environ = os.environ | {"MODULEPATH": name}
-            done = subprocess.run(
-                ["bash", "-c", loads], env=environ, check=True, capture_output=True, text=True, timeout=600
-            )
-            reader.join(60)
-    times: dict[str, list[int]] = {kind: [] for kind in _KINDS}
-    for line in done.stdout.splitlines():
-        kind, nanoseconds = line.split()
-        times[kind].append(int(nanoseconds))
-    quick = {kind: sorted(each)[len(each) // 10] / 1e9 for kind, each in times.items()}
-    words = {"read": "is read", "hung": "hangs, with a full queue", "none": "is not there"}
-    return [
-        Shown("loads of which the syslog heard", f"{len(heard)} of {rounds}"),
-        *(
-            Amount(f"what `usage: true` adds to a load, where the syslog {text}", max(quick[kind] - quick["bare"], 0.0), 0.005, goal=0.002)
-            for kind, text in words.items()
-        ),
-        Shown("the same as a ratio", ", ".join(f"{kind} {quick[kind] / quick['bare']:.3f}x" for kind in words)),
-    ]  # fmt: skip
+            threading.Thread(target=_hear, args=(read, heard, runs * loads), daemon=True).start()
+            pairs = {kind: alternate(partial(side, kind), partial(side, "bare"), runs) for kind in _KINDS}
+    found: list[Claim] = []
+    for kind, words in _KINDS.items():
+        more = statistics.median((ours.cpu or 0) - (theirs.cpu or 0) for ours, theirs in pairs[kind]) / loads
+        what = f"`module load` with `usage: true` / without, where the syslog {words}"
+        found += [Ratio(what, pairs[kind], 1.3), Amount("the same: CPU time of one load", max(more, 0.0), 0.002)]
+    return [Shown("loads of which the syslog heard", f"{len(heard)} of {runs * loads}"), *found]
+
+
+def _hear(read: socket.socket, heard: list[bytes], count: int) -> None:
+    for _ in range(count):
+        heard += [read.recv(4096)]
 
 
 def _render(root: Path, kind: str) -> None:

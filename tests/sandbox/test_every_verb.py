@@ -37,6 +37,7 @@ STORY = [
     (["remove", "hello/1.0"], "removed hello/1.0: generation 3 is current (was 1)"),
     (["history"], "rolled back 2 -> 1"),
     (["gc"], ""),
+    (["usage"], "loads are not recorded now: site.yaml has no `usage: true`"),
     (["node-setup"], "/etc/envmgr/node/pin"),
     (["audit", "--explain", "mount"], "mount"),
     (["user", "list"], "no environment in"),

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from envmgr.builds.prepare import can_write
 from envmgr.commands import Context, published_record
+from envmgr.errors import InputError
 from envmgr.nodes.envelope import Reply
 from envmgr.nodes.fanout import ask_nodes
 from envmgr.nodes.sets import NodeSets, fold
@@ -20,9 +21,10 @@ from envmgr.publish.records import current_number
 from envmgr.store.usage import DAYS, LogAnswer, Usage, known_since, merged, read_logs_answer, read_usage, save_usage
 from envmgr.system.run import run_detached
 from envmgr.system.shelltext import assign, script_text
+from envmgr.system.untrusted_files import GENERATION, read_bytes
 
 _HERE = "here"
-_HOOK = "usage_end("  # in each modulefile that says that it is loaded
+_HOOK = b"usage_end("  # in each modulefile that says that it is loaded
 _WAIT = 25  # fifths of a second that a mark may take from the syslog to the log
 _MOST = 50_000  # rows of loads of one host
 
@@ -99,8 +101,11 @@ def why_off(ctx: Context) -> str:
 def _says(ctx: Context, number: int) -> bool:
     """Return whether the modules of a generation say that they are loaded; False for one that is gone."""
     modules = ctx.prefix.generation(number) / "modules"
-    text = (path.read_text("utf-8", "replace") for path in modules.glob("*/[!.]*.lua"))
-    return modules.is_dir() and _HOOK in next(text, _HOOK)
+    first = next(modules.glob("*/[!.]*.lua"), None)
+    try:
+        return _HOOK in read_bytes(first, GENERATION) if first else modules.is_dir()
+    except (OSError, InputError):
+        return False
 
 
 def nodes_with_users(ctx: Context) -> tuple[str, ...]:

@@ -41,6 +41,7 @@ from envmgr.store.manifest import InstallFacts, Manifest, read_manifest, write_m
 from envmgr.store.node_facts import FleetFacts, facts_file, read_node_facts
 from envmgr.store.place import require_place, write_place
 from envmgr.store.prefix import Install, Prefix
+from envmgr.store.usage import Usage, read_usage, usage_file
 from envmgr.system.run import Runner
 from tests.helpers.places import ROOT
 
@@ -96,6 +97,13 @@ def record(scene: Scene) -> Path:
     path = scene.prefix.generation(1) / RECORD
     path.parent.mkdir(parents=True)
     path.write_text(made.model_dump_json())
+    return path
+
+
+def loads(scene: Scene) -> Path:
+    path = usage_file(scene.prefix)
+    path.parent.mkdir(parents=True)
+    path.write_text(Usage().model_dump_json(by_alias=True))
     return path
 
 
@@ -205,6 +213,7 @@ KINDS = {
         job_request, lambda scene: requested_installs(scene.prefix, renew=False), "schema_version"
     ),
     "node facts": Kind(node_facts, lambda scene: read_node_facts(scene.prefix)),
+    "loads": Kind(loads, lambda scene: read_usage(scene.prefix)),
     "baseline": Kind(baseline, lambda scene: read_baseline(scene.root / "baseline.yaml"), known="envmgr.baseline/1"),
     "lock of conda": Kind(lock("python/3.12", CONDA_SIDECAR), of_catalog(read_lock, "python/3.12")),
     "lock of wheels": Kind(

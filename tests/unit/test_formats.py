@@ -305,4 +305,5 @@ def test_every_reader_that_requires_a_format_has_its_kinds_here() -> None:
         "store/manifest.py",
         "store/node_facts.py",
         "store/place.py",
+        "store/usage.py",
     }

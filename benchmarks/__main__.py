@@ -22,6 +22,7 @@ from benchmarks import (
     scale,
     signing,
     startup,
+    usage,
     users,
     verify,
 )
@@ -44,6 +45,7 @@ def main() -> int:
             "modules": modules.claims,
             "page": page.claims,
             "signing": signing.claims,
+            "usage": lambda: usage.claims(runs),
             "users": lambda: users.claims(server.url, runs),
             "verify": lambda: verify.claims(server.url, runs),
             "audit": lambda: audit.claims(runs),

@@ -252,6 +252,38 @@ class Staging(_Chosen):
     bandwidth: Count | None = Field(default=None, gt=0, description="bytes per second for all copies from the share")
 
 
+class UsageSettings(_Model):
+    """Use of entries (`envmgr usage`): with `on`, modules say to the node's syslog that they are loaded. `usage: true` in
+    the file is `usage: {on: true}`.
+
+    `host` is a node set, or `here`.
+    """
+
+    on: bool = Field(default=False, description="whether a module says to the node's syslog that it is loaded")
+    logs: tuple[str, ...] = Field(
+        default=("/var/log/syslog*", "/var/log/messages*"),
+        description="files of the syslog, `*` for a part of a name; or `journal`",
+    )
+    host: str | None = Field(
+        default=None, description="whose logs hold those of all nodes: a node, or `here`; each node's own if not given"
+    )
+    uids: bool = Field(default=False, description="whether it is kept who loaded what, where the log has the uid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _switch(cls, value: object) -> object:
+        return {"on": value} if isinstance(value, bool) else value
+
+    @field_validator("logs")
+    @classmethod
+    def _logs(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        wrong = (v for v in values if v != "journal" and not re.fullmatch(r"(/[A-Za-z0-9._+*?-]+)+", v))
+        refuse(
+            f"`{value}` is neither the path of a log, in which `*` stands for a part, nor `journal`" for value in wrong
+        )
+        return values
+
+
 class SiteFile(_Model):
     """`site.yaml` as written. Relative paths are relative to the file. Each backend checks its part of `backends`."""
 
@@ -287,6 +319,7 @@ class SiteFile(_Model):
     users: UserSettings = UserSettings()
     images: ImageSettings = ImageSettings()
     staging: Staging = Staging()
+    usage: UsageSettings = UsageSettings()
 
     @model_validator(mode="before")
     @classmethod

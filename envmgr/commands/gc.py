@@ -47,7 +47,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class GcResult(Result):
-    """The result of `gc`.
+    """The result of `gc`. `entries` left by a new generation, or would: see `gc_unused`.
 
     `generations` and `installs` (paths relative to the prefix) were removed, or would be; `size` is bytes of files.
     `kept` is what would have been removed but is, or may be, in use: at most 200 rows, and `kept_more` others.
@@ -66,6 +66,7 @@ class GcResult(Result):
     kept_more: int = 0
     kept_all: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
+    entries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

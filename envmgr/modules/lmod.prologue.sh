@@ -12,7 +12,7 @@ export MODULEPATH=${envmgr_modules?} LMOD_RC=${envmgr_lmodrc?} LMOD_CACHED_LOADS
 [ -d "$MODULEPATH" ] || envmgr_failed "the modules are not there: no folder $MODULEPATH"
 # shellcheck disable=SC1090 # Lmod's
 . "$envmgr_init"
-module load "${envmgr_entry?}" || envmgr_failed "cannot load $envmgr_entry"
+ENVMGR_USAGE=no module load "${envmgr_entry?}" || envmgr_failed "cannot load $envmgr_entry"
 case ":$LOADEDMODULES:" in *:"$envmgr_entry":*) ;; *) envmgr_failed "Lmod did not load $envmgr_entry" ;; esac
 unset -f envmgr_failed
 unset -v envmgr_init envmgr_modules envmgr_lmodrc envmgr_entry envmgr_status

@@ -21,8 +21,8 @@ from envmgr.system.shelltext import assign
 
 MODULE, MODULERC = "module.lua.j2", "modulerc.lua.j2"
 GPU_RULES, GPU_GATE, SRUN_NOTE, VENV_NOTE = "gpu_rules.lua", "gpu_gate.lua", "srun_note.lua", "venv_note.lua"
-PIP_SHIM, USER_NOTE = "pip_shim.sh", "user_note.lua"
-TEMPLATE_FILES = (MODULE, MODULERC, GPU_RULES, GPU_GATE, SRUN_NOTE, VENV_NOTE, PIP_SHIM)
+PIP_SHIM, USER_NOTE, USAGE_NOTE = "pip_shim.sh", "user_note.lua", "usage_note.lua"
+TEMPLATE_FILES = (MODULE, MODULERC, GPU_RULES, GPU_GATE, SRUN_NOTE, VENV_NOTE, PIP_SHIM, USAGE_NOTE)
 
 # Raised whenever the meaning of the hashed form changes.
 _FINGERPRINT_SCHEMA = 1
@@ -39,7 +39,12 @@ def render_digest(templates: str, policies: ModulePolicies) -> str:
 
     `templates` is the digest that `templates_digest` returns.
     """
-    return sha256_bytes(canonical_json({"schema": 1, "templates": templates, "policies": policies.model_dump()}))
+    return sha256_bytes(canonical_json({"schema": 1, "templates": templates, "policies": _written(policies)}))
+
+
+def _written(policies: ModulePolicies) -> dict[str, Any]:
+    """Return the policies as they are digested: a policy that came later, and is off, is as if there were none."""
+    return policies.model_dump(exclude=None if policies.usage else {"usage"})
 
 
 def fingerprint(
@@ -65,6 +70,7 @@ def fingerprint(
         **({"upstream": [spec.prefix, *spec.upstream]} if spec.upstream or spec.prefix else {}),
         **({"imports": list(spec.imports)} if spec.imports else {}),
         **({"kernel": True} if spec.kernel else {}),
+        **({"usage": True} if policies.usage else {}),
         "statements": [[s.kind, s.name, list(s.arguments)] for s in operations(spec, policies, families)],
     }
     return sha256_bytes(canonical_json(form))
@@ -88,7 +94,8 @@ def render_tree(
         path = f"{spec.entry}.lua"
         if path in tree:
             raise EnvmgrError("two-modules", f"there are two modules for {spec.entry}")
-        tree[path] = templating.module(spec, operations(spec, policies, families[spec.entry]), generation)
+        statements = operations(spec, policies, families[spec.entry])
+        tree[path] = templating.module(spec, statements, generation, usage=policies.usage)
     hidden: dict[str, list[str]] = {}
     for spec in ordered:
         if spec.hidden:
@@ -168,7 +175,9 @@ class _Templates:
         """Return Lua text as it is. `include` would read Lua's braces as Jinja's."""
         return (self._folder / name).read_text(encoding="utf-8")
 
-    def module(self, spec: ModuleSpec, statements: Sequence[Statement], generation: int, note: str = "") -> str:
+    def module(
+        self, spec: ModuleSpec, statements: Sequence[Statement], generation: int, note: str = "", *, usage: bool = False
+    ) -> str:
         gated = any(s.kind == "gpu-gate" for s in statements)
         return self.render(
             MODULE,
@@ -180,6 +189,7 @@ class _Templates:
             srun_note=self.lua(SRUN_NOTE),
             venv_note=self.lua(VENV_NOTE) if spec.python else "",
             note=note,
+            usage=self.lua(USAGE_NOTE) if usage else "",
         )
 
     def render(self, name: str, **values: Any) -> str:

@@ -43,10 +43,11 @@ class ModulePolicies(FrozenModel):
 
     driver_gate: Literal["warn", "refuse"] = "warn"
     user_site: bool = False
+    usage: bool = False
 
     @classmethod
     def from_site(cls, site: Site) -> ModulePolicies:
-        return cls(driver_gate=site.policies.driver_gate, user_site=site.policies.user_site)
+        return cls(driver_gate=site.policies.driver_gate, user_site=site.policies.user_site, usage=site.usage.on)
 
 
 @dataclass(frozen=True, slots=True)

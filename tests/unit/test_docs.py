@@ -32,6 +32,7 @@ from envmgr.catalog.site_file import (
     Sources,
     Staging,
     Transport,
+    UsageSettings,
     UserSettings,
 )
 from envmgr.cli import app
@@ -122,6 +123,7 @@ def test_errors_page_is_sorted() -> None:
         ("site.md", UserSettings, "users."),
         ("site.md", ImageSettings, "images."),
         ("site.md", Staging, "staging."),
+        ("site.md", UsageSettings, "usage."),
         ("recipe.md", Software, ""),
         ("recipe.md", Recipe, ""),
         ("recipe.md", CondaInput, "input."),
@@ -169,6 +171,7 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
                 "users.": [UserSettings],
                 "images.": [ImageSettings],
                 "staging.": [Staging],
+                "usage.": [UsageSettings],
             },
         ),
         (

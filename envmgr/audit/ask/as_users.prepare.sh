@@ -8,7 +8,7 @@ envmgr_prepare() {
   if [ -z "$envmgr_entry" ]; then
     envmgr_entry=$(LMOD_SHORT_TIME=86400 module -t avail 2>&1 | PATH=/usr/bin:/bin command sed -n -E 's/\([A-Z:a-z]*\)$//; /^[A-Za-z0-9_+.-]+\/[A-Za-z0-9_+.\/-]*[^\/]$/p' | PATH=/usr/bin:/bin command head -n 1)
   fi
-  [ -z "$envmgr_entry" ] || LMOD_SHORT_TIME=86400 module load "$envmgr_entry" >/dev/null 2>&1
+  [ -z "$envmgr_entry" ] || LMOD_SHORT_TIME=86400 ENVMGR_USAGE=no module load "$envmgr_entry" >/dev/null 2>&1
   export ENVMGR_CANARY=arrived
   envmgr_added=
   local IFS=:

@@ -57,9 +57,9 @@ if [ -n "$first" ] && [ -z "${ENVMGR_ALIAS-}" ] && [ -n "$said" ]; then
   # Our hook in Lmod tells for the check saved-collections what it knows: each Lmod is a tenth of this shell's work.
   contexts_said=${room?}/first.$$
   : 2>/dev/null >"$contexts_said" || contexts_said=/dev/null
-  export ENVMGR_COLLECTIONS=tell
+  export ENVMGR_COLLECTIONS=tell ENVMGR_USAGE=no
   module load "$first" >/dev/null 2>"$contexts_said"
-  unset ENVMGR_COLLECTIONS
+  unset ENVMGR_COLLECTIONS ENVMGR_USAGE
   whole_path path_loaded
   case :${LOADEDMODULES-}: in
     *":$first:"*)

@@ -63,7 +63,7 @@ if [ -n "${module_cmd?}" ]; then
   site_modules_path=$(printf '%s\n' "${MODULEPATH-}" | tr : '\n' | grep '^/' | grep -v -F -e "$prefix/" | tr '\n' ':')
   # Without those that come with Lmod and Environment Modules, which users do not load.
   # shellcheck disable=SC2016 # the inner shell's
-  with_limit 10 "$room/site" env LMOD_RC="${LMOD_RC-}" LMOD_SHORT_TIME=86400 MODULEPATH="${site_modules_path%:}" /bin/sh -c '
+  with_limit 10 "$room/site" env LMOD_RC="${LMOD_RC-}" LMOD_SHORT_TIME=86400 ENVMGR_USAGE=no MODULEPATH="${site_modules_path%:}" /bin/sh -c '
     if [ -n "${LMOD_CMD-}" ]; then "$LMOD_CMD" bash --no_redirect --terse avail; else "$MODULES_CMD" bash avail -t; fi'
   [ $? != 124 ] || put site_modules.unlisted yes
   plain <"$room/site.err" | sed 's/([A-Z:a-z]*)$//' | grep -v -e '^/.*:$' -e '/$' -e '^$' >"$room/listed"

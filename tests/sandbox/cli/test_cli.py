@@ -37,6 +37,7 @@ READING = {
     "diff",
     "test",
     "shell-init",
+    "usage",
 } | {"completion", "doctor", "find", "sbom", "user list", "user show"}
 
 

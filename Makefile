@@ -44,7 +44,7 @@ $(VENV)/.installed: pyproject.toml $(LOCK)
 
 update: venv  ## move dev-lock.txt to the newest versions that pyproject.toml allows; `make venv test` shows what they do
 	@$(UV) --one-index pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-		--extra dev --group build --group reframe --group spack --output-file $(LOCK) pyproject.toml
+		--extra dev --group build --group docs --group reframe --group spack --output-file $(LOCK) pyproject.toml
 	@git --no-pager diff --stat -- $(LOCK)
 
 lmod: venv  ## make sure that Lmod is here

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from envmgr.builds.prepare import can_write
 from envmgr.catalog.site import read_target
 from envmgr.commands import Context, logged
+from envmgr.commands.extras import generation_extras
 from envmgr.commands.resolved import (
     ResolvedEntry,
     current_entries,
@@ -162,8 +163,18 @@ def publish_change(
         raise_for_failures(outcomes)
 
     templates, signer = shipped("modulefiles"), ctx.signer
+    extras = generation_extras(ctx)
     return publish(
-        change, ctx.site, lmod, ctx.runner, ctx.reporter, templates=templates, check=check, signer=signer, tested=tested
+        change,
+        ctx.site,
+        lmod,
+        ctx.runner,
+        ctx.reporter,
+        templates=templates,
+        check=check,
+        signer=signer,
+        extras=extras,
+        tested=tested,
     )
 
 

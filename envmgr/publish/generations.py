@@ -18,6 +18,7 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish import records
 from envmgr.publish.candidates import read_candidate, require_promotable, settle_candidates
+from envmgr.publish.extras import Extra
 from envmgr.publish.flip_checks import accepting, gaps
 from envmgr.publish.flip_guards import (
     find_replay,
@@ -91,6 +92,7 @@ def publish(
     templates: Path,
     check: StagedCheck,
     signer: Signer | None,
+    extras: Mapping[str, Extra],
     tested: Collection[str] = (),
 ) -> PublishedChange:
     """Stage `current` plus `change` and let `check` judge it, without the lock; with the lock, flip if `current` is the
@@ -104,7 +106,7 @@ def publish(
     """
     prefix, policies = Prefix(site.prefix), ModulePolicies.from_site(site)
     digest = render_digest(templates_digest(templates), policies)
-    work = StagingWork(change, prefix, policies, digest, templates, lmod, runner, reporter, signer)
+    work = StagingWork(change, prefix, policies, digest, templates, lmod, runner, reporter, signer, extras)
     passed = set(tested)
     with ExitStack() as staged_now:
         parent, staged = staged_now.enter_context(staging(work))

@@ -18,6 +18,7 @@ from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish import plan, records
 from envmgr.publish.candidates import find_same, mark
+from envmgr.publish.extras import Contents, Extra, write_extras
 from envmgr.publish.flip_guards import require_good_flip, require_not_replayed, require_unchanged_generation
 from envmgr.publish.flips import known_current, once_current
 from envmgr.publish.kernels import render_kernels
@@ -46,7 +47,9 @@ from envmgr.wording import utc_now
 
 @dataclass(frozen=True, slots=True)
 class StagingWork:
-    """A change, and what it is staged with. `render` digests templates and policies."""
+    """A change, and what it is staged with. `render` digests templates and policies; `extras` are folders beside the
+    modules, and what makes their files.
+    """
 
     change: plan.Change
     prefix: Prefix
@@ -57,12 +60,13 @@ class StagingWork:
     runner: Runner
     reporter: Reporter
     signer: Signer | None
+    extras: Mapping[str, Extra]
 
 
 @dataclass(slots=True)
 class Staged:
     """A generation on its way: what it was made from (`parent`), and what it holds. `files` has the sha256 of all but
-    the record.
+    the record. `created` is when it was staged.
     """
 
     work: StagingWork
@@ -75,6 +79,7 @@ class Staged:
     manifests: dict[str, str]
     changed: frozenset[str]
     files: dict[str, str]
+    created: str
     done: bool = False
 
     def fits(self) -> bool:
@@ -130,7 +135,7 @@ class Staged:
         record = records.GenerationRecord(
             number=self.number,
             parent=self.parent,
-            created=utc_now(),
+            created=self.created,
             user=own_name(),
             host=socket.gethostname(),
             reason=work.change.reason,
@@ -274,7 +279,9 @@ def staging(work: StagingWork) -> Iterator[tuple[int | None, Staged | int | None
         # `gc` may have removed an install before the row was there.
         check_installs(prefix, change)
         number, folder = _take_number(row, work, number, {path for entry in entries.values() for path in entry.paths})
-        found = Staged(work, change, number, folder, parent, merged, entries, manifests, frozenset(changed), {})
+        found = Staged(
+            work, change, number, folder, parent, merged, entries, manifests, frozenset(changed), {}, utc_now()
+        )
         reason = "another generation became current first"
         try:
             _write(found)
@@ -363,6 +370,10 @@ def _write(staged: Staged) -> None:
         for path in (folder / "spider").rglob("*"):
             if path.is_file():
                 staged.files[str(path.relative_to(folder))] = sha256_file(path)
+    specs = {name: item.spec for name, item in staged.merged.items()}
+    reason = staged.change.reason
+    contents = Contents(staged.number, staged.parent, staged.created, reason, staged.entries, specs)
+    staged.files |= write_extras(folder, work.extras, contents, work.reporter)
 
 
 def _write_modules(staged: Staged) -> dict[str, str]:

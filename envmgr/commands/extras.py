@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 
 from envmgr.commands import Context
-from envmgr.publish.extras import Extra
+from envmgr.publish.extras import Contents, Extra
 
 
-def generation_extras(ctx: Context) -> Mapping[str, Extra]:  # noqa: ARG001 - for what comes
+def generation_extras(ctx: Context) -> Mapping[str, Extra]:
     """Return folder of a generation -> what makes its files."""
-    return {}
+
+    def portal(contents: Contents) -> Iterator[tuple[str, bytes]]:
+        """Yield the list of modules that Open OnDemand reads, under the id that it has for the cluster."""
+        cluster = re.sub(r"[^A-Za-z0-9._-]+", "-", ctx.site.name)
+        modules = ctx.prefix.generation(contents.number) / "modules"
+        yield f"{cluster}.json", ctx.find_lmod().spider_json(modules).encode()
+
+    return {"portal": portal}

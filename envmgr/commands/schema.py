@@ -106,7 +106,7 @@ def result_classes() -> dict[str, type[Result]]:
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             for value in vars(importlib.import_module(info.name)).values():
                 if isinstance(value, type) and Result in value.__mro__[1:] and "schema" in vars(value):
-                    found[value.schema] = value
+                    found[vars(value)["schema"]] = value
     return found
 
 
@@ -124,4 +124,3 @@ def _open(value: Any) -> Any:
 
 def _short(name: str) -> str:
     return name.removeprefix("envmgr.").partition("/")[0]
-

@@ -89,8 +89,7 @@ class Lmod:
             EnvmgrError: `spider-cache-failed` if Lmod says anything else than that.
         """
         with _scratch_environment() as env:
-            argv = [self.commands / "spider", "-o", "spider-json", modules]
-            done = self.runner.run(argv, env=env, timeout=_TIMEOUT)
+            done = self.runner.run([self.commands / "spider", "-o", "spider-json", modules], env=env, timeout=_TIMEOUT)
         # Lmod's empty table is an empty list; it gives 0 for a folder that is not there, too.
         if done.stderr.strip() or not done.stdout.startswith(("{", "[]")):
             said = done.stderr or done.stdout[:1000]

@@ -1,7 +1,7 @@
 """What Open OnDemand shows of a folder of module lists, by what its documentation and its dashboard's own tests say of the files:
 
 `OOD_MODULE_FILE_DIR` has `<cluster id>.json` for each cluster. It is an object of names of modules; each has an object of modulefiles, of which
-`Version` is shown, `parentAA` says what to load before, and one that is `hidden` is left out (since 4.1; earlier ones show it). A file that
+`Version` is shown, `parentAA` says what to load before (since 4.1), and one that is `hidden` is left out. A file that
 cannot be read, or is anything else, is a cluster without modules, and a line in the log.
 """
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import tomllib
-from collections import defaultdict
-from collections.abc import Iterator
 
 import pytest
 from pydantic import BaseModel
@@ -42,6 +39,7 @@ from tools.docs.references import errors_in_code
 from tools.json_page import PAGE, page
 
 DOCS = ROOT / "docs"
+
 
 def references_in_code() -> dict[str, set[int]]:
     return {name: {code for _, code in places} for name, places in errors_in_code().items()}

@@ -21,7 +21,15 @@ ROOT = Path(__file__).resolve().parents[2]
 _CONFIG = Path(__file__).with_name("zensical.toml")
 _TAKEN = ("*.md", "docs/**/*", "contrib/**/*", "[!.]*/README.md")
 # What a browser loads by itself, by the element that names it; a reader follows the other links.
-_LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "object": "data", "embed": "src"}
+_LOADED = {
+    "script": "src",
+    "img": "src",
+    "link": "href",
+    "iframe": "src",
+    "source": "src",
+    "object": "data",
+    "embed": "src",
+}
 
 
 def main(zensical: str, folder: Path) -> int:
@@ -76,11 +84,12 @@ def strangers(site: Path) -> Iterator[tuple[str, str]]:
         reader.feed(path.read_text("utf-8"))
         for link, loaded in reader.found:
             parts, page = urlsplit(link), str(path.relative_to(site))
+            # The page 404 is shown for any path.
+            places = [path.parent / unquote(parts.path), *[site / parts.path.lstrip("/")] * (path.name == "404.html")]
             if loaded and (parts.scheme not in {"", "data"} or parts.netloc):
                 yield page, f"a browser would load {link}"
-            elif not parts.scheme and not parts.netloc and not (path.parent / unquote(parts.path)).exists():
-                if path.name != "404.html" or not (site / parts.path.lstrip("/")).exists():  # shown for any path
-                    yield page, f"{link} is not there"
+            elif not parts.scheme and not parts.netloc and not any(place.exists() for place in places):
+                yield page, f"{link} is not there"
     for path in sorted(site.rglob("*.css")):
         for link in re.findall(r"(?:url\(|@import\s*)['\"]?((?:https?:)?//[^'\")\s]+)", path.read_text("utf-8")):
             yield str(path.relative_to(site)), f"a browser would load {link}"

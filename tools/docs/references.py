@@ -21,15 +21,18 @@ _ROW = re.compile(r"^\| `([a-z0-9-]+)` \| (\d+) \| (.*) \| (.*) \|$", re.MULTILI
 
 def command_reference() -> str:
     """Return the page of all verbs, with what their `--help` says."""
-    parts = ["# Command reference\n", "All verbs with their options, as `--help` shows them. [Verbs](verbs.md) has them by what they are for.\n"]
+    parts = [
+        "# Command reference\n",
+        "All verbs with their options, as `--help` shows them. [Verbs](verbs.md) has them by what they are for.\n",
+    ]
     for each in verb_helps(typer.main.get_command(app)):
         example, _, page = each.epilog.partition("\n\n")
         see = re.sub(r".*?([a-z-]+\.md)\.$", r"See [\1](\1).\n", page, flags=re.DOTALL)
-        parts += [f"## {each.verb}\n", f"    {each.usage}\n", _cell(each.text.replace("\n\n", "\0")).replace("\0", "\n\n") + "\n"]
+        parts += [f"## {each.verb}\n", f"    {each.usage}\n", *(f"{_cell(part)}\n" for part in each.text.split("\n\n"))]
         for heading, rows in each.lists.items():
             if rows:
                 parts += [f"| {heading.lower()} | |", "| --- | --- |"]
-                parts += [f"| `{_cell(term)}` | {_cell(text)} |" for term, text in rows] + [""]
+                parts += [f"| `{_cell(term)}` | {_cell(text).replace('<', '&lt;')} |" for term, text in rows] + [""]
         parts += [f"    {example.removeprefix('Example: ')}\n"] * bool(example)
         parts += [see] * bool(see)
     return "\n".join(parts)
@@ -41,7 +44,10 @@ def error_reference(page: str) -> str:
     Raises KeyError where that page lacks an error of the code.
     """
     rows = {name: rest for name, *rest in _ROW.findall(page)}
-    parts = ["# Error reference\n", "Every error under its own heading, to link to. [Errors](errors.md) explains their form and the exit codes.\n"]
+    parts = [
+        "# Error reference\n",
+        "Every error under its own heading, to link to. [Errors](errors.md) explains their form and the exit codes.\n",
+    ]
     for name, places in sorted(errors_in_code().items()):
         code, meaning, what = rows[name]
         files = ", ".join(f"`envmgr/{place}`" for place in sorted({place for place, _ in places}))
@@ -86,5 +92,5 @@ def _first_of_pairs(tree: ast.AST) -> Iterator[str]:
 
 
 def _cell(text: str) -> str:
-    """Return text on one line, for a table; `<` would begin an element."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    """Return text on one line, for a table."""
+    return " ".join(text.split()).replace("|", "\\|")

@@ -40,7 +40,9 @@ class Gmond:
     def send(self, script: str) -> None:
         """As cron does: `envmgr audit --format ganglia | sh`."""
         env = {"PATH": os.environ["PATH"], "GMETRIC": f"gmetric -c {self.conf}"}
-        subprocess.run(["sh", "-e"], input=script, text=True, env=env, check=True, timeout=DEADLINE, cwd=self.conf.parent)
+        subprocess.run(
+            ["sh", "-e"], input=script, text=True, env=env, check=True, timeout=DEADLINE, cwd=self.conf.parent
+        )
 
     def metrics(self) -> dict[str, ET.Element]:
         with socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE) as connection:

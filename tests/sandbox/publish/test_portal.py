@@ -24,10 +24,11 @@ def test_portal_shows_the_modules_of_the_current_generation_and_a_rollback_takes
     sandbox.recipe("hello/1.0", ["hello-prefix"])
     sandbox.recipe("greet/1.0", ["hello-prefix"], default=True)
     sandbox.recipe("greet/2.0", ["hello-prefix"])
-    sandbox.ok("lock", "hello/1.0", "greet/1.0", "greet/2.0")
+    sandbox.recipe("greet/3.0", ["hello-prefix"], hidden=True)
+    sandbox.ok("lock", "hello/1.0", "greet/1.0", "greet/2.0", "greet/3.0")
     sandbox.ok("build", "hello/1.0")
     assert ondemand.modules(portal, "sandbox") == [HELLO]
-    sandbox.ok("build", "greet/1.0", "greet/2.0")
+    sandbox.ok("build", "greet/1.0", "greet/2.0", "greet/3.0")
     assert ondemand.modules(portal, "sandbox") == [GREET, Shown("greet", "2.0"), HELLO]
     sandbox.ok("remove", "hello/1.0")
     assert ondemand.modules(portal, "sandbox") == [GREET, Shown("greet", "2.0")]

@@ -58,8 +58,10 @@ class _Printed(GenerateJsonSchema):
     def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 - pydantic's signature
         return False
 
-    def call_schema(self, schema: core_schema.CallSchema) -> JsonSchemaValue:  # noqa: ARG002 - a named tuple
+    def call_schema(self, schema: Any) -> JsonSchemaValue:  # noqa: ARG002 - a named tuple, by an older pydantic
         return {"type": "string"}
+
+    named_tuple_schema = call_schema
 
 
 def list_schemas() -> SchemaList:

@@ -21,7 +21,7 @@ class Done:
     def data(self) -> dict[str, Any]:
         """Its JSON, which is as its schema says. Of an audit, `causes` are its findings, and `findings` these with all that follows from them, one by one."""
         result: dict[str, Any] = json.loads(self.stdout)
-        assert faults(result) == []
+        assert not (wrong := faults(result)), wrong
         if str(result.get("schema", "")).startswith("envmgr.audit/"):
             result["causes"] = result["findings"]
             result["findings"] = [

@@ -54,3 +54,8 @@ def test_later_keys_are_allowed_and_missing_ones_and_other_values_are_not() -> N
     assert faults(rollback) == []
     assert faults(rollback | {"later": 1}) != []
     assert closed({"properties": {"properties": {"type": "string"}}})["properties"]["properties"] == {"type": "string"}
+
+
+def test_an_entry_in_a_result_is_text() -> None:
+    step = schema_of("envmgr.build/1")["$defs"]["Candidate"]["properties"]
+    assert step["entry"] == {"type": "string"}

@@ -20,6 +20,8 @@ LOCKED = --quiet --exact --no-compile-bytecode --require-hashes --constraints $(
 
 # ReFrame has a virtual environment of its own: what it needs is as large as all of ours, and only one file of the tests runs it.
 REFRAME = tests/.cache/reframe
+# So has what makes the documentation.
+ZENSICAL = tests/.cache/zensical
 # So has the Spack of test-spack, which needs a solver.
 SPACK_PYTHON = tests/.cache/spack/python
 
@@ -27,7 +29,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Packages come without bytecode: Python keeps what it compiles of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help root venv update lmod demo demo-cluster test test-newest test-sandbox test-cluster test-long test-easybuild test-slow test-torch test-spack soak coverage check size golden bench cluster-up cluster-shell cluster-down clean
+.PHONY: help root venv update lmod demo demo-cluster test test-newest test-sandbox test-cluster test-long test-easybuild test-slow test-torch test-spack soak coverage check docs size golden bench cluster-up cluster-shell cluster-down clean
 .DEFAULT_GOAL = help
 
 help:  ## this list
@@ -44,7 +46,7 @@ $(VENV)/.installed: pyproject.toml $(LOCK)
 
 update: venv  ## move dev-lock.txt to the newest versions that pyproject.toml allows; `make venv test` shows what they do
 	@$(UV) --one-index pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-		--extra dev --group build --group reframe --group spack --output-file $(LOCK) pyproject.toml
+		--extra dev --group build --group docs --group reframe --group spack --output-file $(LOCK) pyproject.toml
 	@git --no-pager diff --stat -- $(LOCK)
 
 lmod: venv  ## make sure that Lmod is here
@@ -126,6 +128,14 @@ check: venv lmod  ## format, lint, types, layers, words, templates, shell and Lu
 	@$(BIN)/python -m tools.check_words
 	@$(BIN)/python -m tools.check_templates
 	@$(BIN)/python -m tools.check_scripts
+
+docs: venv $(ZENSICAL)/.installed  ## the documentation as a static site, in build/docs/site; a broken link or a page outside its navigation is an error
+	@$(BIN)/python -m tools.docs $(abspath $(ZENSICAL))/bin/zensical
+
+$(ZENSICAL)/.installed: Makefile $(VENV)/.installed
+	@PYTHON=$(BIN)/python tools/make-venv $(ZENSICAL)
+	@$(UV) pip install --python $(ZENSICAL) $(LOCKED) --group docs
+	@touch $@
 
 size: venv  ## how much code, text and structure there is, in envmgr/ and tests/
 	@$(BIN)/python -m tools.size

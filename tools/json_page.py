@@ -6,17 +6,13 @@ A test compares the page with the classes.
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
-import pkgutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import envmgr.builds.slurm
-import envmgr.commands
-from envmgr.report import Result
+from envmgr.commands.schema import result_classes
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "json.md"
 _HEAD = """\
@@ -24,6 +20,9 @@ _HEAD = """\
 
 Every verb takes `--format json`, and prints one JSON object on stdout. `schema` names its form, such as `envmgr.lock/1`. The number changes
 when a key goes or changes its meaning; new keys may come without that. Errors have the form `envmgr.error/1` ([errors.md](errors.md)).
+
+`envmgr schema VERB` prints the JSON schema (draft 2020-12) of what a verb prints, `envmgr schema error` that of errors, and `envmgr schema` the
+names of all. The `$id` of a schema is the name of its form. Keys that a schema does not have are allowed, and a program should ignore them.
 
 `python -m tools.json_page` writes this page from the code.
 """
@@ -42,23 +41,12 @@ _LISTS = ("tuple", "list", "Sequence", "frozenset", "set")
 def page() -> str:
     """Return the text of the page."""
     parts = [_HEAD]
-    for result in sorted(_results(), key=lambda each: each.schema):
+    for _, result in sorted(result_classes().items()):
         parts += [f"## {result.schema}\n", *_described(result)]
         seen = {result.__name__}
         for part in _parts(result, seen):
             parts += [f"### {part.__name__} of {result.schema}\n", *_described(part)]
     return "\n".join(parts)
-
-
-def _results() -> Iterator[type[Result]]:
-    """Yield the classes of results, each once."""
-    found: dict[str, type[Result]] = {}
-    for package in (envmgr.commands, envmgr.builds.slurm):
-        for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            for value in vars(importlib.import_module(info.name)).values():
-                if isinstance(value, type) and Result in value.__mro__[1:] and "schema" in vars(value):
-                    found[value.schema] = value
-    yield from found.values()
 
 
 def _described(kind: type) -> list[str]:

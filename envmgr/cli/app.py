@@ -42,6 +42,8 @@ class _Listed(NamedTuple):
 
 _BEFORE = {"site": "--site", "fmt": "--format"}
 """Options that may stand before the verb, by their names in the functions."""
+_WITHOUT_SITE = ("man", "schema")
+"""Verbs that look at no site, and are typed by aliases with one."""
 _LISTED: dict[str, _Listed] = {}
 """The verbs in the order of the help; a verb of two words with both (`site check`)."""
 
@@ -60,7 +62,7 @@ class _Program(TyperGroup):
         takes = {parameter.name for parameter in found.params}
         for key, option in _BEFORE.items():
             if option in given and key not in takes:
-                if name != "man":
+                if name not in _WITHOUT_SITE:
                     raise typer.BadParameter(f"{option} before `{name}`: this verb has no such option; leave it out")
                 del given[option]
         inner = typer.Context(found, parent=ctx, info_name=" ".join([str(name), *rest[:words]]))
@@ -173,6 +175,7 @@ add_verb("page", "Publish", "envmgr page --output /var/www/software", "page.md")
 add_verb("job", "Publish", "envmgr job pydata/1.0 -N 2 -- python solve.py", "jobs.md")(users.job)
 add_verb("why", "Publish", "envmgr why --since 2026-11-01", "why.md")(users.why)
 add_verb("export", "Publish", "envmgr export pydata/1.0 --to pixi", "exchange.md")(users.export)
+add_verb("schema", "Publish", "envmgr schema audit", "json.md")(users.schema)
 
 add_verb("stage", "Publish", "envmgr stage pydata/1.0 --nodes 'c[1-3]'", "images.md")(images.stage)
 add_verb("staged", "Publish", "envmgr staged", "images.md")(images.staged)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from envmgr.cli import VerbAnswer, answer_with
 from envmgr.cli.options import DryRun, Format, FormatOption
 from envmgr.cli.run import verb
-
-if TYPE_CHECKING:
-    from envmgr.commands.man import ManPage
 
 
 def man_for(app: typer.Typer) -> Callable[..., None]:
@@ -41,18 +38,27 @@ def man_for(app: typer.Typer) -> Callable[..., None]:
         `man` finds them in folders that belong to PATH: in /usr/local/share/man, and in share/man beside a bin.
         """
         from envmgr.cli.text.nodes import show_man
-        from envmgr.commands.man import manual
+        from envmgr.commands.man import ManPage, manual, page_text
 
-        pages = _pages(typer.main.get_command(app), "envmgr", None)
+        helps = ((each.verb.replace(" ", "-"), each) for each in verb_helps(typer.main.get_command(app)))
+        pages = (ManPage(name, page_text(name, *each[1:])) for name, each in helps)
         return answer_with(manual(pages, words or (), output, dry_run=dry_run), show_man)
 
     return man
 
 
-def _pages(command: Any, name: str, above: typer.Context | None) -> Iterator[ManPage]:
-    """Yield the page of a typer command, and of the commands in it that a help lists."""
-    from envmgr.commands.man import ManPage, page_text
+class VerbHelp(NamedTuple):
+    """The help of a verb, or of a group of verbs. `lists` has rows of two columns by the heading of their section."""
 
+    verb: str
+    usage: str
+    text: str
+    lists: dict[str, list[tuple[str, str]]]
+    epilog: str
+
+
+def verb_helps(command: Any, name: str = "envmgr", above: typer.Context | None = None) -> Iterator[VerbHelp]:
+    """Yield the help of a typer command, and of the commands in it that a help lists."""
     ctx = typer.Context(command, parent=above, info_name=name, **command.context_settings)
     inner = {each: sub for each, sub in sorted(getattr(command, "commands", {}).items()) if not sub.hidden}
     rows = [(each, each.get_help_record(ctx)) for each in command.get_params(ctx)]
@@ -62,7 +68,6 @@ def _pages(command: Any, name: str, above: typer.Context | None) -> Iterator[Man
         "OPTIONS": [row for each, row in rows if row and each.param_type_name == "option"],
     }
     usage = " ".join([ctx.command_path, *command.collect_usage_pieces(ctx)])
-    page = ctx.command_path.replace(" ", "-")
-    yield ManPage(page, page_text(page, usage, command.help or "", lists, command.epilog or ""))
+    yield VerbHelp(ctx.command_path, usage, command.help or "", lists, command.epilog or "")
     for each, sub in inner.items():
-        yield from _pages(sub, each, ctx)
+        yield from verb_helps(sub, each, ctx)

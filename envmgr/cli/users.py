@@ -1,4 +1,6 @@
-"""The verbs for what users and other tools take from a published generation: job, export, shell-init."""
+"""The verbs for what users and other tools take from a published generation: job, export, shell-init; schema, for
+the programs that read it.
+"""
 
 from __future__ import annotations
 
@@ -162,3 +164,20 @@ def shell_init(
 
     ctx = open_context(site, fmt, told=False)
     return answer_with(shell_lines(ctx, shell), show_shell_init)
+
+
+@verb
+def schema(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="VERB", help="The verb, such as build or user create; or error.")
+    ] = None,
+    fmt: options.FormatOption = options.Format.table,  # noqa: ARG001 - `verb` looks at it
+) -> VerbAnswer:
+    """Print the JSON schema of what a verb prints with --format json.
+
+    Without VERB it lists all schemas.
+    """
+    from envmgr.cli.text.nodes import show_schema, show_schemas
+    from envmgr.commands.schema import find_schema, list_schemas
+
+    return answer_with(find_schema(words), show_schema) if words else answer_with(list_schemas(), show_schemas)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from envmgr.commands import Context
@@ -17,4 +18,10 @@ def generation_extras(ctx: Context) -> Mapping[str, Extra]:
 
         return page_files(ctx, contents)
 
-    return {WWW: page}
+    def portal(contents: Contents) -> Iterator[tuple[str, bytes]]:
+        """Yield the list of modules that Open OnDemand reads, under the id that it has for the cluster."""
+        cluster = re.sub(r"[^A-Za-z0-9._-]+", "-", ctx.site.name)
+        modules = ctx.prefix.generation(contents.number) / "modules"
+        yield f"{cluster}.json", ctx.find_lmod().spider_json(modules).encode()
+
+    return {WWW: page, "portal": portal}

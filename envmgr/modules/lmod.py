@@ -82,6 +82,20 @@ class Lmod:
             said = [done.stderr or f"{cache} was not written"]
             raise _disk_full(spider, said) or EnvmgrError(*failed, context=said)
 
+    def spider_json(self, modules: Path) -> str:
+        """Return what Lmod's `spider -o spider-json` says of the tree `modules`: module name -> modulefile -> what it is.
+
+        Raises:
+            EnvmgrError: `spider-cache-failed` if Lmod says anything else than that.
+        """
+        with _scratch_environment() as env:
+            done = self.runner.run([self.commands / "spider", "-o", "spider-json", modules], env=env, timeout=_TIMEOUT)
+        # Lmod's empty table is an empty list; it gives 0 for a folder that is not there, too.
+        if done.stderr.strip() or not done.stdout.startswith(("{", "[]")):
+            said = done.stderr or done.stdout[:1000]
+            raise EnvmgrError("spider-cache-failed", f"Lmod could not list the modules of {modules}", context=said)
+        return done.stdout
+
     @staticmethod
     def lmodrc_text(spider: Path) -> str:
         """Return the rc file that names the cache in `spider`. Source: Lmod's manual, "The spider cache",

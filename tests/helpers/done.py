@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from tests.helpers.printed_json import faults
+
 
 @dataclass(frozen=True)
 class Done:
@@ -17,8 +19,9 @@ class Done:
 
     @property
     def data(self) -> dict[str, Any]:
-        """Its JSON. Of an audit, `causes` are its findings, and `findings` these with all that follows from them, one by one."""
+        """Its JSON, which is as its schema says. Of an audit, `causes` are its findings, and `findings` these with all that follows from them, one by one."""
         result: dict[str, Any] = json.loads(self.stdout)
+        assert not (wrong := faults(result)), wrong
         if str(result.get("schema", "")).startswith("envmgr.audit/"):
             result["causes"] = result["findings"]
             result["findings"] = [

@@ -35,6 +35,7 @@ STORY = [
     (["image", "hello/1.0"], "images/hello/1.0-"),
     (["verify"], "1 image verified"),
     (["export", "--to", "reframe"], "- name: hello-1_0"),
+    (["schema", "diff"], '"$id": "envmgr.diff/1"'),
     (["diff", "1", "2"], "greet/1.0"),
     (["rollback"], "generation 1 is current (was 2)"),
     (["sign"], "signed generation 1: flip 4"),

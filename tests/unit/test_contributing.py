@@ -103,7 +103,7 @@ def test_new_check_is_among_those_that_are_known(copy: Path) -> None:
 
 def test_new_format_is_one_of_the_choices_and_tells_a_failure(copy: Path) -> None:
     told = envmgr(copy, "audit", "--help").stdout  # brackets and ends of lines are typer's
-    assert "table|json|deepops|junit|prometheus|tsv" in "".join(told.split())
+    assert "table|json|deepops|ganglia|junit|prometheus|tsv" in "".join(told.split())
     done = envmgr(copy, "audit", "--format", "tsv", "--explain", "kernl")
     assert (done.code, done.stdout) == (2, "error\tunknown-check\n")
 

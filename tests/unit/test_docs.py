@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import tomllib
-from collections import defaultdict
-from collections.abc import Iterator
 
 import pytest
 from pydantic import BaseModel
@@ -39,46 +36,14 @@ from envmgr.cli import app
 from envmgr.wheels.settings import Index, WheelsSettings
 from tests.helpers.places import ROOT
 from tools import check_words
+from tools.docs.references import errors_in_code
 from tools.json_page import PAGE, page
 
 DOCS = ROOT / "docs"
-EXIT_CODES = {"EnvmgrError": 3, "InputError": 2}
-REFERENCE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 
 
 def references_in_code() -> dict[str, set[int]]:
-    """reference -> exit codes, from every call of an error class in the package."""
-    found: dict[str, set[int]] = defaultdict(set, {"bug": {4}, "interrupted": {130}, "command-failed": {3}})
-    for path in sorted((ROOT / "envmgr").rglob("*.py")):
-        tree = ast.parse(path.read_text("utf-8"))
-        for call in (n for n in ast.walk(tree) if isinstance(n, ast.Call)):
-            for keyword in call.keywords:
-                if keyword.arg == "reference":  # load_model(…, reference=…) raises InputError
-                    for name in _words(keyword.value):
-                        found[name].add(2)
-            if isinstance(call.func, ast.Name) and call.func.id in EXIT_CODES and call.args:
-                first = call.args[0]
-                names = _words(first)
-                if isinstance(first, ast.Name | ast.Starred):
-                    names = _first_of_pairs(tree)
-                for name in names:
-                    found[name].add(EXIT_CODES[call.func.id])
-    return found
-
-
-def _words(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.IfExp):
-        yield from _words(node.body)
-        yield from _words(node.orelse)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield node.value
-
-
-def _first_of_pairs(tree: ast.AST) -> Iterator[str]:
-    """Where the reference is a variable: it comes from a pair (reference, text) of the same module."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Tuple) and len(node.elts) == 2 and isinstance(node.ctx, ast.Load):
-            yield from (word for word in _words(node.elts[0]) if REFERENCE.fullmatch(word))
+    return {name: {code for _, code in places} for name, places in errors_in_code().items()}
 
 
 def documented_references() -> dict[str, set[int]]:

@@ -1,7 +1,8 @@
-"""Audits, tests, node set-up, shell lines, job scripts, exports and proposed sites as text."""
+"""Audits, tests, node set-up, shell lines, job scripts, exports, schemas and proposed sites as text."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections import Counter
@@ -14,7 +15,7 @@ from envmgr.wording import counted
 
 if TYPE_CHECKING:
     from envmgr.audit.grouping import Caused
-    from envmgr.commands import adopt, audit, exchange, export, job, man, node_setup, shell_init, test, verify
+    from envmgr.commands import adopt, audit, exchange, export, job, man, node_setup, schema, shell_init, test, verify
     from envmgr.report import Finding
     from envmgr.smoke import SmokeOutcome
 
@@ -47,6 +48,15 @@ def show_man(result: man.ManResult) -> None:
         f"{'would write' if result.dry_run else 'wrote'} {counted(len(result.pages), 'pages')} to {result.output}/man1"
     )
     out(f"{pages}; `man -M {quote(str(result.output))} envmgr` shows the first")
+
+
+def show_schema(result: schema.SchemaResult) -> None:
+    sys.stdout.write(json.dumps(result.document, indent=1) + "\n")
+
+
+def show_schemas(result: schema.SchemaList) -> None:
+    for name in result.names:
+        out(name)
 
 
 def show_job(result: job.JobResult) -> None:

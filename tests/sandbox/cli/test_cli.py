@@ -38,6 +38,7 @@ READING = {
     "test",
     "shell-init",
     "usage",
+    "schema",
 } | {"completion", "doctor", "find", "sbom", "user list", "user show"}
 
 
@@ -168,8 +169,8 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
     assert {verb for verb in READING if "--dry-run" in options(verb)} == {"adopt", "audit", "sbom"}
 
 
-def test_every_verb_takes_a_site_except_the_one_that_makes_it_and_the_one_that_needs_none() -> None:
-    assert [verb for verb in VERBS if "--site" not in options(verb)] == ["init", "man"]
+def test_every_verb_takes_a_site_except_the_one_that_makes_it_and_those_that_need_none() -> None:
+    assert [verb for verb in VERBS if "--site" not in options(verb)] == ["init", "man", "schema"]
 
 
 def test_every_verb_takes_site_and_format_before_it_or_refuses_them_as_after_it() -> None:
@@ -190,7 +191,7 @@ def test_every_verb_takes_site_and_format_before_it_or_refuses_them_as_after_it(
     )
     found = json.loads(python(code, json.dumps([*VERBS])).stdout)
     # An alias with `--site` opens pages, too; `init` makes the site.
-    assert [verb for verb, (before, after) in found.items() if before != after] == ["init", "man"]
+    assert [verb for verb, (before, after) in found.items() if before != after] == ["init", "man", "schema"]
     assert [verb for verb, (before, _) in found.items() if before[0] != 0] == ["init"]
 
 

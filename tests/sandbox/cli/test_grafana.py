@@ -13,7 +13,7 @@ import pytest
 
 from envmgr.audit.fit.matrix import MatrixRow
 from envmgr.audit.grouping import Caused as Finding
-from envmgr.cli.formats.prometheus import _HELP
+from envmgr.cli.metrics import HELP
 from envmgr.commands.audit import AuditResult, WayAnswers
 from envmgr.errors import EnvmgrError
 from tests.helpers.exposition import WELL, Series, parse, text
@@ -148,7 +148,7 @@ def test_the_values_to_choose_from_are_there(tmp_path: Path) -> None:
 
 def test_the_dashboard_shows_every_metric_that_we_write_and_no_other() -> None:
     used = {name for query in QUERIES for name in re.findall(r"envmgr_\w+", query.expr)}
-    assert used == _HELP.keys()
+    assert used == HELP.keys()
 
 
 def data_sources(data: Any) -> Iterator[Any]:

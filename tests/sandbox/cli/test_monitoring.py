@@ -24,7 +24,7 @@ import pytest
 import yaml
 
 from envmgr.audit.grouping import Caused as Finding
-from envmgr.cli.formats.prometheus import _HELP
+from envmgr.cli.metrics import HELP
 from envmgr.commands.audit import AuditResult, WayAnswers
 from tests.helpers.exposition import answer_text, write_report
 from tests.helpers.places import ROOT
@@ -130,8 +130,8 @@ def test_the_rules_use_metrics_that_are_written() -> None:
 def test_the_page_tells_every_metric_and_every_alert() -> None:
     page = (CONTRIB.parent / "docs/monitoring.md").read_text()
     rows = [cell for row in re.findall(r"^\| (`[^|]*) \|", page, re.MULTILINE) for cell in re.findall(r"`(\w+)", row)]
-    metrics = {name for name in _HELP if name in rows}
-    assert metrics == _HELP.keys()
+    metrics = {name for name in HELP if name in rows}
+    assert metrics == HELP.keys()
     assert {row for row in rows if row.startswith("Envmgr")} == RULES.keys()
 
 

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envmgr.audit.grouping import Caused as Finding
-from envmgr.cli.formats.prometheus import MOST_NODES, Metric, exposition
+from envmgr.cli.formats.prometheus import exposition
+from envmgr.cli.metrics import MOST_NODES, Metric
 from envmgr.cli.render import to_data
 from envmgr.commands.audit import AuditResult, ExplainResult, WayAnswers
 from envmgr.errors import Bug, EnvmgrError, Interrupted

@@ -44,7 +44,9 @@ STORY = [
     (["gc"], ""),
     (["build", "--candidate", "hello/1.0"], "generation 4 is a candidate with hello/1.0; 3 is current"),
     (["promote"], "generation 4 is current (was 3)"),
-    *(([verb, "--help"], f"Example: envmgr {verb}") for verb in ("apply", "report")),  # tests/sandbox/commands/test_apply.py
+    *(
+        ([verb, "--help"], f"Example: envmgr {verb}") for verb in ("apply", "report")
+    ),  # tests/sandbox/commands/test_apply.py
     (["usage"], "loads are not recorded now: site.yaml has no `usage: true`"),
     (["node-setup"], "/etc/envmgr/node/pin"),
     (["audit", "--explain", "mount"], "mount"),

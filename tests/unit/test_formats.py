@@ -180,7 +180,14 @@ def node_tests(scene: Scene) -> Path:
 
 def candidate(scene: Scene) -> Path:
     published(scene)
-    said = {"candidate": 1, "record": "0" * 64, "date": "2026-01-01T00:00:00Z", "parent": None, "user": "u", "host": "h"}
+    said = {
+        "candidate": 1,
+        "record": "0" * 64,
+        "date": "2026-01-01T00:00:00Z",
+        "parent": None,
+        "user": "u",
+        "host": "h",
+    }
     path = scene.prefix.candidates / "0001.json"
     path.parent.mkdir()
     path.write_text(json.dumps({"schema_version": 1, **said}))

@@ -75,15 +75,15 @@ test-newest: venv lmod  ## unit tests with the newest versions that pyproject.to
 	@tools/test-newest $(BIN) $(PYTEST_ARGS)
 
 test-sandbox: venv lmod  ## the first half of test-cluster: the command line on this machine
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster containers
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster containers chromium
 	@$(PYTEST) tests/sandbox $(FIRST:%=--ignore=%)
 
 test-cluster: venv lmod $(REFRAME)/.installed  ## the command line on this machine, and on clusters in namespaces
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster containers make
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster containers make chromium
 	@$(PYTEST) $(ONE_MORE) tests/sandbox tests/cluster $(FIRST:%=--ignore=%)
 
 test-long: venv lmod $(REFRAME)/.installed  ## the cases that test-cluster leaves out: an hour
-	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster containers make
+	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster containers make chromium
 	@$(PYTEST) $(ONE_MORE) -m "long and not slow" tests/sandbox tests/cluster
 
 $(REFRAME)/.installed: Makefile $(VENV)/.installed

@@ -19,10 +19,10 @@ from envmgr.commands.generations import EntryDiff, diff_generations
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.records import current_number, read_current, read_record
 from envmgr.report import Result
-from envmgr.store.state_file import change_state
+from envmgr.store.state_file import change_state, writing_as
 from envmgr.system.files import pretty_json, read_regular
 from envmgr.system.git import Commit, read_commit
-from envmgr.system.locks import file_lock
+from envmgr.system.lock_holder import held_by
 from envmgr.system.models import FrozenModel
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.untrusted_files import FACTS, read_json
@@ -173,9 +173,9 @@ def apply_catalog(ctx: Context, options: ApplyOptions) -> ApplyResult:
         ctx.reporter.say(f"waiting for {holder}, which applies")
 
     lock = ctx.prefix.locks / "apply.lock"
-    if options.dry_run or not lock.parent.is_dir():  # before the first publish there is nobody to wait for
+    if options.dry_run or not lock.parent.is_dir():  # before the first build there is nothing that two could spoil
         return _apply(ctx, options, commits)
-    with file_lock(lock, on_wait=waiting, check=ctx.runner.raise_if_cancelled):
+    with held_by(writing_as(ctx.site), lock, on_wait=waiting, check=ctx.runner.raise_if_cancelled):
         return _apply(ctx, options, commits)
 
 

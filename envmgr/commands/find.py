@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -17,8 +19,11 @@ from envmgr.publish.records import GenerationRecord, current_number, read_record
 from envmgr.report import Result
 from envmgr.store.away import why_not_mounted
 from envmgr.store.parts import Part
+from envmgr.store.usage import recorded_loads
 from envmgr.store.user_holds import read_holds
 from envmgr.wheels.parts import wheel_parts
+
+_LOADS_DAYS = 180  # the loads that count
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +213,9 @@ def _matches(known: Known, wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, P
 
 
 def _loads(ctx: Context, entry: str) -> int | None:
-    """Return how often the entry was loaded; None, as nothing records loads yet."""
-    del ctx, entry
+    """Return how often the entry was loaded in half a year; None if that is not recorded, or cannot be read."""
+    with suppress(EnvmgrError):
+        return recorded_loads(ctx.prefix, entry, _LOADS_DAYS, datetime.datetime.now(datetime.UTC).date())
     return None
 
 

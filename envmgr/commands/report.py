@@ -80,10 +80,18 @@ def report_change(ctx: Context, names: Sequence[str], *, catalog: Path | None) -
         str(catalog or ", ".join(map(str, ctx.site.catalogs[:-1]))),
         len(own),
         tuple(rows),
-        checked.findings if checked else (),
+        tuple(_beside(each, ctx.site.catalogs[:-1]) for each in checked.findings) if checked else (),
         checked.accepted if checked else (),
         fleet is not None,
     )
+
+
+def _beside(finding: Finding, roots: Sequence[Path]) -> Finding:
+    """Return the finding with paths relative to the catalogs: where a branch was unpacked says nothing to its author."""
+    text = finding.found
+    for root in roots:
+        text = text.replace(f"{root}/", "")
+    return replace(finding, found=text)
 
 
 def _fleet(ctx: Context) -> FleetFacts | None:

@@ -23,6 +23,8 @@ from envmgr.report import Result
 from envmgr.wording import did_you_mean
 
 ERROR = "envmgr.error/1"
+CATALOG = "envmgr.catalog/1"
+"""The name of `catalog.json`, which lies beside the page of a generation."""
 # Verbs whose form has another name.
 _SAME = {"stage": "staged", "unstage": "staged", "catalog-check": "check"}
 _SAME |= dict.fromkeys(("user-create", "user-add", "user-remove", "user-update", "user-rename"), "user")
@@ -66,7 +68,7 @@ class _Printed(GenerateJsonSchema):
 
 def list_schemas() -> SchemaList:
     """Return the name of every form, sorted."""
-    return SchemaList(tuple(sorted((ERROR, *result_classes()))))
+    return SchemaList(tuple(sorted((ERROR, CATALOG, *result_classes()))))
 
 
 def find_schema(words: Sequence[str]) -> SchemaResult:
@@ -75,7 +77,7 @@ def find_schema(words: Sequence[str]) -> SchemaResult:
     Raises:
         InputError: `unknown-schema`.
     """
-    forms = {_short(name): name for name in (ERROR, *result_classes())}
+    forms = {_short(name): name for name in (ERROR, CATALOG, *result_classes())}
     wanted = _short("-".join(words))
     if (name := forms.get(_SAME.get(wanted, wanted))) is None:
         hint = did_you_mean(nearest(wanted, forms), "`envmgr schema` lists them")
@@ -90,6 +92,11 @@ def schema_of(name: str) -> dict[str, Any]:
         several = _described(tuple[list[Failed], Written | None])
         found["properties"] |= dict(zip(("failed", "written"), several["prefixItems"], strict=True))
         found["$defs"] = several["$defs"]
+    elif name == CATALOG:
+        from envmgr.page.model import Catalog
+
+        # A file beside the page: its version is a number, under `schema_version`.
+        return {"$schema": GenerateJsonSchema.schema_dialect, "$id": name, **_described(Catalog)}
     else:
         found = _described(result_classes()[name])
     return {

@@ -11,7 +11,7 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.system.run import run_detached
 from envmgr.system.shelltext import script_text
-from envmgr.system.users import command_as, find_account
+from envmgr.system.users import build_account, command_as
 
 SECONDS = 20.0
 """How long the prefix may take to read and write one small file."""
@@ -33,12 +33,10 @@ def change_state(
     The text is empty where there is no file. This never raises, and ends within `seconds` (at most 20), even if the
     prefix hangs; `check` is called in between and may raise. An EnvmgrError of `change` is a reason.
     """
-    become: tuple[str, ...] = ()
-    if site.build_user is not None and os.geteuid() == 0:
-        account = find_account(site.build_user)
-        if account is None:
-            return f"the build user `{site.build_user}` does not exist here"
-        become = command_as(account)
+    try:
+        become = writing_as(site)
+    except EnvmgrError as error:
+        return error.message
     seconds = min(seconds, SECONDS)
     end = time.monotonic() + seconds
     # A process of its own, because a read on a hung mount cannot be given up.
@@ -56,3 +54,14 @@ def change_state(
         return f"{site.prefix} does not answer"
     said = [line.strip() for line in done.error.splitlines() if line.strip()]
     return "" if done.returncode == 0 else (said or [f"exit status {done.returncode}"])[0]
+
+
+def writing_as(site: Site) -> tuple[str, ...]:
+    """Return the words before a command that writes the prefix: root's is the build user's.
+
+    Raises:
+        InputError: `unknown-user` if there is no such user.
+    """
+    if site.build_user is None or os.geteuid() != 0:
+        return ()
+    return command_as(build_account(site.build_user))

@@ -85,7 +85,7 @@ def drop_to(user: str | None, prefix: Path, *, reads: Sequence[Path] = ()) -> No
     """
     if user is None:
         return
-    account = _build_account(user)
+    account = build_account(user)
     if os.geteuid() == account.uid:
         return
     if os.geteuid() != 0:
@@ -131,7 +131,7 @@ def runs_for_root(user: str | None, prefix: Path, *, mask: int, reads: Sequence[
     """
     if user is None or os.geteuid() != 0:
         return None
-    account = _build_account(user)
+    account = build_account(user)
     if account.uid == 0:
         return None
     before = os.umask(mask)
@@ -215,7 +215,8 @@ def _account(entry: pwd.struct_passwd) -> Account:
     return Account(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir, entry.pw_shell)
 
 
-def _build_account(user: str) -> Account:
+def build_account(user: str) -> Account:
+    """Return the site's build user. Raise InputError `unknown-user`."""
     found = find_account(user)
     if found is None:
         raise InputError(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from jsonschema import Draft202012Validator
 
-from envmgr.commands.schema import ERROR, find_schema, list_schemas, result_classes, schema_of
+from envmgr.commands.schema import CATALOG, ERROR, find_schema, list_schemas, result_classes, schema_of
 from envmgr.errors import InputError
 from tests.helpers.printed_json import closed, faults
 from tests.helpers.verbs import VERBS
@@ -15,6 +15,7 @@ def test_every_verb_has_a_schema_and_so_has_an_error() -> None:
     found = {verb: find_schema(verb.split()).name for verb in VERBS}
     assert set(found.values()) == {*NAMES} - {
         ERROR,
+        CATALOG,
         "envmgr.audit-explain/1",
         "envmgr.build-item/1",
         "envmgr.export-lock/1",
@@ -23,7 +24,7 @@ def test_every_verb_has_a_schema_and_so_has_an_error() -> None:
     }
     assert found["user rename"] == "envmgr.user/1"
     assert find_schema(["error"]).name == find_schema(["envmgr.error/1"]).name == ERROR
-    assert {*NAMES} == {ERROR, *result_classes()}
+    assert {*NAMES} == {ERROR, CATALOG, *result_classes()}
 
 
 @pytest.mark.parametrize("name", NAMES)

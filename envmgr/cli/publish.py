@@ -122,7 +122,7 @@ def page(
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
 ) -> VerbAnswer:
-    """Show where the page of the published software is; copy it, or serve it.
+    """Show, serve or copy the page of the published software.
 
     Every publish writes this page into its generation.
     """

@@ -173,7 +173,7 @@ def schema(
     ] = None,
     fmt: options.FormatOption = options.Format.table,  # noqa: ARG001 - `verb` looks at it
 ) -> VerbAnswer:
-    """Print the JSON schema of what a verb prints with --format json.
+    """Print the JSON schema of what a verb prints.
 
     Without VERB it lists all schemas.
     """

@@ -13,12 +13,13 @@ import typer
 
 from envmgr import __version__
 from envmgr.cli.app import app
-from envmgr.cli.man import _pages
+from envmgr.cli.man import verb_helps
 from envmgr.commands.man import ManPage, manual, page_text
 from envmgr.errors import EnvmgrError, InputError
 from tests.helpers.verbs import VERBS
 
-PAGES = {page.name: page.text for page in _pages(typer.main.get_command(app), "envmgr", None)}
+HELPS = {each.verb.replace(" ", "-"): each for each in verb_helps(typer.main.get_command(app))}
+PAGES = {name: page_text(name, *each[1:]) for name, each in HELPS.items()}
 
 
 def test_there_is_a_page_for_the_program_each_group_and_each_verb_with_all_its_options() -> None:

@@ -177,6 +177,9 @@ class Policies(_Model):
     allow_network: bool = Field(
         default=False, description="let builds from source have a network where they cannot be kept off it"
     )
+    stage_before_publish: bool = Field(
+        default=False, description="whether `promote` has nodes stage what `staging.entries` names, before the flip"
+    )
     min_free: Count = Field(default=1 << 30, description="bytes that a build must leave free")
     stall_timeout: Seconds = Field(default=60, gt=0, description="seconds without a byte before a download is given up")
     download_retries: int = Field(default=2, ge=0, le=100, description="further tries after a fault that may pass")
@@ -250,6 +253,7 @@ class Staging(_Chosen):
     )
     quota: Count = Field(default=50 << 30, description="bytes of images on each node's disk")
     bandwidth: Count | None = Field(default=None, gt=0, description="bytes per second for all copies from the share")
+    before_publish: Seconds = Field(default=900, gt=0, description="seconds that a promote waits for nodes that stage")
 
 
 class UsageSettings(_Model):

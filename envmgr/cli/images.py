@@ -26,6 +26,7 @@ def image(
             help="Compress with zstd (smaller) or lz4 (read faster); by default the site's images.compression."
         ),
     ] = None,
+    generation: options.GenerationOption = None,
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
@@ -38,7 +39,9 @@ def image(
     from envmgr.commands.image import make_images
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run)
-    result = make_images(ctx, entries or (), everything=everything, compression=compression, dry_run=dry_run)
+    result = make_images(
+        ctx, entries or (), everything=everything, compression=compression, dry_run=dry_run, generation=generation
+    )
     return answer_with(result, show_image)
 
 
@@ -54,6 +57,7 @@ def stage(
         bool,
         typer.Option("--private", help="Mount the image of ENTRY on this machine, only for the command behind `--`."),
     ] = False,
+    generation: options.GenerationOption = None,
     dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
@@ -72,7 +76,7 @@ def stage(
                 "stage-private", "--private is for a command on this machine: no other option goes with it"
             )
         run_private(ctx, entries or ())
-    result = stage_entries(ctx, entries or (), nodes=nodes, via=via, sync=sync, dry_run=dry_run)
+    result = stage_entries(ctx, entries or (), nodes=nodes, via=via, sync=sync, dry_run=dry_run, generation=generation)
     return answer_with(result, show_stage)
 
 

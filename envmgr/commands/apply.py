@@ -5,26 +5,23 @@ Each step is a verb of its own, in a process of its own: it becomes whom it has 
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from envmgr.commands import Context
 from envmgr.commands.generations import EntryDiff, diff_generations
+from envmgr.commands.verb_run import VerbRun, run_verb
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.records import current_number, read_current, read_record
 from envmgr.report import Result
 from envmgr.store.state_file import change_state, writing_as
-from envmgr.system.files import pretty_json, read_regular
+from envmgr.system.files import pretty_json
 from envmgr.system.git import Commit, read_commit
 from envmgr.system.lock_holder import held_by
 from envmgr.system.models import FrozenModel
-from envmgr.system.scratch import scratch_folder
 from envmgr.system.untrusted_files import FACTS, read_json
 
 Target = Literal["candidate", "current"]
@@ -106,20 +103,6 @@ class _Last(FrozenModel):
     audited: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Verb:
-    """A verb that ran. `data` is what it printed."""
-
-    code: int
-    data: Mapping[str, Any]
-
-    @property
-    def error(self) -> tuple[tuple[str, ...], str]:
-        """The words of a verb that failed, and its hint."""
-        context = tuple(map(str, self.data.get("context", ())))
-        return (str(self.data.get("message", f"exit code {self.code}")), *context), str(self.data.get("hint", ""))
-
-
 @dataclass(slots=True)
 class _Run:
     ctx: Context
@@ -132,20 +115,9 @@ class _Run:
     steps: dict[str, ApplyStep] = field(default_factory=dict)
     code: int = 0
 
-    def verb(self, *argv: str) -> _Verb:
+    def verb(self, *argv: str) -> VerbRun:
         """Run a verb; its progress is ours."""
-        site = self.ctx.site.source
-        words = [sys.executable, "-m", "envmgr", *argv, "--format", "json"]
-        words += ["--site", str(site)] if site is not None else []
-        with scratch_folder("apply") as folder:
-            answer = folder / "answer"
-            script = ["/bin/sh", "-c", 'out=$1; shift; exec "$@" 2>&1 >"$out"', "sh", str(answer), *words]
-            done = self.ctx.runner.stream(script, stdin="", on_line=self.ctx.reporter.say, env=dict(os.environ))
-            try:
-                data = json.loads(read_regular(answer))
-            except (OSError, ValueError):
-                data = {"message": f"`envmgr {argv[0]}` ended with {done.returncode} and said nothing"}
-        return _Verb(done.returncode, data if isinstance(data, dict) else {})
+        return run_verb(self.ctx, *argv)
 
     @property
     def changed(self) -> list[str]:
@@ -249,7 +221,7 @@ def _declared(ctx: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return names, tuple(name for name in published if catalog.look(catalog.parse(name)) is None)
 
 
-def _failed(run: _Run, name: str, done: _Verb) -> ApplyStep:
+def _failed(run: _Run, name: str, done: VerbRun) -> ApplyStep:
     run.code = done.code
     said, hint = done.error
     return ApplyStep(name, "failed", said, hint)

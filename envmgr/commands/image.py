@@ -11,7 +11,7 @@ from envmgr.commands import Context, logged, published_record, require_published
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.images import ImageRow
 from envmgr.images.make import make_image
-from envmgr.publish.records import GenerationRecord
+from envmgr.publish.records import GenerationRecord, read_record
 from envmgr.report import Result
 from envmgr.store.image import has_image, own_image
 from envmgr.store.jobtable import holding
@@ -39,9 +39,10 @@ def make_images(
     everything: bool = False,
     compression: Compression | None = None,
     dry_run: bool = False,
+    generation: int | None = None,
 ) -> ImageResult:
-    """Make an image of each install of the named entries of the current generation; without names, of the site's
-    `images.entries`.
+    """Make an image of each install of the named entries of the current generation, or of this one; without names, of
+    the site's `images.entries`.
 
     `compression` None is that of an image that is there, else the site's. Images that are there and right stay.
 
@@ -49,7 +50,7 @@ def make_images(
         InputError: `not-published`, `nothing-named`.
         EnvmgrError: `mksquashfs-missing`; of the first image that could not be made, after all were tried.
     """
-    current = published_record(ctx)
+    current = published_record(ctx) if generation is None else read_record(ctx.prefix, generation)
     chosen = sorted(current.entries) if everything else names or ctx.site.images.chosen(current.entries)
     require_published(chosen, current)
     if not chosen:

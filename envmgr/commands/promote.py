@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,6 +10,7 @@ from envmgr.builds.prepare import can_write
 from envmgr.commands import Context, logged, published_record
 from envmgr.commands.publish import publish_change
 from envmgr.commands.status import keep_status
+from envmgr.commands.verb_run import run_verb
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.candidates import newest, read_candidate, require_promotable, require_same
 from envmgr.publish.generations import promote
@@ -26,7 +28,8 @@ class PromoteResult(Result):
     changes instead.
 
     `before` was current. `changes` are `+ entry`, `- entry` and `~ entry` against that. `unseen` are changed entries of
-    which no test on nodes is known to have passed.
+    which no test on nodes is known to have passed. `staged` says what nodes have of its images, where the site stages
+    before a publish.
     """
 
     schema: ClassVar[str] = "envmgr.promote/1"
@@ -36,6 +39,7 @@ class PromoteResult(Result):
     unseen: tuple[str, ...]
     dry_run: bool
     rebased: int | None = None
+    staged: tuple[str, ...] = ()
     tests: tuple[SmokeOutcome, ...] = ()
     log: str | None = None
 
@@ -62,11 +66,40 @@ class _Made:
         return {name for name in self.changed if name in self.record.entries}
 
 
+def stage_candidate(ctx: Context, number: int | None) -> tuple[str, ...]:
+    """Have nodes stage the candidate's images, where the site stages before a publish; return what they have, or why
+    they do not.
+
+    It ends within `staging.before_publish` seconds, and stops no flip: what is not staged is read from the share.
+    Raises EnvmgrError as `promote_candidate`, before anything is staged.
+    """
+    if not ctx.site.policies.stage_before_publish:
+        return ()
+    looked = promote_candidate(ctx, number, dry_run=True)
+    names = ctx.site.staging.chosen(read_record(ctx.prefix, looked.candidate).entries)
+    if not names:
+        return ()
+    of, said = ("--generation", str(looked.candidate), *names), list[str]()
+    end = time.monotonic() + ctx.site.staging.before_publish
+    for name in ("image", "stage"):
+        try:
+            done = run_verb(ctx, name, *of, seconds=max(1.0, end - time.monotonic()))
+        except EnvmgrError as error:
+            ctx.runner.raise_if_cancelled()
+            return (*said, f"not all is staged: {error.message}")
+        if "images" not in done.data:
+            return (*said, f"not all is staged: {'; '.join(done.error[0])}")
+        if name == "stage":
+            said += [f"{image['state']}: {image['path']} on {image['nodes']}" for image in done.data["images"]]
+            said += [f"not staged on {fault['nodes']}: {fault['why']}" for fault in done.data["faults"]]
+    return tuple(said)
+
+
 def promote_candidate(
-    ctx: Context, number: int | None, *, rebase: bool = False, dry_run: bool = False
+    ctx: Context, number: int | None, *, rebase: bool = False, dry_run: bool = False, staged: tuple[str, ...] = ()
 ) -> PromoteResult:
     """Make a candidate current by one flip, by default the newest. With `rebase`, make a candidate with its changes on
-    what is current, and test what differs.
+    what is current, and test what differs. `staged` is what `stage_candidate` returned.
 
     Raises:
         EnvmgrError: `no-candidate`, `not-a-candidate`, `candidate-outdated`, `generation-changed`, `install-missing`,
@@ -100,7 +133,7 @@ def promote_candidate(
         number, ctx.prefix, ctx.runner, ctx.reporter, signer=ctx.signer, check=lambda: _require_green(ctx, number)
     )
     keep_status(ctx)
-    return PromoteResult(number, done.before, made.changes, unseen, False)
+    return PromoteResult(number, done.before, made.changes, unseen, False, staged=staged)
 
 
 def _made(ctx: Context, number: int, parent: int | None) -> _Made:
@@ -161,7 +194,14 @@ def _rebase(ctx: Context, made: _Made, *, dry_run: bool) -> PromoteResult:
         _keep_results(inner, number, done.number, before)
     rebased = _made(ctx, done.number, done.parent)
     return PromoteResult(
-        number, done.parent, rebased.changes, _unseen(ctx, rebased), False, done.number, tuple(outcomes), str(log)
+        number,
+        done.parent,
+        rebased.changes,
+        _unseen(ctx, rebased),
+        False,
+        done.number,
+        tests=tuple(outcomes),
+        log=str(log),
     )
 
 

@@ -14,7 +14,7 @@ from envmgr.images.private import run_privately
 from envmgr.images.stage import Staged, Stager, folded
 from envmgr.nodes.sets import fold, resolve_nodes
 from envmgr.probe.model import Way
-from envmgr.publish.records import GenerationRecord
+from envmgr.publish.records import GenerationRecord, read_record
 from envmgr.report import Result
 from envmgr.store.image import own_image, read_image
 from envmgr.store.manifest import read_manifest
@@ -81,8 +81,10 @@ def stage_entries(
     via: Way | None = None,
     sync: bool = False,
     dry_run: bool = False,
+    generation: int | None = None,
 ) -> StageResult:
-    """Mount the images of entries on nodes, from the share, then from a copy on each node's disk.
+    """Mount the images of entries of the current generation, or of this one, on nodes: from the share, then from a copy
+    on each node's disk.
 
     `nodes` None are those of the site's `staging.nodes`. With `sync`, what is staged there and not in the site's
     `staging.entries` goes. A dry run only looks.
@@ -91,10 +93,12 @@ def stage_entries(
         InputError: `not-published`, `nothing-named`, `bad-node-set`.
         EnvmgrError: `image-missing`, `image-stale`.
     """
-    current = published_record(ctx)
+    current = published_record(ctx) if generation is None else read_record(ctx.prefix, generation)
     if sync:
-        if names:
-            raise InputError("stage-sync", "--sync stages what site.yaml says: name no entries with it")
+        if names or generation is not None:
+            raise InputError(
+                "stage-sync", "--sync stages what site.yaml says: name no entries and no generation with it"
+            )
         names = ctx.site.staging.chosen(current.entries)
     elif not names:
         raise InputError(

@@ -79,7 +79,7 @@ def show_promote(result: promote.PromoteResult) -> None:
         out(f"generation {result.candidate} is current (was {result.before or 'none'}); new shells get it")
     else:
         out(f"candidate {result.candidate} {would}put on {result.before or 'none'}")
-    for change in result.changes:
+    for change in (*result.changes, *result.staged):
         out(f"  {change}")
     if result.unseen:
         number = result.rebased or result.candidate

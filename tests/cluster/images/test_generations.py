@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 import shlex
+import time
 
 import pytest
 
@@ -112,3 +114,31 @@ def test_login_does_not_hang_when_the_share_is_lost_under_an_image(images: Image
                 assert said.splitlines()[-2:] == ["in", "/"] or said.splitlines()[-2:] == ["in", "/home/alice"], said
         forget(images, "c1")
         assert cluster.exec("c1", [f"{images.install}/bin/python", "-c", "print(1)"], user="alice").stdout == "1\n"
+
+
+def test_candidate_is_staged_before_its_flip_and_late_nodes_stop_none(images: Images) -> None:
+    cluster, before = images.cluster, images.audited.generation
+    cluster.recipe("hello/1.0", ["python", "six"])
+    policies = {"min_free": 0, "stage_before_publish": True}
+    with site_with(images, staging={"entries": [ENTRY], "nodes": "c[1-3]"}, policies=policies):
+        images.run("lock", ENTRY)
+        images.run("build", "--candidate", ENTRY)
+        assert images.audited.generation == before
+        done = images.run("promote", "--format", "json").data
+        (staged,) = done["staged"]
+        assert re.fullmatch(r"local: \S+/store/hello/1\.0-\w{8} on c\[1-3\]", staged)
+        assert images.audited.generation == done["candidate"]
+        flip = images.run("history", "--format", "json").data["flips"][-1]
+        began = min(image["age"] for image in images.run("staged", "--format", "json").data["images"])
+        age = time.time() - datetime.datetime.fromisoformat(flip["time"]).timestamp()
+        assert began >= int(age)  # the copies are older than the flip
+        assert not [text for _, _, text in images.audit() if "read from the share" in text]
+    cluster.recipe("hello/1.0", ["python", "shared"])
+    late = {"entries": [ENTRY], "nodes": "c[1-3]", "before_publish": 0.1}
+    with site_with(images, staging=late, policies=policies):
+        images.run("lock", ENTRY)
+        images.run("build", "--candidate", ENTRY)
+        done = images.run("promote", "--format", "json").data
+        assert [line.partition(":")[0] for line in done["staged"]] == ["not all is staged"]
+        assert images.audited.generation == done["candidate"]
+    images.run("rollback", str(before))

@@ -195,7 +195,7 @@ def test_texts_of_others_are_one_short_line() -> None:
 
 # Who may open files in another way, and which these are. None of them is of a catalog, a lock, a record or the history.
 OTHERWISE = {
-    "commands/apply.py": "what a verb of ours printed just now",
+    "commands/verb_run.py": "what a verb of ours printed just now",
     "commands/page.py": "files of a generation, by what opens no link and no pipe; what a copy writes",
     "page/render.py": "a style and a script that ship with envmgr",
     "publish/extras.py": "a generation that is being staged",

@@ -11,8 +11,9 @@ from typing import ClassVar
 
 from envmgr.commands import Context, published_record
 from envmgr.commands.job import example_job
+from envmgr.commands.sbom import entry_sboms
 from envmgr.commands.status import status_file
-from envmgr.errors import InputError
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.page import CATALOG, STATUS, WWW
 from envmgr.page.entries import make_catalog
 from envmgr.page.render import render_page
@@ -44,9 +45,36 @@ class PageResult(Result):
 
 def page_files(ctx: Context, contents: Contents) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a generation's page: the path below it, and the content."""
-    catalog, locks = make_catalog(ctx.prefix, ctx.site.name, contents, partial(example_job, ctx.site))
+    sboms = {entry: f"sbom/{path.removeprefix('store/')}.cdx.json" for entry, path in _own_installs(contents)}
+    made = _sboms(ctx, contents, sboms)
+    named = {entry: file for entry, file in sboms.items() if file in made}
+    catalog, locks = make_catalog(ctx.prefix, ctx.site.name, contents, partial(example_job, ctx.site), named)
     yield from render_page(catalog)
     yield from locks.items()
+    yield from made.items()
+
+
+def _own_installs(contents: Contents) -> Iterator[tuple[str, str]]:
+    """Yield entries with their installs of this prefix: those of an upstream are on its own page."""
+    for name, entry in contents.entries.items():
+        if entry.path.startswith("store/"):
+            yield name, entry.path
+
+
+def _sboms(ctx: Context, contents: Contents, files: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the SBOMs of the entries: path below the page -> content. That of an install is taken from the page of the
+    generation before, if it was there: it is the same.
+    """
+    found: dict[str, bytes] = {}
+    if contents.parent is not None:
+        before = ctx.prefix.generation(contents.parent) / WWW
+        for file in files.values():
+            with suppress(OSError):
+                found[file] = read_regular(before / file)
+    new = [name for name, file in files.items() if file not in found]
+    for name, text in entry_sboms(ctx, contents.entries, contents.created, new, "cyclonedx"):
+        found[files[name]] = text.encode()
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +124,19 @@ def _open(ctx: Context, record: GenerationRecord) -> _Page:
     folder = ctx.prefix.generation(record.number) / WWW
     names = [path.removeprefix(f"{WWW}/") for path in record.files if path.startswith(f"{WWW}/")]
     if names:
-        return _Page(record.number, folder, {name: partial(read_regular, folder / name) for name in names})
+        return _Page(record.number, folder, {name: partial(_read, folder / name) for name in names})
     specs = {name: published_spec(raw).spec for name, raw in read_specs(ctx.prefix, record.number).items()}
     contents = Contents(record.number, record.parent, record.created, record.reason, record.entries, specs)
     return _Page(record.number, None, {name: partial(bytes, data) for name, data in page_files(ctx, contents)})
+
+
+def _read(path: Path) -> bytes:
+    """Return a file of a page. Raise EnvmgrError `generation-damaged`."""
+    try:
+        return read_regular(path)
+    except OSError as error:
+        hint = "`envmgr verify` tells what changed; the next publish writes another page"
+        raise EnvmgrError("generation-damaged", f"{path} cannot be read", context=str(error), hint=hint) from None
 
 
 def _status(ctx: Context) -> bytes | None:
@@ -153,8 +190,10 @@ class _Served:
         page = self._now()
         try:
             return page.files[name]() if name in page.files else None
-        except FileNotFoundError:  # a publish and a gc came in between
-            return self.find(name) if self._now().number != page.number else None
+        except EnvmgrError:
+            if self._now().number == page.number:
+                raise
+            return self.find(name)  # a publish and a gc came in between
 
     def _now(self) -> _Page:
         number = self._generation or current_number(self._ctx.prefix)

@@ -12,7 +12,7 @@ from envmgr.commands import Context, published_record, require_published
 from envmgr.commands.parts import Known, PartsReader
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.exchange.sboms import CarriedPart, CarriedSbom, Component, Document, write_sbom
-from envmgr.publish.records import GenerationRecord, read_record
+from envmgr.publish.records import PublishedEntry, read_record
 from envmgr.report import Result
 from envmgr.store.dist_info import DistInfo, dist_infos
 from envmgr.store.parts import PYPI, Part, same_name
@@ -64,7 +64,8 @@ def make_sbom(ctx: Context, name: str | None, *, number: int | None = None, to: 
     names = [name] if name else sorted(record.entries)
     read = _Read(ctx)
     members = {each: read.entry(record.entries[each].paths) for each in names}
-    document = _document(ctx, record, name, members, read)
+    title = name or f"{ctx.site.name}/generation-{record.number}"
+    document = _document(record.entries, title, members, read, name, record.created)
     for path in read.named_only:
         ctx.reporter.say(f"{path}: only names and versions of packages are known: its lock is not known any more")
     return SbomResult(
@@ -77,6 +78,25 @@ def make_sbom(ctx: Context, name: str | None, *, number: int | None = None, to: 
     )
 
 
+def entry_sboms(
+    ctx: Context, entries: Mapping[str, PublishedEntry], created: str, names: Iterable[str], to: str
+) -> Iterator[tuple[str, str]]:
+    """Yield entries of a generation that is `created` now, each with its document; none without the extra `sbom`, and
+    none for an entry whose install cannot be read.
+    """
+    read = _Read(ctx)
+    for name in names:
+        try:
+            members = {name: read.entry(entries[name].paths)}
+            text = write_sbom(_document(entries, name, members, read, name, created), to)
+        except EnvmgrError as error:
+            if error.reference == "extra-missing":
+                return
+            ctx.reporter.log(f"no SBOM of {name}: {error.message}")
+            continue
+        yield name, text
+
+
 def _row(each: Component) -> SbomPart:
     part, carried = each.part, tuple(own.path for own in each.carried)
     words = (part.ecosystem, part.name, part.version, part.build, part.sha256)
@@ -84,19 +104,28 @@ def _row(each: Component) -> SbomPart:
 
 
 def _document(
-    ctx: Context, record: GenerationRecord, name: str | None, members: Mapping[str, tuple[str, ...]], read: _Read
+    entries: Mapping[str, PublishedEntry],
+    title: str,
+    members: Mapping[str, tuple[str, ...]],
+    read: _Read,
+    name: str | None,
+    created: str,
 ) -> Document:
-    short, version = name.split("/", 1) if name else (ctx.site.name, f"generation-{record.number}")
-    digests = {each: [record.entries[each].digest, *record.entries[each].paths] for each in members}
-    time = read.known[record.entries[name].path].time if name else record.created
+    """Return the document of an entry, or of all of a generation that was `created` then. `title` is name/version."""
+    short, version = title.split("/", 1)
+    paths = [path for each in members for path in entries[each].paths]
+    digests = {each: [entries[each].digest, *entries[each].paths] for each in members}
+    time = read.known[entries[name].path].time if name else created
     return Document(
         name=short,
         version=version,
         seed=sha256_bytes(canonical_json({"of": f"{short}/{version}", "installs": digests})),
-        time=_moment(time or record.created),
-        components=tuple(read.components.values()),
+        time=_moment(time or created),
+        components=tuple(
+            read.components[ref] for ref in dict.fromkeys(each for refs in members.values() for each in refs)
+        ),
         members=members,
-        carried=tuple(read.left),
+        carried=tuple(own for path in dict.fromkeys(paths) for own in read.left[path]),
     )
 
 
@@ -109,13 +138,13 @@ def _moment(text: str) -> datetime:
 
 
 class _Read:
-    """The components of entries; each install is read once. `left` are SBOMs of packages that no lock names."""
+    """The components of entries; each install is read once. `left` maps installs to SBOMs of packages that no lock names."""
 
     def __init__(self, ctx: Context) -> None:
         self._ctx, self._reader = ctx, PartsReader(ctx)
         self.known: dict[str, Known] = {}
         self.components: dict[str, Component] = {}
-        self.left: list[CarriedSbom] = []
+        self.left: dict[str, list[CarriedSbom]] = {}
 
     @property
     def named_only(self) -> tuple[str, ...]:
@@ -160,7 +189,7 @@ class _Read:
                 part.licence or (info.licence if info else ""),
                 tuple(_carried(info)) if info else (),
             )
-        self.left += [each for info in infos.values() for each in _carried(info)]
+        self.left[path] = [each for info in infos.values() for each in _carried(info)]
 
 
 def _carried(info: DistInfo) -> Iterator[CarriedSbom]:

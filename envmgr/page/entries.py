@@ -21,8 +21,12 @@ JobScript = Callable[[Mapping[str, ModuleSpec], str, int], str]
 """Returns a job of an entry: specs of the generation, the entry, the generation's number."""
 
 
-def make_catalog(prefix: Prefix, site: str, contents: Contents, job: JobScript) -> tuple[Catalog, dict[str, bytes]]:
-    """Return the data of the page, and the locks of its installs: path below the page -> content."""
+def make_catalog(
+    prefix: Prefix, site: str, contents: Contents, job: JobScript, sboms: Mapping[str, str] | None = None
+) -> tuple[Catalog, dict[str, bytes]]:
+    """Return the data of the page, and the locks of its installs: path below the page -> content. `sboms` maps entries
+    to further files of the page.
+    """
     since, news = read_history(prefix, contents)
     families = find_families({name: member_of(spec) for name, spec in contents.specs.items()})
     dependents: dict[str, list[str]] = defaultdict(list)
@@ -41,6 +45,7 @@ def make_catalog(prefix: Prefix, site: str, contents: Contents, job: JobScript) 
             families=families[name].own,
             dependents=tuple(dependents[name]),
             job=job(contents.specs, name, contents.number),
+            sbom=(sboms or {}).get(name, ""),
         )
         for name, published in sorted(contents.entries.items())
     )
@@ -57,6 +62,7 @@ def _entry(
     families: tuple[str, ...],
     dependents: tuple[str, ...],
     job: str,
+    sbom: str,
 ) -> PageEntry:
     gone = spec.deprecated
     return PageEntry(
@@ -83,6 +89,7 @@ def _entry(
         deprecated=Deprecation(message=gone.message, until=gone.date) if gone else None,
         not_ours=published.not_ours,
         parts=published.paths,
+        sbom=sbom,
     )
 
 

@@ -62,7 +62,8 @@ class PageEntry(FrozenModel):
     """An entry. `parts` are keys of the catalog's parts: its own install, then those that it stands on.
 
     `default` says that a load without a version takes this one. `job` is a script for sbatch. `not_ours` is the
-    tree that its module leads to, where envmgr neither made nor keeps the software.
+    tree that its module leads to, where envmgr neither made nor keeps the software. `sbom` is a file of the page, empty
+    if there is none.
     """
 
     entry: str
@@ -88,6 +89,7 @@ class PageEntry(FrozenModel):
     deprecated: Deprecation | None
     not_ours: str
     parts: tuple[str, ...]
+    sbom: str = ""
 
 
 class PackageChange(FrozenModel):

@@ -98,7 +98,11 @@ def test_each_publish_writes_the_page_of_its_generation(box: Sandbox) -> None:
         (3, [], ["hello/1.0"]), (2, ["base/1", "hello/2.0"], []), (1, ["hello/1.0"], []),
     ]  # fmt: skip
     assert catalog["news"][0]["changed"][0]["change"] == "module"
+    for name, each in found.items():  # what a scanner reads, and the pages before have the same
+        sbom = (box.prefix / "current/www" / each["sbom"]).read_text()
+        assert sbom == box.ok("sbom", name, "--format", "cyclonedx").stdout
     text = (box.prefix / "current/www/index.html").read_text()
+    assert f'href="{found["hello/2.0"]["sbom"]}"' in text
     assert "Deprecated, goes on 2027-01-31: use hello/2.0" in text
     complete(box, 3)
     assert "0 differ from their record" in box.ok("verify", "--all").stdout
@@ -121,6 +125,17 @@ def test_a_changed_page_is_a_finding_of_verify(box: Sandbox) -> None:
     path.chmod(0o444)
     assert (done.code, "generations/0001/www/index.html: sha256 changed" in done.stdout) == (1, True), done.stdout
     assert box.ok("verify", "--generation", "1")
+
+
+def test_a_page_that_lost_a_file_is_told(box: Sandbox) -> None:
+    path = box.prefix / "generations/0001/www/feed.xml"
+    path.parent.chmod(0o755)
+    path.rename(path.with_name("away"))
+    done = box.run("page", "--generation", "1", "--output", "copy")
+    path.with_name("away").rename(path)
+    path.parent.chmod(0o555)
+    assert (done.code, "error[generation-damaged]" in done.stderr) == (3, True), done.stderr
+    assert not (box.root / "copy").exists()
 
 
 def test_a_rollback_takes_the_page_back(box: Sandbox) -> None:

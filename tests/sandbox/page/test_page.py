@@ -161,7 +161,7 @@ def test_a_copy_takes_the_place_of_an_earlier_one_and_of_nothing_else(box: Sandb
     assert copied(target) == tree(box.prefix / "generations/0001/www")
     assert (target / "status.json").read_bytes() == (box.prefix / "var/www/status.json").read_bytes()
     done = box.ok("page", "--output", str(target), "--format", "json").data
-    assert (done["schema"], done["generation"], done["output"], done["files"]) == ("envmgr.page/1", 3, str(target), 9)
+    assert (done["schema"], done["generation"], done["output"], done["files"]) == ("envmgr.page/1", 3, str(target), 12)
     assert copied(target) == tree(box.prefix / "current/www")
     assert [path.name for path in tmp_path.iterdir()] == ["www"]
     (tmp_path / "home").mkdir()

@@ -253,7 +253,7 @@ def _build(run: _Run) -> ApplyStep:
     done = run.verb("build", "--no-publish", *run.options.build, *dry, *run.names)
     if "steps" not in done.data:
         return _failed(run, "build", done)
-    missing = [step["candidate"]["entry"] for step in done.data["steps"] if step["build"] == "build"]
+    missing = [step["planned"]["entry"] for step in done.data["steps"] if step["build"] == "build"]
     named = [f"{each['name']}/{each['version']}" if isinstance(each, dict) else str(each) for each in missing]
     said = (*(f"{'would be built' if dry else 'built'}: {each}" for each in named), *done.data.get("gate", ()))
     return ApplyStep("build", "ok" if named else "nothing to do", said)

@@ -34,7 +34,7 @@ class BuildResult(Result):
     acknowledged, or that ship without a lock. `untested` are entries without a test in their recipe, of those that are built or published.
     """
 
-    schema: ClassVar[str] = "envmgr.build/1"
+    schema: ClassVar[str] = "envmgr.build/2"
     steps: tuple[PlanStep, ...]
     rerender: bool
     dry_run: bool
@@ -91,7 +91,7 @@ def build_entries(
     plan, _ = plan_for(ctx, wanted)
     warn_of_gone(ctx)
     said = _pass_gate(ctx, wanted, plan, gate)
-    changed = {s.candidate.entry for s in (*plan.to_build, *plan.to_publish)}
+    changed = {s.planned.entry for s in (*plan.to_build, *plan.to_publish)}
     untested = tuple(str(item.entry) for item in wanted if item.entry in changed and not item.recipe.tests)
     result = BuildResult(
         plan.steps,
@@ -125,7 +125,7 @@ def build_entries(
 
 def _pass_gate(ctx: Context, wanted: Sequence[ResolvedEntry], plan: BuildPlan, asked: bool | None) -> tuple[str, ...]:
     """Return what `pass_gate` says of the entries that the build would change."""
-    fresh = {s.candidate.entry for s in (*plan.to_build, *plan.to_publish)}
+    fresh = {s.planned.entry for s in (*plan.to_build, *plan.to_publish)}
     mode = choose_mode(asked, ctx.site.policies.gate)
     if not fresh or mode == "off":
         return ()

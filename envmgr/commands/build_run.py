@@ -81,7 +81,7 @@ def run_build(
     with logged(ctx, "build") as (inner, log), holding(ctx.prefix, uses, ctx.runner, inner.reporter):
         _sweep(ctx)
         clean_leftovers(ctx.prefix, inner.reporter)
-        missing = {s.candidate.entry for s in plan.to_build}
+        missing = {s.planned.entry for s in plan.to_build}
         locks = {each.lock.entry: each.lock for w in wanted if w.entry in missing for each, _ in _to_make(w)}
         require_space([*locks.values()], ctx.site)
         for item in wanted:
@@ -157,7 +157,7 @@ def _publish_rest(
 
 def _changed(plan: BuildPlan, wanted: Sequence[ResolvedEntry]) -> tuple[str, ...]:
     here = {item.entry for item in wanted}
-    return tuple(str(step.candidate.entry) for step in plan.to_publish if step.candidate.entry in here)
+    return tuple(str(step.planned.entry) for step in plan.to_publish if step.planned.entry in here)
 
 
 def _without_failed(error: EnvmgrError, wanted: Sequence[ResolvedEntry], losses: Losses) -> list[ResolvedEntry]:

@@ -149,8 +149,8 @@ def _states(ctx: Context, entries: Sequence[CatalogEntry], current: GenerationRe
         w for name, w in loaded.items() if isinstance(w, ResolvedEntry) and current and name in current.entries
     ]
     plan, _ = plan_for(ctx, published)
-    outdated = {str(s.candidate.entry) for s in plan.steps if s.publish != "unchanged"}
-    rewritten = {str(s.candidate.entry) for s in plan.steps if s.publish == "module" and s.build == "reuse"}
+    outdated = {str(s.planned.entry) for s in plan.steps if s.publish != "unchanged"}
+    rewritten = {str(s.planned.entry) for s in plan.steps if s.publish == "module" and s.build == "reuse"}
     states = [_state(found, loaded[str(found.entry)], current, outdated) for found in entries]
     states = [replace(s, notes=(*s.notes, _MODULE_ALONE)) if s.entry in rewritten else s for s in states]
     hides = {str(found.entry): [f"hides {folder}" for folder in ctx.catalog.hidden(found)] for found in entries}

@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
 class PublishResult(Result):
     """The result of a publish. `generation` is None if nothing had to change; it is current, or a `candidate`."""
 
-    schema: ClassVar[str] = "envmgr.publish/1"
+    schema: ClassVar[str] = "envmgr.publish/2"
     steps: tuple[PlanStep, ...]
     rerender: bool
     dry_run: bool
@@ -71,7 +71,7 @@ def publish_entries(
     wanted = resolve_named(ctx, names) if names else _built(ctx)
     plan, _ = plan_for(ctx, wanted)
     warn_of_gone(ctx)
-    missing = [str(s.candidate.entry) for s in plan.to_build]
+    missing = [str(s.planned.entry) for s in plan.to_build]
     if missing:
         raise EnvmgrError(
             "not-built", f"{', '.join(missing)} is not built", hint=f"run `envmgr build {' '.join(missing)}`"
@@ -121,7 +121,7 @@ def publish_wanted(
 
     `slurm` is as for `publish_change`.
     """
-    changing = {str(s.candidate.entry): s for s in plan.to_publish}
+    changing = {str(s.planned.entry): s for s in plan.to_publish}
     for item in wanted:
         step = changing.get(str(item.entry))
         if step and step.publish in ("new", "changed"):

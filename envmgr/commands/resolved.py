@@ -23,7 +23,7 @@ from envmgr.modules.render import fingerprint, render_digest, templates_digest
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish import records
 from envmgr.publish.compose import compose_module, judge_install, judge_recipe, require_accepted
-from envmgr.publish.plan import BuildPlan, Candidate, NewModule, make_plan
+from envmgr.publish.plan import BuildPlan, NewModule, PlannedEntry, make_plan
 from envmgr.store.manifest import InstallFacts, read_facts, read_manifest
 from envmgr.store.prefix import Install, Item, Prefix
 from envmgr.store.upstream import is_of_upstream
@@ -157,9 +157,9 @@ class ResolvedEntry:
         )
         return NewModule(spec, facts, self.lock.sha256)
 
-    def candidate(self, module: str | None) -> Candidate:
+    def planned(self, module: str | None) -> PlannedEntry:
         """Return its row of a plan; `module` is the fingerprint of its module, None while that is not known."""
-        return Candidate(
+        return PlannedEntry(
             entry=self.entry,
             digest=self.install.digest,
             path=self.install.relative,
@@ -363,5 +363,5 @@ def plan_for(ctx: Context, wanted: Sequence[ResolvedEntry]) -> tuple[BuildPlan, 
     members |= {str(item.entry): item.member() for item in wanted if str(item.entry) not in modules}
     families = find_families(members | {name: member_of(spec) for name, spec in modules.items()})
     prints = {name: fingerprint(spec, policies, digest, families[name]) for name, spec in modules.items()}
-    candidates = [item.candidate(prints.get(str(item.entry))) for item in wanted]
-    return make_plan(candidates, current, render_digest(digest, policies)), current
+    planned = [item.planned(prints.get(str(item.entry))) for item in wanted]
+    return make_plan(planned, current, render_digest(digest, policies)), current

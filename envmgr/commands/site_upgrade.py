@@ -51,7 +51,7 @@ def _modules(ctx: Context, current: GenerationRecord, entries: Sequence[Resolved
         others = f"templates or policies are others than those of generation {current.number}"
         hint = "installs stay, and shells that run keep their modules; `envmgr publish` does it now"
         yield SiteFact(_FIELD, "warning", f"the next publish writes {modules} again: {others}", hint)
-    elif again := [str(s.candidate.entry) for s in plan.steps if s.publish == "module"]:
+    elif again := [str(s.planned.entry) for s in plan.steps if s.publish == "module"]:
         text = f"a publish would write another module of {', '.join(again)}, on the same install"
         yield SiteFact(_FIELD, "warning", text, "`envmgr publish` does it now")
 

@@ -147,7 +147,7 @@ Publish = Literal["new", "changed", "module", "unchanged"]
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class PlannedEntry:
     """One wanted entry. `path` is relative to the prefix, as are `missing`, the installs to make for it, its own or
     those that it stands on.
 
@@ -171,7 +171,7 @@ class Candidate:
 class PlanStep:
     """The step of one entry: its install, and its module in the next generation."""
 
-    candidate: Candidate
+    planned: PlannedEntry
     build: Build
     publish: Publish
 
@@ -201,21 +201,21 @@ class BuildPlan:
         return not self.to_build and not self.publishes
 
 
-def make_plan(candidates: Sequence[Candidate], current: GenerationRecord | None, render: str) -> BuildPlan:
+def make_plan(planned: Sequence[PlannedEntry], current: GenerationRecord | None, render: str) -> BuildPlan:
     """Return the plan of a build. `render` is the digest of templates and policies as they are now."""
-    steps = tuple(PlanStep(c, "build" if c.missing else "reuse", _publish(c, current)) for c in candidates)
+    steps = tuple(PlanStep(c, "build" if c.missing else "reuse", _publish(c, current)) for c in planned)
     # A generation without entries has no module that new templates would change.
     rerender = current is not None and bool(current.entries) and current.render != render
     return BuildPlan(steps, rerender, current.number if current else None)
 
 
-def _publish(candidate: Candidate, current: GenerationRecord | None) -> Publish:
-    published = current.entries.get(str(candidate.entry)) if current else None
+def _publish(planned: PlannedEntry, current: GenerationRecord | None) -> Publish:
+    published = current.entries.get(str(planned.entry)) if current else None
     if published is None:
         return "new"
-    if published.digest != candidate.digest:
+    if published.digest != planned.digest:
         return "changed"
-    if candidate.fingerprint is not None and candidate.fingerprint != published.fingerprint:
+    if planned.fingerprint is not None and planned.fingerprint != published.fingerprint:
         return "module"
     return "unchanged"
 

@@ -254,7 +254,7 @@ def test_lock_of_an_easybuild_that_is_not_ours(box: Workshop) -> None:
     lock = (
         box.prefix
         / "var/jobs/easybuild-locks"
-        / (str(box.prefix / step["candidate"]["path"]).replace("/", "_") + ".lock")
+        / (str(box.prefix / step["planned"]["path"]).replace("/", "_") + ".lock")
     )
     lock.mkdir(parents=True)
     for folder in (lock, lock.parent, lock.parent.parent, lock.parent.parent.parent):

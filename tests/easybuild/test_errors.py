@@ -415,10 +415,7 @@ def test_build_dry_run_shows_every_item_and_makes_nothing(workshop: Workshop) ->
         f"  toy                  1.0    {sha256_file(toy)[:8]}\n"
     )
     (step,) = workshop.ok("build", "toy/1.0", "--dry-run", "--format", "json").data["steps"]
-    assert [re.sub(r"-\w{8}$", "", path) for path in step["candidate"]["missing"]] == [
-        "store/base/1.0",
-        "store/toy/1.0",
-    ]
+    assert [re.sub(r"-\w{8}$", "", path) for path in step["planned"]["missing"]] == ["store/base/1.0", "store/toy/1.0"]
     assert sorted(workshop.prefix.rglob("*")) == before
 
 

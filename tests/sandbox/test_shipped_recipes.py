@@ -114,7 +114,7 @@ def relocking_site(make_sandbox: MakeSandbox, tmp_path: Path) -> Sandbox:
 def test_build_dry_run_lists_the_real_packages_of_pytorch(box: Sandbox) -> None:
     (step,) = box.ok("build", "pytorch/2.1-cuda11.8", "--dry-run", "--format", "json").data["steps"]
 
-    packages: dict[str, Any] = step["candidate"]["packages"]
+    packages: dict[str, Any] = step["planned"]["packages"]
     assert len(packages) == 123
     assert packages["pytorch"] == "2.1.2 cuda118_py311hde743b7_303"
     assert packages["cudatoolkit"] == "11.8.0 h4ba93d1_13"

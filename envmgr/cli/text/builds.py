@@ -29,10 +29,10 @@ def show_build(result: build.BuildResult) -> None:
         _nothing(result.steps, result.parent, built_only=any(s.publish != "unchanged" for s in result.steps))
         return
     for step in result.steps:
-        entry = str(step.candidate.entry)
+        entry = str(step.planned.entry)
         done = "built" if entry in result.built else "reused"
-        done = "upstream" if step.candidate.path in step.candidate.upstream else done
-        out(f"{entry}: {done}  {step.candidate.path}  tree {result.trees[entry][:12]}")
+        done = "upstream" if step.planned.path in step.planned.upstream else done
+        out(f"{entry}: {done}  {step.planned.path}  tree {result.trees[entry][:12]}")
         table(_of_upstream(step))
     _jobs(result.jobs)
     show_outcomes(result.tests)
@@ -109,7 +109,7 @@ def show_changes(changes: Iterable[LockChange]) -> None:
 
 def _plan(steps: Sequence[PlanStep], *, rerender: bool) -> None:
     for step in steps:
-        c = step.candidate
+        c = step.planned
         if step.build == "build" and c.path not in c.missing:
             stands = "an install that it stands on is" if len(c.missing) == 1 else "installs that it stands on are"
             out(f"{c.entry}: reuse {c.path} ({stands} missing); module {_MODULE_WORDS[step.publish]}")
@@ -132,7 +132,7 @@ def _plan(steps: Sequence[PlanStep], *, rerender: bool) -> None:
 
 def _of_upstream(step: PlanStep) -> list[list[str]]:
     """Return a row for each install below it that is the upstream's."""
-    return [["  upstream", path] for path in step.candidate.upstream if path != step.candidate.path]
+    return [["  upstream", path] for path in step.planned.upstream if path != step.planned.path]
 
 
 def _untested(entries: Iterable[str]) -> None:
@@ -153,7 +153,7 @@ def _jobs(jobs: Iterable[BuildJob]) -> None:
 
 
 def _nothing(steps: Sequence[PlanStep], current: int | None, *, built_only: bool) -> None:
-    names = ", ".join(str(s.candidate.entry) for s in steps)
+    names = ", ".join(str(s.planned.entry) for s in steps)
     verb = "is" if len(steps) == 1 else "are"
     if built_only:
         out(f"nothing to build: {names} {verb} in the store (`envmgr publish` makes it current)")
@@ -167,7 +167,7 @@ def _published(
     generation: int | None, parent: int | None, steps: Sequence[PlanStep], *, candidate: bool = False
 ) -> None:
     if generation is not None:
-        names = ", ".join(str(s.candidate.entry) for s in steps if s.publish != "unchanged")
+        names = ", ".join(str(s.planned.entry) for s in steps if s.publish != "unchanged")
         if candidate:
             out(
                 f"generation {generation} is a candidate{f' with {names}' if names else ''}; {parent or 'none'} is current"

@@ -131,7 +131,7 @@ def test_pip_that_asks_for_what_conda_has_adds_nothing(scene: WheelBox) -> None:
 
 def _planned(scene: WheelBox) -> str:
     (step,) = scene.box.ok("build", "--dry-run", ENTRY, "--format", "json").data["steps"]
-    return str(step["candidate"]["path"])
+    return str(step["planned"]["path"])
 
 
 def test_two_installs_have_one_tree(scene: WheelBox) -> None:

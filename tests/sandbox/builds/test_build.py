@@ -32,7 +32,7 @@ def states(box: Sandbox) -> dict[str, str]:
 
 def test_first_build_says_what_it_does_and_what_came_of_it(box: Sandbox) -> None:
     done = box.ok("build", "hello/1.0")
-    tree = data(box, "build", "hello/1.0", "--dry-run")["steps"][0]["candidate"]["path"]
+    tree = data(box, "build", "hello/1.0", "--dry-run")["steps"][0]["planned"]["path"]
     assert re.sub(r"[\d.]+ s\b", "TIME", re.sub(r"tree [0-9a-f]{12}", "tree DIGEST", plain(done.stdout, box))) == (
         "hello/1.0: built  store/hello/1.0-DIGEST  tree DIGEST\n"
         "test hello/1.0 `runs`: ok in TIME\n"
@@ -199,13 +199,13 @@ def test_all_means_the_whole_catalog(box: Sandbox) -> None:
     everything = list(dict.fromkeys(each for name in listed for each in (loaded.get(name), name) if each))
     licensed = [e for e in everything if e.startswith(("anaconda/", "cuda/", "horovod/0.28-cuda11.7", "tensorrt/"))]
     assert licensed == done["left_out"]
-    assert [s["candidate"]["entry"] for s in done["steps"]] == [e for e in everything if e not in licensed]
+    assert [s["planned"]["entry"] for s in done["steps"]] == [e for e in everything if e not in licensed]
     assert {s["build"] for s in done["steps"]} == {"build"}
     box.policies["licences"] = ["anaconda-terms", "cuda-eula", "cudnn-eula", "tensorrt-eula"]
     box.write_site()
     done = data(box, "build", "--all", "--dry-run")
     assert done["left_out"] == []
-    assert [s["candidate"]["entry"] for s in done["steps"]] == everything
+    assert [s["planned"]["entry"] for s in done["steps"]] == everything
 
 
 def test_dependencies_are_built_and_loaded_first(box: Sandbox) -> None:
@@ -386,7 +386,7 @@ SCHEMAS: dict[str, tuple[str, set[str]]] = {
     "lock hello/1.0": ("envmgr.lock/1", {"outcomes", "check", "dry_run"}),
     "lock --check hello/1.0": ("envmgr.lock/1", {"outcomes", "check", "dry_run"}),
     "build hello/1.0": (
-        "envmgr.build/1",
+        "envmgr.build/2",
         {
             "steps",
             "rerender",
@@ -403,7 +403,7 @@ SCHEMAS: dict[str, tuple[str, set[str]]] = {
             "untested",
         },
     ),
-    "publish hello/1.0": ("envmgr.publish/1", {"steps", "rerender", "dry_run", "generation", "parent", "tests", "log"}),
+    "publish hello/1.0": ("envmgr.publish/2", {"steps", "rerender", "dry_run", "generation", "parent", "tests", "log"}),
     "history": ("envmgr.history/1", {"generations", "flips"}),
     "diff 1 2": ("envmgr.diff/1", {"a", "b", "entries"}),
     "test": ("envmgr.test/1", {"generation", "tests"}),

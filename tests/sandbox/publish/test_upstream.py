@@ -43,7 +43,7 @@ def test_python_of_the_upstream_is_used_by_every_verb_and_nothing_is_written_the
     *lines, last = planned.stdout.splitlines()[1:]
     assert lines == ["  one  1.0  py3-none-any", f"  upstream  {two.python}"]
     assert last.startswith(f"{APP}: its recipe has no test")
-    assert two.own.ok("build", APP, "--dry-run", "--format", "json").data["steps"][0]["candidate"]["upstream"] == [
+    assert two.own.ok("build", APP, "--dry-run", "--format", "json").data["steps"][0]["planned"]["upstream"] == [
         str(two.python)
     ]
     two.own.ok("fetch", APP)

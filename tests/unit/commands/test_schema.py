@@ -58,7 +58,7 @@ def test_later_keys_are_allowed_and_missing_ones_and_other_values_are_not() -> N
 
 
 def test_an_entry_in_a_result_is_text() -> None:
-    schema = schema_of("envmgr.build/1")
-    entry = {"$ref": "#/$defs/Candidate/properties/entry", "$defs": schema["$defs"]}
+    schema = schema_of("envmgr.build/2")
+    entry = {"$ref": "#/$defs/PlannedEntry/properties/entry", "$defs": schema["$defs"]}
     assert Draft202012Validator(entry).is_valid("hello/1.0")
     assert not Draft202012Validator(entry).is_valid(["hello", "1.0"])

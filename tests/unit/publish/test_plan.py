@@ -5,18 +5,18 @@ import itertools
 import pytest
 
 from envmgr.catalog.names import Entry
-from envmgr.publish.plan import BuildPlan, Candidate, PlanStep, make_plan, state_of
+from envmgr.publish.plan import BuildPlan, PlannedEntry, PlanStep, make_plan, state_of
 from envmgr.publish.records import GenerationRecord, PublishedEntry
 
 OLD, NEW = "a" * 64, "b" * 64
 ENTRY = Entry("pytorch", "2.1-cuda11.8")
 
 
-def candidate(
+def planned(
     entry: Entry = ENTRY, *, digest: str = OLD, installed: bool = True, fingerprint: str | None = "f"
-) -> Candidate:
+) -> PlannedEntry:
     path = f"store/x/{digest[:8]}"
-    return Candidate(entry, digest, path, () if installed else (path,), fingerprint, {"zlib": "1.3 0"}, 10, None)
+    return PlannedEntry(entry, digest, path, () if installed else (path,), fingerprint, {"zlib": "1.3 0"}, 10, None)
 
 
 def record(*entries: Entry, render: str = "r", number: int = 7) -> GenerationRecord:
@@ -54,7 +54,7 @@ PUBLISH = {
 @pytest.mark.parametrize(("case", "installed"), list(itertools.product(PUBLISH, (True, False))))
 def test_make_plan_for_every_combination_of_store_and_generation(case: str, installed: bool) -> None:
     published, change, publish = PUBLISH[case]
-    wanted = candidate(installed=installed, **change)  # type: ignore[arg-type]
+    wanted = planned(installed=installed, **change)  # type: ignore[arg-type]
     plan = make_plan([wanted], None if published is None else record(*published), "r")
     step = PlanStep(wanted, "reuse" if installed else "build", publish)  # type: ignore[arg-type]
     assert plan == BuildPlan((step,), rerender=False, current=None if published is None else 7)
@@ -84,20 +84,20 @@ def test_make_plan_with_nothing_wanted_has_nothing_to_do() -> None:
 
 def test_make_plan_keeps_the_order_and_judges_each_entry_alone() -> None:
     other, third = Entry("gcc", "13"), Entry("python", "3.12")
-    wanted = [candidate(other, installed=False), candidate(), candidate(third, digest=NEW)]
+    wanted = [planned(other, installed=False), planned(), planned(third, digest=NEW)]
     plan = make_plan(wanted, record(ENTRY, third), "r")
-    assert [(str(s.candidate.entry), s.build, s.publish) for s in plan.steps] == [
+    assert [(str(s.planned.entry), s.build, s.publish) for s in plan.steps] == [
         ("gcc/13", "build", "new"),
         ("pytorch/2.1-cuda11.8", "reuse", "unchanged"),
         ("python/3.12", "reuse", "changed"),
     ]
-    assert [str(s.candidate.entry) for s in plan.to_build] == ["gcc/13"]
-    assert [str(s.candidate.entry) for s in plan.to_publish] == ["gcc/13", "python/3.12"]
+    assert [str(s.planned.entry) for s in plan.to_build] == ["gcc/13"]
+    assert [str(s.planned.entry) for s in plan.to_publish] == ["gcc/13", "python/3.12"]
     assert not plan.nothing_to_do
 
 
 def test_make_plan_has_work_for_a_published_entry_whose_install_is_gone() -> None:
-    plan = make_plan([candidate(installed=False)], record(ENTRY), "r")
+    plan = make_plan([planned(installed=False)], record(ENTRY), "r")
     assert (plan.nothing_to_do, plan.publishes) == (False, False)
     assert [s.build for s in plan.steps] == ["build"]
 

@@ -5,6 +5,7 @@ Each step is a verb of its own, in a process of its own: it becomes whom it has 
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -26,9 +27,6 @@ from envmgr.system.untrusted_files import FACTS, read_json
 
 Target = Literal["candidate", "current"]
 Status = Literal["ok", "failed", "nothing to do", "not reached"]
-
-STEPS = ("check", "lock", "build", "publish", "test", "promote", "audit")
-"""The steps in their order. Each one is the verb of that name; `check` is `catalog check`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +109,7 @@ class _Run:
     gone: tuple[str, ...]
     reason: str
     before: int | None
+    last: _Last
     candidate: int | None = None
     steps: dict[str, ApplyStep] = field(default_factory=dict)
     code: int = 0
@@ -118,6 +117,11 @@ class _Run:
     def verb(self, *argv: str) -> VerbRun:
         """Run a verb; its progress is ours."""
         return run_verb(self.ctx, *argv)
+
+    @property
+    def seen(self) -> bool:
+        """True if the last run tested and audited what this one has, and found nothing."""
+        return self.last.audited and self.last.generation == (self.candidate or self.before)
 
     @property
     def changed(self) -> list[str]:
@@ -129,9 +133,6 @@ class _Run:
         return [name for name, entry in after.items() if before.get(name) != entry]
 
 
-_Step = Callable[[_Run], ApplyStep]
-
-
 def apply_catalog(ctx: Context, options: ApplyOptions) -> ApplyResult:
     """Bring the site to what its own catalogs say, step by step; stop at the first step that fails. A run that was
     killed goes on with the next one.
@@ -139,45 +140,35 @@ def apply_catalog(ctx: Context, options: ApplyOptions) -> ApplyResult:
     Raises:
         InputError: `catalog-uncommitted`; `nothing-to-apply` without a catalog of the site's own.
     """
-    commits = _commits(ctx)
 
     def waiting(holder: str) -> None:
         ctx.reporter.say(f"waiting for {holder}, which applies")
 
     lock = ctx.prefix.locks / "apply.lock"
     if options.dry_run or not lock.parent.is_dir():  # before the first build there is nothing that two could spoil
-        return _apply(ctx, options, commits)
+        return _apply(ctx, options)
     with held_by(writing_as(ctx.site), lock, on_wait=waiting, check=ctx.runner.raise_if_cancelled):
-        return _apply(ctx, options, commits)
+        return _apply(ctx, options)
 
 
-def _apply(ctx: Context, options: ApplyOptions, commits: Mapping[str, Commit | None]) -> ApplyResult:
+def _apply(ctx: Context, options: ApplyOptions) -> ApplyResult:
+    commits = {root: commit.name if commit else "" for root, commit in _commits(ctx).items()}
     names, gone = _declared(ctx)
-    last, before = _read_last(ctx), current_number(ctx.prefix)
-    names_of = {root: commit.name if commit else "" for root, commit in commits.items()}
-    reason = f"apply {' '.join(name[:12] for name in names_of.values() if name)}".strip()
-    run = _Run(ctx, options, names, gone, reason, before)
-    steps: dict[str, _Step] = {
-        "check": _check,
-        "lock": _lock,
-        "build": _build,
-        "publish": _publish,
-        "test": _test,
-        "promote": _promote,
-        "audit": lambda run: _audit(run, last),
-    }
-    for name in STEPS:
+    before = current_number(ctx.prefix)
+    reason = f"apply {' '.join(name[:12] for name in commits.values() if name)}".strip()
+    run = _Run(ctx, options, names, gone, reason, before, _read_last(ctx))
+    for name, do in _STEPS.items():
         began = time.monotonic()
-        step = steps[name](run) if run.code == 0 else ApplyStep(name, "not reached")
+        step = do(run) if run.code == 0 else ApplyStep(name, "not reached")
         run.steps[name] = replace(step, seconds=round(time.monotonic() - began, 1))
         if step.status == "failed":
             run.code = run.code or 1
     current = current_number(ctx.prefix)
     if not options.dry_run:
-        _keep_last(ctx, _Last(generation=current, audited=run.steps["audit"].status != "failed" and run.code == 0))
+        _keep_last(ctx, _Last(generation=run.candidate or current, audited=run.code == 0))
     return ApplyResult(
         options.to,
-        names_of,
+        commits,
         tuple(run.steps.values()),
         before,
         run.candidate,
@@ -190,7 +181,10 @@ def _apply(ctx: Context, options: ApplyOptions, commits: Mapping[str, Commit | N
 
 def _commits(ctx: Context) -> dict[str, Commit | None]:
     """Return the commit of each catalog of the site's own, None for one outside of git."""
-    found = {str(root): read_commit(root, ctx.runner) for root in ctx.site.catalogs[:-1] if root.is_dir()}
+    roots = [root for root in ctx.site.catalogs[:-1] if root.is_dir()]
+    if not ctx.site.require_commit and shutil.which("git") is None:
+        return dict.fromkeys(map(str, roots))
+    found = {str(root): read_commit(root, ctx.runner) for root in roots}
     if not ctx.site.require_commit:
         return found
     for root, commit in found.items():
@@ -276,6 +270,8 @@ def _test(run: _Run) -> ApplyStep:
     changed = run.changed
     if run.candidate is None or not changed:
         return ApplyStep("test", "nothing to do")
+    if run.seen:
+        return ApplyStep("test", "nothing to do", ("the last run tested it on nodes",))
     if not run.ctx.site.groups and run.options.nodes is None:
         return ApplyStep("test", "nothing to do", ("the site names no nodes: the entries were tested on this host",))
     asked = run.options.asked or ("--via", run.ctx.way())
@@ -301,8 +297,9 @@ def _promote(run: _Run) -> ApplyStep:
     return ApplyStep("promote", "ok", (f"generation {run.candidate} is current (was {run.before or 'none'})",))
 
 
-def _audit(run: _Run, last: _Last) -> ApplyStep:
-    if run.options.dry_run or (run.candidate is None and last.audited and last.generation == run.before):
+def _audit(run: _Run) -> ApplyStep:
+    flipped = run.candidate is not None and run.options.to == "current"
+    if run.options.dry_run or (run.seen and not flipped):
         return ApplyStep("audit", "nothing to do")
     if not run.ctx.site.groups and run.options.nodes is None:
         return ApplyStep("audit", "nothing to do", ("the site names no nodes",))
@@ -315,6 +312,17 @@ def _audit(run: _Run, last: _Last) -> ApplyStep:
     said = tuple(f"{f['severity']}[{f['check']}] {f['nodes']}: {f['where']}: {f['found']}" for f in found)
     on = f"{done.data.get('count', 0)} nodes, generation {done.data.get('generation')}"
     return ApplyStep("audit", "failed" if done.code else "ok", (*said, on))
+
+
+_STEPS: Mapping[str, Callable[[_Run], ApplyStep]] = {
+    "check": _check,
+    "lock": _lock,
+    "build": _build,
+    "publish": _publish,
+    "test": _test,
+    "promote": _promote,
+    "audit": _audit,
+}
 
 
 def _entries(ctx: Context, before: int | None, after: int | None) -> tuple[AppliedEntry, ...]:

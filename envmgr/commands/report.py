@@ -139,6 +139,6 @@ def _verdicts(item: ResolvedEntry, fleet: FleetFacts) -> Iterator[str]:
         said: dict[str, list[str]] = {}
         for node in nodes:
             judged = judge_gpu(needs, known[node]) if node in known else None
-            text = "not audited" if node not in known else str(judged.verdict.value) if judged else "needs no GPU"
+            text = ": ".join(filter(None, (judged.verdict.value, judged.reason))) if judged else "not audited"
             said.setdefault(text, []).append(node)
         yield from (f"{group + ': ' if group else ''}{text} ({fold(nodes)})" for text, nodes in said.items())

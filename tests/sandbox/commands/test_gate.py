@@ -203,3 +203,19 @@ def test_gate_with_damaged_facts(sandbox: Sandbox) -> None:
     done = sandbox.run("build", "--gate", "app/1.0")
     assert done.code == 3
     assert done.stderr.startswith(f"error[node-facts-damaged]: {path} cannot be read\n")
+
+
+def test_report_for_a_merge_request_has_the_verdict_of_each_group(sandbox: Sandbox) -> None:
+    locked(sandbox, nvidia_driver="525.60", compute_capability=["8.0"])
+    saw(sandbox, MIXED, **COMPUTE, new=("c9",))
+    data = sandbox.ok("report", "--pull-request", "--format", "json").data
+    (row,) = data["entries"]
+    assert data["nodes_known"] is True
+    said = [(each.partition(": ")[0], each.rpartition(" ")[2]) for each in row["gpus"]]
+    assert said == [("compute", "(c[1,3])"), ("compute", "(c2)"), ("login", "(login)"), ("new", "(c9)")]
+    assert row["gpus"][1:] == [
+        "compute: too-old: driver 470.57.02 is older than 525.60 (c2)",
+        "login: no-gpu: no GPU (login)",
+        "new: not audited (c9)",
+    ]
+    assert f"- `app/1.0`: {row['gpus'][1]}\n" in sandbox.ok("report", "--pull-request").stdout

@@ -37,6 +37,6 @@ def read_commit(folder: Path, runner: Runner) -> Commit | None:
 
 
 def _is_by_the_way(line: str) -> bool:
-    """Whether git ignores the path, and no catalog reads it: hidden files of editors, caches of Python."""
+    """Return whether git ignores the path, and no catalog reads it: hidden files of editors, caches of Python."""
     name = line[3:].strip('"').rstrip("/").rpartition("/")[2]
     return line.startswith("!!") and (name.startswith(".") or name.endswith("~") or name == "__pycache__")

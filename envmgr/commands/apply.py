@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from envmgr.builds.prepare import can_write
 from envmgr.commands import Context
 from envmgr.commands.generations import EntryDiff, diff_generations
 from envmgr.commands.verb_run import VerbRun, run_verb
@@ -147,7 +148,10 @@ def apply_catalog(ctx: Context, options: ApplyOptions) -> ApplyResult:
     lock = ctx.prefix.locks / "apply.lock"
     if options.dry_run or not lock.parent.is_dir():  # before the first build there is nothing that two could spoil
         return _apply(ctx, options)
-    with held_by(writing_as(ctx.site), lock, on_wait=waiting, check=ctx.runner.raise_if_cancelled):
+    become = writing_as(ctx.site)
+    if not become:  # else that user writes, who may be able to where root is not
+        can_write(ctx.site)
+    with held_by(become, lock, on_wait=waiting, check=ctx.runner.raise_if_cancelled):
         return _apply(ctx, options)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.builds.prepare import can_write
 from envmgr.catalog.site import read_target
-from envmgr.commands import Context, logged
+from envmgr.commands import Context, logged, published_record, require_published
 from envmgr.commands.extras import generation_extras
 from envmgr.commands.resolved import (
     ResolvedEntry,
@@ -40,7 +40,9 @@ if TYPE_CHECKING:  # a build that is no Slurm job needs none of it
 
 @dataclass(frozen=True, slots=True)
 class PublishResult(Result):
-    """The result of a publish. `generation` is None if nothing had to change; it is current, or a `candidate`."""
+    """The result of a publish. `generation` is None if nothing had to change; it is current, or a `candidate`.
+    `removed` are the entries that it took out, or would.
+    """
 
     schema: ClassVar[str] = "envmgr.publish/2"
     steps: tuple[PlanStep, ...]
@@ -51,6 +53,7 @@ class PublishResult(Result):
     tests: tuple[SmokeOutcome, ...]
     log: str | None
     candidate: bool = False
+    removed: tuple[str, ...] = ()
 
 
 def publish_entries(
@@ -67,8 +70,12 @@ def publish_entries(
 
     Raises:
         EnvmgrError: `not-built`; `smoke-test-failed`; `current` is then untouched.
+        InputError: `not-published` for an entry to remove.
     """
-    wanted = resolve_named(ctx, names) if names else _built(ctx)
+    if remove:
+        require_published(remove, published_record(ctx))
+    # What is to go is often still in the catalog.
+    wanted = [each for each in (resolve_named(ctx, names) if names else _built(ctx)) if str(each.entry) not in remove]
     plan, _ = plan_for(ctx, wanted)
     warn_of_gone(ctx)
     missing = [str(s.planned.entry) for s in plan.to_build]
@@ -84,7 +91,7 @@ def publish_entries(
             hint=f"bring back what was lost from a backup; or {BUILD}",
         )
     if dry_run or not (plan.publishes or remove):
-        return PublishResult(plan.steps, plan.rerender, dry_run, None, plan.current, (), None, candidate)
+        return PublishResult(plan.steps, plan.rerender, dry_run, None, plan.current, (), None, candidate, tuple(remove))
     can_write(ctx.site)
     with logged(ctx, "publish") as (inner, log):
         facts = {str(w.entry): read_facts(w.install) for w in wanted}
@@ -101,7 +108,7 @@ def publish_entries(
             candidate=candidate,
         )
     return PublishResult(
-        plan.steps, plan.rerender, False, published.number, published.parent, tests, str(log), candidate
+        plan.steps, plan.rerender, False, published.number, published.parent, tests, str(log), candidate, tuple(remove)
     )
 
 

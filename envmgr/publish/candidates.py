@@ -75,7 +75,9 @@ def read_candidate(prefix: Prefix, number: int) -> Candidate:
             "not-a-candidate",
             f"generation {number} is no candidate",
             context=_why_none(prefix, number),
-            hint="`envmgr history` lists generations, and marks candidates with c",
+            hint=f"`envmgr rollback {number}` makes it current again"
+            if number in once_current(prefix) and number != known_current(prefix)
+            else "`envmgr history` lists generations, and marks candidates with c",
         ) from None
     except (OSError, InputError, ValueError, RecursionError) as error:
         raise EnvmgrError(

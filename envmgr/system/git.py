@@ -21,7 +21,7 @@ class Commit:
 
 
 def read_commit(folder: Path, runner: Runner) -> Commit | None:
-    """Return the commit that a folder is of, with what is changed or new in the folder; None if it is in no git
+    """Return the commit that a folder is of, with what is changed, new or ignored in the folder; None if it is in no git
     checkout, or has no commit.
 
     Raises:
@@ -31,6 +31,12 @@ def read_commit(folder: Path, runner: Runner) -> Commit | None:
     head = runner.run([*git, "rev-parse", "--verify", "HEAD^{commit}"], check=False, timeout=_SECONDS)
     if head.returncode != 0:
         return None
-    status = ("status", "--porcelain", "--untracked-files=all", "--ignore-submodules=none", "--", ".")
-    changed = runner.run([*git, *status], timeout=_SECONDS).stdout
-    return Commit(head.stdout.strip(), tuple(line[3:] for line in changed.splitlines()))
+    status = ("status", "--porcelain", "--untracked-files=all", "--ignored=traditional", "--ignore-submodules=none")
+    changed = runner.run([*git, *status, "--", "."], timeout=_SECONDS).stdout
+    return Commit(head.stdout.strip(), tuple(line[3:] for line in changed.splitlines() if not _is_by_the_way(line)))
+
+
+def _is_by_the_way(line: str) -> bool:
+    """Return whether git ignores the path, and no catalog reads it: hidden files of editors, caches of Python."""
+    name = line[3:].strip('"').rstrip("/").rpartition("/")[2]
+    return line.startswith("!!") and (name.startswith(".") or name.endswith("~") or name == "__pycache__")

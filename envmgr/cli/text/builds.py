@@ -61,12 +61,14 @@ def show_fetch(result: fetch.FetchResult) -> None:
 
 def show_publish(result: publish.PublishResult) -> None:
     if result.dry_run:
-        _plan(result.steps, rerender=result.rerender)
+        _plan(result.steps, rerender=result.rerender, removed=result.removed)
     elif result.log is None:
         _nothing(result.steps, result.parent, built_only=False)
     else:
         show_outcomes(result.tests)
         _published(result.generation, result.parent, result.steps, candidate=result.candidate)
+        for name in result.removed:
+            out(f"  - {name}")
         out(f"log: {result.log}")
 
 
@@ -107,7 +109,7 @@ def show_changes(changes: Iterable[LockChange]) -> None:
             out(f"  ~ {change.name} {change.old} -> {change.new}")
 
 
-def _plan(steps: Sequence[PlanStep], *, rerender: bool) -> None:
+def _plan(steps: Sequence[PlanStep], *, rerender: bool, removed: Sequence[str] = ()) -> None:
     for step in steps:
         c = step.planned
         if step.build == "build" and c.path not in c.missing:
@@ -126,7 +128,9 @@ def _plan(steps: Sequence[PlanStep], *, rerender: bool) -> None:
         table(_of_upstream(step))
     if rerender:
         out("templates or policies changed: every module is rendered again")
-    if not rerender and all(s.build == "reuse" and s.publish == "unchanged" for s in steps):
+    for name in removed:
+        out(f"{name}: would go")
+    if not rerender and not removed and all(s.build == "reuse" and s.publish == "unchanged" for s in steps):
         out("nothing to do")
 
 

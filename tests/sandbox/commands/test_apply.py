@@ -121,6 +121,27 @@ def test_it_stops_at_the_first_step_that_fails_and_goes_on_after_a_fix(box: Sand
     assert box.current() is not None
 
 
+def test_what_git_ignores_is_in_no_commit(box: Sandbox) -> None:
+    (box.root / "recipes/.gitignore").write_text("hidden/\n*.swp\n")
+    (box.root / "recipes/hello/1.0/.recipe.yaml.swp").write_text("an editor's")
+    commit(box)
+    assert box.ok("apply", "--dry-run")
+    locked(box, "hidden/1.0", HELLO)
+    done = box.run("apply", "--dry-run")
+    assert "error[catalog-uncommitted]" in done.stderr
+    assert "hidden" in done.stderr
+
+
+def test_publish_takes_out_what_the_catalog_still_has(box: Sandbox) -> None:
+    box.ok("apply", "--to", "current")
+    assert "other/1.0: would go" in box.ok("publish", "--dry-run", "--remove", "other/1.0").stdout
+    said = box.ok("publish", "--remove", "other/1.0").stdout
+    assert "  - other/1.0" in said
+    assert [*record(box, 2)["entries"]] == ["hello/1.0"]
+    assert box.current() == 2
+    assert "error[not-published]" in box.run("publish", "--remove", "other/1.0").stderr
+
+
 def test_an_empty_mount_is_no_catalog_without_entries(box: Sandbox) -> None:
     box.ok("apply", "--to", "current")
     (box.root / "recipes").rename(box.root / "away")
@@ -238,6 +259,35 @@ def test_a_push_is_applied_and_another_branch_is_only_checked(pushed: Sandbox) -
     assert "remote: envmgr" not in said
 
 
+def test_a_push_that_waited_applies_what_the_branch_is_now(pushed: Sandbox) -> None:
+    old = git(pushed, "rev-parse", "HEAD", where="work")
+    push(pushed, "main")
+    tip = git(pushed, "rev-parse", "HEAD", where="work")
+    assert tip != old
+    done = subprocess.run(  # the hook of an earlier push, which got the lock after a later one
+        [pushed.root / "bare/hooks/post-receive"],
+        input=f"{'0' * 40} {old} refs/heads/main\n",
+        cwd=pushed.root / "bare",
+        env=pushed.environ(GIT_DIR="."),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "waiting for" not in done.stderr
+    assert git(pushed, "rev-parse", "HEAD", where="checkout") == tip
+
+
+def test_a_push_of_two_branches_reaches_both_though_the_command_reads(pushed: Sandbox) -> None:
+    words = f"{pushed.root}/reads"
+    (pushed.root / "reads").write_text(f'#!/bin/sh\ncat >/dev/null\nexec {" ".join(pushed.command())} "$@"\n')
+    (pushed.root / "reads").chmod(0o755)
+    git(pushed, "config", "envmgr.command", words, where="bare")
+    git(pushed, "branch", "another", where="work")
+    argv = ["git", "-C", str(pushed.root / "work"), "push", "origin", "another", "HEAD:refs/heads/third"]
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, env=pushed.environ())
+    assert done.stderr.count("remote: ### envmgr: ") == 2, done.stderr
+
+
 def test_hook_that_is_not_set_up_says_so(pushed: Sandbox) -> None:
     git(pushed, "config", "--unset", "envmgr.site", where="bare")
     assert "remote: envmgr: set envmgr.checkout and envmgr.site in " in push(pushed, "main")
@@ -265,3 +315,14 @@ def test_two_at_once_end_alike(box: Sandbox) -> None:
     ends = [finish(run) for run in runs]
     assert [end.code for end in ends] == [0, 0], ends
     assert len(box.ok("history", "--format", "json").data["flips"]) == 2
+
+
+def test_what_was_current_comes_back_by_a_rollback(box: Sandbox) -> None:
+    box.ok("apply", "--to", "current")
+    box.ok("publish", "--remove", "other/1.0")
+    box.ok("rollback")
+    done = box.run("promote", "2")
+    assert "error[not-a-candidate]" in done.stderr
+    assert "hint: `envmgr rollback 2` makes it current again" in done.stderr
+    box.ok("rollback", "2")
+    assert box.current() == 2

@@ -25,6 +25,7 @@ from envmgr.system.git import Commit, read_commit
 from envmgr.system.lock_holder import held_by
 from envmgr.system.models import FrozenModel
 from envmgr.system.untrusted_files import FACTS, read_json
+from envmgr.wording import counted
 
 Target = Literal["candidate", "current"]
 Status = Literal["ok", "failed", "nothing to do", "not reached"]
@@ -111,6 +112,7 @@ class _Run:
     reason: str
     before: int | None
     last: _Last
+    commits: dict[str, str]
     candidate: int | None = None
     steps: dict[str, ApplyStep] = field(default_factory=dict)
     code: int = 0
@@ -156,11 +158,11 @@ def apply_catalog(ctx: Context, options: ApplyOptions) -> ApplyResult:
 
 
 def _apply(ctx: Context, options: ApplyOptions) -> ApplyResult:
-    commits = {root: commit.name if commit else "" for root, commit in _commits(ctx).items()}
+    commits = _commit_names(ctx)
     names, gone = _declared(ctx)
     before = current_number(ctx.prefix)
     reason = f"apply {' '.join(name[:12] for name in commits.values() if name)}".strip()
-    run = _Run(ctx, options, names, gone, reason, before, _read_last(ctx))
+    run = _Run(ctx, options, names, gone, reason, before, _read_last(ctx), commits)
     for name, do in _STEPS.items():
         began = time.monotonic()
         step = do(run) if run.code == 0 else ApplyStep(name, "not reached")
@@ -181,6 +183,10 @@ def _apply(ctx: Context, options: ApplyOptions) -> ApplyResult:
         options.dry_run,
         run.code,
     )
+
+
+def _commit_names(ctx: Context) -> dict[str, str]:
+    return {root: commit.name if commit else "" for root, commit in _commits(ctx).items()}
 
 
 def _commits(ctx: Context) -> dict[str, Commit | None]:
@@ -231,7 +237,7 @@ def _check(run: _Run) -> ApplyStep:
         return _failed(run, "check", done)
     faults = [f for f in done.data["findings"] if f["severity"] == "error"]
     hint = "; ".join(dict.fromkeys(str(f["hint"]) for f in faults if f["hint"]))
-    said = (*(f"{f['where']}: {f['found']}" for f in faults), f"{len(run.names)} entries")
+    said = (*(f"{f['where']}: {f['found']}" for f in faults), counted(len(run.names), "entries"))
     return ApplyStep("check", "failed" if faults else "ok", said, hint)
 
 
@@ -241,7 +247,7 @@ def _lock(run: _Run) -> ApplyStep:
         return _failed(run, "lock", done)
     stale = [each["entry"] for each in done.data["outcomes"] if each["status"] not in ("fresh", "unchanged")]
     if done.code == 0:
-        return ApplyStep("lock", "ok", (f"{len(run.names)} locks answer their recipes",))
+        return ApplyStep("lock", "ok", (f"{counted(len(run.names), 'locks')} checked",))
     hint = f"`envmgr lock {' '.join(stale)}`, and commit the result"
     return ApplyStep("lock", "failed", tuple(f"{name}: its lock does not answer its recipe" for name in stale), hint)
 
@@ -260,7 +266,10 @@ def _build(run: _Run) -> ApplyStep:
 def _publish(run: _Run) -> ApplyStep:
     went = tuple(word for name in run.gone for word in ("--remove", name))
     if run.options.dry_run:
-        return ApplyStep("publish", "nothing to do", tuple(f"would go: {name}" for name in run.gone))
+        return ApplyStep("publish", "not reached", tuple(f"would go: {name}" for name in run.gone))
+    if _commit_names(run.ctx) != run.commits:  # what was built would carry another commit's name
+        hint = "`envmgr apply` again takes what is there now; installs are kept"
+        return ApplyStep("publish", "failed", ("the catalogs have another commit than when this run began",), hint)
     done = run.verb("publish", "--candidate", "--reason", run.reason, *went, *run.names)
     if "generation" not in done.data:
         return _failed(run, "publish", done)

@@ -112,7 +112,7 @@ def _row(
         item = load_entry(ctx, found, read_target(ctx.site.cpu_level), shells=False)
         missing = tuple(each.install.relative for each in item.missing)
     except EnvmgrError as error:
-        return ReportedEntry(name, change, why=error.message)
+        return ReportedEntry(name, change, why=error.message.replace(f"{found.root}/", ""))
     if before is not None and before.digest == item.install.digest:
         return None
     licences = tuple(dict.fromkeys((item.software.licence, *item.lock.licences)))

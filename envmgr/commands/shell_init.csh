@@ -8,6 +8,15 @@ if ( "$ENVMGR_PIN" != "" && "$ENVMGR_PIN" !~ $envmgr_prefix/* ) then
     if ( "$envmgr_path" =~ $envmgr_prefix/generations/*/modules ) setenv ENVMGR_PIN "$envmgr_path:h"
   end
 endif
+if ( ! $?ENVMGR_USE ) set ENVMGR_USE = ""
+if ( $?ENVMGR_CANDIDATE ) then
+  if ( "$ENVMGR_USE" != candidate && "$ENVMGR_PIN:t" == "$ENVMGR_CANDIDATE" ) setenv ENVMGR_PIN ""
+  if ( "$ENVMGR_PIN:t" != "$ENVMGR_CANDIDATE" ) unsetenv ENVMGR_CANDIDATE
+endif
+if ( "$ENVMGR_USE" == candidate && ! $?ENVMGR_CANDIDATE && -d $envmgr_prefix/candidate/modules ) then
+  setenv ENVMGR_PIN $envmgr_prefix/`readlink $envmgr_prefix/candidate`
+  setenv ENVMGR_CANDIDATE "$ENVMGR_PIN:t"
+endif
 if ( "$ENVMGR_PIN" !~ $envmgr_prefix/generations/* || ! -d "$ENVMGR_PIN/modules" ) then
   setenv ENVMGR_PIN $envmgr_prefix/`readlink $envmgr_prefix/current`
 endif

@@ -6,6 +6,14 @@ if test -n "$ENVMGR_PIN"; and not string match -q -- "$envmgr_prefix/*" "$ENVMGR
         string match -q -- "$envmgr_prefix/generations/*/modules" "$each"; and set -gx ENVMGR_PIN (string replace -r -- '/modules$' '' $each)
     end
 end
+set -l envmgr_own (string replace -r -- '.*/' '' "$ENVMGR_PIN")
+if test "$ENVMGR_USE" != candidate; and test -n "$ENVMGR_CANDIDATE"; and test "$envmgr_own" = "$ENVMGR_CANDIDATE"
+    set -gx ENVMGR_PIN
+    set -e ENVMGR_CANDIDATE
+else if test "$ENVMGR_USE" = candidate; and test "$envmgr_own" != "$ENVMGR_CANDIDATE" -o -z "$envmgr_own"; and test -d "$envmgr_prefix/candidate/modules"
+    set -gx ENVMGR_PIN $envmgr_prefix/(readlink $envmgr_prefix/candidate)
+    set -gx ENVMGR_CANDIDATE (string replace -r -- '.*/' '' "$ENVMGR_PIN")
+end
 if not string match -q -- "$envmgr_prefix/generations/*" "$ENVMGR_PIN"; or not test -d "$ENVMGR_PIN/modules"
     set -gx ENVMGR_PIN $envmgr_prefix/(readlink $envmgr_prefix/current; or echo)
 end

@@ -15,6 +15,17 @@ case "${ENVMGR_PIN:-}" in
   "$envmgr_prefix"/generations/*) [ -d "$ENVMGR_PIN/modules" ] || ENVMGR_PIN= ;;
   *) ENVMGR_PIN= ;;
 esac
+# With ENVMGR_USE=candidate the newest candidate, until the shell has one (ENVMGR_CANDIDATE); without it that goes.
+case "${ENVMGR_USE:-}:${ENVMGR_CANDIDATE:-none}" in
+  candidate:"${ENVMGR_PIN##*/}") ;;
+  candidate:*)
+    if [ -d "$envmgr_prefix/candidate/modules" ]; then
+      ENVMGR_PIN=$envmgr_prefix/$(readlink "$envmgr_prefix/candidate")
+      export ENVMGR_CANDIDATE="${ENVMGR_PIN##*/}"
+    fi
+    ;;
+  *:"${ENVMGR_PIN##*/}") ENVMGR_PIN='' && unset ENVMGR_CANDIDATE ;;
+esac
 [ -n "$ENVMGR_PIN" ] || ENVMGR_PIN=$envmgr_prefix/$(readlink "$envmgr_prefix/current" || :)
 if [ -d "$ENVMGR_PIN/modules" ]; then
   # The hook that lets a collection restore in another generation, last in two lists: Lmod reads the first, from 9.2.8 both.

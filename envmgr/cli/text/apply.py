@@ -37,7 +37,7 @@ def apply_markdown(result: ApplyResult) -> str:
     made = f"generation {result.candidate}" if result.candidate is not None else "no new generation"
     state = "failed" if result.code else "done"
     lines = [f"# apply: {state}, {made}", ""]
-    lines += [f"- `{_cell(root)}` at commit `{name or 'none'}`" for root, name in result.commits.items()]
+    lines += [f"- {_cell(root)} at commit `{name or 'none'}`" for root, name in result.commits.items()]
     lines += [f"- current: generation {result.current or 'none'} (was {result.before or 'none'})", ""]
     rows = [
         [
@@ -74,7 +74,7 @@ def report_markdown(result: ReportResult) -> str:
         lines += _table(["entry", "rule", "what is done", "the recipe's reason"], accepted)
     if result.findings:
         lines += ["", "Findings of `envmgr catalog check`:", ""]
-        lines += [f"- {f.severity}: `{_cell(f.where)}`: {_cell(f.found)}" for f in result.findings]
+        lines += [f"- {f.severity}: {_cell(f.where)}: {_cell(f.found)}" for f in result.findings]
     if not result.nodes_known:
         lines += ["", "No audit has seen a node yet: nothing is known of GPUs and drivers."]
     return "\n".join(lines) + "\n"
@@ -102,6 +102,6 @@ def _table(header: list[str], rows: Iterable[list[str]]) -> list[str]:
 
 
 def _cell(text: str) -> str:
-    """Return a stranger's text so that it changes no table and no page."""
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("@", "&#64;")
-    return " ".join(escaped.split()).replace("|", "\\|").replace("`", "'").replace("[", "\\[").replace("]", "\\]")
+    """Return a stranger's text so that it changes no table and no page, and calls nobody: as code, in one line."""
+    plain = " ".join(text.split()).replace("`", "'").replace("|", "\\|")
+    return f"`{plain}`" if plain else ""

@@ -85,7 +85,7 @@ def show_promote(result: promote.PromoteResult) -> None:
         out(f"  {change}")
     if result.unseen:
         number = result.rebased or result.candidate
-        out(f"not tested on nodes: {', '.join(result.unseen)} (`envmgr test --generation {number} --via ssh`)")
+        out(f"not tested on nodes: {', '.join(result.unseen)} (`envmgr test --generation {number} --nodes SET`)")
 
 
 def show_lock(result: lock.LockCommandResult) -> None:
@@ -176,7 +176,7 @@ def _published(
             out(
                 f"generation {generation} is a candidate{f' with {names}' if names else ''}; {parent or 'none'} is current"
             )
-            out(f"next: `envmgr test --generation {generation} --via ssh`, then `envmgr promote {generation}`")
+            out(f"next: `envmgr test --generation {generation} --nodes SET`, then `envmgr promote {generation}`")
             return
         was = f" (was {parent})" if parent is not None else ""
         out(f"published{f' {names}' if names else ''}: generation {generation} is current{was}")

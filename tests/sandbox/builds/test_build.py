@@ -44,6 +44,8 @@ def test_first_build_says_what_it_does_and_what_came_of_it(box: Sandbox) -> None
         "hello/1.0 check: done in TIME\n"
         "generation 1 modules: 1 module in TIME\n"
         "generation 1 spider cache: done in TIME\n"
+        "generation 1 www: done in TIME\n"
+        "generation 1 portal: done in TIME\n"
         "hello/1.0 test: 1 test in TIME\n"
     )
     assert (box.prefix / tree / "bin/hello-prefix").is_file()

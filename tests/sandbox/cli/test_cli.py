@@ -93,6 +93,7 @@ def test_help_of_every_verb_works_and_imports_nothing_heavy(helps: dict[str, dic
     assert found["ours"] == [
         "envmgr.cli",
         "envmgr.cli.app",
+        "envmgr.cli.apply",
         "envmgr.cli.build",
         "envmgr.cli.catalog",
         "envmgr.cli.completion",

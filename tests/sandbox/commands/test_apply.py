@@ -196,7 +196,7 @@ def test_report_says_what_a_merge_would_do(box: Sandbox) -> None:
     assert data["nodes_known"] is False
     text = box.ok("report", "--pull-request").stdout
     assert text.startswith("### envmgr: 3 entries would change, 2 checked, 0 errors\n")
-    assert "| third/1.0 | new | conda | third/1.0-" in text
+    assert "| third/1.0 | new | conda | `third/1.0-" in text
     assert "No audit has seen a node yet" in text
 
 

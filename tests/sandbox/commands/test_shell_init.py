@@ -180,3 +180,19 @@ def test_lines_for_sh_give_bash_a_module_command_that_its_children_have(sandbox:
         check=False,
     )
     assert done.stdout == "hello/1.0\n", done.stderr
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_candidate_for_who_asks_for_it_and_back(sandbox: Sandbox, prefix: Path, shell: str) -> None:
+    (prefix / "current").unlink()
+    (prefix / "current").symlink_to("generations/0001")
+    (prefix / "candidate").symlink_to("generations/0002")
+    assert run(sandbox, shell, "echo $ENVMGR_PIN $ENVMGR_CANDIDATE", ENVMGR_USE="candidate") == [
+        f"{prefix}/generations/0002 0002"
+    ]
+    mine = {"ENVMGR_PIN": f"{prefix}/generations/0002", "ENVMGR_CANDIDATE": "0002"}
+    assert run(sandbox, shell, "echo $ENVMGR_PIN", **mine) == [f"{prefix}/generations/0001"]
+    (prefix / "candidate").unlink()
+    kept = run(sandbox, shell, "echo $ENVMGR_PIN", ENVMGR_USE="candidate", **mine)
+    assert kept == [f"{prefix}/generations/0002"]
+    assert run(sandbox, shell, "echo $ENVMGR_PIN", ENVMGR_USE="candidate") == [f"{prefix}/generations/0001"]

@@ -77,7 +77,7 @@ def test_candidate_is_tested_and_promoted_without_a_build(box: Sandbox) -> None:
     done = box.ok("promote", "2")
     assert done.stdout == (
         "generation 2 is current (was 1); new shells get it\n  + tested/1.0\n"
-        "not tested on nodes: tested/1.0 (`envmgr test --generation 2 --via ssh`)\n"
+        "not tested on nodes: tested/1.0 (`envmgr test --generation 2 --nodes SET`)\n"
     )
     assert times_tested(box) == 2
     complete(box, 2)

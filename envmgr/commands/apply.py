@@ -21,7 +21,7 @@ from envmgr.publish.records import current_number, read_current, read_record
 from envmgr.report import Result
 from envmgr.store.state_file import change_state, writing_as
 from envmgr.system.files import pretty_json
-from envmgr.system.git import Commit, read_commit
+from envmgr.system.git import read_commit
 from envmgr.system.lock_holder import held_by
 from envmgr.system.models import FrozenModel
 from envmgr.system.untrusted_files import FACTS, read_json
@@ -57,8 +57,7 @@ class AppliedEntry:
 class ApplyResult(Result):
     """The result of `apply`. `commits` maps the site's own catalogs to their commits, empty for one that is not in git.
 
-    `before` was current, `candidate` was made, `current` is current now. `untested` says why no node tested the
-    candidate, empty if nodes did.
+    `before` was current, `candidate` was made, `current` is current now.
     """
 
     schema: ClassVar[str] = "envmgr.apply/1"
@@ -158,7 +157,7 @@ def apply_catalog(ctx: Context, options: ApplyOptions) -> ApplyResult:
 
 
 def _apply(ctx: Context, options: ApplyOptions) -> ApplyResult:
-    commits = _commit_names(ctx)
+    commits = _commits(ctx)
     names, gone = _declared(ctx)
     before = current_number(ctx.prefix)
     reason = f"apply {' '.join(name[:12] for name in commits.values() if name)}".strip()
@@ -185,26 +184,25 @@ def _apply(ctx: Context, options: ApplyOptions) -> ApplyResult:
     )
 
 
-def _commit_names(ctx: Context) -> dict[str, str]:
-    return {root: commit.name if commit else "" for root, commit in _commits(ctx).items()}
-
-
-def _commits(ctx: Context) -> dict[str, Commit | None]:
-    """Return the commit of each catalog of the site's own, None for one outside of git."""
+def _commits(ctx: Context) -> dict[str, str]:
+    """Return the commit of each catalog of the site's own, empty for one without. Raise InputError
+    `catalog-uncommitted`.
+    """
+    strict = ctx.site.require_commit
     roots = [root for root in ctx.site.catalogs[:-1] if root.is_dir()]
-    if not ctx.site.require_commit and shutil.which("git") is None:
-        return dict.fromkeys(map(str, roots))
-    found = {str(root): read_commit(root, ctx.runner) for root in roots}
-    if not ctx.site.require_commit:
-        return found
-    for root, commit in found.items():
-        if commit is None or commit.changed:
+    if not strict and shutil.which("git") is None:
+        return dict.fromkeys(map(str, roots), "")
+    found = {}
+    for root in roots:
+        commit = read_commit(root, ctx.runner)
+        if strict and (commit.why or commit.changed):
             raise InputError(
                 "catalog-uncommitted",
                 f"{root} is not what a commit says",
-                context=("it is in no git checkout",) if commit is None else commit.changed[:10],
+                context=commit.why or commit.changed[:10],
                 hint="commit the changes, or take them back; the site says `require_commit: true`",
             )
+        found[str(root)] = commit.name
     return found
 
 
@@ -245,7 +243,7 @@ def _lock(run: _Run) -> ApplyStep:
     done = run.verb("lock", "--check", *run.names)
     if "outcomes" not in done.data:
         return _failed(run, "lock", done)
-    stale = [each["entry"] for each in done.data["outcomes"] if each["status"] not in ("fresh", "unchanged")]
+    stale = [each["entry"] for each in done.data["outcomes"] if each["status"] != "fresh"]
     if done.code == 0:
         return ApplyStep("lock", "ok", (f"{counted(len(run.names), 'locks')} checked",))
     hint = f"`envmgr lock {' '.join(stale)}`, and commit the result"
@@ -258,16 +256,15 @@ def _build(run: _Run) -> ApplyStep:
     if "steps" not in done.data:
         return _failed(run, "build", done)
     missing = [step["planned"]["entry"] for step in done.data["steps"] if step["build"] == "build"]
-    named = [f"{each['name']}/{each['version']}" if isinstance(each, dict) else str(each) for each in missing]
-    said = (*(f"{'would be built' if dry else 'built'}: {each}" for each in named), *done.data.get("gate", ()))
-    return ApplyStep("build", "ok" if named else "nothing to do", said)
+    said = (*(f"{'would be built' if dry else 'built'}: {each}" for each in missing), *done.data.get("gate", ()))
+    return ApplyStep("build", "ok" if missing else "nothing to do", said)
 
 
 def _publish(run: _Run) -> ApplyStep:
     went = tuple(word for name in run.gone for word in ("--remove", name))
     if run.options.dry_run:
         return ApplyStep("publish", "not reached", tuple(f"would go: {name}" for name in run.gone))
-    if _commit_names(run.ctx) != run.commits:  # what was built would carry another commit's name
+    if _commits(run.ctx) != run.commits:  # what was built would carry another commit's name
         hint = "`envmgr apply` again takes what is there now; installs are kept"
         return ApplyStep("publish", "failed", ("the catalogs have another commit than when this run began",), hint)
     done = run.verb("publish", "--candidate", "--reason", run.reason, *went, *run.names)

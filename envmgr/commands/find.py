@@ -19,7 +19,7 @@ from envmgr.publish.records import GenerationRecord, current_number, read_record
 from envmgr.report import Result
 from envmgr.store.away import why_not_mounted
 from envmgr.store.parts import Part
-from envmgr.store.usage import recorded_loads
+from envmgr.store.usage import Usage, read_usage, recorded_loads
 from envmgr.store.user_holds import read_holds
 from envmgr.wheels.parts import wheel_parts
 
@@ -181,7 +181,8 @@ def _read_own(ctx: Context, store: _Store) -> Iterator[NotLooked]:
 
 
 def _found(ctx: Context, store: _Store, wanted: Sequence[Wanted]) -> Iterator[FoundPart]:
-    defaults = _defaults(ctx, store)
+    defaults, usage = _defaults(ctx, store), _usage(ctx)
+    since = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=_LOADS_DAYS)
     for path, known in store.known.items():
         users = store.used.get(path, {})
         for one, part, compared in _matches(known, wanted):
@@ -200,7 +201,7 @@ def _found(ctx: Context, store: _Store, wanted: Sequence[Wanted]) -> Iterator[Fo
                     current=store.current in numbers,
                     default=store.current in numbers and entry in defaults,
                     held=tuple(store.held.get(path, ())),
-                    loads=_loads(ctx, entry),
+                    loads=recorded_loads(usage, entry, since),
                     rebuild=store.rebuild(path, part.name) if path in store.own or store.current in numbers else "",
                 )
 
@@ -212,11 +213,11 @@ def _matches(known: Known, wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, P
                 yield one, part, judged is not None
 
 
-def _loads(ctx: Context, entry: str) -> int | None:
-    """Return how often the entry was loaded in half a year; None if that is not recorded, or cannot be read."""
+def _usage(ctx: Context) -> Usage:
+    """Return what is recorded of loads; nothing where that cannot be read."""
     with suppress(EnvmgrError):
-        return recorded_loads(ctx.prefix, entry, _LOADS_DAYS, datetime.datetime.now(datetime.UTC).date())
-    return None
+        return read_usage(ctx.prefix)
+    return Usage()
 
 
 def _defaults(ctx: Context, store: _Store) -> frozenset[str]:

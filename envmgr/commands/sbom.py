@@ -10,13 +10,14 @@ from typing import Any, ClassVar
 
 from envmgr.commands import Context, published_record, require_published
 from envmgr.commands.parts import Known, PartsReader
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.exchange.sboms import CarriedPart, CarriedSbom, Component, Document, write_sbom
 from envmgr.publish.records import PublishedEntry, read_record
 from envmgr.report import Result
 from envmgr.store.dist_info import DistInfo, dist_infos
 from envmgr.store.parts import PYPI, Part, same_name
 from envmgr.system.files import canonical_json, sha256_bytes
+from envmgr.wording import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +90,12 @@ def entry_sboms(
         try:
             members = {name: read.entry(entries[name].paths)}
             text = write_sbom(_document(entries, name, members, read, name, created), to)
-        except EnvmgrError as error:
-            if error.reference == "extra-missing":
+        except Interrupted:
+            raise
+        except Exception as error:  # noqa: BLE001 - a library that fails over one entry costs no other its SBOM
+            if isinstance(error, EnvmgrError) and error.reference == "extra-missing":
                 return
-            ctx.reporter.log(f"no SBOM of {name}: {error.message}")
+            ctx.reporter.log(f"no SBOM of {name}: {one_line(str(error))}")
             continue
         yield name, text
 

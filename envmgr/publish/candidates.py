@@ -174,17 +174,17 @@ def settle_candidates(prefix: Prefix, reporter: Reporter) -> None:
     """Remove the markers of generations that became current, or are gone, and point `candidate` at the newest one that
     is left. Only under `publishing`.
     """
-    marked = records.candidate_numbers(prefix)
-    if not marked and not prefix.candidate.is_symlink():
+    if not prefix.candidates.is_dir():
         return
     there = {*records.complete_numbers(prefix)} - once_current(prefix)
-    for number in marked - there:
-        path = _marker(prefix, number)
-        for each in (path, path.with_name(f"{path.name}.sig")):
+    waiting = records.candidate_numbers(prefix) & there
+    kept = {f"{number:04d}.json{end}" for number in waiting for end in ("", ".sig")}
+    for path in prefix.candidates.iterdir():
+        if path.name not in kept:
             with suppress(OSError):
-                each.unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
     try:
-        _point(prefix, max(marked & there, default=None))
+        _point(prefix, max(waiting, default=None))
     except OSError as error:
         reporter.say(f"warning: {prefix.candidate} does not lead to the newest candidate: {error.strerror}")
 

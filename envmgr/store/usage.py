@@ -213,11 +213,8 @@ def known_since(usage: Usage, nodes: Iterable[str]) -> datetime | None:
     return None if not found or None in found else max(each for each in found if each)
 
 
-def recorded_loads(prefix: Prefix, entry: str, days: int, today: date) -> int | None:
-    """Return how often an entry was loaded in the last `days` days, by users and as a dependency; None if that is not
-    recorded. Raises as `read_usage`.
-    """
-    usage = read_usage(prefix)
+def recorded_loads(usage: Usage, entry: str, since: date) -> int | None:
+    """Return how often an entry was loaded from a day on, by users and as a dependency; None if that is not recorded."""
     if not usage.nodes or entry not in usage.entries:
         return None
-    return loads_since(usage.entries[entry], today - timedelta(days=days)).count
+    return loads_since(usage.entries[entry], since).count

@@ -1,39 +1,60 @@
-"""The commit of a folder, by git(1). Nothing that the checkout's own settings name is run."""
+"""The commit of a folder, by git(1).
+
+The settings of a checkout may name programs that git runs (filters, a file system monitor). Whoever owns the checkout
+chose them, so root reads it as its owner; where another user asks, git itself refuses a checkout that is not theirs.
+"""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.system.run import Runner
+from envmgr.system.run import Runner, clean_env
+from envmgr.system.users import account_of_uid
 
 _SECONDS = 60.0
-# A file system monitor and hooks are programs that a checkout's settings may name; other users' checkouts are read too.
-_SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "safe.directory=*")
+_SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The state of a folder in git: `sha256` or sha1 of the commit in hex, and paths that differ from it."""
+    """The state of a folder in git: its commit in hex, and paths that differ from it. Without a commit `why` says why."""
 
-    name: str
-    changed: tuple[str, ...]
+    name: str = ""
+    changed: tuple[str, ...] = ()
+    why: str = ""
 
 
-def read_commit(folder: Path, runner: Runner) -> Commit | None:
-    """Return the commit that a folder is of, with what is changed, new or ignored in the folder; None if it is in no git
-    checkout, or has no commit.
+def read_commit(folder: Path, runner: Runner) -> Commit:
+    """Return the commit that a folder is of, with what is changed, new or ignored in the folder.
 
     Raises:
         EnvmgrError: `command-missing` without git.
     """
-    git = ("git", *_SAFE, "-C", folder)
-    head = runner.run([*git, "rev-parse", "--verify", "HEAD^{commit}"], check=False, timeout=_SECONDS)
-    if head.returncode != 0:
-        return None
-    status = ("status", "--porcelain", "--untracked-files=all", "--ignored=traditional", "--ignore-submodules=none")
-    changed = runner.run([*git, *status, "--", "."], timeout=_SECONDS).stdout
-    return Commit(head.stdout.strip(), tuple(line[3:] for line in changed.splitlines() if not _is_by_the_way(line)))
+    place = folder.resolve()
+    inside = next((top / ".git" for top in (place, *place.parents) if os.path.lexists(top / ".git")), None)
+    if inside is None:
+        return Commit(why="it is in no git checkout")
+    owner, account, env = inside.lstat().st_uid, None, clean_env()
+    if os.geteuid() == 0 and owner != 0:
+        account = account_of_uid(owner)
+        if account is None:
+            return Commit(why=f"{inside} belongs to user {owner}, who does not exist here")
+        env |= {"HOME": account.home, "USER": account.name, "LOGNAME": account.name}
+
+    def git(*argv: str) -> tuple[int, str, str]:
+        words = ["git", *_SAFE, "-C", str(place), *argv]
+        done = runner.run(words, check=False, timeout=_SECONDS, run_as=account, env=env)
+        return done.returncode, done.stdout, done.stderr
+
+    code, name, said = git("rev-parse", "--verify", "HEAD^{commit}")
+    if code == 0:
+        status = ("status", "--porcelain", "--untracked-files=all", "--ignored=traditional", "--ignore-submodules=none")
+        code, changed, said = git(*status, "--", ".")
+    if code != 0:
+        return Commit(why=f"git says: {(said.strip().splitlines() or ['nothing'])[0]}")
+    return Commit(name.strip(), tuple(line[3:] for line in changed.splitlines() if not _is_by_the_way(line)))
 
 
 def _is_by_the_way(line: str) -> bool:

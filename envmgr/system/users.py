@@ -54,6 +54,14 @@ def find_account(name: str) -> Account | None:
         return None
 
 
+def account_of_uid(uid: int) -> Account | None:
+    """Return the account with this number; None if there is none here."""
+    try:
+        return _account(pwd.getpwuid(uid))
+    except KeyError:
+        return None
+
+
 def require_account(name: str) -> Account:
     """Return the account. Raise InputError `unknown-user`."""
     found = find_account(name)

@@ -326,3 +326,12 @@ def test_what_was_current_comes_back_by_a_rollback(box: Sandbox) -> None:
     assert "hint: `envmgr rollback 2` makes it current again" in done.stderr
     box.ok("rollback", "2")
     assert box.current() == 2
+
+
+def test_attributes_of_a_branch_hide_nothing_from_the_check(pushed: Sandbox) -> None:
+    push(pushed, "main")
+    (pushed.root / "work/hidden").mkdir()
+    for name in ("software.yaml", "1.0"):
+        subprocess.run(["cp", "-r", f"work/hello/{name}", "work/hidden/"], cwd=pushed.root, check=True)
+    said = push(pushed, "hostile", **{".gitattributes": "hidden export-ignore\nhidden/** export-ignore\n"})
+    assert "| hidden/1.0 | new |" in said, said

@@ -196,6 +196,7 @@ def test_a_killed_run_leaves_no_half_candidate(box: Sandbox) -> None:
     (box.root / "wait").unlink()
     process.wait()
     (box.prefix / "candidates").mkdir(exist_ok=True)
+    (box.prefix / "candidates/0007.json.sig").write_text("")  # a signature that was refused has no marker
     (box.prefix / "candidates/0002.json").write_text("{}")  # a kill between the marker and the record
     box.ok("build", "--candidate", "tested/1.0")  # 3
     assert (link(box), markers(box)) == ("generations/0003", ["0003.json"])

@@ -29,6 +29,7 @@ from envmgr.store.usage import (
 )
 
 NOW = datetime(2026, 11, 28, 12, tzinfo=UTC)
+MONTH = date(2026, 10, 29)  # a month before
 TEXT = """\
 name c1
 mark c1
@@ -145,11 +146,11 @@ def test_old_days_become_months() -> None:
 def test_what_is_kept_is_written_and_read(tmp_path: Path) -> None:
     prefix = Prefix(tmp_path)
     assert read_usage(prefix) == Usage()
-    assert recorded_loads(prefix, "a/1", 30, NOW.date()) is None
+    assert recorded_loads(read_usage(prefix), "a/1", MONTH) is None
     usage, _ = merge(Usage(), answer(False, True, ("2026-11-27", 2), ("2026-10-01", 1)))
     save_usage(prefix, usage, private=False)
     assert read_usage(prefix) == usage
-    assert (recorded_loads(prefix, "a/1", 30, NOW.date()), recorded_loads(prefix, "b/1", 30, NOW.date())) == (2, None)
+    assert [recorded_loads(read_usage(prefix), name, MONTH) for name in ("a/1", "b/1")] == [2, None]
     assert usage_file(prefix).stat().st_mode & 0o777 == 0o644
     save_usage(prefix, usage, private=True)
     assert usage_file(prefix).stat().st_mode & 0o777 == 0o600

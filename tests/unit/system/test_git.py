@@ -1,0 +1,66 @@
+"""The commit of a folder: what is changed there, and that no program of a stranger's checkout runs with our rights."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from envmgr.system.git import read_commit
+from envmgr.system.run import Runner
+
+GIT = ("git", "-c", "user.name=anna", "-c", "user.email=anna@example.org", "-c", "safe.directory=*")
+
+
+@pytest.fixture
+def checkout() -> Iterator[Path]:
+    """A checkout that every user can enter, with one commit of `recipes/file`."""
+    top = Path(tempfile.mkdtemp())
+    top.chmod(0o755)
+    (top / "recipes").mkdir()
+    (top / "recipes/file").write_text("one\n")
+    for argv in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "one"]):
+        subprocess.run([*GIT, "-C", top, *argv], check=True, capture_output=True)
+    yield top
+    shutil.rmtree(top)
+
+
+def test_changes_in_the_folder_count_and_others_do_not(checkout: Path) -> None:
+    head = subprocess.run([*GIT, "-C", checkout, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+    (checkout / "elsewhere").write_text("x")
+    found = read_commit(checkout / "recipes", Runner())
+    assert (found.name, found.changed, found.why) == (head.stdout.strip(), (), "")
+    (checkout / "recipes/new").write_text("x")
+    (checkout / "recipes/file").write_text("two\n")
+    assert read_commit(checkout / "recipes", Runner()).changed == ("recipes/file", "recipes/new")
+
+
+def test_no_checkout_and_no_commit_are_said(checkout: Path, tmp_path: Path) -> None:
+    assert read_commit(tmp_path, Runner()).why == "it is in no git checkout"
+    shutil.rmtree(checkout / ".git")
+    subprocess.run([*GIT, "-C", checkout, "init", "-q"], check=True)
+    assert read_commit(checkout, Runner()).why.startswith("git says: fatal: ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be asked to run another user's program")
+def test_root_runs_what_a_checkout_names_as_its_owner(checkout: Path) -> None:
+    """A filter, which `git status` runs for a file whose time has changed."""
+    (checkout / ".gitattributes").write_text("* filter=own\n")
+    subprocess.run([*GIT, "-C", checkout, "add", "-A"], check=True)
+    subprocess.run([*GIT, "-C", checkout, "commit", "-q", "-m", "two"], check=True)
+    owned = checkout / ".git/owned"
+    subprocess.run([*GIT, "-C", checkout, "config", "filter.own.clean", f"sh -c 'id -u >>{owned}; cat'"], check=True)
+    nobody = pwd.getpwnam("nobody")
+    subprocess.run(["chown", "-R", "nobody", checkout], check=True)
+    os.utime(checkout / "recipes/file", (1, 1))
+    found = read_commit(checkout / "recipes", Runner())
+    assert (found.why, found.changed) == ("", ())
+    assert set(owned.read_text().split()) == {str(nobody.pw_uid)}
+    os.chown(checkout / ".git", 54321, -1)
+    assert read_commit(checkout, Runner()).why == f"{checkout}/.git belongs to user 54321, who does not exist here"

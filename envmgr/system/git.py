@@ -1,6 +1,6 @@
 """The commit of a folder, by git(1).
 
-The settings of a checkout may name programs that git runs (filters, a file system monitor). Whoever owns the checkout
+The settings of a checkout may name programs that git runs (filters, a file system monitor). The owner of the checkout
 chose them, so root reads it as its owner; where another user asks, git itself refuses a checkout that is not theirs.
 """
 

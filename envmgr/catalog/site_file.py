@@ -288,6 +288,9 @@ class UsageSettings(_Model):
         return values
 
 
+_CATALOGS = "must be a list of folders, or have only `folders` and `require_commit`"
+
+
 class SiteFile(_Model):
     """`site.yaml` as written. Relative paths are relative to the file. Each backend checks its part of `backends`."""
 
@@ -334,6 +337,13 @@ class SiteFile(_Model):
             return data
         flat = {**data, "catalogs": found.get("folders", ())}
         return {**flat, "require_commit": found["require_commit"]} if "require_commit" in found else flat
+
+    @field_validator("catalogs", mode="before")
+    @classmethod
+    def _folders(cls, value: Any) -> Any:
+        if isinstance(value, dict):
+            raise ValueError(_CATALOGS)  # noqa: TRY004 - pydantic reads no other
+        return value
 
     @field_validator("prefix", "upstream")
     @classmethod

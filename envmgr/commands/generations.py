@@ -15,7 +15,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.flip_checks import FlipFault, look_at_current_flip
 from envmgr.publish.flips import flips, known_current, last_current, once_current
 from envmgr.publish.generations import require_no_candidate, rollback, sign
-from envmgr.publish.plan import Change, check_dependencies
+from envmgr.publish.plan import Change, check_dependencies, marked
 from envmgr.publish.records import (
     candidate_numbers,
     complete_numbers,
@@ -124,13 +124,10 @@ def read_history(ctx: Context) -> HistoryResult:
         if (record := records.get(number)) is None:
             continue
         before = records[record.parent].entries if record.parent in records else {}
-        changes = [
-            f"{'+' if e not in before else '-' if e not in record.entries else '~'} {e}"
-            for e in sorted({*before, *record.entries})
-            if before.get(e) != record.entries.get(e)
-        ]
+        other = (e for e in {*before, *record.entries} if before.get(e) != record.entries.get(e))
+        changes = marked(other, before, record.entries)
         count, own = len(record.entries), (record.created, record.user, record.host, record.reason)
-        rows.append(HistoryRow(number, number == current, *own, count, tuple(changes), candidate=number in waiting))
+        rows.append(HistoryRow(number, number == current, *own, count, changes, candidate=number in waiting))
     return HistoryResult(tuple(rows), tuple(flips(ctx.prefix)))
 
 

@@ -14,7 +14,7 @@ from envmgr.commands.verb_run import run_verb
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.candidates import newest, read_candidate, require_promotable, require_same
 from envmgr.publish.generations import promote
-from envmgr.publish.plan import Change, NewModule, changed_entries, with_dependents
+from envmgr.publish.plan import Change, NewModule, changed_entries, marked, with_dependents
 from envmgr.publish.records import GenerationRecord, current_number, published_spec, read_record, read_specs
 from envmgr.publish.staging import seen_by_tests
 from envmgr.report import Result
@@ -54,11 +54,7 @@ class _Made:
 
     @property
     def changes(self) -> tuple[str, ...]:
-        before = self.parent.entries if self.parent else {}
-        return tuple(
-            f"{'+' if name not in before else '-' if name not in self.record.entries else '~'} {name}"
-            for name in sorted(self.changed)
-        )
+        return marked(self.changed, self.parent.entries if self.parent else (), self.record.entries)
 
     @property
     def there(self) -> set[str]:

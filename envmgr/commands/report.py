@@ -12,7 +12,7 @@ from envmgr.catalog.fitness import judge_gpu
 from envmgr.catalog.site import read_target
 from envmgr.commands import Context
 from envmgr.commands.catalog import Accepted, check_catalog
-from envmgr.commands.resolved import ResolvedEntry, current_entries, load_entry
+from envmgr.commands.resolved import ResolvedEntry, current_entries, load_entry, unacknowledged
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.nodes.sets import fold
 from envmgr.publish.records import PublishedEntry
@@ -115,6 +115,7 @@ def _row(
         return ReportedEntry(name, change, why=error.message.replace(f"{found.root}/", ""))
     if before is not None and before.digest == item.install.digest:
         return None
+    notes = [f"the site has not acknowledged its licence: {word}" for word in unacknowledged(ctx, item)]
     licences = tuple(dict.fromkeys((item.software.licence, *item.lock.licences)))
     return ReportedEntry(
         name,
@@ -125,7 +126,7 @@ def _row(
         item.lock.download,
         item.lock.installed,
         tuple(_verdicts(item, fleet)) if fleet is not None else (),
-        item.lock.notes,
+        (*notes, *item.lock.notes),
     )
 
 

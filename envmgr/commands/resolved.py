@@ -233,11 +233,11 @@ def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[Resolv
                 if not found.shipped or error.reference != "lock-missing":
                     raise
                 unlocked.append(str(found.entry))
-            if item is not None and not _unacknowledged(ctx, item):
+            if item is not None and not unacknowledged(ctx, item):
                 item.require_sound(published)
         if item is None:
             continue
-        if _unacknowledged(ctx, item) or set(item.recipe.depends) & set(left_out):
+        if unacknowledged(ctx, item) or set(item.recipe.depends) & set(left_out):
             left_out.append(str(item.entry))
         else:
             wanted.append(item)
@@ -287,7 +287,7 @@ def _loadable(catalog: Catalog, entries: Sequence[Entry], losses: Losses) -> Ite
 def resolve_entry(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = True) -> ResolvedEntry:
     """Return one entry; `shells` is as for `load_recipe`. Raises EnvmgrError as `resolve_named`."""
     item = load_entry(ctx, found, target, shells=shells)
-    if missing := _unacknowledged(ctx, item):
+    if missing := unacknowledged(ctx, item):
         raise EnvmgrError(
             "licence-not-acknowledged",
             f"{found.entry} comes under a licence that the site has not acknowledged",
@@ -308,7 +308,8 @@ def load_entry(ctx: Context, found: CatalogEntry, target: Target, *, shells: boo
     return ResolvedEntry(found, recipe, software, lock, parts, ctx.site.prefix)
 
 
-def _unacknowledged(ctx: Context, item: ResolvedEntry) -> list[str]:
+def unacknowledged(ctx: Context, item: ResolvedEntry) -> list[str]:
+    """Return the words of its licences that `policies.licences` lacks."""
     own = [item.software.acknowledge] if item.software.acknowledge else []
     words = [*own, *(word for part in item.parts for word in part.made_by.lock.licences)]
     return [word for word in dict.fromkeys(words) if word not in ctx.site.policies.licences]

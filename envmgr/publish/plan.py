@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -104,6 +104,12 @@ def changed_entries(
     changed = {name for name in {*entries, *before} if entries.get(name) != before.get(name)}
     anew = {path for path, sha256 in manifests.items() if known.get(path, sha256) != sha256}
     return changed | {name for name, entry in entries.items() if not anew.isdisjoint(entry.paths)}
+
+
+def marked(names: Iterable[str], before: Collection[str], after: Collection[str]) -> tuple[str, ...]:
+    """Return changed entries as people read them: `+ entry` came, `- entry` went, `~ entry` is another one."""
+    marks = {name: "+" if name not in before else "-" if name not in after else "~" for name in sorted(names)}
+    return tuple(f"{mark} {name}" for name, mark in marks.items())
 
 
 def check_dependencies(depends: Mapping[str, tuple[str, ...]]) -> None:

@@ -186,7 +186,10 @@ def test_report_says_what_a_merge_would_do(box: Sandbox) -> None:
     locked(box, "hello/1.0", ["hello-activate"])
     locked(box, "third/1.0", HELLO)
     subprocess.run(["rm", "-r", box.root / "recipes/other"], check=True)
+    software = box.root / "recipes/third/software.yaml"
+    software.write_text(json.dumps({**json.loads(software.read_text()), "acknowledge": "NVIDIA-EULA"}))
     data = box.ok("report", "--pull-request", "--format", "json").data
+    assert "the site has not acknowledged its licence: NVIDIA-EULA" in data["entries"][1]["notes"]
     assert [(e["entry"], e["change"]) for e in data["entries"]] == [
         ("hello/1.0", "changed"),
         ("third/1.0", "new"),

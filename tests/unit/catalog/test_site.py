@@ -519,3 +519,11 @@ def test_load_site_tells_a_home_that_cannot_be_a_prefix(monkeypatch: pytest.Monk
         "\n"
         "hint: name another: `envmgr init --prefix`"
     )
+
+
+def test_catalogs_may_say_that_they_must_be_committed(tmp_path: Path) -> None:
+    site = load(tmp_path, catalogs={"folders": ["recipes"], "require_commit": True})
+    assert (site.catalogs[0], site.require_commit) == (tmp_path / "recipes", True)
+    with pytest.raises(InputError) as told:
+        load(tmp_path, catalogs={"folder": ["recipes"]})
+    assert "must be a list of folders, or have only `folders` and `require_commit`" in "".join(told.value.context)

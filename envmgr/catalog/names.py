@@ -71,9 +71,10 @@ def nearest(wanted: str, known: Iterable[str], *, count: int = 3) -> list[str]:
     same = [k for k in names if k.partition("/")[0].lower() == name.lower()]
     close = sorted(k for k in same if k.lower().startswith(wanted.lower()))
     close += difflib.get_close_matches(wanted, [k for k in same if k not in close], n=count, cutoff=0.0)
-    # By names only: that two entries have one version says nothing.
+    # Of entries only the names are compared, and more strictly: that two of them have one version says nothing.
+    cutoff = 0.7 if "/" in wanted else 0.6
     others = dict.fromkeys(k.partition("/")[0] for k in names if k not in same)
-    for like in difflib.get_close_matches(name, others, n=count, cutoff=0.7):
+    for like in difflib.get_close_matches(name, others, n=count, cutoff=cutoff):
         of_name = [k for k in names if k.partition("/")[0] == like]
         close += difflib.get_close_matches(wanted, of_name, n=count, cutoff=0.0)
     return close[:count]

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 from envmgr.catalog.entries import CatalogEntry
-from envmgr.catalog.fitness import judge_gpu
 from envmgr.catalog.site import read_target
 from envmgr.commands import Context
 from envmgr.commands.catalog import Accepted, check_catalog
 from envmgr.commands.resolved import ResolvedEntry, current_entries, load_entry, unacknowledged
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.nodes.sets import fold
+from envmgr.page.status import NOT_SEEN, Group, group_verdicts, groups_of
 from envmgr.publish.records import PublishedEntry
 from envmgr.report import Finding, Result
-from envmgr.store.node_facts import FleetFacts, read_node_facts
+from envmgr.store.node_facts import read_node_facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +70,8 @@ def report_change(ctx: Context, names: Sequence[str], *, catalog: Path | None) -
         asked = {ctx.catalog.parse(name) for name in names}
         own = [ctx.catalog.find(entry) for entry in sorted(asked, key=str)]
     checked = check_catalog(ctx, [str(found.entry) for found in own]) if own else None
-    published, fleet = current_entries(ctx.prefix), _fleet(ctx)
-    rows = [row for found in own if (row := _row(ctx, found, published.get(str(found.entry)), fleet)) is not None]
+    published, groups = current_entries(ctx.prefix), _groups(ctx)
+    rows = [row for found in own if (row := _row(ctx, found, published.get(str(found.entry)), groups)) is not None]
     if not names:
         there = {str(found.entry) for found in ctx.catalog.entries()}
         rows += [ReportedEntry(name, "removed") for name in sorted(published) if name not in there]
@@ -82,7 +81,7 @@ def report_change(ctx: Context, names: Sequence[str], *, catalog: Path | None) -
         tuple(rows),
         tuple(_beside(each, ctx.site.catalogs[:-1]) for each in checked.findings) if checked else (),
         checked.accepted if checked else (),
-        fleet is not None,
+        groups is not None,
     )
 
 
@@ -94,17 +93,17 @@ def _beside(finding: Finding, roots: Sequence[Path]) -> Finding:
     return replace(finding, found=text)
 
 
-def _fleet(ctx: Context) -> FleetFacts | None:
+def _groups(ctx: Context) -> Mapping[str, Group] | None:
     try:
         fleet = read_node_facts(ctx.prefix)
     except EnvmgrError as error:
         ctx.reporter.say(f"warning: {error.message}: there are no verdicts on nodes")
         return None
-    return fleet if fleet is not None and fleet.seen else None
+    return groups_of(fleet) if fleet is not None and fleet.seen else None
 
 
 def _row(
-    ctx: Context, found: CatalogEntry, before: PublishedEntry | None, fleet: FleetFacts | None
+    ctx: Context, found: CatalogEntry, before: PublishedEntry | None, groups: Mapping[str, Group] | None
 ) -> ReportedEntry | None:
     """Return the row of an entry; None for one that is published as it is."""
     name, change = str(found.entry), "new" if before is None else "changed"
@@ -125,21 +124,14 @@ def _row(
         missing,
         item.lock.download,
         item.lock.installed,
-        tuple(_verdicts(item, fleet)) if fleet is not None else (),
+        tuple(_verdicts(item, groups or {})),
         (*notes, *item.lock.notes),
     )
 
 
-def _verdicts(item: ResolvedEntry, fleet: FleetFacts) -> Iterator[str]:
-    """Yield what the gate says of the nodes of each group, alike ones together."""
+def _verdicts(item: ResolvedEntry, groups: Mapping[str, Group]) -> Iterator[str]:
+    """Yield what the gate says of the nodes of each group; of an entry without a GPU only what speaks against it."""
     needs = item.needs(None)
-    if needs.gpu is None:
-        return
-    known = fleet.by_node()
-    for group, nodes in (fleet.groups or {"": tuple(known)}).items():
-        said: dict[str, list[str]] = {}
-        for node in nodes:
-            judged = judge_gpu(needs, known[node]) if node in known else None
-            text = ": ".join(filter(None, (judged.verdict.value, judged.reason))) if judged else "not audited"
-            said.setdefault(text, []).append(node)
-        yield from (f"{group + ': ' if group else ''}{text} ({fold(nodes)})" for text, nodes in said.items())
+    for row in group_verdicts(needs, groups):
+        if needs.gpu is not None or row.verdict not in ("fits", NOT_SEEN):
+            yield f"{': '.join(filter(None, (row.group, row.verdict, row.reason)))} ({row.nodes})"

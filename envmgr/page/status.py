@@ -67,14 +67,14 @@ def make_status(
     """Return the status of the entries, by what the last audits and the tests of this generation saw, and those of the
     same installs `before`.
     """
-    groups = _groups(fleet) if fleet else {}
+    groups = groups_of(fleet) if fleet else {}
     return Status(
         generation=generation,
         written=_time(now),
         entries={
             entry: EntryStatus(
                 digest=digests[entry],
-                gate=tuple(_verdicts(needs[entry], groups)),
+                gate=tuple(group_verdicts(needs[entry], groups)),
                 tests=_last_tests(entry, digests[entry], tests, before),
             )
             for entry in sorted(needs)
@@ -99,14 +99,14 @@ def _last_tests(entry: str, digest: str, tests: NodeTests, before: Status | None
     return tuple(sorted(found, key=lambda row: (row.test, row.nodes)))
 
 
-_Group = list[tuple[Seen | None, str]]
+Group = list[tuple[Seen | None, str]]
 
 
-def _groups(fleet: FleetFacts) -> dict[str, _Group]:
+def groups_of(fleet: FleetFacts) -> dict[str, Group]:
     """Return group -> its nodes (folded) that have the same facts, None for those that no audit saw."""
     known = {node: seen for seen in fleet.seen for node in seen.nodes}
     rest = known.keys() - {node for nodes in fleet.groups.values() for node in nodes}
-    found: dict[str, _Group] = {}
+    found: dict[str, Group] = {}
     for name, nodes in {**fleet.groups, _NO_GROUP: tuple(sorted(rest))}.items():
         alike: dict[int, list[str]] = {}
         for node in nodes:
@@ -115,7 +115,8 @@ def _groups(fleet: FleetFacts) -> dict[str, _Group]:
     return found
 
 
-def _verdicts(needs: NodeNeeds, groups: Mapping[str, _Group]) -> Iterator[GroupVerdict]:
+def group_verdicts(needs: NodeNeeds, groups: Mapping[str, Group]) -> Iterator[GroupVerdict]:
+    """Yield the gate's verdict on the nodes of each group, alike ones together."""
     for name, rows in groups.items():
         for seen, nodes in rows:
             verdict, reason = _verdict(needs, seen.facts) if seen else (NOT_SEEN, "no audit has looked at it")

@@ -216,6 +216,6 @@ def test_report_for_a_merge_request_has_the_verdict_of_each_group(sandbox: Sandb
     assert row["gpus"][1:] == [
         "compute: too-old: driver 470.57.02 is older than 525.60 (c2)",
         "login: no-gpu: no GPU (login)",
-        "new: not audited (c9)",
+        "new: not seen: no audit has looked at it (c9)",
     ]
-    assert f"- `app/1.0`: {row['gpus'][1]}\n" in sandbox.ok("report", "--pull-request").stdout
+    assert f"- `app/1.0`: `{row['gpus'][1]}`\n" in sandbox.ok("report", "--pull-request").stdout

@@ -104,14 +104,15 @@ Group = list[tuple[Seen | None, str]]
 
 def groups_of(fleet: FleetFacts) -> dict[str, Group]:
     """Return group -> its nodes (folded) that have the same facts, None for those that no audit saw."""
-    known = {node: seen for seen in fleet.seen for node in seen.nodes}
+    alike: dict[tuple[NodeFacts, float], Seen] = {}  # rows that differ only in `since` are one here
+    known = {node: alike.setdefault((seen.facts, seen.time), seen) for seen in fleet.seen for node in seen.nodes}
     rest = known.keys() - {node for nodes in fleet.groups.values() for node in nodes}
     found: dict[str, Group] = {}
     for name, nodes in {**fleet.groups, _NO_GROUP: tuple(sorted(rest))}.items():
-        alike: dict[int, list[str]] = {}
+        rows: dict[int, list[str]] = {}
         for node in nodes:
-            alike.setdefault(id(known.get(node)), []).append(node)
-        found[name] = [(known.get(each[0]), fold(each)) for each in alike.values()]
+            rows.setdefault(id(known.get(node)), []).append(node)
+        found[name] = [(known.get(each[0]), fold(each)) for each in rows.values()]
     return found
 
 

@@ -70,6 +70,8 @@ def report_change(ctx: Context, names: Sequence[str], *, catalog: Path | None) -
         asked = {ctx.catalog.parse(name) for name in names}
         own = [ctx.catalog.find(entry) for entry in sorted(asked, key=str)]
     checked = check_catalog(ctx, [str(found.entry) for found in own]) if own else None
+    findings = [] if names else [Finding("names", "error", "catalog", text) for text in ctx.catalog.name_faults()]
+    findings += checked.findings if checked else ()
     published, groups = current_entries(ctx.prefix), _groups(ctx)
     rows = [row for found in own if (row := _row(ctx, found, published.get(str(found.entry)), groups)) is not None]
     if not names:
@@ -79,7 +81,7 @@ def report_change(ctx: Context, names: Sequence[str], *, catalog: Path | None) -
         str(catalog or ", ".join(map(str, ctx.site.catalogs[:-1]))),
         len(own),
         tuple(rows),
-        tuple(_beside(each, ctx.site.catalogs[:-1]) for each in checked.findings) if checked else (),
+        tuple(_beside(each, ctx.site.catalogs[:-1]) for each in findings),
         checked.accepted if checked else (),
         groups is not None,
     )

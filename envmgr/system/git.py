@@ -52,9 +52,14 @@ def read_commit(folder: Path, runner: Runner) -> Commit:
     if code == 0:
         status = ("status", "--porcelain", "--untracked-files=all", "--ignored=traditional", "--ignore-submodules=none")
         code, changed, said = git(*status, "--", ".")
+    if code == 0:
+        # `status` says nothing of files that `git update-index` marked as unchanged, or as not to look at.
+        code, kept, said = git("ls-files", "-v", "--", ".")
     if code != 0:
         return Commit(why=f"git says: {(said.strip().splitlines() or ['nothing'])[0]}")
-    return Commit(name.strip(), tuple(line[3:] for line in changed.splitlines() if not _is_by_the_way(line)))
+    unseen = (f"{line[2:]}: git is set not to look at it" for line in kept.splitlines() if not line.startswith("H"))
+    seen = (line[3:] for line in changed.splitlines() if not _is_by_the_way(line))
+    return Commit(name.strip(), (*seen, *unseen))
 
 
 def _is_by_the_way(line: str) -> bool:

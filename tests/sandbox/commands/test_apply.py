@@ -132,6 +132,18 @@ def test_what_git_ignores_is_in_no_commit(box: Sandbox) -> None:
     assert "hidden" in done.stderr
 
 
+def test_a_recipe_in_a_folder_that_cannot_be_an_entry_is_told_not_left_out(box: Sandbox) -> None:
+    recipes = box.root / "recipes"
+    (recipes / "Bad name/1.0").mkdir(parents=True)
+    (recipes / "Bad name/1.0/recipe.yaml").write_text((recipes / "hello/1.0/recipe.yaml").read_text())
+    commit(box)
+    done = box.run("apply", "--format", "json")
+    assert (done.code, steps(done.data)["check"], steps(done.data)["build"]) == (1, "failed", "not reached")
+    assert "bad name `Bad name`" in done.data["steps"][0]["said"][0]
+    said = box.run("report", "--pull-request", "--format", "json")
+    assert (said.code, "bad name `Bad name`" in said.data["findings"][0]["found"]) == (1, True)
+
+
 def test_publish_takes_out_what_the_catalog_still_has(box: Sandbox) -> None:
     box.ok("apply", "--to", "current")
     assert "other/1.0: would go" in box.ok("publish", "--dry-run", "--remove", "other/1.0").stdout

@@ -41,6 +41,13 @@ def test_changes_in_the_folder_count_and_others_do_not(checkout: Path) -> None:
     assert read_commit(checkout / "recipes", Runner()).changed == ("recipes/file", "recipes/new")
 
 
+@pytest.mark.parametrize("told", ["--assume-unchanged", "--skip-worktree"])
+def test_a_file_that_git_does_not_look_at_counts_as_changed(checkout: Path, told: str) -> None:
+    subprocess.run([*GIT, "-C", checkout, "update-index", told, "recipes/file"], check=True)
+    (checkout / "recipes/file").write_text("two\n")
+    assert read_commit(checkout / "recipes", Runner()).changed == ("file: git is set not to look at it",)
+
+
 def test_no_checkout_and_no_commit_are_said(checkout: Path, tmp_path: Path) -> None:
     assert read_commit(tmp_path, Runner()).why == "it is in no git checkout"
     shutil.rmtree(checkout / ".git")

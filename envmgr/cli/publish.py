@@ -129,9 +129,11 @@ def page(
 
     Every publish writes this page into its generation.
     """
+    from envmgr.cli.render import refuse_missing_folder
     from envmgr.cli.text.catalog import show_page_result
     from envmgr.commands.page import show_page
 
+    refuse_missing_folder(output)
     ctx = open_context(site, fmt, anywhere=True)
     found = show_page(ctx, generation=generation, output=output, port=port if serve else None, dry_run=dry_run)
     return answer_with(found, show_page_result)

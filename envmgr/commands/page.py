@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +16,7 @@ from envmgr.commands.job import example_job
 from envmgr.commands.sbom import entry_sboms
 from envmgr.commands.status import status_file
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.page import CATALOG, STATUS, WWW
+from envmgr.page import CATALOG, FEED, INDEX, STATUS, WWW
 from envmgr.page.entries import make_catalog
 from envmgr.page.render import render_page
 from envmgr.page.serve import LOOPBACK, make_page_server
@@ -24,6 +26,7 @@ from envmgr.report import Result
 from envmgr.system.files import exchange, explain_os_error, read_regular, sync_file_system, write_new
 from envmgr.system.safe_paths import change
 from envmgr.system.scratch import copy_folder
+from envmgr.wording import and_more
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def show_page(
     comes; with neither, only say where it is.
 
     Raises:
-        InputError: `page-output` if `output` is something else than a page.
+        InputError: `page-output` if `output` has something else than a page, or lies in the prefix.
         EnvmgrError: `nothing-published`, `no-generation`, `port-taken`; it cannot be written.
     """
     page = _open(ctx, _record(ctx, generation))
@@ -106,7 +109,8 @@ def show_page(
     found = {name: read() for name, read in page.files.items()}
     url = None
     if output is not None:
-        _require_page(output)
+        output = Path(os.path.abspath(output))
+        _require_page(ctx, output)
         if not dry_run:
             _copy(found | ({STATUS: status} if status is not None else {}), output)
     if port is not None:
@@ -145,26 +149,45 @@ def _status(ctx: Context) -> bytes | None:
     return None
 
 
-def _require_page(output: Path) -> None:
-    """Raise InputError `page-output` for a folder that is not empty and no page: it would be replaced."""
+def _require_page(ctx: Context, output: Path) -> None:
+    """Raise InputError `page-output` for a folder with anything else than a page, which would be lost, and for one in
+    the prefix, where installs and generations never change.
+    """
     with explain_os_error(output):
-        if not output.is_symlink() and not output.exists():
+        if output.resolve().is_relative_to(ctx.prefix.root.resolve()):
+            said = f"it lies in the prefix, {ctx.prefix.root}"
+        elif output.is_symlink() or (output.exists() and not output.is_dir()):
+            said = "it is no folder"
+        elif foreign := sorted(_foreign(output)) if output.exists() else []:
+            said = f"it has {and_more(foreign, 3)}"
+        else:
             return
-        empty = (
-            not output.is_symlink() and output.is_dir() and (not any(output.iterdir()) or (output / CATALOG).is_file())
-        )
-    if not empty:
-        raise InputError(
-            "page-output",
-            f"{output} is something else than a page",
-            context="a copy of the page replaces the whole folder",
-            hint="name a folder that does not exist yet",
-        )
+    raise InputError(
+        "page-output",
+        f"{output} is something else than a page",
+        context=(said, "a copy of the page replaces the whole folder"),
+        hint="name a folder that does not exist yet",
+    )
+
+
+def _foreign(folder: Path) -> Iterator[str]:
+    """Yield the files of a folder that are not those of the page in it; what it has at the top, if there is no page."""
+    own = {INDEX, CATALOG, FEED, STATUS}
+    try:
+        data = json.loads(read_regular(folder / CATALOG))
+        own |= {str(entry["sbom"]) for entry in data["entries"]}
+        own |= {str(lock) for part in data["parts"].values() for lock in part["locks"]}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        yield from (each.name for each in folder.iterdir())
+        return
+    for path in folder.rglob("*"):
+        name = str(path.relative_to(folder))
+        if name not in own and (path.is_symlink() or not path.is_dir()):
+            yield name
 
 
 def _copy(files: Mapping[str, bytes], output: Path) -> None:
     """Write the files beside `output`, and take its place in one step."""
-    output = output.absolute()
     with explain_os_error(output), copy_folder(output.parent) as made:
         top = made / output.name
         for name, content in files.items():

@@ -167,10 +167,21 @@ def test_a_copy_takes_the_place_of_an_earlier_one_and_of_nothing_else(box: Sandb
     (tmp_path / "home").mkdir()
     (tmp_path / "home/thesis").touch()
     (tmp_path / "link").symlink_to("www")
-    for name in ("home", "link", "home/thesis"):
-        refused = box.run("page", "--output", str(tmp_path / name))
-        assert (refused.code, refused.stderr.splitlines()[0]) == (2, f"error[page-output]: {tmp_path / name} is something else than a page")  # fmt: skip
+    (tmp_path / "near").mkdir()  # another program's catalog.json
+    (tmp_path / "near/catalog.json").write_text("{}")
+    (target / "locks/mine.txt").write_text("a page, and a file that somebody put there")
+    before, wanted = tree(box.prefix / "generations"), ["home", "link", "home/thesis", "near", "www"]
+    for place in (*(tmp_path / name for name in wanted), box.prefix / "generations/0001/www", box.prefix / "current/www", box.prefix / "new"):  # fmt: skip
+        for dry in ((), ("--dry-run",)):
+            refused = box.run("page", "--output", str(place), *dry)
+            assert (refused.code, refused.stderr.splitlines()[0]) == (2, f"error[page-output]: {place} is something else than a page")  # fmt: skip
     assert (tmp_path / "home/thesis").exists()
+    assert (target / "locks/mine.txt").exists()
+    assert tree(box.prefix / "generations") == before
+    (target / "locks/mine.txt").unlink()
+    box.ok("page", "--output", f"{target}/locks/..")  # the folder itself, by another name
+    assert copied(target) == tree(box.prefix / "current/www")
+    assert "error[output-failed]: there is no folder " in box.run("page", "--output", str(tmp_path / "a/b")).stderr
 
 
 def test_the_server_gives_files_of_the_page_and_of_nothing_else(box: Sandbox) -> None:

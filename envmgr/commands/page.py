@@ -109,7 +109,7 @@ def show_page(
     found = {name: read() for name, read in page.files.items()}
     url = None
     if output is not None:
-        output = Path(os.path.abspath(output))
+        output = Path(os.path.abspath(output))  # noqa: PTH100 - a link is refused, not followed
         _require_page(ctx, output)
         if not dry_run:
             _copy(found | ({STATUS: status} if status is not None else {}), output)

@@ -4,6 +4,8 @@ every user may read.
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -30,8 +32,10 @@ from envmgr.people.places import user_places
 from envmgr.publish.flips import flips
 from envmgr.report import Result
 from envmgr.store.node_facts import read_node_facts
+from envmgr.store.prefix import SHORT
 from envmgr.system.untrusted_files import why_unreadable
 from envmgr.system.usernames import own_name
+from envmgr.wording import one_line
 
 _NEVER = "your own programs and data, modules that are not envmgr's, the nodes' operating system"
 _POLICIES = "what the site's policies and envmgr's templates changed in the text of modules"
@@ -139,7 +143,8 @@ def explain(ctx: Context, what: str | None, entry: str | None = None, *, since: 
 
 def _compare_since(found: _Found, since: str, entry: str | None) -> None:
     """Compare the whole generation of a day, or a named one, with the current one."""
-    found.at = None if since.isdigit() else moment(since)
+    is_number = re.fullmatch(r"[0-9]{1,9}", since) is not None
+    found.at = None if is_number else moment(since)
     number = int(since) if found.at is None else found.by_time(found.at, found.at)
     if number is None or (then := tree_of(found.ctx.prefix, number)) is None:
         said = "nothing was published by then" if number is None else f"generation {number} is not there"
@@ -208,11 +213,14 @@ def _find_loads(found: _Found, entry: str | None) -> None:
     seen = seen or (None if job is None else job.pin)
     if seen is None and found.at is not None:
         found.generation = found.by_time((job and job.submitted) or found.at, found.at)
+        if job is None:  # the log's last change is all that is known of its time
+            found.take([f"what was current before {local(found.at)}, the log's last change: the job began earlier"])
     found.generation = seen or found.generation
     if job is not None:
         # Where the log speaks, what the submitting shell had loaded says no more: the script's own loads do.
         shown = replace(job, environment={}) if logged else job
-        slurm = from_slurm(shown, found.generation, "script" if seen else "time")
+        slurm, unread = from_slurm(shown, found.generation, "script" if seen else "time")
+        found.take(f"what `{one_line(line, 80)}` of its script gave" for line in unread)
         logged |= {each.name: each for each in slurm if each.name not in logged}
     if entry is not None and entry not in logged:
         then, named = tree_of(found.ctx.prefix, found.generation), Loaded(entry, found.generation, "", "time")
@@ -249,7 +257,8 @@ def _load_changes(found: _Found, load: Loaded, then: Tree | None) -> Iterator[Wh
     now, name = found.now, load.name
     short, _, version = name.partition("/")
     if load.is_own:
-        if found.job is not None and found.job.user != own_name():
+        theirs = found.job.user != own_name() if found.job else found.log is not None and found.log.uid != os.geteuid()
+        if theirs:
             yield f"{name}, which is another user's"
         else:
             yield user_change(found.ctx.prefix, user_places(found.ctx.environ), version, load.digest[:8], found.at)
@@ -259,6 +268,13 @@ def _load_changes(found: _Found, load: Loaded, then: Tree | None) -> Iterator[Wh
     if not (load.digest or name in now.record.entries or (then is not None and name in then.record.entries)):
         yield f"what `module load {load.name}` gave" if then is None else f"{load.name}, no module of envmgr's"
         return
+    made = None if then is None or not load.digest else then.record.entries.get(name)
+    if made is not None and made.digest[:SHORT] != load.digest[:SHORT]:
+        found.notes.append(
+            f"the job had {name} with the digest {load.digest[:SHORT]}, and generation {load.generation} has it with "
+            f"{made.digest[:SHORT]}: that is of another prefix, or was made again; the job's digest is compared"
+        )
+        then = None
     if then is not None:
         yield default_change(short, then, now)
         yield _POLICIES if then.record.render != now.record.render else None

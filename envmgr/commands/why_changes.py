@@ -153,11 +153,15 @@ def default_change(name: str, then: Tree, now: Tree) -> WhyChange | None:
     return WhyChange("default", name, old, new) if old and new and old != new else None
 
 
-def user_change(prefix: Prefix, places: UserPlaces, name: str, digest: str, before: float | None) -> WhyChange | None:
+def user_change(
+    prefix: Prefix, places: UserPlaces, name: str, digest: str, before: float | None
+) -> WhyChange | str | None:
     """Return what became of the user environment `name`: of the one with this digest, or else of the newest one that was
-    there at the time `before`.
+    there at the time `before`; a text if what it was then is not known.
     """
     what, now = f"user/{name}", places.install(name)
+    if now is None and not digest:
+        return f"{what}: you have none, and nothing says that there was one"
     if now is None:
         return WhyChange("gone", what, digest, "", note="`envmgr user list` shows your environments")
     had = [each for each in installs_of(now.prefix, name) if each.digest[:SHORT] == digest]
@@ -165,7 +169,9 @@ def user_change(prefix: Prefix, places: UserPlaces, name: str, digest: str, befo
         made = {each: each.manifest.stat().st_mtime for each in installs_of(now.prefix, name)}
         had = sorted((each for each, at in made.items() if at <= before), key=lambda each: made[each])[-1:]
         digest = had[0].digest[:SHORT] if had else ""
-    if digest == now.digest[:SHORT] or not digest:
+    if not digest:
+        return f"{what}: what it was then is not known"
+    if digest == now.digest[:SHORT]:
         return None
     old, new = (_user_packages(prefix, each) for each in (had[0] if had else None, now))
     changed = diff_packages(old, new) if old and new else ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import calendar
 import datetime
 import math
-import re
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,13 +14,13 @@ from typing import Any, Literal
 from envmgr.catalog.names import MODULE_NAME, variable_name
 from envmgr.errors import InputError
 from envmgr.nodes.past_jobs import PastJob
+from envmgr.people.script_loads import script_loads
+from envmgr.wording import one_line
 
 CLOCKS = 60.0
 """Seconds by which clocks of different hosts may differ: a flip that is nearer to a job may come before or after it."""
 
 How = Literal["log", "script", "environment", "time"]
-_LOADS = re.compile(r"^[ \t]*(?:module[ \t]+(?:load|add)|ml(?:[ \t]+load)?)[ \t]+([^;&|#\n]+)", re.MULTILINE)
-_NAME = re.compile(r"[\w.+-]+(/[\w.+-]+)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ def moment(text: str) -> float:
         found = datetime.datetime.fromisoformat(text).timestamp()
     if found > time.time() + CLOCKS:
         hint = "a day as 2026-11-01, a time as 2026-11-01T14:30, or the number of a generation"
-        raise InputError("bad-date", f"`{text}` is no past day and no generation", hint=hint)
+        raise InputError("bad-date", f"`{one_line(text, 60)}` is no past day and no generation", hint=hint)
     return found
 
 
@@ -88,17 +87,23 @@ def _epoch(row: Mapping[str, Any]) -> float:
         return 0.0
 
 
-def from_slurm(job: PastJob, generation: int | None, how: How) -> list[Loaded]:
-    """Return what the environment and the script that Slurm kept say; a load in the script comes last. `how` tells the
-    generation.
+def from_slurm(job: PastJob, generation: int | None, how: How) -> tuple[list[Loaded], list[str]]:
+    """Return what the environment and the script that Slurm kept say, and the script's lines with modules that cannot be
+    read; a load in the script comes last. `how` tells the generation.
     """
-    found = {}
+    found, unread = dict[str, Loaded](), []
     for name in filter(None, job.environment.get("LOADEDMODULES", "").split(":")):
         short = name.partition("/")[0]
         if digest := job.environment.get(f"ENVMGR_{variable_name(short)}_DIGEST", ""):
             found[short] = Loaded(name, generation, digest, "environment")
-    for word in (word for line in _LOADS.findall(job.script) for word in line.split() if _NAME.fullmatch(word)):
-        short = word.partition("/")[0]
-        if short not in found or found[short].name != word:
-            found[short] = Loaded(word, generation, "", how)
-    return [*found.values()]
+    for step, name in script_loads(job.script):
+        short = name.partition("/")[0]
+        if step == "purge":
+            found.clear()
+        elif step == "unload":
+            found.pop(short, None)
+        elif step == "unread":
+            unread.append(name)
+        elif short not in found or found[short].name != name:
+            found[short] = Loaded(name, generation, "", how)
+    return [*found.values()], unread

@@ -39,14 +39,15 @@ class LoggedLoad:
 
 @dataclass(frozen=True, slots=True)
 class JobLog:
-    """A log: its loads in their order, and the time of its last change, seconds since the epoch. `unread` are bytes in
-    its middle that were not read.
+    """A log: its loads in their order, the time of its last change, seconds since the epoch, and its owner. `unread` are
+    bytes in its middle that were not read.
     """
 
     path: Path
     loads: tuple[LoggedLoad, ...]
     time: float
     unread: int
+    uid: int
 
 
 def read_log(path: Path) -> JobLog:
@@ -62,7 +63,8 @@ def read_log(path: Path) -> JobLog:
         if status.st_size > _END:
             pieces.append(os.pread(descriptor, _END, after))
     found = [load for piece in pieces for load in _loads(piece)]
-    return JobLog(path, tuple(found), status.st_mtime, after - _END if status.st_size > _END else 0)
+    unread = after - _END if status.st_size > _END else 0
+    return JobLog(path, tuple(found), status.st_mtime, unread, status.st_uid)
 
 
 def _loads(data: bytes) -> Iterator[LoggedLoad]:

@@ -70,12 +70,15 @@ def test_loads_of_the_script_come_after_those_of_the_submitting_shell() -> None:
     script = (
         "#!/bin/bash\n# module load no\nmodule load kit/2.0 || exit\n  ml pydata user/mine\nmodule load my-tool/2\n"
     )
-    assert from_slurm(job(script, **shell), 3, "script") == [
+    found = [
         Loaded("kit/2.0", 3, "", "script"),
         Loaded("my-tool/2", 3, "b" * 64, "environment"),
         Loaded("pydata", 3, "", "script"),
         Loaded("user/mine", 3, "", "script"),
     ]
+    assert from_slurm(job(script, **shell), 3, "script") == (found, [])
+    purged = from_slurm(job(f"module purge\n{script}module unload pydata\nml $x\n", **shell), 3, "script")
+    assert purged == ([Loaded(name, 3, "", "script") for name in ("kit/2.0", "user/mine", "my-tool/2")], ["ml $x"])
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -15,7 +13,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.people.environments import all_installs
 from envmgr.people.lock import lock_of
 from envmgr.people.places import user_places
-from envmgr.publish.records import GenerationRecord, current_number, read_records, read_specs
+from envmgr.publish.records import GenerationRecord, current_number, raw_defaults, read_records, read_specs
 from envmgr.report import Result
 from envmgr.store.away import why_not_mounted
 from envmgr.store.parts import Part
@@ -133,10 +131,13 @@ def find_packages(ctx: Context, texts: Sequence[str]) -> FindResult:
         for path, entries in record.installs.items():
             for entry in entries:
                 store.used.setdefault(path, {}).setdefault(entry, []).append(number)
-    for path, who in read_holds(ctx.site):
+    for path, who in read_holds(ctx.site, lambda file, why: unread.append(NotLooked(file, why))):
         store.held.setdefault(path, []).append(who)
     unread += _read_all(ctx, store)
     unread += _read_own(ctx, store)
+    for text in texts:
+        if any(text in record.entries for record in records.values()):
+            ctx.reporter.say(f"{text} is an entry: `envmgr sbom {text}` lists the packages in it")
     return FindResult(
         asked=tuple(texts),
         found=tuple(_found(ctx, store, wanted)),
@@ -168,7 +169,12 @@ def _read_all(ctx: Context, store: _Store) -> Iterator[NotLooked]:
 
 def _read_own(ctx: Context, store: _Store) -> Iterator[NotLooked]:
     """Read the environments of this user; yield those that cannot be read."""
-    for install in all_installs(user_places(ctx.environ)):
+    places = user_places(ctx.environ)
+    installs = [*all_installs(places)]
+    for name in places.names():
+        if (now := places.install(name)) is not None and now not in installs:
+            yield NotLooked(str(now.path), f"it is your environment {name}, and its manifest is not there")
+    for install in installs:
         path = str(install.path)
         try:
             wheels = lock_of(install).wheels
@@ -181,7 +187,9 @@ def _read_own(ctx: Context, store: _Store) -> Iterator[NotLooked]:
 
 
 def _found(ctx: Context, store: _Store, wanted: Sequence[Wanted]) -> Iterator[FoundPart]:
-    defaults, usage = _defaults(ctx, store), _usage(ctx)
+    current = store.current
+    specs = read_specs(ctx.prefix, current) if current is not None and current in store.records else {}
+    defaults, usage = frozenset(raw_defaults(specs).values()), _usage(ctx)
     since = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=_LOADS_DAYS)
     for path, known in store.known.items():
         users = store.used.get(path, {})
@@ -214,20 +222,9 @@ def _matches(known: Known, wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, P
 
 
 def _usage(ctx: Context) -> Usage:
-    """Return what is recorded of loads; nothing where that cannot be read."""
-    with suppress(EnvmgrError):
+    """Return what is recorded of loads; nothing where that cannot be read, which is said."""
+    try:
         return read_usage(ctx.prefix)
-    return Usage()
-
-
-def _defaults(ctx: Context, store: _Store) -> frozenset[str]:
-    """Return the current entries that a load without a version gets: those that say so, and those without a rival."""
-    if store.current is None or store.current not in store.records:
-        return frozenset()
-    specs = [raw["spec"] for raw in read_specs(ctx.prefix, store.current).values()]
-    times = Counter(spec["name"] for spec in specs if not spec.get("hidden"))
-    return frozenset(
-        f"{spec['name']}/{spec['version']}"
-        for spec in specs
-        if spec.get("default") or (times[spec["name"]] == 1 and not spec.get("hidden"))
-    )
+    except EnvmgrError as error:
+        ctx.reporter.say(f"warning: loads are not shown: {error.message}")
+        return Usage()

@@ -21,7 +21,7 @@ from envmgr.system.untrusted_files import LOCK, read_bytes
 from envmgr.wording import one_line
 
 _WANTED = re.compile(r"\s*([A-Za-z0-9_][\w.+/-]*)\s*((?:===|[=~!<>]=|[<>=])[^=~!<>].*)?", re.ASCII)
-_CLAUSE = re.compile(r"\s*(===|[=~!<>]=|[<>=])\s*(v?[0-9][\w.+!*-]*)\s*", re.ASCII)
+_CLAUSE = re.compile(r"\s*((===|[=!]=|=)\s*v?[0-9][\w.+!*-]*|([~<>]=|[<>])\s*v?[0-9][\w.+!-]*)\s*", re.ASCII)
 _LETTER = re.compile(r"(?<=[0-9])([a-z])(?=$|[\s,])")
 
 
@@ -75,7 +75,8 @@ def _conda_says(versions: str, version: str) -> bool:
         raise ValueError(version)
     try:
         versions = re.sub(r"==(?=[^,]*\*)", "=", versions)  # `==3.0.*` of packaging
-        wanted, found = (_LETTER.sub(r"post.\1", each) for each in (versions, version))
+        plain = (re.sub(r"(?<![\w.+-])v(?=[0-9])", "", each) for each in (versions, version))
+        wanted, found = (_LETTER.sub(r"post.\1", each) for each in plain)
         return bool(VersionSpec(wanted).matches(Version(found)))
     except (InvalidVersionError, InvalidVersionSpecError) as error:
         raise ValueError(str(error)) from None

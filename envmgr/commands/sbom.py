@@ -205,10 +205,15 @@ def _parts_inside(content: bytes) -> Iterator[CarriedPart]:
     try:
         data: Any = json.loads(content)
         rows = data["components"] if data["bomFormat"] == "CycloneDX" else []
-        parts = [CarriedPart(*(str(row.get(key) or "") for key in ("name", "version", "purl"))) for row in rows]
+        parts = [CarriedPart(*(_text(row.get(key)) for key in ("name", "version", "purl"))) for row in rows]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return
     yield from (part for part in parts if part.name)
+
+
+def _text(value: object) -> str:
+    """Return a text that every format can hold: JSON may name half a character."""
+    return str(value or "").encode("utf-8", "replace").decode()
 
 
 def _ref(path: str, part: Part) -> str:

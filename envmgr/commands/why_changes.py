@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from envmgr.catalog.locks import LockChange, diff_packages
-from envmgr.catalog.names import sort_key
 from envmgr.commands.why_then import CLOCKS, local
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import ModuleSpec
@@ -19,7 +18,7 @@ from envmgr.nodes.slurm import slurm_names
 from envmgr.people.environments import installs_of
 from envmgr.people.lock import lock_of
 from envmgr.people.places import UserPlaces
-from envmgr.publish.records import GenerationRecord, published_spec, read_record, read_specs
+from envmgr.publish.records import GenerationRecord, published_spec, raw_defaults, read_record, read_specs
 from envmgr.store.manifest import read_facts, read_provenance
 from envmgr.store.node_facts import FleetFacts, Seen
 from envmgr.store.prefix import SHORT, Install, Prefix
@@ -57,18 +56,17 @@ class Tree:
     def _raw(self) -> dict[str, Any]:
         return read_specs(self.prefix, self.record.number)
 
+    @cached_property
+    def _defaults(self) -> dict[str, str]:
+        return raw_defaults(self._raw)
+
     def spec(self, name: str) -> ModuleSpec | None:
         raw = self._raw.get(name)
         return None if raw is None else published_spec(raw).spec
 
     def default(self, name: str) -> str:
-        """Return the entry that `module load NAME` gives: the one that says so, else the highest version. Empty for no
-        such name.
-        """
-        found = [spec for raw in self._raw.values() if (spec := raw["spec"]).get("name") == name]
-        seen = [each for each in found if not each.get("hidden")]
-        best = max(seen, key=lambda each: (bool(each.get("default")), sort_key(each["version"])), default=None)
-        return "" if best is None else f"{name}/{best['version']}"
+        """Return the entry that `module load NAME` gives; empty for no such name."""
+        return self._defaults.get(name, "")
 
     def loaded_with(self, name: str) -> list[str]:
         """Return an entry and all that its module loads."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from envmgr.catalog.fitness import NodeNeeds
 from envmgr.catalog.gpus import GpuNeeds
+from envmgr.catalog.names import sort_key
 from envmgr.catalog.recipe import Deprecated, Requires, SmokeTest
 from envmgr.system.models import FrozenModel
 
@@ -176,3 +177,15 @@ class ModuleSpec(FrozenModel):
             f"  python -m venv --system-site-packages {folder}\n"
             f"  {folder}/bin/python -m pip install PACKAGE"
         )
+
+
+def default_entries(rows: Iterable[tuple[str, str, bool, bool]]) -> dict[str, str]:
+    """Return name -> the entry that a load without a version gives: the one that says so, else the highest version; hidden
+    ones never. Rows are name, version, default and hidden.
+    """
+    best: dict[str, tuple[bool, Any, str]] = {}
+    for name, version, default, hidden in rows:
+        rank = (default, sort_key(version), version)
+        if not hidden and (name not in best or best[name] < rank):
+            best[name] = rank
+    return {name: f"{name}/{version}" for name, (_, _, version) in best.items()}

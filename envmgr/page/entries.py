@@ -9,7 +9,7 @@ from typing import Any
 from envmgr.catalog.gpus import FLOORS, GpuNeeds, toolkit_driver
 from envmgr.errors import EnvmgrError
 from envmgr.modules.families import find_families, member_of
-from envmgr.modules.spec import ModuleSpec
+from envmgr.modules.spec import ModuleSpec, default_entries
 from envmgr.page.history import read_history
 from envmgr.page.model import Catalog, Deprecation, GpuCode, PageEntry, PageTest, Part, Since
 from envmgr.publish.extras import Contents
@@ -37,11 +37,13 @@ def make_catalog(
     for path in sorted({path for entry in contents.entries.values() for path in entry.paths}):
         parts[path], texts = _read_part(prefix, path)
         locks |= texts
+    defaults = default_entries((s.name, s.version, s.default, s.hidden) for s in contents.specs.values())
     entries = tuple(
         _entry(
             contents.specs[name],
             published,
             since[name],
+            default=name in defaults.values(),
             families=families[name].own,
             dependents=tuple(dependents[name]),
             job=job(contents.specs, name, contents.number),
@@ -59,6 +61,7 @@ def _entry(
     published: PublishedEntry,
     since: Since,
     *,
+    default: bool,
     families: tuple[str, ...],
     dependents: tuple[str, ...],
     job: str,
@@ -77,7 +80,7 @@ def _entry(
         help=spec.help,
         load=f"module load {spec.entry}",
         job=job,
-        default=spec.default,
+        default=default,
         hidden=spec.hidden,
         families=families,
         depends=spec.depends,

@@ -48,7 +48,9 @@ function search() {
 function some(each, most) { return each.slice(0, most).join(", ") + (each.length > most ? ` and ${each.length - most} more` : ""); }
 
 function open() {
-  const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  let name = location.hash.slice(1);
+  try { name = decodeURIComponent(name); } catch { /* `%` alone: no name of ours */ }
+  const target = document.getElementById(name);
   for (let each = target; each; each = each.parentElement) {
     if (each.hidden) { query.value = ""; search(); }
     if (each.tagName === "DETAILS") each.open = true;

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.modules.spec import ModuleSpec, Pip
+from envmgr.modules.spec import ModuleSpec, Pip, default_entries
 from envmgr.store.manifest import InstallFacts, read_manifest
 from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.system.files import read_regular
@@ -253,6 +253,14 @@ def parse_specs(path: Path, content: bytes) -> dict[str, Any]:
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(path, error) from None
     return data
+
+
+def raw_defaults(specs: Mapping[str, Any]) -> dict[str, str]:
+    """Return `default_entries` of the specs of a generation (entry -> spec)."""
+    found = (raw["spec"] for raw in specs.values())
+    return default_entries(
+        (each["name"], each["version"], bool(each.get("default")), bool(each.get("hidden"))) for each in found
+    )
 
 
 def published_spec(raw: Mapping[str, Any]) -> PublishedSpec:

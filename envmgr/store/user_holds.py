@@ -11,7 +11,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import atomic_write, pretty_json
 from envmgr.system.models import FrozenModel
 from envmgr.system.safe_paths import change
-from envmgr.system.untrusted_files import Kind, read_bytes
+from envmgr.system.untrusted_files import Kind, read_bytes, why_unreadable
 from envmgr.system.usernames import user_name
 from envmgr.wording import one_line
 
@@ -99,10 +99,11 @@ def clear_false_holds(site: Site) -> None:
                     Path(entry.path).unlink()
 
 
-def read_holds(site: Site) -> Iterator[tuple[str, str]]:
+def read_holds(site: Site, unread: Callable[[str, str], None] | None = None) -> Iterator[tuple[str, str]]:
     """Yield the path of an install, relative to the prefix, and who holds it until when.
 
-    A file that cannot be read, is too long, a link, or another user's than its name says, holds nothing.
+    A file that cannot be read, is too long, a link, or another user's than its name says, holds nothing. `unread` gets
+    the user's own file that cannot be read, and why.
     """
     today = datetime.datetime.now(datetime.UTC).date()
     latest = today + datetime.timedelta(days=_DAYS)
@@ -118,7 +119,9 @@ def read_holds(site: Site) -> Iterator[tuple[str, str]]:
     for name in names:
         try:
             content = _Holds.model_validate(json.loads(read_bytes(holds_folder(site) / name, _FILE)))
-        except (OSError, ValueError, RecursionError, ValidationError, EnvmgrError):
+        except (OSError, ValueError, RecursionError, ValidationError, EnvmgrError) as error:
+            if unread is not None:
+                unread(str(holds_folder(site) / name), one_line(why_unreadable(error), 200))
             continue
         if today <= content.until <= latest:
             who = (

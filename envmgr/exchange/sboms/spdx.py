@@ -110,7 +110,7 @@ class _Made:
         """Return the expression; another text gets a name in the document, and stands there as it is."""
         try:
             return spdx_licensing.parse(text, validate=True)
-        except ExpressionError:
+        except (ExpressionError, IndexError):  # IndexError: of `()`
             key = f"LicenseRef-{sha256_bytes(text.encode())[:12]}"
             self.licences[key] = text
             return spdx_licensing.parse(key)

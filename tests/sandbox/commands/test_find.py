@@ -20,7 +20,10 @@ from tests.helpers.standin.channel import Channel
 from tests.helpers.wheel_scene import WheelBox, make_wheel_box
 
 INSIDE = json.dumps(
-    {"bomFormat": "CycloneDX", "components": [{"name": "zlib", "version": "1.2", "purl": "pkg:generic/zlib@1.2"}, {}]}
+    {
+        "bomFormat": "CycloneDX",
+        "components": [{"name": "zlib", "version": "1.2", "purl": "pkg:generic/zlib@1.2"}, {"name": "a\ud800"}, {}],
+    }
 )
 BASE, ON, OLD = "sci/1.0", "plots/1.0", "hello/1.0"
 
@@ -110,7 +113,7 @@ def test_own_environment_is_looked_into_and_a_version_that_cannot_be_compared_is
     assert "1.0rc1 (cannot be compared)" in find(scene, "on-six=1").stdout
 
 
-@pytest.mark.parametrize("text", ["six<", "<3", "six 1", "six<abc", "six<1;x", "", "six>>1"])
+@pytest.mark.parametrize("text", ["six<", "<3", "six 1", "six<abc", "six<1;x", "", "six>>1", "six<=1.*", "six~=1.*"])
 def test_bad_specifier_is_an_error(scene: WheelBox, text: str) -> None:
     done = find(scene, text)
     assert (done.code, done.stdout) == (2, "")
@@ -130,6 +133,24 @@ def test_install_that_cannot_be_read_is_not_counted_as_free_of_it(scene: WheelBo
     assert find(scene, "nothing-of-that-name").code == 0
 
 
+def test_what_of_users_cannot_be_read_is_not_counted_as_free_of_it(scene: WheelBox) -> None:
+    (hold,) = (scene.box.prefix / "var/users").iterdir()
+    text = hold.read_text()
+    hold.write_text("{")
+    assert f"not looked at: {hold}: " in find(scene, "nothing-of-that-name").stdout
+    hold.write_text(text)
+    (manifest,) = scene.box.root.glob(".local/share/envmgr/envs/.envmgr/store/user/mine-*.manifest.json")
+    manifest.rename(manifest.with_name("away"))
+    done = find(scene, "nothing-of-that-name")
+    assert (done.code, "it is your environment mine, and its manifest is not there" in done.stdout) == (1, True)
+    manifest.with_name("away").rename(manifest)
+    done = find(scene, "nothing-of-that-name", ON)
+    assert (done.code, done.stderr.splitlines()[-1]) == (
+        0,
+        f"{ON} is an entry: `envmgr sbom {ON}` lists the packages in it",
+    )
+
+
 def test_sbom_has_licences_and_the_sboms_that_wheels_bring(scene: WheelBox, tmp_path: Path) -> None:
     box = scene.box
     done = box.ok("sbom", ON, "--format", "cyclonedx")
@@ -140,9 +161,8 @@ def test_sbom_has_licences_and_the_sboms_that_wheels_bring(scene: WheelBox, tmp_
     (reference,) = parts["einops"]["externalReferences"]
     assert reference["url"].endswith("/einops-0.7.dist-info/sboms/inside.cdx.json")
     assert reference["hashes"] == [{"alg": "SHA-256", "content": hashlib.sha256(INSIDE.encode()).hexdigest()}]
-    assert [(each["name"], each["purl"]) for each in parts["einops"]["components"]] == [
-        ("zlib", "pkg:generic/zlib@1.2")
-    ]
+    inside = [(each["name"], each.get("purl")) for each in parts["einops"]["components"]]
+    assert inside == [("a?", None), ("zlib", "pkg:generic/zlib@1.2")]
     assert box.ok("sbom", ON, "--format", "cyclonedx").stdout == done.stdout
     box.ok("sbom", ON, "--format", "spdx", "-o", str(tmp_path / "x.json"))
     spdx = valid_spdx((tmp_path / "x.json").read_text(), tmp_path)

@@ -83,3 +83,10 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     for version in ("1.1.1w", "2.0rc1", "develop", "1!2"):
         for ecosystem in ("conda", "pypi"):
             assert wanted.judge(Part(ecosystem=ecosystem, name=wanted.name, version=version)) in (True, False, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"), [("openssl<v3.12", "3.11.7"), ("openssl>=1", "v1.2"), ("openssl==1.2", "v1.2")]
+)
+def test_v_before_a_version_says_nothing(text: str, version: str) -> None:
+    assert judged(text, version) is True

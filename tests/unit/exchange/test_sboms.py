@@ -97,6 +97,8 @@ LICENCES = {
     "GPL-2.0-only OR MIT": "GPL-2.0-only OR MIT",
     "MIT OR": None,
     "((": None,
+    "()": None,
+    "MIT AND ()": None,
     "Proprietary, see NVIDIA's": None,
     "LicenseRef-Public-Domain AND (MIT": None,
     "ライセンス %/<>": None,

@@ -54,12 +54,15 @@ def promote_verb(
     It refuses if a test of the candidate failed on a node, or if another generation became current since it was made.
     """
     from envmgr.cli.text.builds import show_promote
-    from envmgr.commands.promote import promote_candidate, stage_candidate
+    from envmgr.commands.promote import choose_candidate, promote_candidate, stage_candidate
 
-    # Nodes are asked before root becomes the build user, who has no key for them.
-    staged = () if dry_run or rebase else stage_candidate(open_context(site, fmt), generation)
+    # Nodes are asked before root becomes the build user, who has no key for them. Staging may take long: then another
+    # candidate may be the newest.
+    ctx = open_context(site, fmt)
+    number = choose_candidate(ctx, generation)
+    staged = () if dry_run or rebase else stage_candidate(ctx, number)
     ctx = open_context(site, fmt, writes_prefix=not dry_run, told=False)
-    result = promote_candidate(ctx, generation, rebase=rebase, dry_run=dry_run, staged=staged)
+    result = promote_candidate(ctx, number, rebase=rebase, dry_run=dry_run, staged=staged)
     return answer_with(result, show_promote)
 
 

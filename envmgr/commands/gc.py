@@ -19,7 +19,7 @@ from envmgr.commands import Context, logged, require_current_if_ever
 from envmgr.commands.in_use import UsesFound, ask_in_use, names_nodes
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish import records
-from envmgr.publish.candidates import newest
+from envmgr.publish.candidates import offered
 from envmgr.publish.flip_guards import require_not_replayed
 from envmgr.publish.flips import flips, once_current
 from envmgr.publish.gc_keeps import InUse, generations_in_use, installs_in_use, left_times
@@ -204,7 +204,7 @@ def _state(ctx: Context, oldest: float) -> _State:
     # Nobody but volunteers uses a candidate: one that is not the newest was left when it was made.
     left |= {number: created[number] for number in waiting if number in created}
     published = [number for number in complete if number not in waiting]
-    kept = {*published[-ctx.site.policies.keep_generations :], current, *_with_parent(newest(prefix), readable)}
+    kept = {*published[-ctx.site.policies.keep_generations :], current, *_with_parent(offered(prefix), readable)}
     old = [n for n in complete if n not in kept and left[n] <= oldest]
     return _State(complete, readable, [*damaged], left, old)
 

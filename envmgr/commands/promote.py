@@ -29,7 +29,8 @@ class PromoteResult(Result):
 
     `before` was current. `changes` are `+ entry`, `- entry` and `~ entry` against that. `unseen` are changed entries of
     which no test on nodes is known to have passed. `staged` says what nodes have of its images, where the site stages
-    before a publish.
+    before a publish. `taken_back` are entries of a rebase that another publish changed since the candidate was made:
+    the candidate's take their place.
     """
 
     schema: ClassVar[str] = "envmgr.promote/1"
@@ -42,6 +43,8 @@ class PromoteResult(Result):
     staged: tuple[str, ...] = ()
     tests: tuple[SmokeOutcome, ...] = ()
     log: str | None = None
+    rebase: bool = False
+    taken_back: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,16 @@ class _Made:
         return {name for name in self.changed if name in self.record.entries}
 
 
-def stage_candidate(ctx: Context, number: int | None) -> tuple[str, ...]:
+def choose_candidate(ctx: Context, number: int | None) -> int:
+    """Return the number, by default that of the newest candidate. Raise EnvmgrError `no-candidate`."""
+    if (number := number if number is not None else newest(ctx.prefix)) is None:
+        raise EnvmgrError(
+            "no-candidate", "there is no candidate", hint="`envmgr build --candidate ENTRY` makes one of an entry"
+        )
+    return number
+
+
+def stage_candidate(ctx: Context, number: int) -> tuple[str, ...]:
     """Have nodes stage the candidate's images, where the site stages before a publish; return what they have, or why
     they do not.
 
@@ -92,22 +104,16 @@ def stage_candidate(ctx: Context, number: int | None) -> tuple[str, ...]:
 
 
 def promote_candidate(
-    ctx: Context, number: int | None, *, rebase: bool = False, dry_run: bool = False, staged: tuple[str, ...] = ()
+    ctx: Context, number: int, *, rebase: bool = False, dry_run: bool = False, staged: tuple[str, ...] = ()
 ) -> PromoteResult:
-    """Make a candidate current by one flip, by default the newest. With `rebase`, make a candidate with its changes on
+    """Make a candidate current by one flip. With `rebase`, make a candidate with its changes on
     what is current, and test what differs. `staged` is what `stage_candidate` returned.
 
     Raises:
-        EnvmgrError: `no-candidate`, `not-a-candidate`, `candidate-outdated`, `generation-changed`, `install-missing`,
+        EnvmgrError: `not-a-candidate`, `candidate-outdated`, `generation-changed`, `install-missing`,
             `test-not-green`; with `rebase` what a publish raises.
         InputError: `candidate-fits` for a rebase of a candidate that is on what is current.
     """
-    if number is None:
-        number = newest(ctx.prefix)
-    if number is None:
-        raise EnvmgrError(
-            "no-candidate", "there is no candidate", hint="`envmgr build --candidate ENTRY` makes one of an entry"
-        )
     found = read_candidate(ctx.prefix, number)
     made = _made(ctx, number, found.record.parent)
     current = current_number(ctx.prefix)
@@ -162,8 +168,10 @@ def _rebase(ctx: Context, made: _Made, *, dry_run: bool) -> PromoteResult:
     current = published_record(ctx)
     require_same(ctx.prefix, read_candidate(ctx.prefix, number), ctx.signer)
     unseen = tuple(sorted(made.there))
+    old, new = made.parent.entries if made.parent else {}, made.record.entries
+    taken_back = tuple(n for n in sorted(made.changed) if current.entries.get(n) not in (old.get(n), new.get(n)))
     if dry_run:
-        return PromoteResult(number, current.number, made.changes, unseen, True)
+        return PromoteResult(number, current.number, made.changes, unseen, True, rebase=True, taken_back=taken_back)
     can_write(ctx.site)
     specs = {name: published_spec(raw) for name, raw in read_specs(ctx.prefix, number).items()}
     add = {name: NewModule(specs[name].spec, specs[name].facts, made.record.entries[name].lock) for name in made.there}
@@ -198,6 +206,8 @@ def _rebase(ctx: Context, made: _Made, *, dry_run: bool) -> PromoteResult:
         done.number,
         tests=tuple(outcomes),
         log=str(log),
+        rebase=True,
+        taken_back=taken_back,
     )
 
 

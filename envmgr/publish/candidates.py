@@ -102,6 +102,12 @@ def newest(prefix: Prefix) -> int | None:
     return max(records.candidate_numbers(prefix).intersection(complete), default=None)
 
 
+def offered(prefix: Prefix) -> int | None:
+    """Return the newest complete candidate that came after what is current: an older one lacks what was published since."""
+    number, current = newest(prefix), known_current(prefix)
+    return number if number is not None and number > (current or 0) else None
+
+
 def find_same(
     prefix: Prefix,
     parent: int | None,
@@ -172,7 +178,7 @@ def require_same(prefix: Prefix, found: Candidate, signer: Signer | None) -> Non
 
 def settle_candidates(prefix: Prefix, reporter: Reporter) -> None:
     """Remove the markers of generations that became current, or are gone, and point `candidate` at the newest one that
-    is left. Only under `publishing`.
+    is left, if it came after what is current. Only under `publishing`.
     """
     if not prefix.candidates.is_dir():
         return
@@ -183,8 +189,14 @@ def settle_candidates(prefix: Prefix, reporter: Reporter) -> None:
         if path.name not in kept:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
+    number = offered(prefix)
+    if number is None and waiting and prefix.candidate.is_symlink():
+        reporter.say(
+            f"candidate {max(waiting)} is older than what is current: `ENVMGR_USE=candidate` gives that now; "
+            f"`envmgr promote {max(waiting)} --rebase` puts the candidate's changes on it"
+        )
     try:
-        _point(prefix, max(waiting, default=None))
+        _point(prefix, number)
     except OSError as error:
         reporter.say(f"warning: {prefix.candidate} does not lead to the newest candidate: {error.strerror}")
 

@@ -152,9 +152,7 @@ def _finish(staged: Staged, known: Collection[int]) -> PublishedChange:
     """
     record = staged.complete()
     work, number, parent = staged.work, staged.number, staged.parent
-    if work.change.candidate:
-        settle_candidates(work.prefix, work.reporter)
-    elif work.change.base is None:
+    if not work.change.candidate and work.change.base is None:
         prefix, reason, reporter, signer = work.prefix, work.change.reason, work.reporter, work.signer
         try:
             flip(prefix, number, parent, reason, reporter, action="publish", signer=signer, record=record, known=known)
@@ -162,6 +160,7 @@ def _finish(staged: Staged, known: Collection[int]) -> PublishedChange:
             # The flip may have come before the error: a generation that is current must not be abandoned.
             staged.done = known_current(prefix) == number
             raise
+    settle_candidates(work.prefix, work.reporter)
     return PublishedChange(number, parent, tuple(sorted(staged.changed)))
 
 
@@ -191,6 +190,7 @@ def rollback(
             digest = None if signer is None else require_unchanged_generation(prefix, number, signer, reporter)
             why = f"rollback to {number}"
             flip(prefix, number, before, why, reporter, action="rollback", signer=signer, record=digest, known=known)
+            settle_candidates(prefix, reporter)
         return before, number
 
     return _until_first(go, prefix, runner, reporter)

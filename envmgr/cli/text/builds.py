@@ -74,13 +74,17 @@ def show_publish(result: publish.PublishResult) -> None:
 
 def show_promote(result: promote.PromoteResult) -> None:
     show_outcomes(result.tests)
-    would = "would be " if result.dry_run else ""
+    was = result.before or "none"
     if result.rebased is not None:
-        out(f"generation {result.rebased} is a candidate: the changes of {result.candidate} on {result.before}")
-    elif result.log is None and not result.dry_run:
-        out(f"generation {result.candidate} is current (was {result.before or 'none'}); new shells get it")
+        out(f"generation {result.rebased} is a candidate: the changes of {result.candidate} on {was}")
+    elif result.rebase:
+        out(f"would make a candidate: the changes of {result.candidate} on {was}")
+    elif result.dry_run:
+        out(f"generation {result.candidate} would be current (is {was})")
     else:
-        out(f"candidate {result.candidate} {would}put on {result.before or 'none'}")
+        out(f"generation {result.candidate} is current (was {was}); new shells get it")
+    for name in result.taken_back:
+        out(f"warning: {name} was changed since by another publish; the candidate takes that back")
     for change in (*result.changes, *result.staged):
         out(f"  {change}")
     if result.unseen:

@@ -72,7 +72,7 @@ def test_candidate_is_tested_and_promoted_without_a_build(box: Sandbox) -> None:
     assert "candidate 2 is the same already" in again.stderr
     assert markers(box) == ["0002.json"]
     dry = box.ok("promote", "--dry-run")
-    assert dry.stdout.splitlines()[0] == "candidate 2 would be put on 1"
+    assert dry.stdout.splitlines()[0] == "generation 2 would be current (is 1)"
     assert box.current() == 1
     done = box.ok("promote", "2")
     assert done.stdout == (
@@ -114,7 +114,7 @@ def test_outdated_candidate_is_refused_and_rebased(box: Sandbox) -> None:
         "  to make it current would take back what was published since\n\n"
         "hint: `envmgr promote 2 --rebase` makes a candidate with its changes on what is current"
     )
-    assert box.ok("promote", "2", "--rebase", "--dry-run").stdout.startswith("candidate 2 would be put on 3\n")
+    assert box.ok("promote", "2", "--rebase", "--dry-run").stdout.startswith("would make a candidate: the changes of 2 on 3\n")
     tested = times_tested(box)
     made = box.ok("promote", "2", "--rebase")
     assert made.stdout.startswith("generation 4 is a candidate: the changes of 2 on 3\n  + tested/1.0\n")
@@ -148,6 +148,39 @@ def test_rebase_of_what_is_there_already(box: Sandbox) -> None:
     box.ok("build", "tested/1.0")
     refused = box.run("promote", "--rebase")
     assert (refused.code, "error[no-change]" in refused.stderr) == (3, True)
+
+
+def test_a_candidate_older_than_what_is_current_is_offered_to_nobody(box: Sandbox) -> None:
+    box.policies |= {"keep_generations": 9, "keep_days": 0}
+    box.write_site()
+    box.ok("build", "--candidate", "tested/1.0")  # 2
+    box.ok("build", "--candidate", "other/1.0")  # 3
+    said = box.ok("promote", "3").stderr
+    assert "candidate 2 is older than what is current: `ENVMGR_USE=candidate` gives that now; `envmgr promote 2 --rebase`" in said  # fmt: skip
+    assert (link(box), markers(box)) == ("", ["0002.json"])
+    box.ok("rollback", "1")
+    assert link(box) == "generations/0002"
+    assert "candidate 2 is older" in box.ok("rollback", "3").stderr
+    box.ok("promote", "--rebase")  # 4
+    assert link(box) == "generations/0004"
+    box.ok("promote", "4")
+    assert (link(box), markers(box)) == ("", ["0002.json"])
+    refused = box.run("promote", "--rebase")  # as the hint of a bare `promote` says
+    assert "`envmgr gc` removes the candidate when it is old" in refused.stderr
+    box.ok("gc", "--now")
+    assert markers(box) == []
+
+
+def test_a_rebase_that_takes_back_another_publish_says_so(box: Sandbox) -> None:
+    locked(box, "kept/1.0", ["hello-activate", "shared"])
+    box.ok("build", "--candidate", "kept/1.0", "tested/1.0")  # 2
+    locked(box, "kept/1.0", ["hello-activate", "hello-prefix"])
+    box.ok("build", "kept/1.0", "other/1.0")  # 3
+    said = "warning: kept/1.0 was changed since by another publish; the candidate takes that back\n"
+    for argv in (["--dry-run"], []):
+        assert box.ok("promote", "2", "--rebase", *argv).stdout.count("warning: ") == 1
+    assert said in box.ok("promote", "2", "--rebase").stdout
+    assert box.ok("promote", "2", "--rebase", "--format", "json").data["taken_back"] == ["kept/1.0"]
 
 
 def test_a_red_test_keeps_it_from_users(box: Sandbox) -> None:

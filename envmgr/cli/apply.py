@@ -9,7 +9,7 @@ import typer
 
 from envmgr.cli import VerbAnswer, answer_with, options
 from envmgr.cli.run import open_context, verb
-from envmgr.errors import InputError
+from envmgr.errors import EnvmgrError, InputError
 
 
 @verb
@@ -38,10 +38,12 @@ def apply_verb(
     It checks, builds, tests on nodes, promotes and audits, and stops at the first step that fails. Run it again after a
     fix or a kill: what was done stays done.
     """
+    from envmgr.cli.render import refuse_missing_folder
     from envmgr.cli.text.apply import apply_markdown, show_apply
     from envmgr.commands.apply import ApplyOptions, apply_catalog
     from envmgr.system.files import atomic_write
 
+    refuse_missing_folder(output)
     ctx = open_context(site, fmt)
     words = ["--via", build_via] + (["--partition", partition] if partition else [])
     words += [] if gate is None else ["--gate" if gate else "--no-gate"]
@@ -49,7 +51,10 @@ def apply_verb(
     if output is not None and dry_run:
         ctx.reporter.say(f"would write {output}")
     elif output is not None:
-        atomic_write(output, apply_markdown(result))
+        try:
+            atomic_write(output, apply_markdown(result))
+        except EnvmgrError as error:  # modules may have changed: the answer is not lost with the file
+            ctx.reporter.say(f"warning: the report is not written: {error.message}")
     return answer_with(result, show_apply)
 
 
@@ -74,12 +79,14 @@ def report(
 
     It reads recipes and locks, and runs nothing of them. The exit code is 1 if `catalog check` finds an error.
     """
+    from envmgr.cli.render import refuse_missing_folder
     from envmgr.cli.text.apply import report_markdown, show_report
     from envmgr.commands.report import report_change
     from envmgr.system.files import atomic_write
 
     if not pull_request:
         raise InputError("report-what", "say what the report is for", hint="`envmgr report --pull-request`")
+    refuse_missing_folder(output)
     ctx = open_context(site, fmt, anywhere=True)
     result = report_change(ctx, entries or (), catalog=catalog)
     if output is not None and dry_run:

@@ -17,10 +17,11 @@ from envmgr.commands import Context
 from envmgr.commands.generations import EntryDiff, diff_generations
 from envmgr.commands.verb_run import VerbRun, run_verb
 from envmgr.errors import EnvmgrError, InputError
+from envmgr.publish.candidates import offered
 from envmgr.publish.records import current_number, read_current, read_record
 from envmgr.report import Result
 from envmgr.store.state_file import change_state, writing_as
-from envmgr.system.files import pretty_json
+from envmgr.system.files import canonical_json, pretty_json, sha256_bytes
 from envmgr.system.git import read_commit
 from envmgr.system.lock_holder import held_by
 from envmgr.system.models import FrozenModel
@@ -95,11 +96,14 @@ class ApplyOptions:
 
 
 class _Last(FrozenModel):
-    """The end of the last run that came to its end: `<prefix>/var/apply.json`."""
+    """The end of the last run that came to its end: `<prefix>/var/apply.json`. `asked` names the nodes that were asked, by
+    the options of the run and the groups of the site.
+    """
 
     schema_version: int = 1
     generation: int | None = None
     audited: bool = False
+    asked: str = ""
 
 
 @dataclass(slots=True)
@@ -122,8 +126,9 @@ class _Run:
 
     @property
     def seen(self) -> bool:
-        """True if the last run tested and audited what this one has, and found nothing."""
-        return self.last.audited and self.last.generation == (self.candidate or self.before)
+        """True if the last run tested and audited what this one has, on the same nodes, and found nothing."""
+        same = self.last.generation == (self.candidate or self.before)
+        return same and self.last.audited and self.last.asked == _asked(self.ctx, self.options)
 
     @property
     def changed(self) -> list[str]:
@@ -170,7 +175,8 @@ def _apply(ctx: Context, options: ApplyOptions) -> ApplyResult:
             run.code = run.code or 1
     current = current_number(ctx.prefix)
     if not options.dry_run:
-        _keep_last(ctx, _Last(generation=run.candidate or current, audited=run.code == 0))
+        asked = _asked(ctx, options)
+        _keep_last(ctx, _Last(generation=run.candidate or current, audited=run.code == 0, asked=asked))
     return ApplyResult(
         options.to,
         commits,
@@ -204,6 +210,11 @@ def _commits(ctx: Context) -> dict[str, str]:
             )
         found[str(root)] = commit.name
     return found
+
+
+def _asked(ctx: Context, options: ApplyOptions) -> str:
+    groups = {name: group.model_dump(mode="json") for name, group in ctx.site.groups.items()}
+    return sha256_bytes(canonical_json([*options.asked, groups]))
 
 
 def _declared(ctx: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -265,7 +276,7 @@ def _build(run: _Run) -> ApplyStep:
 def _publish(run: _Run) -> ApplyStep:
     went = tuple(word for name in run.gone for word in ("--remove", name))
     if run.options.dry_run:
-        return ApplyStep("publish", "not reached", tuple(f"would go: {name}" for name in run.gone))
+        return _would_publish(run, went)
     if _commits(run.ctx) != run.commits:  # what was built would carry another commit's name
         hint = "`envmgr apply` again takes what is there now; installs are kept"
         return ApplyStep("publish", "failed", ("the catalogs have another commit than when this run began",), hint)
@@ -274,18 +285,44 @@ def _publish(run: _Run) -> ApplyStep:
         return _failed(run, "publish", done)
     run.candidate = done.data["generation"]
     if run.candidate is None:
-        return ApplyStep("publish", "nothing to do", (f"generation {run.before} has all that the catalogs say",))
+        return ApplyStep(
+            "publish", "nothing to do", (f"generation {run.before} has all that the catalogs say", *_waiting(run))
+        )
+    if read_record(run.ctx.prefix, run.candidate).parent != run.before:
+        said = f"another generation than {run.before or 'none'} became current meanwhile; candidate {run.candidate} is on it"
+        return ApplyStep("publish", "failed", (said,), "`envmgr apply` again starts from what is current now")
     return ApplyStep("publish", "ok", (f"generation {run.candidate} is a candidate",))
 
 
+def _would_publish(run: _Run, went: tuple[str, ...]) -> ApplyStep:
+    """Say what a publish would change. What is not built cannot be compared yet."""
+    gone = tuple(f"would go: {name}" for name in run.gone)
+    if run.steps["build"].status == "ok":
+        return ApplyStep("publish", "not reached", gone)
+    done = run.verb("publish", "--candidate", "--dry-run", *went, *run.names)
+    if "steps" not in done.data:
+        return _failed(run, "publish", done)
+    changed = [f"{s['planned']['entry']}: {s['publish']}" for s in done.data["steps"] if s["publish"] != "unchanged"]
+    said = (*(f"would be published: {each}" for each in changed), *gone)
+    return ApplyStep("publish", "ok" if said else "nothing to do", said or _waiting(run))
+
+
+def _waiting(run: _Run) -> tuple[str, ...]:
+    """Name a candidate that volunteers still get, though it is not what the catalogs say."""
+    left = offered(run.ctx.prefix)
+    return () if left is None else (f"candidate {left} is offered to volunteers, and is not what the catalogs say",)
+
+
 def _test(run: _Run) -> ApplyStep:
+    if run.options.dry_run:
+        return ApplyStep("test", "not reached")
     changed = run.changed
     if run.candidate is None or not changed:
         return ApplyStep("test", "nothing to do")
-    if run.seen:
-        return ApplyStep("test", "nothing to do", ("the last run tested it on nodes",))
     if not run.ctx.site.groups and run.options.nodes is None:
         return ApplyStep("test", "nothing to do", ("the site names no nodes: the entries were tested on this host",))
+    if run.seen:
+        return ApplyStep("test", "nothing to do", ("the last run tested it on these nodes",))
     asked = run.options.asked or ("--via", run.ctx.way())
     done = run.verb("test", "--generation", str(run.candidate), *asked, *changed)
     if "tests" not in done.data:
@@ -300,21 +337,25 @@ def _test(run: _Run) -> ApplyStep:
 
 
 def _promote(run: _Run) -> ApplyStep:
+    if run.options.dry_run:
+        return ApplyStep("promote", "not reached")
     if run.candidate is None or run.options.to == "candidate":
         wait = () if run.candidate is None else (f"`envmgr promote {run.candidate}` makes it current",)
         return ApplyStep("promote", "nothing to do", wait)
     done = run.verb("promote", str(run.candidate))
     if "candidate" not in done.data:
         return _failed(run, "promote", done)
-    return ApplyStep("promote", "ok", (f"generation {run.candidate} is current (was {run.before or 'none'})",))
+    return ApplyStep("promote", "ok", (f"generation {run.candidate} is current (was {done.data['before'] or 'none'})",))
 
 
 def _audit(run: _Run) -> ApplyStep:
     flipped = run.candidate is not None and run.options.to == "current"
-    if run.options.dry_run or (run.seen and not flipped):
-        return ApplyStep("audit", "nothing to do")
+    if run.options.dry_run:
+        return ApplyStep("audit", "not reached")
     if not run.ctx.site.groups and run.options.nodes is None:
         return ApplyStep("audit", "nothing to do", ("the site names no nodes",))
+    if run.seen and not flipped:
+        return ApplyStep("audit", "nothing to do")
     waits = run.candidate is not None and run.options.to == "candidate"
     done = run.verb("audit", *(("--generation", str(run.candidate)) if waits else ()), *run.options.asked)
     if "findings" not in done.data:

@@ -75,7 +75,9 @@ def unused_entries(ctx: Context, reading: Reading, days: int, now: datetime) -> 
             "usage-unknown",
             f"what was loaded in the last {days} days is not known, and nothing is removed",
             context=unknown[:5],
-            hint="`envmgr usage` reads the logs, and says since when they are known",
+            hint=f"write `usage: true` into {ctx.site.source or 'site.yaml'}, and publish: loads count from then on"
+            if reading.off
+            else "`envmgr usage` reads the logs, and says since when they are known",
         )
     current = published_record(ctx)
     specs = {name: each["spec"] for name, each in read_specs(ctx.prefix, current.number).items()}

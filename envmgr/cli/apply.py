@@ -40,7 +40,8 @@ def apply_verb(
     """
     from envmgr.cli.render import refuse_missing_folder
     from envmgr.cli.text.apply import apply_markdown, show_apply
-    from envmgr.commands.apply import ApplyOptions, apply_catalog
+    from envmgr.commands.apply import apply_catalog
+    from envmgr.commands.apply_steps import ApplyOptions
     from envmgr.system.files import atomic_write
 
     refuse_missing_folder(output)

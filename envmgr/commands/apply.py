@@ -5,42 +5,22 @@ Each step is a verb of its own, in a process of its own: it becomes whom it has 
 
 from __future__ import annotations
 
-import shutil
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from envmgr.builds.prepare import can_write
 from envmgr.commands import Context
+from envmgr.commands.apply_steps import STEPS, ApplyOptions, ApplyStep, Last, Run, Target, asked_by, commits_of
 from envmgr.commands.generations import EntryDiff, diff_generations
-from envmgr.commands.verb_run import VerbRun, run_verb
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.publish.candidates import offered
 from envmgr.publish.records import current_number, read_current, read_record
 from envmgr.report import Result
 from envmgr.store.state_file import change_state, writing_as
-from envmgr.system.files import canonical_json, pretty_json, sha256_bytes
-from envmgr.system.git import read_commit
+from envmgr.system.files import pretty_json
 from envmgr.system.lock_holder import held_by
-from envmgr.system.models import FrozenModel
 from envmgr.system.untrusted_files import FACTS, read_json
-from envmgr.wording import counted
-
-Target = Literal["candidate", "current"]
-Status = Literal["ok", "failed", "nothing to do", "not reached"]
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyStep:
-    """One step: its end, what there is to say about it, and the hint of what failed. `seconds` is wall-clock."""
-
-    name: str
-    status: Status
-    said: tuple[str, ...] = ()
-    hint: str = ""
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,69 +57,6 @@ class ApplyResult(Result):
         return self.code
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyOptions:
-    """The options of `apply`. `build` are further words for `envmgr build`; `nodes` and `via` are for tests and
-    audits.
-    """
-
-    to: Target
-    nodes: str | None = None
-    via: Literal["ssh", "slurm"] | None = None
-    build: tuple[str, ...] = ()
-    dry_run: bool = False
-
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """The words that say which nodes are asked, and how."""
-        return (*(("--nodes", self.nodes) if self.nodes else ()), *(("--via", self.via) if self.via else ()))
-
-
-class _Last(FrozenModel):
-    """The end of the last run that came to its end: `<prefix>/var/apply.json`. `asked` names the nodes that were asked, by
-    the options of the run and the groups of the site.
-    """
-
-    schema_version: int = 1
-    generation: int | None = None
-    audited: bool = False
-    asked: str = ""
-
-
-@dataclass(slots=True)
-class _Run:
-    ctx: Context
-    options: ApplyOptions
-    names: tuple[str, ...]
-    gone: tuple[str, ...]
-    reason: str
-    before: int | None
-    last: _Last
-    commits: dict[str, str]
-    candidate: int | None = None
-    steps: dict[str, ApplyStep] = field(default_factory=dict)
-    code: int = 0
-
-    def verb(self, *argv: str) -> VerbRun:
-        """Run a verb; its progress is ours."""
-        return run_verb(self.ctx, *argv)
-
-    @property
-    def seen(self) -> bool:
-        """True if the last run tested and audited what this one has, on the same nodes, and found nothing."""
-        same = self.last.generation == (self.candidate or self.before)
-        return same and self.last.audited and self.last.asked == _asked(self.ctx, self.options)
-
-    @property
-    def changed(self) -> list[str]:
-        """The entries that the candidate has and that differ from what is current."""
-        if self.candidate is None:
-            return []
-        before = {} if self.before is None else read_record(self.ctx.prefix, self.before).entries
-        after = read_record(self.ctx.prefix, self.candidate).entries
-        return [name for name, entry in after.items() if before.get(name) != entry]
-
-
 def apply_catalog(ctx: Context, options: ApplyOptions) -> ApplyResult:
     """Bring the site to what its own catalogs say, step by step; stop at the first step that fails. A run that was
     killed goes on with the next one.
@@ -162,12 +79,12 @@ def apply_catalog(ctx: Context, options: ApplyOptions) -> ApplyResult:
 
 
 def _apply(ctx: Context, options: ApplyOptions) -> ApplyResult:
-    commits = _commits(ctx)
+    commits = commits_of(ctx)
     names, gone = _declared(ctx)
     before = current_number(ctx.prefix)
     reason = f"apply {' '.join(name[:12] for name in commits.values() if name)}".strip()
-    run = _Run(ctx, options, names, gone, reason, before, _read_last(ctx), commits)
-    for name, do in _STEPS.items():
+    run = Run(ctx, options, names, gone, reason, before, _read_last(ctx), commits)
+    for name, do in STEPS.items():
         began = time.monotonic()
         step = do(run) if run.code == 0 else ApplyStep(name, "not reached")
         run.steps[name] = replace(step, seconds=round(time.monotonic() - began, 1))
@@ -175,8 +92,8 @@ def _apply(ctx: Context, options: ApplyOptions) -> ApplyResult:
             run.code = run.code or 1
     current = current_number(ctx.prefix)
     if not options.dry_run:
-        asked = _asked(ctx, options)
-        _keep_last(ctx, _Last(generation=run.candidate or current, audited=run.code == 0, asked=asked))
+        asked = asked_by(ctx, options)
+        _keep_last(ctx, Last(generation=run.candidate or current, audited=run.code == 0, asked=asked))
     return ApplyResult(
         options.to,
         commits,
@@ -188,33 +105,6 @@ def _apply(ctx: Context, options: ApplyOptions) -> ApplyResult:
         options.dry_run,
         run.code,
     )
-
-
-def _commits(ctx: Context) -> dict[str, str]:
-    """Return the commit of each catalog of the site's own, empty for one without. Raise InputError
-    `catalog-uncommitted`.
-    """
-    strict = ctx.site.require_commit
-    roots = [root for root in ctx.site.catalogs[:-1] if root.is_dir()]
-    if not strict and shutil.which("git") is None:
-        return dict.fromkeys(map(str, roots), "")
-    found = {}
-    for root in roots:
-        commit = read_commit(root, ctx.runner)
-        if strict and (commit.why or commit.changed):
-            raise InputError(
-                "catalog-uncommitted",
-                f"{root} is not what a commit says",
-                context=commit.why or commit.changed[:10],
-                hint="commit the changes, or take them back; the site says `require_commit: true`",
-            )
-        found[str(root)] = commit.name
-    return found
-
-
-def _asked(ctx: Context, options: ApplyOptions) -> str:
-    groups = {name: group.model_dump(mode="json") for name, group in ctx.site.groups.items()}
-    return sha256_bytes(canonical_json([*options.asked, groups]))
 
 
 def _declared(ctx: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -232,150 +122,6 @@ def _declared(ctx: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:
     record = read_current(ctx.prefix)
     published = () if record is None else sorted(record.entries)
     return names, tuple(name for name in published if catalog.look(catalog.parse(name)) is None)
-
-
-def _failed(run: _Run, name: str, done: VerbRun) -> ApplyStep:
-    run.code = done.code
-    said, hint = done.error
-    return ApplyStep(name, "failed", said, hint)
-
-
-def _check(run: _Run) -> ApplyStep:
-    done = run.verb("catalog", "check", *run.names)
-    if "findings" not in done.data:
-        return _failed(run, "check", done)
-    faults = [f for f in done.data["findings"] if f["severity"] == "error"]
-    odd = run.ctx.catalog.name_faults()  # the check of named entries sees no folder that cannot be one
-    hints = dict.fromkeys(str(f["hint"]) for f in faults if f["hint"])
-    hint = "; ".join((*(("give those folders other names",) if odd else ()), *hints))
-    said = (*odd, *(f"{f['where']}: {f['found']}" for f in faults), counted(len(run.names), "entries"))
-    return ApplyStep("check", "failed" if faults or odd else "ok", said, hint)
-
-
-def _lock(run: _Run) -> ApplyStep:
-    done = run.verb("lock", "--check", *run.names)
-    if "outcomes" not in done.data:
-        return _failed(run, "lock", done)
-    stale = [each["entry"] for each in done.data["outcomes"] if each["status"] != "fresh"]
-    if done.code == 0:
-        return ApplyStep("lock", "ok", (f"{counted(len(run.names), 'locks')} checked",))
-    hint = f"`envmgr lock {' '.join(stale)}`, and commit the result"
-    return ApplyStep("lock", "failed", tuple(f"{name}: its lock does not answer its recipe" for name in stale), hint)
-
-
-def _build(run: _Run) -> ApplyStep:
-    dry = ("--dry-run",) if run.options.dry_run else ()
-    done = run.verb("build", "--no-publish", *run.options.build, *dry, *run.names)
-    if "steps" not in done.data:
-        return _failed(run, "build", done)
-    missing = [step["planned"]["entry"] for step in done.data["steps"] if step["build"] == "build"]
-    said = (*(f"{'would be built' if dry else 'built'}: {each}" for each in missing), *done.data.get("gate", ()))
-    return ApplyStep("build", "ok" if missing else "nothing to do", said)
-
-
-def _publish(run: _Run) -> ApplyStep:
-    went = tuple(word for name in run.gone for word in ("--remove", name))
-    if run.options.dry_run:
-        return _would_publish(run, went)
-    if _commits(run.ctx) != run.commits:  # what was built would carry another commit's name
-        hint = "`envmgr apply` again takes what is there now; installs are kept"
-        return ApplyStep("publish", "failed", ("the catalogs have another commit than when this run began",), hint)
-    done = run.verb("publish", "--candidate", "--reason", run.reason, *went, *run.names)
-    if "generation" not in done.data:
-        return _failed(run, "publish", done)
-    run.candidate = done.data["generation"]
-    if run.candidate is None:
-        return ApplyStep(
-            "publish", "nothing to do", (f"generation {run.before} has all that the catalogs say", *_waiting(run))
-        )
-    if read_record(run.ctx.prefix, run.candidate).parent != run.before:
-        said = f"another generation than {run.before or 'none'} became current meanwhile; candidate {run.candidate} is on it"
-        return ApplyStep("publish", "failed", (said,), "`envmgr apply` again starts from what is current now")
-    return ApplyStep("publish", "ok", (f"generation {run.candidate} is a candidate",))
-
-
-def _would_publish(run: _Run, went: tuple[str, ...]) -> ApplyStep:
-    """Say what a publish would change. What is not built cannot be compared yet."""
-    gone = tuple(f"would go: {name}" for name in run.gone)
-    if run.steps["build"].status == "ok":
-        return ApplyStep("publish", "not reached", gone)
-    done = run.verb("publish", "--candidate", "--dry-run", *went, *run.names)
-    if "steps" not in done.data:
-        return _failed(run, "publish", done)
-    changed = [f"{s['planned']['entry']}: {s['publish']}" for s in done.data["steps"] if s["publish"] != "unchanged"]
-    said = (*(f"would be published: {each}" for each in changed), *gone)
-    return ApplyStep("publish", "ok" if said else "nothing to do", said or _waiting(run))
-
-
-def _waiting(run: _Run) -> tuple[str, ...]:
-    """Name a candidate that volunteers still get, though it is not what the catalogs say."""
-    left = offered(run.ctx.prefix)
-    return () if left is None else (f"candidate {left} is offered to volunteers, and is not what the catalogs say",)
-
-
-def _test(run: _Run) -> ApplyStep:
-    if run.options.dry_run:
-        return ApplyStep("test", "not reached")
-    changed = run.changed
-    if run.candidate is None or not changed:
-        return ApplyStep("test", "nothing to do")
-    if not run.ctx.site.groups and run.options.nodes is None:
-        return ApplyStep("test", "nothing to do", ("the site names no nodes: the entries were tested on this host",))
-    if run.seen:
-        return ApplyStep("test", "nothing to do", ("the last run tested it on these nodes",))
-    asked = run.options.asked or ("--via", run.ctx.way())
-    done = run.verb("test", "--generation", str(run.candidate), *asked, *changed)
-    if "tests" not in done.data:
-        return _failed(run, "test", done)
-    run.code = done.code
-    red = [f"{t['entry']} `{t['test']}` failed on {t['nodes']}" for t in done.data["tests"] if t["status"] == "failed"]
-    lost = [f"{m['nodes']}: {m['status']}: {m['reason']}" for m in done.data.get("missing", ())]
-    if done.code:
-        hint = f"`envmgr test --generation {run.candidate} {' '.join(asked)}` tests again"
-        return ApplyStep("test", "failed", (*red, *lost), hint)
-    return ApplyStep("test", "ok", (f"on {done.data.get('nodes', 'this host')}: {', '.join(changed)}",))
-
-
-def _promote(run: _Run) -> ApplyStep:
-    if run.options.dry_run:
-        return ApplyStep("promote", "not reached")
-    if run.candidate is None or run.options.to == "candidate":
-        wait = () if run.candidate is None else (f"`envmgr promote {run.candidate}` makes it current",)
-        return ApplyStep("promote", "nothing to do", wait)
-    done = run.verb("promote", str(run.candidate))
-    if "candidate" not in done.data:
-        return _failed(run, "promote", done)
-    return ApplyStep("promote", "ok", (f"generation {run.candidate} is current (was {done.data['before'] or 'none'})",))
-
-
-def _audit(run: _Run) -> ApplyStep:
-    flipped = run.candidate is not None and run.options.to == "current"
-    if run.options.dry_run:
-        return ApplyStep("audit", "not reached")
-    if not run.ctx.site.groups and run.options.nodes is None:
-        return ApplyStep("audit", "nothing to do", ("the site names no nodes",))
-    if run.seen and not flipped:
-        return ApplyStep("audit", "nothing to do")
-    waits = run.candidate is not None and run.options.to == "candidate"
-    done = run.verb("audit", *(("--generation", str(run.candidate)) if waits else ()), *run.options.asked)
-    if "findings" not in done.data:
-        return _failed(run, "audit", done)
-    run.code = done.code
-    found = [f for f in done.data["findings"] if f["severity"] != "note"]
-    said = tuple(f"{f['severity']}[{f['check']}] {f['nodes']}: {f['where']}: {f['found']}" for f in found)
-    on = f"{done.data.get('count', 0)} nodes, generation {done.data.get('generation')}"
-    return ApplyStep("audit", "failed" if done.code else "ok", (*said, on))
-
-
-_STEPS: Mapping[str, Callable[[_Run], ApplyStep]] = {
-    "check": _check,
-    "lock": _lock,
-    "build": _build,
-    "publish": _publish,
-    "test": _test,
-    "promote": _promote,
-    "audit": _audit,
-}
 
 
 def _entries(ctx: Context, before: int | None, after: int | None) -> tuple[AppliedEntry, ...]:
@@ -407,14 +153,14 @@ def _last_file(ctx: Context) -> Path:
     return ctx.prefix.root / "var" / "apply.json"
 
 
-def _read_last(ctx: Context) -> _Last:
+def _read_last(ctx: Context) -> Last:
     try:
-        return _Last.model_validate(read_json(_last_file(ctx), FACTS))
+        return Last.model_validate(read_json(_last_file(ctx), FACTS))
     except (OSError, ValueError, EnvmgrError):  # without it the audit runs once more
-        return _Last()
+        return Last()
 
 
-def _keep_last(ctx: Context, last: _Last) -> None:
+def _keep_last(ctx: Context, last: Last) -> None:
     text = pretty_json(last.model_dump(mode="json"))
     if why := change_state(_last_file(ctx), lambda _: text, ctx.site, check=ctx.runner.raise_if_cancelled):
         ctx.reporter.say(f"warning: the next run audits again: {why}")

@@ -39,6 +39,7 @@ READING = {
     "shell-init",
     "usage",
     "schema",
+    "why",
 } | {"completion", "doctor", "find", "sbom", "user list", "user show"}
 
 

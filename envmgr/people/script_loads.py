@@ -15,6 +15,7 @@ _REDIRECTION = re.compile(r"(?<=\s)(?:\d*|&)[<>]+(?:&\d|\s*[^\s;&|]+)")
 _FIRST = frozenset("if then elif else while until do time { ! command builtin eval".split())  # before a command
 _LOAD, _UNLOAD = frozenset(("load", "add", "try-load", "load-any")), frozenset(("unload", "del", "rm"))
 _SWAP, _PURGE = frozenset(("swap", "sw", "switch")), frozenset(("purge", "reset", "restore", "r"))
+_COLLECTION = frozenset(("restore", "r"))
 _SHOWS = frozenset(
     "avail av list spider show help keyword key whatis overview is-loaded is-avail use unuse save s".split()
 )
@@ -58,6 +59,8 @@ def _steps(command: list[str]) -> Iterator[Step]:
     names = [word for word in rest if not word.startswith("-") and word != verb]
     if verb in _PURGE:
         yield "purge", ""
+        if verb in _COLLECTION:  # what is in it is the user's
+            yield "unread", " ".join(command)
     elif verb in _SWAP:
         yield from (("unload", name) for name in names[:-1])
         names = names[-1:]

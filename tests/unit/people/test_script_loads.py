@@ -28,6 +28,8 @@ from envmgr.people.script_loads import script_loads
         ("ml a -b c/d/1", "-b +a +c/d/1"),
         ("ml load a", "+a"),
         ("ml purge", "purge"),
+        ("module reset", "purge"),
+        ("module restore mine", "purge ?module restore mine"),
         ("ml avail a; module list; module use /x", ""),
         ("module load $WANTED", "?module load $WANTED"),
         ("module load a ${b}", "+a ?module load a ${b}"),

@@ -50,6 +50,12 @@ def test_jenkinsfile_is_balanced_and_has_its_sections() -> None:
     assert re.findall(r"^    (\w+) \{", text, re.MULTILINE) == ["options", "stages"]
 
 
+def test_jenkins_takes_an_agent_only_for_a_stage_that_runs() -> None:
+    """Else the job of a change waits for an agent that only main gets."""
+    text = (FOLDER / "Jenkinsfile").read_text()
+    assert re.findall(r"when \{ (.*) \}", text) == ["beforeAgent true; changeRequest()", "beforeAgent true; branch 'main'"]
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_commands_of_ours_are_some(name: str) -> None:
     text = (FOLDER / name).read_text()

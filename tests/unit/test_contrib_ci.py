@@ -53,7 +53,10 @@ def test_jenkinsfile_is_balanced_and_has_its_sections() -> None:
 def test_jenkins_takes_an_agent_only_for_a_stage_that_runs() -> None:
     """Else the job of a change waits for an agent that only main gets."""
     text = (FOLDER / "Jenkinsfile").read_text()
-    assert re.findall(r"when \{ (.*) \}", text) == ["beforeAgent true; changeRequest()", "beforeAgent true; branch 'main'"]
+    assert re.findall(r"when \{ (.*) \}", text) == [
+        "beforeAgent true; changeRequest()",
+        "beforeAgent true; branch 'main'",
+    ]
 
 
 @pytest.mark.parametrize("name", FILES)

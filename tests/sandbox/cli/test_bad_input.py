@@ -188,9 +188,9 @@ def test_backend_input_faults(shared: Sandbox) -> None:
 
 
 def test_unknown_backend(shared: Sandbox) -> None:
-    shared.recipe("spack/2024a", HELLO, backend="spack")
-    text = refused(shared, 2, "build", "spack/2024a")
-    assert text.startswith("error[unknown-backend]: there is no backend `spack`")
+    shared.recipe("guix/2024a", HELLO, backend="guix")
+    text = refused(shared, 2, "build", "guix/2024a")
+    assert text.startswith("error[unknown-backend]: there is no backend `guix`")
     assert "known: conda" in text
 
 

@@ -136,8 +136,9 @@ def find_packages(ctx: Context, texts: Sequence[str]) -> FindResult:
     unread += _read_all(ctx, store)
     unread += _read_own(ctx, store)
     for text in texts:
-        if any(text in record.entries for record in records.values()):
-            ctx.reporter.say(f"{text} is an entry: `envmgr sbom {text}` lists the packages in it")
+        if at := [number for number, record in records.items() if text in record.entries]:
+            where = "" if store.current in at else f" --generation {max(at)}"
+            ctx.reporter.say(f"{text} is an entry: `envmgr sbom {text}{where}` lists the packages in it")
     return FindResult(
         asked=tuple(texts),
         found=tuple(_found(ctx, store, wanted)),

@@ -75,7 +75,7 @@ def unused_entries(ctx: Context, reading: Reading, days: int, now: datetime) -> 
             "usage-unknown",
             f"what was loaded in the last {days} days is not known, and nothing is removed",
             context=unknown[:5],
-            hint=f"write `usage: true` into {ctx.site.source or 'site.yaml'}, and publish: loads count from then on"
+            hint="with `usage: true` in site.yaml, loads count from the next `envmgr publish` on"
             if reading.off
             else "`envmgr usage` reads the logs, and says since when they are known",
         )

@@ -26,6 +26,7 @@ from envmgr.report import Result
 from envmgr.system.files import exchange, explain_os_error, read_regular, sync_file_system, write_new
 from envmgr.system.safe_paths import change
 from envmgr.system.scratch import copy_folder
+from envmgr.system.untrusted_files import GENERATION, read_bytes
 from envmgr.wording import and_more
 
 
@@ -174,10 +175,10 @@ def _foreign(folder: Path) -> Iterator[str]:
     """Yield the files of a folder that are not those of the page in it; what it has at the top, if there is no page."""
     own = {INDEX, CATALOG, FEED, STATUS}
     try:
-        data = json.loads(read_regular(folder / CATALOG))
+        data = json.loads(read_bytes(folder / CATALOG, GENERATION))
         own |= {str(entry["sbom"]) for entry in data["entries"]}
         own |= {str(lock) for part in data["parts"].values() for lock in part["locks"]}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, InputError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         yield from (each.name for each in folder.iterdir())
         return
     for path in folder.rglob("*"):

@@ -37,13 +37,14 @@ def make_catalog(
     for path in sorted({path for entry in contents.entries.values() for path in entry.paths}):
         parts[path], texts = _read_part(prefix, path)
         locks |= texts
-    defaults = default_entries((s.name, s.version, s.default, s.hidden) for s in contents.specs.values())
+    named = default_entries((s.name, s.version, s.default, s.hidden) for s in contents.specs.values())
+    defaults = frozenset(named.values())
     entries = tuple(
         _entry(
             contents.specs[name],
             published,
             since[name],
-            default=name in defaults.values(),
+            default=name in defaults,
             families=families[name].own,
             dependents=tuple(dependents[name]),
             job=job(contents.specs, name, contents.number),

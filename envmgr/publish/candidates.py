@@ -27,7 +27,7 @@ from envmgr.system.files import atomic_write, explain_os_error, pretty_json
 from envmgr.system.models import require_format
 from envmgr.system.untrusted_files import FLIP, read_bytes, why_unreadable
 from envmgr.system.usernames import own_name
-from envmgr.wording import utc_now
+from envmgr.wording import one_line, utc_now
 
 
 def mark(
@@ -179,9 +179,17 @@ def require_same(prefix: Prefix, found: Candidate, signer: Signer | None) -> Non
 def settle_candidates(prefix: Prefix, reporter: Reporter) -> None:
     """Remove the markers of generations that became current, or are gone, and point `candidate` at the newest one that
     is left, if it came after what is current. Only under `publishing`.
+
+    It never raises: after a flip, no error may be reported as the flip's failure.
     """
-    if not prefix.candidates.is_dir():
-        return
+    try:
+        if prefix.candidates.is_dir():
+            _settle(prefix, reporter)
+    except (OSError, EnvmgrError) as error:
+        reporter.say(f"warning: {prefix.candidate} may not lead to the newest candidate: {one_line(str(error), 200)}")
+
+
+def _settle(prefix: Prefix, reporter: Reporter) -> None:
     there = {*records.complete_numbers(prefix)} - once_current(prefix)
     waiting = records.candidate_numbers(prefix) & there
     kept = {f"{number:04d}.json{end}" for number in waiting for end in ("", ".sig")}
@@ -189,16 +197,13 @@ def settle_candidates(prefix: Prefix, reporter: Reporter) -> None:
         if path.name not in kept:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
-    number = offered(prefix)
+    number = max((each for each in waiting if each > (known_current(prefix) or 0)), default=None)
     if number is None and waiting and prefix.candidate.is_symlink():
         reporter.say(
             f"candidate {max(waiting)} is older than what is current: `ENVMGR_USE=candidate` gives that now; "
             f"`envmgr promote {max(waiting)} --rebase` puts the candidate's changes on it"
         )
-    try:
-        _point(prefix, number)
-    except OSError as error:
-        reporter.say(f"warning: {prefix.candidate} does not lead to the newest candidate: {error.strerror}")
+    _point(prefix, number)
 
 
 def _point(prefix: Prefix, number: int | None) -> None:

@@ -67,11 +67,12 @@ class _Made:
 
 def choose_candidate(ctx: Context, number: int | None) -> int:
     """Return the number, by default that of the newest candidate. Raise EnvmgrError `no-candidate`."""
-    if (number := number if number is not None else newest(ctx.prefix)) is None:
+    chosen = newest(ctx.prefix) if number is None else number
+    if chosen is None:
         raise EnvmgrError(
             "no-candidate", "there is no candidate", hint="`envmgr build --candidate ENTRY` makes one of an entry"
         )
-    return number
+    return chosen
 
 
 def stage_candidate(ctx: Context, number: int) -> tuple[str, ...]:

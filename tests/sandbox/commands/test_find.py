@@ -151,6 +151,12 @@ def test_what_of_users_cannot_be_read_is_not_counted_as_free_of_it(scene: WheelB
     )
 
 
+def test_hint_to_the_parts_of_an_entry_that_was_removed_names_its_generation(scene: WheelBox) -> None:
+    said = find(scene, OLD).stderr.splitlines()[-1]
+    assert said == f"{OLD} is an entry: `envmgr sbom {OLD} --generation 3` lists the packages in it"
+    assert "hello-prefix" in scene.box.ok("sbom", OLD, "--generation", "3").stdout
+
+
 def test_sbom_has_licences_and_the_sboms_that_wheels_bring(scene: WheelBox, tmp_path: Path) -> None:
     box = scene.box
     done = box.ok("sbom", ON, "--format", "cyclonedx")

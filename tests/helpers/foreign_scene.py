@@ -19,6 +19,7 @@ SPACK = "/opt/spacked"
 EESSI = "/cvmfs/software.eessi.io"
 KINDS = ("hand", "spack", "eessi", "easybuild")
 NO_SITE = {"ENVMGR_SITE": ""}
+PATIENT = ("--node-timeout", "600", "--deadline", "900")  # a busy machine cuts no sample
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Foreign:
         """The audit's JSON; `code` is the exit code that it must have."""
         who = ["--user", "alice"] if user == "root" else []
         done = self.cluster.envmgr(
-            ["audit", "--nodes", "c[1-3]", "--format", "json", *who, *argv], user=user, env=NO_SITE
+            ["audit", "--nodes", "c[1-3]", "--format", "json", *PATIENT, *who, *argv], user=user, env=NO_SITE
         )
         assert code is None or done.code == code, f"exit {done.code}\n{done.stdout}{done.stderr}"
         return done.data

@@ -36,7 +36,7 @@ class FoundModule:
 
 def probe(plan: AuditPlan) -> Mapping[ProbeStage, str]:
     given = assign(inventory_most=MOST, inventory_seconds=30)
-    return {"login": f"{opened(plan.day)}{given}{script_text(__file__, 'sh')}"}
+    return {"login": f"{opened(plan.day, plan.seconds)}{given}{script_text(__file__, 'sh')}"}
 
 
 def read_inventory(facts: Facts) -> tuple[FoundModule, ...]:

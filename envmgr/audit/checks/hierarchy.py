@@ -2,7 +2,7 @@
 
 In the ordinary user's login shell, the check loads modules outside the prefix whose file names MODULEPATH, each in a
 clean environment. It then loads such modules from the folders that these open. It loads at most 24 modules, in three
-levels and 15 seconds; if there are more, it takes others each day. The check compares between nodes which folders a
+levels and 15 seconds (a longer --node-timeout gives more); if there are more, it takes others each day. The check compares between nodes which folders a
 module opens, whether they are there, and which files they have with which content.
 """
 
@@ -24,7 +24,7 @@ _FAILS = "!"
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
-    return {"login": opened(plan.day) + folder_content(deep=plan.deep) + script_text(__file__, "login.sh")}
+    return {"login": opened(plan.day, plan.seconds) + folder_content(deep=plan.deep) + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Rows:

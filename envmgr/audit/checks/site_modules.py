@@ -57,7 +57,7 @@ def probe(plan: AuditPlan) -> ProbeTexts:
         site_modules_named=named,
         site_modules_seconds=max(_LEAST, plan.seconds // 2),
     )
-    return {"login": opened(plan.day) + shared("named_paths") + given + script_text(__file__, "login.sh")}
+    return {"login": opened(plan.day, plan.seconds) + shared("named_paths") + given + script_text(__file__, "login.sh")}
 
 
 def judge(evidence: Evidence) -> Rows:

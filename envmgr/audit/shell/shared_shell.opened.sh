@@ -1,10 +1,10 @@
 # shellcheck shell=sh
 # opened_folders: "$room/opened", lines `FOLDER|NAME NAME…` for each folder that modules put into MODULEPATH when they are loaded in this
 # order (a hierarchy: a compiler opens the folder of its MPIs), and "$room/openers", lines `NAME NAME…|FOLDER:FOLDER…` for each that
-# was asked; "$room/opened.cut" is there where not all were. Three levels, and 24 modules in 15 seconds: those whose file names MODULEPATH.
+# was asked; "$room/opened.cut" is there where not all were. Three levels, and 24 modules in the given seconds: those whose file names MODULEPATH.
 # Behind module_tool.sh and effect.sh.
 # choose MOST: of the lines of stdin, those that `draw` gives, the same on every node that has them.
-: "${prefix?}" "${room?}" "${opened_draw?}"
+: "${prefix?}" "${room?}" "${opened_draw?}" "${opened_seconds?}"
 
 choose() {
   LC_ALL=C awk -v draw="$opened_draw" '
@@ -28,7 +28,7 @@ opened_folders() {
   if [ -e "$room/opened" ]; then return; fi
   : >"$room/opened"
   : >"$room/openers"
-  opened_end=$(($(date +%s) + 15))
+  opened_end=$(($(date +%s) + opened_seconds))
   opened_path=$(printf '%s\n' "${MODULEPATH-}" | tr : '\n' | sed 's|//*$||' | grep '^/' | grep -v -F -e "$prefix/" | tr '\n' ':')
   printf '%s' "$opened_path" | tr : '\n' | sed 's/$/|/' >"$room/opened.look"
   for _ in 1 2 3; do

@@ -12,7 +12,7 @@ import pytest
 
 from tests.helpers.cluster.faults import unmounted
 from tests.helpers.environment_modules import instead_of_lmod, lmod_again
-from tests.helpers.foreign_scene import LOCAL, NO_SITE, NODES, SHARED, Foreign, make
+from tests.helpers.foreign_scene import LOCAL, NO_SITE, PATIENT, NODES, SHARED, Foreign, make
 from tests.helpers.marks import in_ci
 from tests.helpers.own_wheel import build_wheel, copy_source, pip
 from tests.helpers.pages import Typist, to_type
@@ -34,7 +34,7 @@ def test_healthy_cluster_is_green_without_a_site(foreign: Foreign) -> None:
     assert result["modules"] >= 7
     assert {"contexts", "resolution", "system-files"} <= {name for name, count in result["compared"].items() if count}
     assert not {"generation", "loading", "software", "signature"} & set(result["checks"])
-    text = foreign.cluster.envmgr(["audit", "--nodes", "c[1-3]", "--user", "alice"], env=NO_SITE)
+    text = foreign.cluster.envmgr(["audit", *PATIENT, "--nodes", "c[1-3]", "--user", "alice"], env=NO_SITE)
     assert text.stdout.startswith("modules of this cluster; c[1-3] by ssh in ")
     assert "all 3 nodes have the same modules" in text.stdout.splitlines()[-1]
 
@@ -62,6 +62,7 @@ def test_wheel_on_the_head_is_enough(foreign: Foreign, tmp_path: Path, user: str
         "-P",
         f"{there}/bin/envmgr",
         "audit",
+        *PATIENT,
         "--nodes",
         "c[1-3]",
         "--via",
@@ -222,7 +223,8 @@ def test_metrics_of_an_audit_that_stands_alone(foreign: Foreign) -> None:
     file = "/root/envmgr.prom"
     foreign.cluster.sh("c2", f"umount -l {SHARED}; mkdir -p {SHARED}", check=True)
     try:
-        argv = ["audit", "--nodes", "c[1-3]", "--user", "alice", "--format", "prometheus", "--output", file]
+        asked = ["--nodes", "c[1-3]", "--user", "alice"]
+        argv = ["audit", *PATIENT, *asked, "--format", "prometheus", "--output", file]
         assert foreign.cluster.envmgr(argv, env=NO_SITE).code == 1
     finally:
         foreign.cluster.sh("c2", "cluster-share mount", check=True)
@@ -247,7 +249,7 @@ def test_adopt_proposes_a_site_that_is_valid_and_lists_what_is_there(foreign: Fo
     again = foreign.cluster.envmgr(argv, env=NO_SITE)
     assert (again.code, "site-exists" in again.stdout) == (2, True)
     site = {"ENVMGR_SITE": file}
-    assert foreign.cluster.envmgr(["audit", "--format", "json"], env=site).data["alone"]
+    assert foreign.cluster.envmgr(["audit", *PATIENT, "--format", "json"], env=site).data["alone"]
     foreign.cluster.sh("login", f"rm {file}", check=True)
 
 

@@ -45,6 +45,9 @@ def promote_verb(
         bool,
         typer.Option("--rebase", help="Make a candidate with the same changes on what is current now; test the rest."),
     ] = False,
+    withdraw: Annotated[
+        bool, typer.Option("--withdraw", help="Offer it, and candidates before it, to nobody any more; flip nothing.")
+    ] = False,
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
@@ -54,14 +57,19 @@ def promote_verb(
     It refuses if a test of the candidate failed on a node, or if another generation became current since it was made.
     """
     from envmgr.cli.text.builds import show_promote
-    from envmgr.commands.promote import choose_candidate, promote_candidate, stage_candidate
+    from envmgr.commands.promote import choose_candidate, promote_candidate, stage_candidate, withdraw_candidate
+    from envmgr.errors import InputError
 
+    if rebase and withdraw:
+        raise InputError("promote-what", "--rebase makes a candidate, and --withdraw takes one away: give one of them")
     # Nodes are asked before root becomes the build user, who has no key for them. Staging may take long: then another
     # candidate may be the newest.
     ctx = open_context(site, fmt)
     number = choose_candidate(ctx, generation)
-    staged = () if dry_run or rebase else stage_candidate(ctx, number)
+    staged = () if dry_run or rebase or withdraw else stage_candidate(ctx, number)
     ctx = open_context(site, fmt, writes_prefix=not dry_run, told=False)
+    if withdraw:
+        return answer_with(withdraw_candidate(ctx, number, dry_run=dry_run), show_promote)
     result = promote_candidate(ctx, number, rebase=rebase, dry_run=dry_run, staged=staged)
     return answer_with(result, show_promote)
 

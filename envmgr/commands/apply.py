@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from envmgr.builds.prepare import can_write
 from envmgr.commands import Context
-from envmgr.commands.apply_steps import STEPS, ApplyOptions, ApplyStep, Last, Run, Target, asked_by, commits_of
+from envmgr.commands.apply_steps import MADE, STEPS, ApplyOptions, ApplyStep, Last, Run, Target, asked_by, commits_of
 from envmgr.commands.generations import EntryDiff, diff_generations
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.records import current_number, read_current, read_record
@@ -82,7 +82,7 @@ def _apply(ctx: Context, options: ApplyOptions) -> ApplyResult:
     commits = commits_of(ctx)
     names, gone = _declared(ctx)
     before = current_number(ctx.prefix)
-    reason = f"apply {' '.join(name[:12] for name in commits.values() if name)}".strip()
+    reason = f"{MADE} {' '.join(name[:12] for name in commits.values() if name)}".strip()
     run = Run(ctx, options, names, gone, reason, before, _read_last(ctx), commits)
     for name, do in STEPS.items():
         began = time.monotonic()

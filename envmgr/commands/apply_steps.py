@@ -18,6 +18,7 @@ from envmgr.system.models import FrozenModel
 from envmgr.wording import counted
 
 Target = Literal["candidate", "current"]
+MADE = "apply"  # how the reasons of its generations begin
 Status = Literal["ok", "failed", "nothing to do", "not reached"]
 
 
@@ -199,9 +200,21 @@ def _would_publish(run: Run, went: tuple[str, ...]) -> ApplyStep:
 
 
 def _waiting(run: Run) -> tuple[str, ...]:
-    """Name a candidate that volunteers still get, though it is not what the catalogs say."""
+    """Withdraw a candidate of an earlier run that is not what the catalogs say any more; name one that somebody made by
+    hand, which stays.
+    """
     left = offered(run.ctx.prefix)
-    return () if left is None else (f"candidate {left} is offered to volunteers, and is not what the catalogs say",)
+    if left is None:
+        return ()
+    if not read_record(run.ctx.prefix, left).reason.startswith(MADE):
+        return (f"candidate {left} is offered to volunteers, and is not what the catalogs say",)
+    if not run.options.dry_run:
+        done = run.verb("promote", "--withdraw", str(left))
+        if not done.data.get("withdrawn"):
+            return (f"candidate {left} is not what the catalogs say, and is offered still: {'; '.join(done.error[0])}",)
+    return (
+        f"candidate {left} {'would be' if run.options.dry_run else 'is'} withdrawn: it is not what the catalogs say",
+    )
 
 
 def _test(run: Run) -> ApplyStep:

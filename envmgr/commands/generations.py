@@ -12,6 +12,7 @@ from envmgr.commands import Context, logged, published_record, require_published
 from envmgr.commands.publish import publish_change
 from envmgr.commands.status import keep_status
 from envmgr.errors import EnvmgrError, InputError
+from envmgr.publish.candidates import last_withdrawn
 from envmgr.publish.flip_checks import FlipFault, look_at_current_flip
 from envmgr.publish.flips import flips, known_current, last_current, once_current
 from envmgr.publish.generations import require_no_candidate, rollback, sign
@@ -40,7 +41,7 @@ class RemoveResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """One generation, published or a `candidate`; `changes` are `+ entry`, `- entry` and `~ entry` against its parent.
+    """One generation, published or a `candidate`, which may be `withdrawn`; `changes` are `+ entry`, `- entry` and `~ entry` against its parent.
 
     `damaged` is why its record cannot be read, and empty where it can; the rest is then not known.
     """
@@ -55,6 +56,7 @@ class HistoryRow:
     changes: tuple[str, ...]
     damaged: str = ""
     candidate: bool = False
+    withdrawn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +117,20 @@ def read_history(ctx: Context) -> HistoryResult:
     """Return all generations, also with a damaged `current`: it shows the numbers that a rollback can take."""
     current = known_current(ctx.prefix)
     rows = []
-    waiting = candidate_numbers(ctx.prefix) - once_current(ctx.prefix)
+    waiting, last = candidate_numbers(ctx.prefix) - once_current(ctx.prefix), last_withdrawn(ctx.prefix)
     records, damaged = read_records(ctx.prefix)
     for number in complete_numbers(ctx.prefix):
+        marks = number in waiting, number in waiting and number <= last
         if number in damaged:
             why = damaged[number].message
-            rows.append(HistoryRow(number, number == current, "", "", "", "", 0, (), why, number in waiting))
+            rows.append(HistoryRow(number, number == current, "", "", "", "", 0, (), why, *marks))
         if (record := records.get(number)) is None:
             continue
         before = records[record.parent].entries if record.parent in records else {}
         other = (e for e in {*before, *record.entries} if before.get(e) != record.entries.get(e))
         changes = marked(other, before, record.entries)
         count, own = len(record.entries), (record.created, record.user, record.host, record.reason)
-        rows.append(HistoryRow(number, number == current, *own, count, changes, candidate=number in waiting))
+        rows.append(HistoryRow(number, number == current, *own, count, changes, "", *marks))
     return HistoryResult(tuple(rows), tuple(flips(ctx.prefix)))
 
 

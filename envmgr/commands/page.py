@@ -167,7 +167,7 @@ def _require_page(ctx: Context, output: Path) -> None:
         "page-output",
         f"{output} is something else than a page",
         context=(said, "a copy of the page replaces the whole folder"),
-        hint="name a folder that does not exist yet",
+        hint="name a folder outside of the prefix that does not exist yet",
     )
 
 

@@ -12,8 +12,9 @@ from envmgr.commands.publish import publish_change
 from envmgr.commands.status import keep_status
 from envmgr.commands.verb_run import run_verb
 from envmgr.errors import EnvmgrError, InputError
-from envmgr.publish.candidates import newest, read_candidate, require_promotable, require_same
+from envmgr.publish.candidates import newest, read_candidate, require_offered, require_promotable, require_same
 from envmgr.publish.generations import promote
+from envmgr.publish.generations import withdraw_candidate as withdraw_it
 from envmgr.publish.plan import Change, NewModule, changed_entries, marked, with_dependents
 from envmgr.publish.records import GenerationRecord, current_number, published_spec, read_record, read_specs
 from envmgr.publish.staging import seen_by_tests
@@ -30,7 +31,8 @@ class PromoteResult(Result):
     `before` was current. `changes` are `+ entry`, `- entry` and `~ entry` against that. `unseen` are changed entries of
     which no test on nodes is known to have passed. `staged` says what nodes have of its images, where the site stages
     before a publish. `taken_back` are entries of a rebase that another publish changed since the candidate was made:
-    the candidate's take their place.
+    the candidate's take their place. With `withdrawn`, the candidate and those before it are offered to nobody any
+    more, or would be.
     """
 
     schema: ClassVar[str] = "envmgr.promote/1"
@@ -45,6 +47,7 @@ class PromoteResult(Result):
     log: str | None = None
     rebase: bool = False
     taken_back: tuple[str, ...] = ()
+    withdrawn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +140,20 @@ def promote_candidate(
     )
     keep_status(ctx)
     return PromoteResult(number, done.before, made.changes, unseen, False, staged=staged)
+
+
+def withdraw_candidate(ctx: Context, number: int, *, dry_run: bool = False) -> PromoteResult:
+    """Offer a candidate, and those before it, to nobody any more. Its generation stays until `gc`.
+
+    Raises EnvmgrError `not-a-candidate`, `no-generation`, `candidate-withdrawn`.
+    """
+    found = read_candidate(ctx.prefix, number)
+    require_offered(ctx.prefix, number)
+    made = _made(ctx, number, found.record.parent)
+    if not dry_run:
+        can_write(ctx.site)
+        withdraw_it(number, ctx.prefix, ctx.runner, ctx.reporter)
+    return PromoteResult(number, current_number(ctx.prefix), made.changes, (), dry_run, withdrawn=True)
 
 
 def _made(ctx: Context, number: int, parent: int | None) -> _Made:

@@ -2,7 +2,8 @@
 
 `candidates/0043.json` marks generation 43 as one, with `.json.sig` beside it if the site signs. It is written before the
 generation's record, and removed after the flip that makes the generation current. `candidate` is a link to the newest.
-A marker has no sequence number, so nobody can pass it off as a flip, nor a flip as a marker.
+A marker has no sequence number, so nobody can pass it off as a flip, nor a flip as a marker. `candidates/withdrawn` has
+the number of the last candidate that was withdrawn; those before it are, too.
 """
 
 from __future__ import annotations
@@ -97,9 +98,28 @@ def _why_none(prefix: Prefix, number: int) -> str:
 
 
 def newest(prefix: Prefix) -> int | None:
-    """Return the number of the newest complete candidate."""
-    complete = records.complete_numbers(prefix)
-    return max(records.candidate_numbers(prefix).intersection(complete), default=None)
+    """Return the number of the newest complete candidate that was not withdrawn."""
+    complete, last = records.complete_numbers(prefix), last_withdrawn(prefix)
+    return max((n for n in records.candidate_numbers(prefix).intersection(complete) if n > last), default=None)
+
+
+def last_withdrawn(prefix: Prefix) -> int:
+    """Return the number of the last candidate that was withdrawn, with those before it; 0 for none."""
+    with suppress(OSError, ValueError):
+        return int(read_bytes(_withdrawn(prefix), FLIP))
+    return 0
+
+
+def withdraw(prefix: Prefix, number: int, reporter: Reporter) -> None:
+    """Offer a candidate, and those before it, to nobody any more. Only under `publishing`.
+
+    Raises:
+        EnvmgrError: `no-generation`, `not-a-candidate`, `candidate-damaged`; `disk-full`, `not-writable`.
+    """
+    read_candidate(prefix, number)
+    with explain_os_error(_withdrawn(prefix)):
+        atomic_write(_withdrawn(prefix), f"{max(number, last_withdrawn(prefix))}\n", mode=0o444)
+    settle_candidates(prefix, reporter)
 
 
 def offered(prefix: Prefix) -> int | None:
@@ -145,7 +165,7 @@ def require_promotable(prefix: Prefix, found: Candidate, current: int | None, si
     """Require that a candidate was made from what is current, and is what its marker says.
 
     Raises:
-        EnvmgrError: `candidate-outdated`, `generation-changed`.
+        EnvmgrError: `candidate-outdated`; `candidate-withdrawn`, `generation-changed`.
     """
     said = found.record
     if said.parent != current:
@@ -162,9 +182,10 @@ def require_same(prefix: Prefix, found: Candidate, signer: Signer | None) -> Non
     """Require that a candidate is what its marker says, and that someone who may has signed that, if the site signs.
 
     Raises:
-        EnvmgrError: `generation-changed`.
+        EnvmgrError: `candidate-withdrawn`, `generation-changed`.
     """
     number = found.record.candidate
+    require_offered(prefix, number)
     looked = verify_generation(prefix, number, {number: found.record.record}, None).faults
     faults = [f"{each.path}: {each.found}" for each in (*looked, *signature_faults(prefix, found, signer))]
     if faults:
@@ -176,9 +197,19 @@ def require_same(prefix: Prefix, found: Candidate, signer: Signer | None) -> Non
         )
 
 
+def require_offered(prefix: Prefix, number: int) -> None:
+    """Raise EnvmgrError `candidate-withdrawn` for a candidate that was withdrawn."""
+    if number <= last_withdrawn(prefix):
+        raise EnvmgrError(
+            "candidate-withdrawn",
+            f"candidate {number} was withdrawn",
+            hint="`envmgr publish --candidate ENTRY` makes another one of what is built",
+        )
+
+
 def settle_candidates(prefix: Prefix, reporter: Reporter) -> None:
     """Remove the markers of generations that became current, or are gone, and point `candidate` at the newest one that
-    is left, if it came after what is current. Only under `publishing`.
+    is left, if it came after what is current and was not withdrawn. Only under `publishing`.
 
     It never raises: after a flip, no error may be reported as the flip's failure.
     """
@@ -192,11 +223,12 @@ def settle_candidates(prefix: Prefix, reporter: Reporter) -> None:
 def _settle(prefix: Prefix, reporter: Reporter) -> None:
     there = {*records.complete_numbers(prefix)} - once_current(prefix)
     waiting = records.candidate_numbers(prefix) & there
-    kept = {f"{number:04d}.json{end}" for number in waiting for end in ("", ".sig")}
+    kept = {_withdrawn(prefix).name, *(f"{number:04d}.json{end}" for number in waiting for end in ("", ".sig"))}
     for path in prefix.candidates.iterdir():
         if path.name not in kept:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
+    waiting = frozenset(each for each in waiting if each > last_withdrawn(prefix))
     number = max((each for each in waiting if each > (known_current(prefix) or 0)), default=None)
     if number is None and waiting and prefix.candidate.is_symlink():
         reporter.say(
@@ -219,6 +251,10 @@ def _point(prefix: Prefix, number: int | None) -> None:
     beside.unlink(missing_ok=True)
     beside.symlink_to(target)
     beside.replace(prefix.candidate)
+
+
+def _withdrawn(prefix: Prefix) -> Path:
+    return prefix.candidates / "withdrawn"
 
 
 def _marker(prefix: Prefix, number: int) -> Path:

@@ -17,7 +17,7 @@ from envmgr.modules.render import render_digest, templates_digest
 from envmgr.modules.spec import ModuleSpec
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish import records
-from envmgr.publish.candidates import read_candidate, require_promotable, settle_candidates
+from envmgr.publish.candidates import last_withdrawn, read_candidate, require_promotable, settle_candidates, withdraw
 from envmgr.publish.extras import Extra
 from envmgr.publish.flip_checks import accepting, gaps
 from envmgr.publish.flip_guards import (
@@ -233,6 +233,12 @@ def promote(
     return _until_first(go, prefix, runner, reporter)
 
 
+def withdraw_candidate(number: int, prefix: Prefix, runner: Runner, reporter: Reporter) -> None:
+    """Offer a candidate, and those before it, to nobody any more. Raise EnvmgrError as `candidates.withdraw`."""
+    with publishing(prefix, runner, reporter):
+        withdraw(prefix, number, reporter)
+
+
 def _require_installs(prefix: Prefix, number: int) -> None:
     """Raise EnvmgrError `install-missing` if an install of the generation is gone."""
     record = records.read_record(prefix, number)
@@ -255,7 +261,9 @@ def require_no_candidate(prefix: Prefix, number: int) -> None:
             "is-a-candidate",
             f"generation {number} is a candidate: it was never current",
             context=str(prefix.generation(number)),
-            hint=f"`envmgr promote {number}` makes it current",
+            hint=f"`envmgr promote {number}` makes it current"
+            if number > last_withdrawn(prefix)
+            else "it was withdrawn: `envmgr publish --candidate ENTRY` makes another one of what is built",
         )
 
 

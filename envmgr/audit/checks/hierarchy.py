@@ -24,7 +24,9 @@ _FAILS = "!"
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
-    return {"login": opened(plan.day, plan.seconds) + folder_content(deep=plan.deep) + script_text(__file__, "login.sh")}
+    return {
+        "login": opened(plan.day, plan.seconds) + folder_content(deep=plan.deep) + script_text(__file__, "login.sh")
+    }
 
 
 def judge(evidence: Evidence) -> Rows:

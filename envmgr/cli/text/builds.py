@@ -75,7 +75,9 @@ def show_publish(result: publish.PublishResult) -> None:
 def show_promote(result: promote.PromoteResult) -> None:
     show_outcomes(result.tests)
     was = result.before or "none"
-    if result.rebased is not None:
+    if result.withdrawn:
+        out(f"candidate {result.candidate} {'would be' if result.dry_run else 'is'} withdrawn, with those before it")
+    elif result.rebased is not None:
         out(f"generation {result.rebased} is a candidate: the changes of {result.candidate} on {was}")
     elif result.rebase:
         out(f"would make a candidate: the changes of {result.candidate} on {was}")

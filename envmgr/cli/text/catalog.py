@@ -150,7 +150,7 @@ def show_page_result(result: PageResult) -> None:
 def show_history(result: generations.HistoryResult) -> None:
     rows = [
         [
-            "*" if g.current else "c" if g.candidate else " ",
+            "*" if g.current else "w" if g.withdrawn else "c" if g.candidate else " ",
             str(g.number),
             g.created or "?",
             f"{g.user}@{g.host}" if not g.damaged else "?",

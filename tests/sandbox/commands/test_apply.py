@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -190,14 +191,32 @@ def test_dry_run_and_report_name_a_module_that_changes_without_a_build(box: Sand
     assert (row["entry"], row["change"], row["notes"]) == ("hello/1.0", "module", ["its module changes: tests"])
 
 
-def test_a_reverted_candidate_is_named(box: Sandbox) -> None:
+@pytest.mark.always
+def test_a_reverted_candidate_is_withdrawn(box: Sandbox) -> None:
+    box.ok("apply", "--to", "current")
+    for name in ("third/1.0", "fourth/1.0"):
+        locked(box, name, HELLO)
+        commit(box)
+        box.ok("apply")  # 2 and 3
+    git(box, "revert", "--no-edit", "HEAD", "HEAD^")
+    for argv, said in (["--dry-run"], "would be"), ([], "is"):
+        assert f"candidate 3 {said} withdrawn: it is not what the catalogs say" in box.ok("apply", *argv).stdout
+    assert not (box.prefix / "candidate").is_symlink()
+    assert "withdrawn" not in box.ok("apply").stdout
+    assert "error[no-candidate]" in box.run("promote").stderr
+    git(box, "revert", "--no-edit", "HEAD", "HEAD^")
+    box.ok("apply")
+    assert str((box.prefix / "candidate").readlink()) == "generations/0004"
+
+
+def test_a_candidate_that_somebody_made_by_hand_is_named(box: Sandbox) -> None:
     box.ok("apply", "--to", "current")
     locked(box, "third/1.0", HELLO)
-    commit(box)
-    box.ok("apply")
-    git(box, "revert", "--no-edit", "HEAD")
+    box.ok("build", "--candidate", "third/1.0")
+    shutil.rmtree(box.root / "recipes/third")
     for argv in ([], ["--dry-run"]):
         assert "candidate 2 is offered to volunteers, and is not what the catalogs say" in box.ok("apply", *argv).stdout
+    assert str((box.prefix / "candidate").readlink()) == "generations/0002"
 
 
 def test_a_report_that_cannot_be_written_is_said_before(box: Sandbox) -> None:

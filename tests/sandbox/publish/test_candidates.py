@@ -199,6 +199,37 @@ def test_a_red_test_keeps_it_from_users(box: Sandbox) -> None:
     box.ok("promote", "2")
 
 
+@pytest.mark.always
+def test_a_withdrawn_candidate_is_offered_to_nobody(box: Sandbox) -> None:
+    box.policies |= {"keep_generations": 9, "keep_days": 0}
+    box.write_site()
+    box.ok("build", "--candidate", "tested/1.0")  # 2
+    box.ok("build", "--candidate", "other/1.0")  # 3
+    assert box.ok("promote", "--withdraw", "--dry-run").stdout.startswith("candidate 3 would be withdrawn")
+    assert link(box) == "generations/0003"
+    done = box.ok("promote", "--withdraw", "3")
+    assert done.stdout == "candidate 3 is withdrawn, with those before it\n  + other/1.0\n"
+    assert (link(box), box.current()) == ("", 1)
+    assert [row[0] for row in box.ok("history").stdout.splitlines()[1:4]] == ["*", "w", "w"]
+    for argv in (["promote"], ["promote", "--withdraw"]):
+        assert "error[no-candidate]" in box.run(*argv).stderr
+    for argv in (["promote", "3"], ["promote", "2", "--dry-run"], ["promote", "3", "--withdraw"]):
+        refused = box.run(*argv)
+        assert refused.code == 3
+        assert "error[candidate-withdrawn]" in error_of(refused, box)
+    assert "it was withdrawn" in box.run("rollback", "3").stderr
+    assert "error[promote-what]" in box.run("promote", "--rebase", "--withdraw").stderr
+    box.ok("publish", "--candidate", "other/1.0")  # as the hint says; 4
+    assert link(box) == "generations/0004"
+    assert "error[not-a-candidate]" in box.run("promote", "1", "--withdraw").stderr
+    box.ok("promote")
+    assert (box.current(), link(box)) == (4, "")
+    box.ok("gc", "--now")
+    assert markers(box) == ["withdrawn"]
+    box.ok("build", "--candidate", "tested/1.0")
+    assert link(box) == "generations/0005"
+
+
 def test_no_candidate_and_no_such_one(box: Sandbox) -> None:
     assert "error[no-candidate]" in box.run("promote").stderr
     assert "it is current; there is no candidate" in box.run("promote", "1").stderr

@@ -52,19 +52,20 @@ echo "anna namespaces=\\"envmgr-flip\\" $(cat {KEY}.pub)" >{SIGNERS}""",
         finally:
             cluster.sh("login", f"cd {folder} && mv /cluster/sw/aside 2.0.lua && chmod u-w .", check=True)
         wait_for(lambda: cluster.envmgr(["verify"]).code == 0, what="login to see it as it was")
+        before = audited.generation
         audited.envmgr("remove", "hello/1.0")
-        before = audited.generation - 1
+        after = audited.generation
         wait_for(
-            lambda: cluster.sh("c1", "readlink /cluster/sw/current").stdout.endswith(f"{before + 1:04d}\n"),
+            lambda: cluster.sh("c1", "readlink /cluster/sw/current").stdout.endswith(f"{after:04d}\n"),
             what="the new generation on c1",
         )
         login = ["bash", "-lic", "echo $ENVMGR_PIN"]
         done = cluster.exec("c1", login, user="alice")
-        assert f"generation {before + 1} of /cluster/sw was not checked yet: generation {before} is kept" in done.stderr
+        assert f"generation {after} of /cluster/sw was not checked yet: generation {before} is kept" in done.stderr
         assert done.stdout == f"/cluster/sw/generations/{before:04d}\n"
-        checked(audited, "c1", f"signed {before + 1} ")
+        checked(audited, "c1", f"signed {after} ")
         done = cluster.exec("c1", login, user="alice")
-        assert (done.stdout, "envmgr: " in done.stderr) == (f"/cluster/sw/generations/{before + 1:04d}\n", False)
+        assert (done.stdout, "envmgr: " in done.stderr) == (f"/cluster/sw/generations/{after:04d}\n", False)
     finally:
         cluster.envmgr(["node-setup", "--apply", "--undo", "--nodes", "login,c[1-3]"])
         cluster.write_site()

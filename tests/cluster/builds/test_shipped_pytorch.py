@@ -236,7 +236,7 @@ def test_entry_of_123_packages_is_built_loaded_in_a_job_and_audited(scene: Audit
     for node in scene.cluster.compute:
         scene.cluster.sh("login", f"sbatch --export=NONE -w {node} -o {node}.out job.sh", "alice", check=True)
     wait_for(lambda: not scene.cluster.exec("login", ["squeue", "-h"], check=True).stdout, what="the end of the jobs")
-    install = f"{scene.cluster.prefix}/{step['candidate']['path']}"
+    install = f"{scene.cluster.prefix}/{step['planned']['path']}"
     for node in scene.cluster.compute:
         assert (scene.cluster.folder / f"home/alice/{node}.out").read_text().endswith(f"2.1.2 11.8 {install}\n")
 

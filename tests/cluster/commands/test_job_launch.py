@@ -95,7 +95,7 @@ def lab(audited: Audited) -> Iterator[Audited]:
     finally:
         cluster.envmgr(["remove", ENTRY])
         cluster.write_site()
-        cluster.sh("login", f"rm -rf {HOME} {cluster.prefix}/house")
+        cluster.sh("login", f"rm -rf {HOME} {cluster.prefix}/house /etc/envmgr/recipes/torch")
 
 
 def submitted(lab: Audited, name: str, command: list[str], *options: str, shell: str = "true") -> str:

@@ -142,3 +142,5 @@ def test_candidate_is_staged_before_its_flip_and_late_nodes_stop_none(images: Im
         assert [line.partition(":")[0] for line in done["staged"]] == ["not all is staged"]
         assert images.audited.generation == done["candidate"]
     images.run("rollback", str(before))
+    cluster.recipe("hello/1.0", ["python"])
+    images.run("lock", ENTRY)

@@ -177,9 +177,8 @@ def _publish(run: Run) -> ApplyStep:
         return _failed(run, "publish", done)
     run.candidate = done.data["generation"]
     if run.candidate is None:
-        return ApplyStep(
-            "publish", "nothing to do", (f"generation {run.before} has all that the catalogs say", *_waiting(run))
-        )
+        same = f"generation {run.before} has all that the catalogs say"
+        return _waiting(run) or ApplyStep("publish", "nothing to do", (same,))
     if read_record(run.ctx.prefix, run.candidate).parent != run.before:
         said = f"another generation than {run.before or 'none'} became current meanwhile; candidate {run.candidate} is on it"
         return ApplyStep("publish", "failed", (said,), "`envmgr apply` again starts from what is current now")
@@ -196,25 +195,25 @@ def _would_publish(run: Run, went: tuple[str, ...]) -> ApplyStep:
         return _failed(run, "publish", done)
     changed = [f"{s['planned']['entry']}: {s['publish']}" for s in done.data["steps"] if s["publish"] != "unchanged"]
     said = (*(f"would be published: {each}" for each in changed), *gone)
-    return ApplyStep("publish", "ok" if said else "nothing to do", said or _waiting(run))
+    return ApplyStep("publish", "ok", said) if said else _waiting(run) or ApplyStep("publish", "nothing to do")
 
 
-def _waiting(run: Run) -> tuple[str, ...]:
+def _waiting(run: Run) -> ApplyStep | None:
     """Withdraw a candidate of an earlier run that is not what the catalogs say any more; name one that somebody made by
-    hand, which stays.
+    hand, which stays. None if no candidate is offered.
     """
-    left = offered(run.ctx.prefix)
+    left, would = offered(run.ctx.prefix), "would be" if run.options.dry_run else "is"
     if left is None:
-        return ()
+        return None
     if not read_record(run.ctx.prefix, left).reason.startswith(MADE):
-        return (f"candidate {left} is offered to volunteers, and is not what the catalogs say",)
+        said = f"candidate {left} is offered to volunteers, and is not what the catalogs say"
+        return ApplyStep("publish", "nothing to do", (said,))
     if not run.options.dry_run:
         done = run.verb("promote", "--withdraw", str(left))
-        if not done.data.get("withdrawn"):
-            return (f"candidate {left} is not what the catalogs say, and is offered still: {'; '.join(done.error[0])}",)
-    return (
-        f"candidate {left} {'would be' if run.options.dry_run else 'is'} withdrawn: it is not what the catalogs say",
-    )
+        if "withdrawn" not in done.data:
+            return _failed(run, "publish", done)
+    said = f"candidate {left} {would} withdrawn: it is not what the catalogs say"
+    return ApplyStep("publish", "ok", (said,))
 
 
 def _test(run: Run) -> ApplyStep:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -41,7 +42,8 @@ class RemoveResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class HistoryRow:
-    """One generation, published or a `candidate`, which may be `withdrawn`; `changes` are `+ entry`, `- entry` and `~ entry` against its parent.
+    """One generation, published or a `candidate`, which may be `withdrawn`; `changes` are `+ entry`, `- entry` and
+    `~ entry` against its parent.
 
     `damaged` is why its record cannot be read, and empty where it can; the rest is then not known.
     """
@@ -117,7 +119,9 @@ def read_history(ctx: Context) -> HistoryResult:
     """Return all generations, also with a damaged `current`: it shows the numbers that a rollback can take."""
     current = known_current(ctx.prefix)
     rows = []
-    waiting, last = candidate_numbers(ctx.prefix) - once_current(ctx.prefix), last_withdrawn(ctx.prefix)
+    waiting, last = candidate_numbers(ctx.prefix) - once_current(ctx.prefix), 0
+    with suppress(EnvmgrError):  # the list is what helps then
+        last = last_withdrawn(ctx.prefix)
     records, damaged = read_records(ctx.prefix)
     for number in complete_numbers(ctx.prefix):
         marks = number in waiting, number in waiting and number <= last

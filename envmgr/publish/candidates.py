@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish import records
@@ -104,10 +105,21 @@ def newest(prefix: Prefix) -> int | None:
 
 
 def last_withdrawn(prefix: Prefix) -> int:
-    """Return the number of the last candidate that was withdrawn, with those before it; 0 for none."""
-    with suppress(OSError, ValueError):
-        return int(read_bytes(_withdrawn(prefix), FLIP))
-    return 0
+    """Return the number of the last candidate that was withdrawn, with those before it; 0 for none. Raise EnvmgrError
+    `candidate-damaged`.
+    """
+    path = _withdrawn(prefix)
+    try:
+        return int(read_bytes(path, FLIP))
+    except FileNotFoundError:
+        return 0
+    except (OSError, InputError, ValueError) as error:
+        raise EnvmgrError(
+            "candidate-damaged",
+            f"{path} cannot be read: which candidates were withdrawn is not known",
+            context="it is no number" if isinstance(error, ValueError) else why_unreadable(error),
+            hint=f"`rm -f {quote(str(path))}`, then `envmgr history`, and `envmgr promote --withdraw NUMBER` for what nobody may get",
+        ) from None
 
 
 def withdraw(prefix: Prefix, number: int, reporter: Reporter) -> None:
@@ -117,7 +129,10 @@ def withdraw(prefix: Prefix, number: int, reporter: Reporter) -> None:
         EnvmgrError: `no-generation`, `not-a-candidate`, `candidate-damaged`; `disk-full`, `not-writable`.
     """
     read_candidate(prefix, number)
+    shown = offered(prefix)
     with explain_os_error(_withdrawn(prefix)):
+        if shown is not None and shown <= number:  # first: after a kill nobody gets what the file says is withdrawn
+            _point(prefix, None)
         atomic_write(_withdrawn(prefix), f"{max(number, last_withdrawn(prefix))}\n", mode=0o444)
     settle_candidates(prefix, reporter)
 

@@ -11,6 +11,7 @@ from tests.helpers.cluster import Cluster
 from tests.helpers.easybuild.foreign_modules import MODULES, plant_easybuild
 from tests.helpers.foreign_drifts import ForeignDrift, follow
 from tests.helpers.trees import Tree, eessi_shaped, hand_written, plant, spack_shaped, tcl_written, use
+from tests.helpers.waiting import PATIENT
 
 NODES = ("login", "c1", "c2", "c3")
 SHARED = "/cluster/sw"
@@ -19,7 +20,6 @@ SPACK = "/opt/spacked"
 EESSI = "/cvmfs/software.eessi.io"
 KINDS = ("hand", "spack", "eessi", "easybuild")
 NO_SITE = {"ENVMGR_SITE": ""}
-PATIENT = ("--node-timeout", "600", "--deadline", "900")  # a busy machine cuts no sample
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,11 @@ HANGS = 1200
 """Seconds that hanging things sleep in tests: a test that ended did not wait for them."""
 
 
+PATIENT = ("--node-timeout", "600", "--deadline", "900")
+"""Options of an audit that cuts no sample on a busy machine. With these a node waits for eight minutes for a shell that does not
+end: longer than a test waits for the audit."""
+
+
 def soon(condition: Callable[[], object], seconds: float = DEADLINE) -> bool:
     """Whether the condition comes true before the deadline."""
     end = time.monotonic() + seconds

@@ -2,8 +2,9 @@
 
 In the ordinary user's login shell, the check loads modules outside the prefix whose file names MODULEPATH, each in a
 clean environment. It then loads such modules from the folders that these open. It loads at most 24 modules, in three
-levels and 15 seconds (a longer --node-timeout gives more); if there are more, it takes others each day. The check compares between nodes which folders a
-module opens, whether they are there, and which files they have with which content.
+levels and 15 seconds, or more with a longer --node-timeout; if there are more modules, it takes others each day. The
+check compares between nodes which folders a module opens, whether they are there, and which files they have with which
+content.
 """
 
 from __future__ import annotations

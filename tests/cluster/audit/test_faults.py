@@ -15,13 +15,11 @@ from envmgr.probe.shell import NO_USER_HINT
 from tests.helpers.audit_scene import Audited
 from tests.helpers.cluster import Cluster, faults
 from tests.helpers.cluster.disguises import do, file_on, prefixed
-from tests.helpers.waiting import soon, wait_for
+from tests.helpers.waiting import PATIENT, soon, wait_for
 
 pytestmark = pytest.mark.xdist_group("audited")
 PREFIX = "/cluster/sw"
 SOURCE = "fs1:/export/sw"
-# With these a node would wait for eight minutes for a shell that does not end: longer than the test waits for the audit.
-PATIENT = ("--node-timeout", "600", "--deadline", "900")
 # Every check, in one kind of shell: for faults that shells have no part in.
 SHORT = ("--via", "ssh", "--context", "bash-ssh")
 # What looks at what shells have.

@@ -12,11 +12,11 @@ import pytest
 
 from tests.helpers.cluster.faults import unmounted
 from tests.helpers.environment_modules import instead_of_lmod, lmod_again
-from tests.helpers.foreign_scene import LOCAL, NO_SITE, NODES, PATIENT, SHARED, Foreign, make
+from tests.helpers.foreign_scene import LOCAL, NO_SITE, NODES, SHARED, Foreign, make
 from tests.helpers.marks import in_ci
 from tests.helpers.own_wheel import build_wheel, copy_source, pip
 from tests.helpers.pages import Typist, to_type
-from tests.helpers.waiting import DEADLINE
+from tests.helpers.waiting import DEADLINE, PATIENT
 
 
 @pytest.fixture(scope="module")

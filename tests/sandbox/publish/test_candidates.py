@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -228,6 +229,25 @@ def test_a_withdrawn_candidate_is_offered_to_nobody(box: Sandbox) -> None:
     assert markers(box) == ["withdrawn"]
     box.ok("build", "--candidate", "tested/1.0")
     assert link(box) == "generations/0005"
+
+
+def test_a_damaged_list_of_withdrawn_candidates_offers_none(box: Sandbox) -> None:
+    box.ok("build", "--candidate", "tested/1.0")
+    (box.prefix / "candidate").unlink()  # a kill before the list is written
+    box.ok("promote", "--withdraw")
+    file = box.prefix / "candidates/withdrawn"
+    file.chmod(0o644)
+    file.write_text("tw\x00o\n")
+    for argv in (["promote"], ["promote", "2"], ["promote", "--withdraw", "2"], ["build", "--candidate", "other/1.0"]):
+        refused = box.run(*argv)
+        assert (refused.code, "which candidates were withdrawn is not known" in refused.stderr) == (3, True), argv
+    assert (link(box), box.current()) == ("", 1)
+    assert "tested/1.0" in box.ok("history").stdout
+    assert "it is no number" in refused.stderr
+    rm, _, again = refused.stderr.partition("hint: ")[2].split("`")[1::2]
+    subprocess.run(["sh", "-c", rm], check=True)
+    box.ok(*again.replace("NUMBER", "2").split()[1:])
+    assert "error[no-candidate]" in box.run("promote").stderr
 
 
 def test_no_candidate_and_no_such_one(box: Sandbox) -> None:

@@ -118,7 +118,7 @@ def last_withdrawn(prefix: Prefix) -> int:
             "candidate-damaged",
             f"{path} cannot be read: which candidates were withdrawn is not known",
             context="it is no number" if isinstance(error, ValueError) else why_unreadable(error),
-            hint=f"`rm -f {quote(str(path))}`, then `envmgr history`, and `envmgr promote --withdraw NUMBER` for what nobody may get",
+            hint=f"`rm -rf {quote(str(path))}`, then `envmgr history`, and `envmgr promote --withdraw NUMBER` for what nobody may get",
         ) from None
 
 

@@ -63,24 +63,24 @@ root:
 	@tools/need-root
 
 # The tiers of tests/README.md. `make test` is the first and the shortest part of the next two; the others leave that part out.
-FIRST = tests/sandbox/test_every_verb.py tests/cluster/audit/test_drift.py
+FIRST_TESTS = tests/sandbox/test_every_verb.py tests/cluster/audit/test_drift.py
 PYTEST = $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test: venv lmod  ## unit tests, every verb once, one drift on a cluster: three minutes (PYTEST_ARGS="-x -k lock")
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster containers
 	@$(BIN)/python -m tests.helpers.standin
-	@$(PYTEST) tests/unit $(FIRST)
+	@$(PYTEST) tests/unit $(FIRST_TESTS)
 
 test-newest: venv lmod  ## unit tests with the newest versions that pyproject.toml allows, and with the lowest, each in a throw-away environment
 	@tools/test-newest $(BIN) $(PYTEST_ARGS)
 
 test-sandbox: venv lmod  ## the first half of test-cluster: the command line on this machine
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster containers chromium
-	@$(PYTEST) tests/sandbox $(FIRST:%=--ignore=%)
+	@$(PYTEST) tests/sandbox $(FIRST_TESTS:%=--ignore=%)
 
 test-cluster: venv lmod $(REFRAME)/.installed  ## the command line on this machine, and on clusters in namespaces
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster containers make chromium
-	@$(PYTEST) $(ONE_MORE) tests/sandbox tests/cluster $(FIRST:%=--ignore=%)
+	@$(PYTEST) $(ONE_MORE) tests/sandbox tests/cluster $(FIRST_TESTS:%=--ignore=%)
 
 test-long: venv lmod $(REFRAME)/.installed  ## the cases that test-cluster leaves out: an hour
 	@PYTHON=$(BIN)/python tools/ensure tcsh zsh fish cluster containers make chromium

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 TIERS = ("tests/sandbox/", "tests/cluster/")
-# They are the short tier of whole commands, and run as they are: FIRST of the Makefile.
+# They are the short tier of whole commands, and run as they are: FIRST_TESTS of the Makefile.
 _WHOLE = ("tests/sandbox/test_every_verb.py", "tests/cluster/audit/test_drift.py")
 
 

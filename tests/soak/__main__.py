@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,24 @@ TABLE = ROOT / "docs/campaigns.md"
 
 
 def main() -> int:
-    known = {module.name: importlib.import_module(f"{campaigns.__name__}.{module.name}") for module in _modules()}
+    known = known_campaigns()
+    parser = make_parser(known)
+    options = parser.parse_args()
+    names = options.campaigns or list(known)
+    if unknown := set(names) - known.keys():
+        parser.error(f"no such campaign: {', '.join(sorted(unknown))}")
+    commit = _git("rev-parse", "--short=12", "HEAD")
+    failed = [name for name in names if not _play(name, known[name], options, commit)]
+    if failed:
+        print(f"soak: failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def known_campaigns() -> dict[str, Any]:
+    return {module.name: importlib.import_module(f"{campaigns.__name__}.{module.name}") for module in _modules()}
+
+
+def make_parser(known: Mapping[str, Any]) -> argparse.ArgumentParser:
     about = "\n".join(f"  {name}: {module.__doc__.splitlines()[0]}" for name, module in known.items() if module.__doc__)
     parser = argparse.ArgumentParser(
         prog="python -m tests.soak",
@@ -41,15 +59,7 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, help="the last round, instead of as many as the campaign has")
     parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    names = options.campaigns or list(known)
-    if unknown := set(names) - known.keys():
-        parser.error(f"no such campaign: {', '.join(sorted(unknown))}")
-    commit = _git("rev-parse", "--short=12", "HEAD")
-    failed = [name for name in names if not _play(name, known[name], options, commit)]
-    if failed:
-        print(f"soak: failed: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed else 0
+    return parser
 
 
 def _modules() -> list[pkgutil.ModuleInfo]:

@@ -120,7 +120,7 @@ soak: venv lmod $(REFRAME)/.installed  ## long campaigns, with results in docs/c
 coverage:  ## branch coverage of envmgr/ by all tests but the slow ones, with the processes of envmgr (COVERAGE="test test-cluster")
 	@tools/coverage $(COVERAGE)
 
-check: venv lmod  ## format, lint, types, layers, words, templates, shell and Lua
+check: venv lmod  ## format, lint, types, layers, words, templates, shell and Lua, size
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
@@ -128,6 +128,7 @@ check: venv lmod  ## format, lint, types, layers, words, templates, shell and Lu
 	@$(BIN)/python -m tools.check_words
 	@$(BIN)/python -m tools.check_templates
 	@$(BIN)/python -m tools.check_scripts
+	@$(BIN)/python -m tools.size --check
 
 docs: venv $(ZENSICAL)/.installed  ## the documentation as a static site, in build/docs/site; a broken link or a page outside its navigation is an error
 	@$(BIN)/python -m tools.docs $(abspath $(ZENSICAL))/bin/zensical
@@ -137,7 +138,7 @@ $(ZENSICAL)/.installed: Makefile $(VENV)/.installed
 	@$(UV) pip install --python $(ZENSICAL) $(LOCKED) --group docs
 	@touch $@
 
-size: venv  ## how much code, text and structure there is, in envmgr/ and tests/
+size: venv  ## how much code, text and structure there is; `make check` holds it to [tool.envmgr.size]
 	@$(BIN)/python -m tools.size
 
 golden: venv  ## rewrite the golden files and docs/json.md; read the diff before you commit it

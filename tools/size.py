@@ -1,4 +1,8 @@
-"""`python -m tools.size [FOLDER…]`: print how much code, text and structure the project has. Nothing here fails a build."""
+"""`python -m tools.size`: print how much code, text and structure the project has. `--check` compares it with the bounds.
+
+The bounds are `[tool.envmgr.size]` of pyproject.toml. A change that makes the project smaller lowers them; a commit that
+raises one says what for.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,12 @@ import re
 import statistics
 import sys
 import tokenize
+import tomllib
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 LONG_FUNCTION, LONG_LINE = 60, 120
 _FOLDERS = ("envmgr", "tests")
@@ -32,11 +38,41 @@ class Measured:
     skips: int
 
 
-def main(folders: list[str]) -> int:
-    """Print one table for each folder; returns 0."""
-    for folder in folders or _FOLDERS:
+def main(arguments: list[str]) -> int:
+    """Print one table for each folder, or with `--check` what is over its bound; returns 1 for that."""
+    if arguments == ["--check"]:
+        over = [*over_bounds(Path())]
+        sys.stderr.write("".join(f"{line}\n" for line in over))
+        return 1 if over else 0
+    for folder in _FOLDERS:
         sys.stdout.write("\n".join(rows(Path(folder))) + "\n")
+    by_hand, generated = pages(Path())
+    sys.stdout.write(f"docs\n  {'bytes by hand':26} {by_hand}\n  {'bytes generated':26} {generated}\n")
     return 0
+
+
+def bounds(root: Path) -> dict[str, Any]:
+    """Return `[tool.envmgr.size]` of the project at `root`."""
+    settings: dict[str, Any] = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["envmgr"]["size"]
+    return settings
+
+
+def over_bounds(root: Path) -> Iterator[str]:
+    """Yield a line for each bound that the project at `root` is over."""
+    found = {folder: sum(measure(path.read_text()).code for path in python_files(root / folder)) for folder in _FOLDERS}
+    found["docs"] = pages(root)[0]
+    for name, size in found.items():
+        if size > (bound := bounds(root)[name]):
+            unit = "bytes by hand" if name == "docs" else "code lines"
+            yield f"{name}: {size} {unit}, over the bound of {bound} in pyproject.toml: take something away"
+
+
+def pages(root: Path) -> tuple[int, int]:
+    """Return the bytes of the pages that people write, and of those that a program writes."""
+    generated = [root / name for name in bounds(root)["generated"]]
+    files = [*root.glob("*.md"), *root.glob("docs/**/*.md")]
+    sizes = {path: path.stat().st_size for path in files}
+    return sum(sizes[path] for path in files if path not in generated), sum(sizes.get(path, 0) for path in generated)
 
 
 def rows(folder: Path) -> Iterator[str]:

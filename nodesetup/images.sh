@@ -77,6 +77,13 @@ stage_mount() {
   losetup --detach "$stage_loop" # once nobody has it
 }
 
+# stage_plain FILE: whether it is a regular file, and no link: who opens a pipe waits for ever, with the lock. Else `stage_why`.
+stage_plain() {
+  [ -f "$1" ] && [ "$(readlink -f "$1")" = "$1" ] && return 0
+  stage_why="$1 is not there, or a link, or no regular file"
+  return 1
+}
+
 # stage_change LOOP FILE: the device reads this file of the same bytes from now on. Nothing is mounted again, and open files go on.
 # LOOP_CHANGE_FD is 0x4C06. Source: loop(4).
 stage_change() {
@@ -167,7 +174,7 @@ stage_forget() {
 # stage_slice FROM COUNT: so many MiB of an image, from so many MiB on, to stdout.
 stage_slice() {
   if [ "$stage_from" = share ]; then
-    dd if="$stage_image" iflag=nofollow bs="$stage_mib" skip="$1" count="$2" 2>"$stage_dir/.said"
+    dd if="$stage_image" iflag=nofollow,nonblock bs="$stage_mib" skip="$1" count="$2" 2>"$stage_dir/.said"
   else
     ssh -o BatchMode=yes -o ConnectTimeout=5 "$stage_from" "dd if=$stage_dir/$stage_name.sqfs bs=$stage_mib skip=$1 count=$2" 2>"$stage_dir/.said"
   fi
@@ -177,6 +184,7 @@ stage_slice() {
 # where only time was lacking.
 stage_copy() {
   stage_name=$1 stage_image=$2
+  [ "$stage_from" != share ] || stage_plain "$2" || return 1
   stage_part=$stage_dir/$1.sqfs.part
   stage_have=$(stage_size "$stage_part")
   if [ "$stage_have" != "$4" ]; then # a slice may have been cut off
@@ -223,7 +231,7 @@ stage_copy() {
     case $stage_from in share | slices) ;; *) stage_why="$stage_why: it came from $stage_from" ;; esac
     return 1
   fi
-  case $2 in */image.sqfs) chmod --reference="$2" "$stage_part" ;; esac # users read it themselves
+  case $2 in */image.sqfs) chmod 444 "$stage_part" ;; esac # users read it themselves
   mv "$stage_part" "$stage_dir/$1.sqfs"
   case $2 in */image.sqfs) ln -sfn "$1.sqfs" "$stage_dir/.${1%.*}" ;; esac
   echo "$(date +%s) $(stat -c '%i %s %.9Y %.9Z' "$stage_dir/$1.sqfs") $3" >"$stage_dir/$1.read" # the audit knows it, too
@@ -292,8 +300,9 @@ stage_one() {
       stage_forget "$2"
       return 0
     fi
-  elif [ "$stage_mounted" = share ] && [ -e "$3" ] && ! stage_same "$stage_source" "$3"; then
-    stage_mounted=other stage_older=yes
+  elif [ "$stage_mounted" = share ] && [ -e "$3" ]; then
+    stage_plain "$3" || return 0
+    stage_same "$stage_source" "$3" || stage_mounted=other stage_older=yes
   fi
   if [ "$stage_mounted$stage_older" = other ]; then
     stage_why="${stage_file:-$stage_source} is mounted there, which is not this image"
@@ -328,9 +337,7 @@ stage_one() {
       stage_mount "$stage_dir/$2.sqfs" "$1"
     elif [ "$stage_act" = boot ]; then
       stage_why="no whole copy is here"
-    elif [ ! -f "$3" ] || [ "$(readlink -f "$3")" != "$3" ]; then
-      stage_why="$3 is not there, or a link"
-    else
+    elif stage_plain "$3"; then
       stage_mount "$3" "$1"
     fi
     [ -z "$stage_why" ] || return 0

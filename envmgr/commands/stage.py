@@ -15,10 +15,11 @@ from envmgr.images.stage import Staged, Stager, folded
 from envmgr.nodes.sets import fold, resolve_nodes
 from envmgr.probe.model import Way
 from envmgr.publish.records import GenerationRecord, read_record
+from envmgr.publish.verify import named_manifests
 from envmgr.report import Result
-from envmgr.store.image import own_image, read_image
+from envmgr.store.image import OTHERS, own_image, read_image
 from envmgr.store.manifest import read_manifest
-from envmgr.store.upstream import is_of_upstream
+from envmgr.store.upstream import ask_upstream, is_of_upstream
 
 State = Literal["local", "share", "waiting", "other", "none", "failed"]
 
@@ -91,7 +92,7 @@ def stage_entries(
 
     Raises:
         InputError: `not-published`, `nothing-named`, `bad-node-set`.
-        EnvmgrError: `image-missing`, `image-stale`.
+        EnvmgrError: `image-missing`, `image-stale`, `manifest-differs`.
     """
     current = published_record(ctx) if generation is None else read_record(ctx.prefix, generation)
     if sync:
@@ -216,14 +217,23 @@ def _nodes(ctx: Context, nodes: str | None) -> Sequence[str]:
 
 def _wanted(ctx: Context, current: GenerationRecord, names: Sequence[str]) -> list[Wanted]:
     found = []
+    named = named_manifests(ctx.prefix)
     not_ours = {row.path: row.not_ours for row in current.entries.values() if row.not_ours}
     for path, entries in installs_of(current, names).items():
         if tree := not_ours.get(path):
             ctx.reporter.say(f"{', '.join(entries)}: not staged: its software lies in {tree}, which is not ours")
             continue
         install = ctx.prefix.install_at(path)
-        manifest = read_manifest(install.manifest)
+        # What it says of an image goes to nodes, as root.
+        mend = f"`envmgr verify --repair {entries[0]}` makes it again"
+        mend = ask_upstream(install.prefix) if is_of_upstream(path) else mend
+        manifest = read_manifest(install.manifest, named=named.get(path), hint=mend)
         if own := own_image(manifest):
+            if manifest.mask & OTHERS:
+                ctx.reporter.say(
+                    f"{path} is read from the share: it is closed to other users, and a copy is open to all"
+                )
+                continue
             found.append(Wanted(str(install.path), str(install.path / own.path), own.sha256, own.size))
             continue
         record = read_image(install)

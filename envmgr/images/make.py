@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from envmgr.errors import EnvmgrError
 from envmgr.images import ImageStatus
 from envmgr.report import Reporter
-from envmgr.store.image import ImageRecord, image_faults, making_of, put_image, read_image
+from envmgr.store.image import OTHERS, ImageRecord, image_faults, making_of, put_image, read_image
 from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install
 from envmgr.store.verify import require_unchanged
@@ -15,8 +15,6 @@ from envmgr.system.files import explain_os_error, sha256_file
 from envmgr.system.locks import file_lock
 from envmgr.system.run import Runner
 from envmgr.system.squashfs import Compression, Maker, make_squashfs, options_of
-
-_OTHERS = 0o005  # what other users need of a folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +44,7 @@ def make_image(
     Raises EnvmgrError `image-restricted`, `install-differs`, `image-not-made`, `disk-full`.
     """
     manifest = read_manifest(install.manifest)
-    if manifest.mask & _OTHERS:
+    if manifest.mask & OTHERS:
         raise EnvmgrError(
             "image-restricted",
             f"{install.path} is closed to other users, and an image is open to all",

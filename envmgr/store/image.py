@@ -31,6 +31,9 @@ FORMAT: Literal[1] = 1
 OWN_IMAGE = "image.sqfs"
 """The file of an install that is an image itself, which a node copies and does not mount."""
 
+OTHERS = 0o005
+"""What other users need of a folder: an install whose umask takes it is closed to them, and an image would not be."""
+
 _MAKING = ".making-"
 _OLD = ".old-"
 _OLD_FOR = 14 * 86400  # seconds for which an image that was made again stays: nodes may have it mounted from the share

@@ -15,7 +15,7 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.modules.spec import EnvOp, Outside
 from envmgr.store.prefix import Install
 from envmgr.store.tree import TreePath, scan_tree, tree_digest
-from envmgr.system.files import atomic_write
+from envmgr.system.files import atomic_write, sha256_bytes
 from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.safe_paths import remove_below
 from envmgr.system.sandbox import PLACE
@@ -116,14 +116,17 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
     atomic_write(path, json.dumps(head, ensure_ascii=False)[:-1] + ',\n"paths": [\n' + rows + "\n]}\n", mode=0o444)
 
 
-def read_manifest(path: Path) -> Manifest:
+def read_manifest(path: Path, *, named: str | None = None, hint: str = "") -> Manifest:
     """Return the manifest. Raise EnvmgrError `manifest-damaged`, or `format-unknown` for one that a later envmgr
-    wrote.
+    wrote; `manifest-differs` with this hint, if its sha256 is not the one that a generation `named`.
     """
     try:
-        return parse_manifest(path, read_bytes(path, MANIFEST))
+        content = read_bytes(path, MANIFEST)
     except (OSError, InputError) as error:
         raise _damaged(path, error) from None
+    if named not in (None, sha256_bytes(content)):
+        raise EnvmgrError("manifest-differs", f"{path} is not what the generation's record says", hint=hint)
+    return parse_manifest(path, content)
 
 
 def read_facts(install: Install) -> InstallFacts:

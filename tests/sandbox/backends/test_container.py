@@ -191,6 +191,16 @@ def test_read_only_home_is_enough(scene: ContainerScene, runtime: str) -> None:
     assert "Read-only file system" in said[2]
 
 
+def test_image_that_is_closed_to_others_is_not_copied_to_where_all_read_it(scene: ContainerScene) -> None:
+    scene.box.policies |= {"umask": "027"}
+    scene.box.write_site()
+    scene.box.ok("lock", ENTRY)
+    scene.box.ok("build", ENTRY)
+    path = install_of(scene).relative_to(scene.box.prefix)
+    said = scene.box.ok("stage", "--private", ENTRY, "true").stderr
+    assert said == f"{path} is read from the share: it is closed to other users, and a copy is open to all\n"
+
+
 def test_lock_names_digests_and_a_tag_that_moves_changes_nothing(scene: ContainerScene) -> None:
     scene.box.ok("lock", ENTRY)
     before = lock_of(scene)

@@ -90,6 +90,22 @@ def test_what_is_lost_of_an_image_is_made_again(box: Sandbox, what: str) -> None
     box.ok("verify")
 
 
+def test_manifest_that_was_changed_tells_stage_of_no_image(box: Sandbox) -> None:
+    made(box)
+    path = install(box).with_name(f"{install(box).name}.manifest.json")
+    path.chmod(0o644)
+    path.write_text(path.read_text().replace('["bin"', ' ["bin"', 1))
+    said = f"""error[manifest-differs]: {path} is not what the generation's record says
+
+hint: `envmgr verify --repair {ENTRY}` makes it again
+"""
+    for argv in (["--private", ENTRY, "true"], [ENTRY, "--nodes", "nowhere", "--via", "ssh"]):
+        assert fails(box, 3, "stage", *argv).stderr == said
+    box.ok("verify", "--repair", ENTRY)
+    made(box)
+    box.ok("stage", "--private", ENTRY, "true")
+
+
 def test_damaged_install_gets_no_image(box: Sandbox) -> None:
     made(box)
     file = next(path for path in sorted(install(box).rglob("*")) if path.is_file() and path.stat().st_size > 300)

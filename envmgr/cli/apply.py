@@ -66,10 +66,7 @@ def report(
         bool, typer.Option("--pull-request", help="Write the comment for a merge request; nothing is run.")
     ] = False,
     catalog: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Look at this folder of recipes instead of the site's own.", resolve_path=True
-        ),
+        Path | None, typer.Option(metavar="FOLDER", help="Look at this folder of recipes instead of the site's own.")
     ] = None,
     output: options.OutputOption = None,
     dry_run: options.DryRun = False,

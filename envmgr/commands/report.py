@@ -18,6 +18,7 @@ from envmgr.page.status import NOT_SEEN, Group, group_verdicts, groups_of
 from envmgr.publish.records import PublishedEntry, current_number, published_spec, read_specs
 from envmgr.report import Finding, Result
 from envmgr.store.node_facts import read_node_facts
+from envmgr.wording import one_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +62,22 @@ def report_change(ctx: Context, names: Sequence[str], *, catalog: Path | None) -
     """Report on the entries of the site's own catalogs, or of the folder `catalog` in their place.
 
     Raises:
-        InputError: `catalog-missing` without such a folder; unknown entries.
+        InputError: `catalog-missing` without such a folder, `catalog-is-link`; unknown entries.
     """
     if catalog is not None:
+        # Whose branch it is could show folders of this host. What comes before an absolute path's last name is the host's.
+        for part in (catalog, *(() if catalog.is_absolute() else catalog.parents)):
+            if part.is_symlink():
+                raise InputError(
+                    "catalog-is-link",
+                    f"{part} is a link to {one_line(part.readlink())}, where the folder of recipes should be",
+                    hint="put the folder itself there, or name the one that it leads to",
+                )
         if not catalog.is_dir():
-            raise InputError("catalog-missing", f"there is no folder {catalog}", hint="name a folder of recipes")
+            raise InputError(
+                "catalog-missing", f"there is no folder {catalog.absolute()}", hint="name a folder of recipes"
+            )
+        catalog = catalog.resolve()
         ctx = replace(ctx, site=ctx.site.model_copy(update={"catalogs": (catalog, ctx.site.shipped_catalog)}))
     own = [found for found in ctx.catalog.entries() if not found.shipped]
     if names:

@@ -2,6 +2,7 @@
 
 The settings of a checkout may name programs that git runs (filters, a file system monitor). The owner of the checkout
 chose them, so root reads it as its owner; where another user asks, git itself refuses a checkout that is not theirs.
+A branch can hold all files of a bare repository, with settings of its own: git takes none that it meets on its way up.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from envmgr.system.run import Runner, clean_env
 from envmgr.system.users import account_of_uid
 
 _SECONDS = 60.0
-_SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null")
+_SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "safe.bareRepository=explicit")
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,6 +275,20 @@ def test_report_of_a_hostile_branch_runs_nothing(box: Sandbox) -> None:
     assert sorted(str(p) for p in box.prefix.rglob("*")) == before
 
 
+LINKED = "a link to {0}, where the folder of recipes should be\n\nhint: put the folder itself there, or name the one that it leads to\n"
+
+
+def test_report_follows_no_link_in_the_place_of_the_recipes(box: Sandbox) -> None:
+    branch = box.root / "branch"
+    branch.symlink_to(box.root / "recipes")
+    refused = box.run("report", "--pull-request", "--catalog", str(branch))
+    said = f"error[catalog-is-link]: {branch} is {LINKED.format(box.root / 'recipes')}"
+    assert (refused.code, refused.stdout, refused.stderr) == (2, "", said)
+    branch.unlink()
+    gone = box.run("report", "--pull-request", "--catalog", str(branch))
+    assert f"error[catalog-missing]: there is no folder {branch}\n" in gone.stderr
+
+
 def test_report_says_what_a_merge_would_do(box: Sandbox) -> None:
     box.ok("apply", "--to", "current")
     locked(box, "hello/1.0", ["hello-activate"])
@@ -354,6 +368,17 @@ def test_a_push_is_applied_and_another_branch_is_only_checked(pushed: Sandbox) -
     said = push(pushed, "main")  # the same commit is merged: now it is built
     assert owned.exists()
     assert "remote: envmgr" not in said
+
+
+def test_a_branch_whose_folder_leads_elsewhere_is_not_looked_at(pushed: Sandbox) -> None:
+    git(pushed, "config", "envmgr.folder", "site/recipes", where="bare")
+    for name, target in (("site", pushed.root), ("site/recipes", pushed.root / "recipes")):
+        shutil.rmtree(pushed.root / "work/site", ignore_errors=True)
+        (pushed.root / "work" / name).parent.mkdir(exist_ok=True)
+        (pushed.root / "work" / name).symlink_to(target)
+        said = "\n".join(line.removeprefix("remote: ").rstrip() for line in push(pushed, "risky").splitlines())
+        assert f"error[catalog-is-link]: tree/{name} is {LINKED.format(target)}" in said
+        (pushed.root / "work" / name).unlink()
 
 
 def test_a_push_that_waited_applies_what_the_branch_is_now(pushed: Sandbox) -> None:

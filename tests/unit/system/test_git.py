@@ -55,6 +55,26 @@ def test_no_checkout_and_no_commit_are_said(checkout: Path, tmp_path: Path) -> N
     assert read_commit(checkout, Runner()).why.startswith("git says: fatal: ")
 
 
+def test_files_of_a_branch_that_are_a_bare_repository_are_none_of_ours(checkout: Path, tmp_path: Path) -> None:
+    """Its filter would run with our rights: what a branch has beside the recipes is ours once it is checked out."""
+    recipes, ran = checkout / "recipes", tmp_path / "ran"
+    (recipes / ".gitattributes").write_text("* filter=own\n")
+    for argv in (
+        ["init", "-q", "--bare", recipes],
+        ["-C", recipes, "config", "core.bare", "false"],
+        ["-C", recipes, "config", "core.worktree", recipes],
+        ["-C", recipes, "config", "filter.own.clean", f"sh -c 'touch {ran}; cat'"],
+        ["--git-dir", recipes, "--work-tree", recipes, "add", "file", ".gitattributes"],
+        ["--git-dir", recipes, "--work-tree", recipes, "commit", "-q", "-m", "theirs"],
+    ):
+        subprocess.run([*GIT, *argv], check=True, capture_output=True)
+    ran.unlink()
+    os.utime(recipes / "file", (1, 1))
+    found = read_commit(recipes, Runner())
+    assert not ran.exists()
+    assert (found.name, found.why.startswith("git says: fatal: ")) == ("", True), found
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be asked to run another user's program")
 def test_root_runs_what_a_checkout_names_as_its_owner(checkout: Path) -> None:
     """A filter, which `git status` runs for a file whose time has changed."""

@@ -13,7 +13,7 @@ import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from envmgr.audit.hints import Hint, Place, add, delete, hint_of, look, of_programs
+from envmgr.audit.hints import Hint, Place, add, delete, hint_of, is_vendors, look, of_programs
 from envmgr.audit.table import Steps, Words, fill
 from envmgr.modules.nodesetup import CSH_PROFILE, HOME, PROFILE
 from envmgr.nodes.sets import fold
@@ -66,12 +66,14 @@ class Traces:
     """The results of the traces: (node, context's name, account, name) -> `FILE:LINE TEXT`, or `FILE:LINE,STANDS TEXT`.
 
     `NAME<` is the line that would set it without that file. `senders` are the hosts whose shells jobs inherit, `profiles`
-    the names of a node's files in /etc/profile.d.
+    the names of a node's files in /etc/profile.d. `files` are the contents of files that checks compared, each with the nodes
+    that have it.
     """
 
     places: Mapping[tuple[str, str, str, str], str]
     senders: tuple[str, ...] = ()
     profiles: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    files: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
 
     def place(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
         """Return the line that sets it on the first of `nodes` that was asked; None if no trace shows one.
@@ -84,7 +86,18 @@ class Traces:
     def _places(self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str) -> Iterator[Place]:
         for key in self._keys(nodes, context, account, name):
             if found := self.places.get(key):
-                yield _place(key[0], found)
+                yield self._place(key[0], found)
+
+    def _place(self, node: str, found: str) -> Place:
+        where, _, text = found.partition(" ")
+        file, _, line = where.rpartition(":")
+        line, _, stands = line.partition(",")
+        contents = self.files.get(file, {}).values()
+        unlike = fold(other for nodes in contents if node not in nodes for other in nodes)
+        known = any(node in nodes for nodes in contents)
+        return Place(
+            node, file, int(line) if line.isdecimal() else 0, text.strip(), stands or "alone", unlike if known else ""
+        )
 
     def _keys(
         self, nodes: Iterable[str], context: ShellContext, account: ShellAccount, name: str
@@ -106,7 +119,7 @@ class Traces:
         keys = [key for key in self._keys(nodes, context, account, name) if self.places.get(key)]
         if name == "PATH":
             keys = [each for key in keys[:1] for each in (key, (*key[:3], f"{name}<")) if self.places.get(each)]
-        places = (_place(key[0], self.places[key]) for key in keys)
+        places = (self._place(key[0], self.places[key]) for key in keys)
         return next((place for place in places if not is_ours(place) and not of_programs(place)), None)
 
     def culprit(self, nodes: Sequence[str], context: ShellContext, account: ShellAccount, name: str) -> Place | None:
@@ -133,13 +146,6 @@ class Traces:
         ):
             return None, False
         return self.place(nodes, context, account, ":left"), True
-
-
-def _place(node: str, found: str) -> Place:
-    where, _, text = found.partition(" ")
-    file, _, line = where.rpartition(":")
-    line, _, stands = line.partition(",")
-    return Place(node, file, int(line) if line.isdecimal() else 0, text.strip(), stands or "alone")
 
 
 Trace = Callable[[Sequence[TraceQuestion]], Traces]
@@ -173,7 +179,7 @@ def set_by(
                 of_line = {**given, "place": place.seen_from(nodes), "cause": name}
                 made = hint_of(row.hint.filled(of_line), nodes, place)
                 also = traces.foreign(nodes, context, account, with_it) if with_it else None
-                if row.hint.delete and also and also.file == place.file and also != place:
+                if row.hint.delete and also and also.file == place.file and also != place and not is_vendors(place):
                     made = Hint(f"{made.text}; then {also}", (*made.actions, *delete(also, nodes, "").actions))
                 return made if row.hint.delete else replace(made, about=f"file {place.file}")
         return unknown
@@ -183,8 +189,7 @@ def set_by(
 
 
 def set_on(
-    odd: Sequence[str],
-    others: Sequence[str],
+    values: Sequence[Sequence[str]],
     context: ShellContext,
     account: ShellAccount,
     row: Words,
@@ -192,30 +197,29 @@ def set_on(
     *,
     known: bool = True,
 ) -> Traced:
-    """Return the hint of a row whose value on the nodes `odd` is not that of the `others`: which line sets it where.
+    """Return the hint of a row that has another value on each of these groups of nodes: which line sets it where.
 
-    If it is not `known` which of them are right, nothing is to be done.
+    The first group is to have the value of the second. If it is not `known` which of them are right, nothing is to be done.
     """
     name = fill(row.cause, given)
 
     def hint(traces: Traces) -> Hint:
         line = traces.foreign if name == "PATH" else traces.place
-        here, there = ((line(of, context, account, name), of) for of in (odd, others))
-        below = traces.place(odd, context, account, f"{name}<")
+        lines = [(line(of, context, account, name), of) for of in values]
+        below = traces.place(values[0], context, account, f"{name}<")
         first = row.hint.filled(given).look
         unplaced = first + row.unplaced.filled(given).look
-        found = line_of(here, there, unplaced, name, traces.profiles, below, known=known)
+        found = line_of(lines, unplaced, name, traces.profiles, below, known=known)
         return found if found.text == unplaced else replace(found, text=first + found.text)
 
-    return Traced(tuple(TraceQuestion(of[0], context, account, (name,)) for of in (odd, others) if of), hint)
+    return Traced(tuple(TraceQuestion(of[0], context, account, (name,)) for of in values if of), hint)
 
 
 _Lines = tuple[Place | None, Sequence[str]]  # the line that sets it on these nodes
 
 
 def line_of(
-    here: _Lines,
-    there: _Lines,
+    lines: Sequence[_Lines],
     unplaced: str,
     name: str,
     profiles: Mapping[str, frozenset[str]],
@@ -224,32 +228,27 @@ def line_of(
     known: bool = True,
     is_list: bool = False,
 ) -> Hint:
-    """Return the hint for nodes that are not as others, from the lines that set `name`, or its parts, here and there.
+    """Return the hint for nodes that are not as others, from the lines that set `name`, or its parts, on both.
 
     A line that only these nodes have is deleted, if what is `below` it is then right; another value gets that of the
     others; what these nodes lack is brought there, with its file. Node-setup's own files are named nowhere: what they
-    lack is set up again. If it is not `known` who is right, nothing is to be done.
+    lack is set up again. If it is not `known` who is right, there may be more groups of nodes, and nothing is to be done.
     """
-    (own, odd), (usual, others) = here, there
+    if not known:
+        return _lines_alone(lines, unplaced)
+    (own, odd), (usual, others) = lines
     on_odd, on_others = f"sets it on {fold(odd)}", f"sets it on {fold(others)}"
     foreign = None if is_ours(usual) else usual
     if own is None and foreign is None and usual is not None:
-        again = hint_of(Steps(run=f"envmgr node-setup --apply --nodes {fold(odd)}", at="here"), odd)
-        return again if known else look(again.text)
-    lines = [(at, on) for at, on in ((own, on_odd), (foreign, on_others)) if at is not None]
-    if not lines or is_ours(own) or _is_same(own, usual):
+        return hint_of(_again(odd), odd)
+    if own is foreign is None or is_ours(own) or _is_same(own, usual):
         return hint_of(unplaced, odd)
-    if not known:
-        said = "; ".join(f"{at} {on}" for at, on in lines)
-        lacks = odd if own is None else others if usual is None else ()
-        said += f"; no start-up file sets it on {lacks[0]}" if lacks else ""
-        return replace(look(said), about=f"file {lines[0][0].file}")
     brought = _brought(foreign, odd, others, name, profiles) if foreign is not None else Hint()
     if own is None:
         return brought
     by_others = f"{foreign} {on_others}" if foreign else "" if usual or not others else f"no start-up file {on_others}"
     away = hint_of(Steps(delete=str(own), because=on_odd, look=by_others), odd, own)
-    if foreign is None or _is_same(below, foreign):
+    if foreign is None or is_vendors(own) or _is_same(below, foreign):
         return away
     if own.file == foreign.file and _other_value(own, foreign, name):
         put = f"put `{foreign.text}` in the place of that line, as on {fold(others)}"
@@ -260,6 +259,23 @@ def line_of(
     if is_list:
         return away
     return replace(look(f"{own} {on_odd}, {by_others}: let {fold(odd)} have the same"), about=f"file {own.file}")
+
+
+def _again(nodes: Sequence[str]) -> Steps:
+    return Steps(run=f"envmgr node-setup --apply --nodes {fold(nodes)}", at="here")
+
+
+def _lines_alone(lines: Sequence[_Lines], unplaced: str) -> Hint:
+    """Return the hint for nodes of which nobody knows the right ones: the line of each value, with its own nodes."""
+    foreign = [(at, of) for at, of in lines if at is not None and not is_ours(at)]
+    lacks = [node for at, of in lines if at is None for node in of]
+    if not foreign and lacks and len(lacks) < sum(len(of) for _, of in lines):
+        return look(_again(lacks).text)
+    if not foreign or all(_is_same(foreign[0][0], at) for at, _ in lines):
+        return look(unplaced)
+    said = [f"{at} sets it on {fold(of)}" for at, of in foreign]
+    said += [f"no start-up file sets it on {fold(lacks)}"] if lacks else []
+    return replace(look("; ".join(said)), about=f"file {foreign[0][0].file}")
 
 
 def _is_same(own: Place | None, usual: Place | None) -> bool:

@@ -49,12 +49,13 @@ class Caused(AuditFinding):
 @dataclass(frozen=True)
 class Loose:
     """A finding before it is grouped. `about` is the cause that its check names; `account` is the user of its shell,
-    empty if it is about no shell, or those of several.
+    empty if it is about no shell, or those of several. `against` are like nodes on which it is as expected.
     """
 
     finding: AuditFinding
     about: str = ""
     account: str = ""
+    against: frozenset[str] = frozenset()
 
     @cached_property
     def keys(self) -> frozenset[str]:
@@ -126,11 +127,13 @@ class _Cause:
     def has(self, other: Loose) -> bool:
         """Return whether the other follows from these: on their nodes, and in the same account's shells.
 
-        A difference between nodes of which nobody knows the right ones follows where they are all that have one value.
+        What differs between nodes does not follow from what is alike on them. A difference between nodes of which nobody knows the right ones follows where they are all that have one value.
         """
         check, found, nodes, there = other.finding.check, other.finding.found, other.nodes, set[str]()
         linked = False
         for one, explained, causes in self._known:
+            if _is_alike(one, other):
+                continue
             same = check in causes and _same(one, other)
             able = one.finding.severity != "note" or other.finding.severity == "note"
             if (same or (able and check in explained and re.search(explained[check], found))) and _same_account(
@@ -178,6 +181,15 @@ def grouped(loose: Sequence[Loose], links: Links) -> tuple[Caused, ...]:
     checks = Counter(each.check for each in found)
     count = {each: (not each.consequences, -links.reach(each, checks)) for each in found}
     return tuple(sorted(found, key=lambda f: (_ORDER[f.severity], *count[f], f.check, f.where, f.nodes, f.found)))
+
+
+def _is_alike(cause: Loose, one: Loose) -> bool:
+    """Return whether the cause is the same on nodes between which the other differs."""
+    if cause.finding.between:
+        return False
+    if one.finding.between:
+        return not cause.nodes or one.nodes <= cause.nodes
+    return bool(one.against) and (not cause.nodes or not one.against.isdisjoint(cause.nodes))
 
 
 def _same(cause: Loose, one: Loose) -> bool:

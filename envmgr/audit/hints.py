@@ -20,7 +20,7 @@ class Place:
     """A line of a start-up file, as it was traced on `node`. `text` is the line, empty if it could not be read.
 
     `stands` is how: `alone`; `inside` a block; as the `only` command where the shell needs one; as a `part` of a longer
-    command.
+    command. `unlike` are the nodes, folded, on which the file is known to be another.
     """
 
     node: str
@@ -28,6 +28,7 @@ class Place:
     line: int
     text: str = ""
     stands: str = "alone"
+    unlike: str = ""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
@@ -90,8 +91,11 @@ def hint_of(steps: Steps | str, nodes: Iterable[str], place: Place | None = None
     if steps.delete:
         at = _AT.fullmatch(steps.delete)
         place = place or (Place("", at[1], int(at[2])) if at else None)
-        steps = steps.model_copy(update={"away": _AWAY.get(place.stands, steps.away)}) if place else steps
-        return delete(place, nodes, steps.text) if place else look(steps.text)
+        return (
+            delete(place, nodes, steps.model_copy(update={"away": _away(place, steps)}).text)
+            if place
+            else look(steps.text)
+        )
     if not steps.run or not _is_whole(steps.run):
         return look(steps.text)
     on = fold(nodes) if steps.at == "node" else ""
@@ -112,7 +116,27 @@ def _is_whole(command: str) -> bool:
 _AWAY = {"only": "put `:` in the place of that line", "part": "take the command away of which that line is a part"}
 
 
+def _away(place: Place, steps: Steps) -> str:
+    """Return in words how the line of a place is taken away, or why it is not."""
+    if is_vendors(place):
+        return (
+            f"a package's file, which is not as on {place.unlike}: compare it"
+            if place.unlike
+            else "a package's file: compare it with that of the package"
+        )
+    return _AWAY.get(place.stands, steps.away)
+
+
 _PROGRAMS = re.compile(r"^/usr/(share|lib(64|exec)?)/|^/(?!etc/).*/[lL]mod/")
+# The start-up files that come with the system's shells. Not /etc/environment, whose lines are settings of the site.
+_VENDORS = re.compile(
+    r"/etc/(profile|(bash\.)?bashrc|bash\.bash_logout|csh\.(cshrc|login|logout)|(zsh/)?z(shenv|shrc|profile|login|logout)|ksh\.kshrc)"
+)
+
+
+def is_vendors(place: Place) -> bool:
+    """Return whether the file is a start-up file of a package: a line of it may be all that such a shell has."""
+    return _VENDORS.fullmatch(place.file) is not None
 
 
 def of_programs(place: Place) -> bool:
@@ -123,9 +147,10 @@ def of_programs(place: Place) -> bool:
 def delete(place: Place, nodes: Iterable[str], text: str, instead: str = "") -> Hint:
     """Return a hint to delete the line of a place on `nodes`; the line of another node, such as a login node, there.
 
-    `instead` comes in its place, or `:` where the shell needs a command. A part of a longer command is for people.
+    `instead` comes in its place, or `:` where the shell needs a command. A part of a longer command is for people, and so
+    is a file of a package.
     """
-    if place.stands == "part" or of_programs(place):
+    if place.stands == "part" or of_programs(place) or is_vendors(place):
         return Hint(text, look(text).actions, f"file {place.file}")
     of = tuple(nodes)
     on = fold(of if place.node in ("", *of) else (place.node,))

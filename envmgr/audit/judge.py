@@ -67,6 +67,7 @@ def judge(evidence: Evidence, checks: Mapping[str, Check], trace: Trace = no_tra
         notebook.note(row.compared, row.values)
     questions = [question for of in rows.values() for question in questions_of(of)]
     traces = trace(questions) if questions else Traces({})
+    traces = replace(traces, files={of.where: page for of, page in notebook.pages.items() if not of.what})
     loose = [one for name, of in rows.items() for one in loose_of(checks[name], of, traces)]
     of_engine = [_of_engine("mistake", name, evidence, error=error) for name, error in mistakes.items()]
     of_engine += _not_here(evidence)
@@ -124,7 +125,7 @@ def _loose(check: str, row: Found, traces: Traces) -> Loose:
         between=fold(row.between),
         actions=hint.actions,
     )
-    return Loose(finding, row.about or hint.about, row.account)
+    return Loose(finding, row.about or hint.about, row.account, frozenset(row.against))
 
 
 def _without_consequences(loose: Iterable[Loose], dead: Collection[str], checks: Mapping[str, Check]) -> list[Loose]:

@@ -25,8 +25,9 @@ from envmgr.system.shelltext import assign, script_text
 _Answer = TypeVar("_Answer")
 Values = Mapping[str, tuple[str, ...]]
 """value -> the nodes that have it."""
-HintFor = Callable[[Sequence[str], Sequence[str], bool], Hint | Traced]
-"""Gives the hint for nodes that are not as others, and whether it is known which of them are right."""
+HintFor = Callable[[Sequence[Sequence[str]], bool], Hint | Traced]
+"""Gives the hint for groups of nodes that are not alike; if it is known which of them are right, the first for those and the
+second for these."""
 QUORUM = 3  # like nodes that must have answered before one of them is accused
 
 
@@ -100,15 +101,18 @@ class Evidence:
         *,
         hint: str | Steps | Hint | Traced = "",
         between: Iterable[str] = (),
+        against: Iterable[str] = (),
         **values: object,
     ) -> Found:
         """Return a row of the check's table as a finding. `values`, `user`, `prefix` and `nodes` fill in its words.
 
-        `severity` and `hint` replace the row's own. `between` are nodes that differ from each other.
+        `severity` and `hint` replace the row's own. `between` are nodes that differ from each other, `against` those that
+        are right.
         """
         found = worded(self.table.rows[row], self, nodes, shell, values)
         hint = hint_of(hint, found.nodes) if isinstance(hint, (str, Steps)) else hint
-        return replace(found, severity=severity or found.severity, hint=hint or found.hint, between=between)
+        found = replace(found, severity=severity or found.severity, hint=hint or found.hint)
+        return replace(found, between=between, against=against)
 
     def compared(
         self,
@@ -189,7 +193,8 @@ class Found:
     """One row of a check's findings. The engine adds the check's name, folds the nodes and fills in the hint.
 
     `where` is a file, an entry or a shell, whose user is `account`. `between` are nodes that differ from each other,
-    where it is unknown which one is right. `about` names the cause, where the check knows it.
+    where it is unknown which one is right, and `against` like nodes that are right. `about` names the cause, where the check
+    knows it.
     """
 
     severity: Severity
@@ -201,6 +206,7 @@ class Found:
     between: Iterable[str] = ()
     about: str = ""
     account: str = ""
+    against: Iterable[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

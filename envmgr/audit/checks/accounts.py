@@ -82,7 +82,9 @@ def _doubled(evidence: Evidence) -> Rows:
         values = fleet.by(lambda facts, number=number: ", ".join(_accounts(facts).get(number, {})))  # type: ignore[misc]
         for of in compare(values, evidence).outliers:
             if of.value:
-                yield evidence.say("doubled", of.nodes, number=number, accounts=of.value, as_on=as_on(of.others))
+                yield evidence.say(
+                    "doubled", of.nodes, number=number, accounts=of.value, as_on=as_on(of.others), against=of.others
+                )
 
 
 def _winner(name: str, facts: Facts) -> str:

@@ -121,7 +121,9 @@ def _not_there(shell: AskedShell, evidence: Evidence) -> Rows:
         if of.value == "no":
             package = "tcsh" if program == "csh" else program
             others = as_on(of.others)
-            yield evidence.say("not_there", of.nodes, shell, program=program, package=package, as_on=others)
+            yield evidence.say(
+                "not_there", of.nodes, shell, program=program, package=package, as_on=others, against=of.others
+            )
 
 
 _GONE = "start a new login shell; what it inherited is gone"

@@ -55,7 +55,9 @@ def _covered(evidence: Evidence) -> Rows:
         values = told.by(lambda facts, point=point: _lines(facts, "folders.over").get(point, ""))  # type: ignore[misc]
         for of in compare(values, evidence).outliers:
             if of.value and not of.right:
-                yield evidence.say("covered", of.nodes, point=point, what=of.value, as_on=as_on(of.others))
+                yield evidence.say(
+                    "covered", of.nodes, point=point, what=of.value, as_on=as_on(of.others), against=of.others
+                )
 
 
 def _nowhere(evidence: Evidence) -> Rows:

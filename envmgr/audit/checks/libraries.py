@@ -79,12 +79,13 @@ def _missing(entry: str, fleet: Fleet, evidence: Evidence) -> Rows:
             first=first,
             file=files.split(" ", 1)[0],
             others=fold(others),
+            against=others,
         )
 
 
 def _outside(fleet: Fleet, evidence: Evidence) -> Rows:
     """Yield libraries of the system that are others on one node: all those of the same nodes together."""
-    together: dict[tuple[str, tuple[str, ...], str], dict[tuple[str, ...], list[str]]] = {}
+    together: dict[tuple[str, tuple[str, ...], tuple[str, ...]], dict[tuple[str, ...], list[str]]] = {}
     for system in fleet.by_value("fitness.os", default=""):
         of_system = fleet.only(lambda facts, system=system: facts.get("fitness.os", "") == system)  # type: ignore[misc]
         for entry in evidence.plan.without_own_path:
@@ -95,7 +96,7 @@ def _outside(fleet: Fleet, evidence: Evidence) -> Rows:
                         ("/lib", "/usr/lib")
                     ):  # else see `linker`
                         row = "other_build" if version == right else "other_version"
-                        found = together.setdefault((row, of.nodes, as_on(of.others)), {})
+                        found = together.setdefault((row, of.nodes, of.others), {})
                         found.setdefault((library, path, version, right), []).append(entry)
     for (row, nodes, others), found in together.items():
         (library, path, version, right), *more = sorted(found)
@@ -108,7 +109,8 @@ def _outside(fleet: Fleet, evidence: Evidence) -> Rows:
             version=version,
             right=right,
             more=f"; also another {', '.join(name for name, *_ in more)}" if more else "",
-            others=others,
+            others=as_on(others),
+            against=others,
         )
 
 

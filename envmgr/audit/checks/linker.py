@@ -125,15 +125,17 @@ def _unlike(of: Outlier, facts: Facts, nodes: tuple[str, ...], evidence: Evidenc
     shadows = {(folder, name): package for folder, name, package in rows}
     first = {each for each in also - left if each in standing or each in shadows}
     if lost:
-        yield evidence.say("lost", nodes, libraries=_said(lost), right=right)
+        yield evidence.say("lost", nodes, libraries=_said(lost), right=right, against=of.others)
     for row, pairs in (("left", left), ("first", first)):
         used = _used({each: standing[each] for each in pairs if each in standing})
         if pairs:
             severity: Severity | None = "error" if used else None
             hint = Steps() if row == "left" else _away(pairs, shadows)
-            yield evidence.say(row, nodes, None, severity, hint=hint, libraries=_said(pairs), used=used, right=right)
+            yield evidence.say(
+                row, nodes, None, severity, hint=hint, libraries=_said(pairs), used=used, right=right, against=of.others
+            )
     if words := other_parts([_said(rest)] if (rest := also - left - first) else [], [_said(lacks)] if lacks else []):
-        yield evidence.say("other_libraries", nodes, words=words, right=right)
+        yield evidence.say("other_libraries", nodes, words=words, right=right, against=of.others)
 
 
 def _away(pairs: Iterable[tuple[str, str]], packages: Mapping[tuple[str, str], str]) -> Steps:

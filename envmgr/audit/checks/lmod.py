@@ -84,11 +84,11 @@ def _versions(fleet: Fleet, evidence: Evidence) -> Rows:
     if not right:
         yield evidence.compared("version", versions)
         return
-    others = fold(versions.get(right, ()))
+    others = versions.get(right, ())
     for text, nodes in fleet.by(_full_version).items():
         if text.partition(" ")[0] != right:
             row = "not_as_others" if others else "not_as_published"
-            yield evidence.say(row, nodes, version=text, right=right, others=others)
+            yield evidence.say(row, nodes, version=text, right=right, others=fold(others), against=others)
 
 
 def _settings(variables: Mapping[str, str], facts: Facts) -> dict[str, str]:

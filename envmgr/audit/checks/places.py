@@ -131,7 +131,9 @@ def _noexec(shell: AskedShell, evidence: Evidence) -> Rows:
             point, nodes = next(iter(values.items()))
             yield evidence.say("noexec_home", nodes, shell, point=point)
     for (point, nodes, others), names in told.items():
-        yield evidence.say("noexec", nodes, shell, names=", ".join(names), point=point, as_on=as_on(others))
+        yield evidence.say(
+            "noexec", nodes, shell, names=", ".join(names), point=point, as_on=as_on(others), against=others
+        )
 
 
 CHECK = Check(judge=judge, probe=scripts(__file__, "context", "node"), joins=True)

@@ -127,12 +127,13 @@ def _settings(evidence: Evidence) -> Rows:
         yield evidence.compared("content", digests, file=file)
 
 
-def _prolog(file: str, prologs: Values, ours: str, odd: Sequence[str], others: Sequence[str], known: bool) -> Hint:
+def _prolog(file: str, prologs: Values, ours: str, between: Sequence[Sequence[str]], known: bool) -> Hint:
     """Return the hint that gives nodes the TaskProlog of the others, or node-setup's, if there are no others.
 
     A program of the site's, which may run node-setup's as well, is replaced only where most nodes have that one.
     """
-    right = next((value for value, nodes in prologs.items() if {*nodes} & {*others}), ours)
+    odd = between[0]
+    right = next((value for value, nodes in prologs.items() if not {*nodes}.isdisjoint(between[1])), ours)
     own = next((value for value, nodes in prologs.items() if value and {*nodes} & {*odd}), "")
     if not known or not right or (own and not (right == ours and _most(ours, prologs))):
         asked = f"; does {own} run {right} as well, and pass on what that prints?" if own and right == ours else ""

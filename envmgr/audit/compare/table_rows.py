@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from envmgr.audit.baseline import Compared
@@ -63,7 +64,8 @@ def _findings(
         if fact.outlier:
             right = as_on(others[said].others)
             given |= {"right": others[said].right, "as_on": right, "on_others": right.removeprefix("as ")}
-        yield worded(fact, evidence, nodes, shell, given)
+        found = worded(fact, evidence, nodes, shell, given)
+        yield replace(found, against=others[said].others) if fact.outlier else found
 
 
 def judged(rows: Iterable[Row]) -> Iterator[Found | Noted]:
@@ -93,17 +95,17 @@ def _drift(of: Drift) -> Iterator[Found | Noted]:
         expected = fill(row.expected, given) or say(outlier.right)
         right = of.expect(outlier.right, outlier.value) if of.expect else expected
         found = of.told(outlier) if of.told else say(outlier.value)
-        hint = _hint(of, outlier.nodes, outlier.others)
+        hint = _hint(of, (outlier.nodes, outlier.others))
         expected = f"{right}, {as_on(outlier.others)}"
-        yield Found(severity, where, found, expected, hint, outlier.nodes, about=about, account=account)
+        one = Found(severity, where, found, expected, hint, outlier.nodes, about=about, account=account)
+        yield replace(one, against=outlier.others)
     if compared.differ:
         words = "; ".join(f"{say(value)} on {fold(nodes)}" for value, nodes in [*compared.differ.items()][:_SHOWN])
         if (more := len(compared.differ) - _SHOWN) > 0:
             words += f"; and {more} other values"
         if compared.by_kind:
             severity = "warning" if severity == "error" else "note"
-        first, *rest = compared.differ.values()
-        hint = _hint(of, first, [node for nodes in rest for node in nodes], known=False)
+        hint = _hint(of, [*compared.differ.values()][:_SHOWN], known=False)
         between = compared.between
         yield Found(severity, where, words, alike(compared), hint, between=between, about=about, account=account)
 
@@ -113,20 +115,22 @@ def _given(of: Drift) -> Mapping[str, object]:
     return {"prefix": of.evidence.site.prefix, "user": user, **of.given}
 
 
-def _hint(of: Drift, odd: Sequence[str], others: Sequence[str], *, known: bool = True) -> Hint | Traced:
-    """Return the hint of a row for nodes that differ from others: with the lines that set its cause, if it has one.
+def _hint(of: Drift, values: Sequence[Sequence[str]], *, known: bool = True) -> Hint | Traced:
+    """Return the hint of a row for the first of these groups of nodes, which differs from the second: with the lines that
+    set its cause, if it has one.
 
-    If it is not `known` which of them are right, the hint names lines, and nothing is to be done.
+    If it is not `known` which of them are right, the hint names the lines of all groups, and nothing is to be done.
     """
+    odd = values[0]
     row, shell, given = of.row, of.shell, {**_given(of), "nodes": fold(odd)}
     if isinstance(of.hint, (str, Steps)):
         if of.hint:
             own = hint_of(of.hint, odd)
             return own if known else look(own.text)
     else:
-        return of.hint(odd, others, known) if known or not row.hint else look(row.hint.filled(given).text)
+        return of.hint(values, known) if known or not row.hint else look(row.hint.filled(given).text)
     if row.cause and shell is not None:
-        return set_on(odd, others, shell.context, shell.account, row, given, known=known)
+        return set_on(values, shell.context, shell.account, row, given, known=known)
     hint = hint_in_words(row, given, odd)
     return hint if known else look(hint.text)
 

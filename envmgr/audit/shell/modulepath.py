@@ -92,7 +92,7 @@ def beside_generation(shell: AskedShell, evidence: Evidence) -> Rows:
         "beside_generation",
         values,
         shell,
-        hint=lambda odd, others, known: _origin(shell, (odd, others), values, evidence, known=known),
+        hint=lambda between, known: _origin(shell, between, values, evidence, known=known),
         expect=lambda right, _: f"{right or 'nothing'}{besides}",
         told=lambda of: f"MODULEPATH {_difference(elements(of.value), elements(of.right))}",
         besides=besides,
@@ -100,10 +100,10 @@ def beside_generation(shell: AskedShell, evidence: Evidence) -> Rows:
 
 
 def _origin(
-    shell: AskedShell, between: tuple[Sequence[str], Sequence[str]], values: Values, evidence: Evidence, *, known: bool
+    shell: AskedShell, between: Sequence[Sequence[str]], values: Values, evidence: Evidence, *, known: bool
 ) -> Traced:
     """Return the hint that names the lines which add the parts that only some nodes have."""
-    context, account, (odd, others) = shell.context, shell.account, between
+    context, account = shell.context, shell.account
     parts = _not_everywhere(values, Compared("contexts", shell.where, "MODULEPATH"), evidence)
     asked = ("MODULEPATH", *parts_of("MODULEPATH", parts))
 
@@ -121,14 +121,14 @@ def _origin(
         return found
 
     def hint(traces: Traces) -> Hint:
-        here, there = line(odd, traces), line(others, traces)
-        file, source = traces.list_file([*odd, *others], context, account)
-        if source and all(place is None or place.file == file for place in (here, there)):  # no other had a part in it
+        lines = [(line(of, traces), of) for of in between]
+        file, source = traces.list_file([node for of in between for node in of], context, account)
+        if source and all(place is None or place.file == file for place, _ in lines):  # no other had a part in it
             return look(f"Lmod's own file makes it of {source}: compare that, and whether its folders are there")
         unplaced = "compare /etc/profile.d, /etc/lmod/modulespath and /etc/environment"
-        return line_of((here, odd), (there, others), unplaced, "MODULEPATH", traces.profiles, known=known, is_list=True)
+        return line_of(lines, unplaced, "MODULEPATH", traces.profiles, known=known, is_list=True)
 
-    return Traced(tuple(TraceQuestion(of[0], context, account, asked) for of in (odd, others) if of), hint)
+    return Traced(tuple(TraceQuestion(of[0], context, account, asked) for of in between if of), hint)
 
 
 def _not_everywhere(values: Mapping[str, tuple[str, ...]], compared: Compared, evidence: Evidence) -> list[str]:

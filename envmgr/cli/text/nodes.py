@@ -192,12 +192,16 @@ _SHELLS = 3  # of one account, which follow from one cause
 
 
 def also(finding: Caused) -> str:
-    """Return what follows from the cause of a finding: `contexts: csh (root, alice); loading: pydata/1.0`."""
+    """Return what follows from the cause of a finding: `contexts: csh (root, alice); loading on c2: pydata/1.0`, with the
+    nodes where they are not those of the finding.
+    """
     from envmgr.audit.grouping import joined_places
 
     places: dict[str, list[str]] = {}
     for consequence in finding.consequences:
-        places.setdefault(consequence.check, []).extend(_single_places(consequence.where))
+        nodes, own = (one.nodes or one.between for one in (consequence, finding))
+        of = f"{consequence.check} on {nodes}" if nodes and nodes != own else consequence.check
+        places.setdefault(of, []).extend(_single_places(consequence.where))
     return "; ".join(f"{check}: {joined_places(where, _SHELLS)}" for check, where in places.items())
 
 

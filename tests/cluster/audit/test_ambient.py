@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.helpers.audit_scene import Audited
+from tests.helpers.cluster.disguises import shadowed_file
 
 pytestmark = pytest.mark.xdist_group("audited")
 
@@ -161,6 +162,37 @@ def test_module_use_of_one_node_is_named(audited: Audited) -> None:
     assert {f["hint"] for f in rows} == {
         "/etc/profile.d/zzz_use.sh:2 sets it on c3: take that line away; no start-up file sets it on c[1-2]"
     }
+
+
+def test_each_value_has_the_line_of_its_own_node(audited: Audited) -> None:
+    with (
+        start_up(audited, "c1", "/etc/profile.d/a.sh", "umask 077"),
+        start_up(audited, "c2", "/etc/profile.d/z.sh", "umask 000"),
+    ):
+        rows = told(audited, "limits", "--context", "bash-login")
+    assert {(f["between"], f["found"], f["hint"]) for f in rows} == {
+        (
+            "c[1-3]",
+            "umask is 0000 on c2; umask is 0022 on c3; umask is 0077 on c1",
+            "/etc/profile.d/z.sh:1 sets it on c2; /etc/profile.d/a.sh:1 sets it on c1; no start-up file sets it on c3",
+        )
+    }
+
+
+def test_vendors_profile_of_one_node_is_compared_and_no_line_of_it_taken_away(audited: Audited) -> None:
+    """It does not read /etc/profile.d, and is all that gives such a shell its PATH."""
+    text = "# the vendor's\nexport PATH=/usr/local/bin:/usr/bin:/bin:/opt/vendor/bin\n"
+    with shadowed_file(audited.cluster, "c2", "/etc/profile", text):
+        found = audited.audit("--via", "ssh", "--check", "ambient", "--check", "startup-files", code=1)["findings"]
+    rows = [f for f in found if "PATH is /usr" in f["found"]]
+    assert {(f["nodes"], f["hint"], f["cause"]) for f in rows} == {
+        (
+            "c2",
+            "/etc/profile:2 sets it on c2: a package's file, which is not as on c[1,3]: compare it; no start-up file sets it on c[1,3]",
+            "file /etc/profile",
+        )
+    }
+    assert {step["do"] for f in found for step in f["actions"]} == {"look"}
 
 
 def test_users_lmod_rc_is_named(audited: Audited) -> None:

@@ -276,6 +276,20 @@ def test_modulefile_of_others_that_was_edited_on_one_node(audited: Audited) -> N
     assert found == [("warning", "modulefiles", "c3", "/etc/lmod/modules", "other content: site/1.0.lua")]
 
 
+def test_modules_that_one_node_lacks_below_a_folder_that_a_line_of_all_nodes_names(audited: Audited) -> None:
+    folder, line = "/opt/apps/modulefiles", "export MODULEPATH=/opt/apps/modulefiles:$MODULEPATH\n"
+    with ExitStack() as stack:
+        for node in audited.cluster.compute:
+            stack.enter_context(file_on(audited.cluster, node, "/etc/profile.d/local-apps.sh", line))
+            for module in ("vasp/6", *(["gromacs/2024"] if node != "c2" else [])):
+                stack.enter_context(file_on(audited.cluster, node, f"{folder}/{module}.lua", ""))
+        found = audited.findings("--via", "ssh", "--check", "contexts", "--check", "resolution", code=1)
+    assert found == [
+        ("warning", "contexts", "c[1-3]", "bash-ssh (root, alice)", f"MODULEPATH lacks {folder}"),
+        ("warning", "resolution", "c2", folder, "`module avail` does not list gromacs/2024"),
+    ]
+
+
 def test_modules_in_a_folder_before_ours(audited: Audited) -> None:
     with (
         file_on(audited.cluster, "c2", "/opt/first/hello/1.0.lua", ""),

@@ -8,10 +8,16 @@ from dataclasses import replace
 
 import pytest
 
+from envmgr.audit.causes import Traces
 from envmgr.audit.checks import all_checks
 from envmgr.audit.grouping import AuditFinding, Caused, Links, Loose, every_finding, grouped, same_on_nodes
 from envmgr.audit.hints import Action, Place, add, delete, hint_of, look
+from envmgr.audit.judge import judge
 from envmgr.audit.table import Steps
+from envmgr.cli.text.nodes import also
+from envmgr.nodes.sets import expand
+from envmgr.probe.model import CONTEXTS
+from tests.helpers.evidence import evidence
 
 LINE = Place("c2", "/etc/profile.d/x.sh", 4, "export MODULEPATH=/opt")
 CAUSES = Links(
@@ -307,6 +313,57 @@ def test_an_undecided_difference_follows_from_a_cause_on_one_side() -> None:
         apart = one("contexts", "csh (root)", nodes="c1", found=found)
         undecided = replace(apart, finding=replace(apart.finding, nodes="", between=between))
         assert (len(told(cause, undecided)) == 1) == joins, found
+
+
+@pytest.mark.parametrize(
+    ("nodes", "against", "between", "follows"),
+    [
+        ("c2", "c1,c3", "", True),
+        ("c[1-3]", "c1,c3", "", False),
+        ("c[1-2]", "c1,c3", "", False),  # c1 has it, too, and is right
+        ("", "c1,c3", "", False),
+        ("c[1-3]", "", "", True),  # nothing says that the others are right
+        ("c2", "", "c[1-3]", True),
+        ("c[1-3]", "", "c[1-3]", False),
+        ("", "", "c[1-3]", False),
+    ],
+)
+def test_what_differs_between_nodes_does_not_follow_from_what_is_alike_on_them(
+    nodes: str, against: str, between: str, *, follows: bool
+) -> None:
+    lacks = "lacks /opt/apps/modulefiles"
+    cause = one("ambient", "bash-ssh (root)", nodes=nodes, found=lacks, about="MODULEPATH", severity="warning")
+    other = one("loading", "/opt/apps/modulefiles", found="no gromacs on c2; vasp on c[1,3]")
+    other = replace(other, against=frozenset(expand(against)))
+    if between:
+        other = replace(other, finding=replace(other.finding, nodes="", between=between))
+    assert (len(told(cause, other)) == 1) == follows
+
+
+def test_node_that_lacks_modules_of_a_folder_that_a_line_of_all_nodes_names_is_a_finding_of_its_own() -> None:
+    ssh, apps = next(c for c in CONTEXTS if c.name == "bash-ssh"), "/opt/apps/modulefiles"
+    ours = "/sw/generations/0001/modules"
+    facts = {"current": "generations/0001", "resolution.modulepath": f"{ours}:{apps}"}
+    facts |= {"ctx.bash-login.user.modulepath": f"{ours}:{apps}", "ctx.bash-ssh.user.modulepath": ours}
+    has = {"c1": "gromacs/2024", "c2": "vasp/6", "c3": "gromacs/2024"}
+    answers = {node: {**facts, "resolution.avail": f"{apps}:\n{module}"} for node, module in has.items()}
+    line = {("c1", "bash-login", "user", f"MODULEPATH~{apps}"): "/etc/profile.d/local-apps.sh:1 x"}
+    given = evidence(answers, asked=((CONTEXTS[0], "user", "ssh"), (ssh, "user", "ssh")))
+    checks = {name: all_checks()[name] for name in ("contexts", "resolution")}
+    findings = judge(given, checks, lambda _: Traces(line)).findings
+    lacks = {(f.check, f.nodes): f.found for f in findings if apps in f.where + f.found}
+    assert lacks == {
+        ("contexts", "c[1-3]"): f"MODULEPATH lacks {apps}",
+        ("resolution", "c2"): "`module avail` also lists vasp/6; it does not list gromacs/2024",
+    }
+
+
+def test_what_follows_says_its_nodes_where_they_are_others() -> None:
+    on = {"c[1-3]": "bash-login (root)", "c2": "bash-ssh (root)", "": "csh (root)"}
+    of = [AuditFinding("loading", "error", where, "x", nodes=nodes) for nodes, where in on.items()]
+    of[2] = replace(of[2], between="c[1-2]")
+    cause = Caused("ambient", "error", "bash-login (root)", "x", nodes="c[1-3]", consequences=tuple(of))
+    assert also(cause) == ("loading: bash-login (root); loading on c2: bash-ssh (root); loading on c[1-2]: csh (root)")
 
 
 def test_a_group_is_as_severe_as_its_worst_and_causes_come_first() -> None:

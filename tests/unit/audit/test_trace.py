@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from envmgr.audit.causes import _MOST_NODES, TraceQuestion, Traces, nodes_to_trace, read_traces, trace_part
-from envmgr.audit.checks import ambient, contexts, limits, shell_state
+from envmgr.audit.checks import all_checks, ambient, contexts, limits, shell_state
 from envmgr.audit.hints import Action, Hint, hint_of
+from envmgr.audit.judge import judge
 from envmgr.audit.table import Steps
 from envmgr.probe.model import CONTEXTS, Fleet, Group
 from envmgr.system.shelltext import script_text
@@ -366,6 +367,51 @@ def test_no_line_of_lmod_or_the_distribution_is_to_be_deleted(file: str) -> None
     assert [action.do for action in hint_of(Steps(delete=f"{file}:7", because="sets it"), ["c2"]).actions] == ["look"]
 
 
+@pytest.mark.parametrize("stands", ["", ",only", ",inside"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        *("/etc/profile", "/etc/bashrc", "/etc/bash.bashrc", "/etc/csh.cshrc", "/etc/csh.login"),
+        *("/etc/zshenv", "/etc/zprofile", "/etc/zsh/zshrc", "/etc/ksh.kshrc"),
+    ],
+)
+def test_no_line_of_a_packages_start_up_file_is_taken_away_or_changed(file: str, stands: str) -> None:
+    own, right = f"{file}:2{stands} export OMP_NUM_THREADS=4", f"{file}:2{stands} export OMP_NUM_THREADS=8"
+    for usual, below in (("", ""), (right, ""), (f"{SITE}:3 export OMP_NUM_THREADS=8", own)):
+        hint = odd_variable(own, usual, below=below, has="z.sh")
+        assert {action.do for action in hint.actions} == {"look"}
+        assert hint.text.startswith(f"{file}:2 sets it on c2: a package's file: compare it with that of the package; ")
+
+
+@pytest.mark.parametrize(
+    ("sums", "said"),
+    [
+        ("aba", "a package's file, which is not as on c[1,3]: compare it"),
+        ("aaa", "a package's file: compare it with that of the package"),
+    ],
+)
+def test_a_packages_file_is_said_to_be_another_where_it_is(sums: str, said: str) -> None:
+    """A vendor's /etc/profile: without its PATH a login shell of that node has none."""
+    answers = {
+        f"c{n}": {
+            f"{KEY}PATH": "/usr/bin:/opt/vendor" if n == 2 else "/usr/bin",
+            f"{KEY}loaded": "",
+            "startup_files.looked.node": "yes",
+            "startup_files.sums": f"{digest} /etc/profile",
+        }
+        for n, digest in enumerate(sums, 1)
+    }
+    lines = {("c2", "bash-login", "user", "PATH"): "/etc/profile:2 export PATH=/usr/bin:/opt/vendor"}
+    checks = {name: all_checks()[name] for name in ("ambient", "startup-files")}
+    judged = judge(evidence(answers, asked=((LOGIN, "user", "ssh"),)), checks, lambda _: Traces(lines))
+    (path,) = [f for f in judged.findings if f.found.startswith("PATH is")]
+    assert path.hint == f"/etc/profile:2 sets it on c2: {said}; no start-up file sets it on c[1,3]"
+    assert (path.cause, [f.check for f in path.consequences]) == (
+        "file /etc/profile",
+        ["startup-files"] if sums == "aba" else [],
+    )
+
+
 @pytest.mark.parametrize(
     ("there", "step"),
     [
@@ -393,6 +439,43 @@ def test_nodes_of_which_nobody_is_right_are_told_their_lines_alone() -> None:
     ]
 
 
+A, Z = "/etc/profile.d/a.sh:1", "/etc/profile.d/z.sh:1"
+AGAIN = "`envmgr node-setup --apply --nodes c[1,3]`"
+OURS = "/etc/profile.d/zz-envmgr.sh:3 x"
+
+
+@pytest.mark.parametrize(
+    ("lines", "hint"),
+    [
+        ({"c1": A, "c2": Z}, f"{Z} sets it on c2; {A} sets it on c1; no start-up file sets it on c3"),
+        ({"c1": A, "c2": Z, "c3": OURS}, f"{Z} sets it on c2; {A} sets it on c1"),
+        ({"c2": OURS}, AGAIN),
+        (
+            {"c1": f"{A} umask $X", "c2": f"{A} umask $X", "c3": f"{A} umask $X"},
+            "which start-up file, or pam_umask, sets it?",
+        ),
+        ({}, "which start-up file, or pam_umask, sets it?"),
+    ],
+)
+def test_each_of_several_values_has_the_line_of_its_own_nodes(lines: dict[str, str], hint: str) -> None:
+    masks = {"c1": "0077", "c2": "0000", "c3": "0022"}
+    answers = {node: {"ctx.bash-login.user.limits.umask": mask} for node, mask in masks.items()}
+    given = evidence(answers, asked=((LOGIN, "user", "ssh"),))
+    assert {question.node for question in wanted_lines(limits, given)} == {"c1", "c2", "c3"}
+    traces = Traces({(node, "bash-login", "user", ":umask"): line for node, line in lines.items()})
+    assert [finding.hint for finding in found(limits, given, traces)] == [hint]
+
+
+def test_each_of_several_lists_of_modules_has_the_line_of_its_own_nodes() -> None:
+    key, ours = "ctx.bash-login.user.", "/sw/generations/0001/modules"
+    answers = {f"c{n}": {f"{key}modulepath": f"{ours}:/opt/{n}"} for n in (1, 2, 3)}
+    given = evidence(answers, asked=((LOGIN, "user", "ssh"),))
+    lines = {f"c{n}": f"/etc/profile.d/{n}.sh:1" for n in (1, 2, 3)}
+    traces = Traces({(node, "bash-login", "user", f"MODULEPATH~/opt/{node[1]}"): line for node, line in lines.items()})
+    (hint,) = [one.hint for one in found(contexts, given, traces) if "/opt/1" in one.found]
+    assert hint == "; ".join(f"{line} sets it on {node}" for node, line in lines.items())
+
+
 def test_shell_that_lacks_what_login_bash_has_takes_nothing_from_login_bash() -> None:
     csh = next(c for c in CONTEXTS if c.name == "csh")
     asked = ((LOGIN, "user", "ssh"), (csh, "user", "ssh"))
@@ -400,7 +483,7 @@ def test_shell_that_lacks_what_login_bash_has_takes_nothing_from_login_bash() ->
     paths = {"ctx.bash-login.user.ambient.PATH": "/usr/bin:/opt/a", "ctx.csh.user.ambient.PATH": "/usr/bin"}
     where = "/etc/profile.d/apps.sh:1 PATH=/opt/a:$PATH"
     traces = Traces(
-        {("c1", "bash-login", "user", "PATH~/opt/a"): where, ("c1", "csh", "user", "PATH~/opt/b"): "/etc/csh.cshrc:9 x"}
+        {("c1", "bash-login", "user", "PATH~/opt/a"): where, ("c1", "csh", "user", "PATH~/opt/b"): "/etc/csh/b.csh:9 x"}
     )
     (lacks,) = found(ambient, evidence({f"c{n}": both | paths for n in (1, 2, 3)}, asked=asked), traces)
     assert [action.do for action in lacks.actions] == ["look"]  # type: ignore[attr-defined]
@@ -410,7 +493,7 @@ def test_shell_that_lacks_what_login_bash_has_takes_nothing_from_login_bash() ->
     )
     paths["ctx.csh.user.ambient.PATH"] = "/usr/bin:/opt/b"
     (other,) = found(ambient, evidence({f"c{n}": both | paths for n in (1, 2, 3)}, asked=asked), traces)
-    assert [(a.do, a.file) for a in other.actions] == [("delete", "/etc/csh.cshrc")]  # type: ignore[attr-defined]
+    assert [(a.do, a.file) for a in other.actions] == [("delete", "/etc/csh/b.csh")]  # type: ignore[attr-defined]
 
 
 def test_line_that_unsets_what_node_setup_set_is_deleted() -> None:

@@ -344,11 +344,14 @@ def test_node_that_lacks_modules_of_a_folder_that_a_line_of_all_nodes_names_is_a
     ssh, apps = next(c for c in CONTEXTS if c.name == "bash-ssh"), "/opt/apps/modulefiles"
     ours = "/sw/generations/0001/modules"
     facts = {"current": "generations/0001", "resolution.modulepath": f"{ours}:{apps}"}
-    facts |= {"ctx.bash-login.user.modulepath": f"{ours}:{apps}", "ctx.bash-ssh.user.modulepath": ours}
+    for who in ("user", "root"):
+        facts |= {f"ctx.bash-login.{who}.modulepath": f"{ours}:{apps}", f"ctx.bash-ssh.{who}.modulepath": ours}
     has = {"c1": "gromacs/2024", "c2": "vasp/6", "c3": "gromacs/2024"}
     answers = {node: {**facts, "resolution.avail": f"{apps}:\n{module}"} for node, module in has.items()}
-    line = {("c1", "bash-login", "user", f"MODULEPATH~{apps}"): "/etc/profile.d/local-apps.sh:1 x"}
-    given = evidence(answers, asked=((CONTEXTS[0], "user", "ssh"), (ssh, "user", "ssh")))
+    line = {
+        ("c1", "bash-login", who, f"MODULEPATH~{apps}"): "/etc/profile.d/local-apps.sh:1 x" for who in ("user", "root")
+    }
+    given = evidence(answers, asked=tuple((of, who, "ssh") for of in (CONTEXTS[0], ssh) for who in ("user", "root")))  # type: ignore[misc]
     checks = {name: all_checks()[name] for name in ("contexts", "resolution")}
     findings = judge(given, checks, lambda _: Traces(line)).findings
     lacks = {(f.check, f.nodes): f.found for f in findings if apps in f.where + f.found}

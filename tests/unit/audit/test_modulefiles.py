@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from envmgr.audit.checks import modulefiles
-from tests.helpers.evidence import evidence, found, told
+from envmgr.audit.judge import rows_of
+from envmgr.audit.model import Found
+from tests.helpers.evidence import as_check, evidence, found, told
 
 A, B = "a" * 16, "b" * 16
 
@@ -30,6 +32,12 @@ def test_file_of_other_content_is_told_on_its_node() -> None:
     assert accused(c1=right, c2=wrong, c3=right) == [("c2", "", "/opt/m", "other content: y/1.lua")]
     assert accused(c1=right, c2=wrong) == [("", "c[1-2]", "/opt/m", "different content: y/1.lua")]
     assert accused(c1=right, c2=right, c3=right) == []
+
+
+def test_file_of_other_content_is_against_the_nodes_that_are_right() -> None:
+    right, wrong = has("/opt/m", f"{A}  ./x/1.lua"), has("/opt/m", f"{B}  ./x/1.lua")
+    rows = rows_of(as_check(modulefiles), evidence({"c1": right, "c2": wrong, "c3": right}))
+    assert [row.against for row in rows if isinstance(row, Found)] == [("c1", "c3")]
 
 
 def test_other_names_are_told_by_another_check() -> None:

@@ -31,6 +31,7 @@ from envmgr.store.manifest import read_manifest, remove_install
 from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.store.user_holds import clear_false_holds, read_holds
 from envmgr.system.locks import file_lock
+from envmgr.wording import shortened
 
 _ROWS = 200  # of `kept`
 _REASONS = 10  # of `kept_all`
@@ -52,7 +53,7 @@ class GcResult(Result):
     `generations` and `installs` (paths relative to the prefix) were removed, or would be; `size` is bytes of files.
     `kept` is what would have been removed but is, or may be, in use: at most 200 rows, and `kept_more` others.
     `kept_all` are reasons why nothing could be removed. `asked` lists the asked hosts and Slurm, empty if policy keeps
-    everything anyway.
+    everything anyway. `users` says of whom a process was not looked at to its end, and what of theirs was no hold.
     """
 
     schema: ClassVar[str] = "envmgr.gc/1"
@@ -67,6 +68,7 @@ class GcResult(Result):
     kept_all: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
     entries: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +121,17 @@ def collect_garbage(
     require_not_replayed(prefix, ctx.signer, _NOTHING)
     # Nodes and Slurm are asked only if policy would remove something.
     before = _choose(ctx, days, None, InUse({}))
-    asked = ask_in_use(ctx, days) if before.generations or before.installs else UsesFound()
+    paths = [f"generations/{number:04d}" for number in before.generations] + [i.relative for i in before.installs]
+    asked = ask_in_use(ctx, days, paths) if paths else UsesFound()
     for path, who in read_holds(ctx.site):
         asked.named.setdefault(path, []).append(who)
     if dry_run:
+        asked.users += clear_false_holds(ctx.site, dry_run=True)
         chosen = _choose(ctx, days, before, asked.found())
         return _result(chosen, asked, [], sum(_size(i) for i in chosen.installs), None)
     settle()
     can_write(ctx.site)
-    clear_false_holds(ctx.site)
+    asked.users += clear_false_holds(ctx.site)
     with logged(ctx, "gc") as (inner, log), publishing(prefix, ctx.runner, inner.reporter):
         # Again under the lock: someone may have moved `current` back since the first look.
         require_not_replayed(prefix, ctx.signer, _NOTHING)
@@ -164,6 +168,7 @@ def _result(chosen: _Chosen, asked: UsesFound, leftovers: list[str], size: int, 
         max(0, len(kept) - _ROWS),
         (*unknown[:_REASONS], *([f"and {more} more"] if more > 0 else [])),
         tuple(asked.of),
+        users=tuple(shortened(asked.users, _ROWS)),
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shutil
 import stat
 import time
@@ -34,7 +33,7 @@ from envmgr.system.usernames import user_name
 
 _PART = "use"
 _ONCE = 10  # seconds for some processes at a time: reading takes milliseconds, where it does not hang
-_MOST = 20_000  # paths that a node reports
+_USERS = 8  # a user's processes may take three such times, and the last one: half of all time
 _AROUND = 12  # seconds that the probe needs in addition
 _SHOWN = 3
 
@@ -43,7 +42,8 @@ _SHOWN = 3
 class Uses:
     """The paths below the prefix that processes of one node use: path -> user of it.
 
-    `since`: for how many seconds a shell has run whose memory cannot be read, and which process that is. `closed` are
+    `since`: for how many seconds a shell has run whose memory cannot be read, and which process that is. `late` are the
+    same of each user whose processes could not be looked at in time. `closed` are
     processes that cannot be looked at; `unknown` is why more was not looked at. `uid` is the user that looked, -1 where
     that is not known.
     """
@@ -53,12 +53,14 @@ class Uses:
     closed: str = ""
     unknown: str = ""
     uid: int = -1
+    late: tuple[tuple[float, str], ...] = ()
 
 
-def uses_script(prefix: str, seconds: float) -> str:
-    """Return the script, which ends after about `seconds`."""
+def uses_script(prefix: str, seconds: float, paths: Sequence[str]) -> str:
+    """Return the script, which asks who uses `paths` below the prefix, and ends after about `seconds`."""
     work = max(2, math.floor(seconds) - _AROUND)
-    text = assign(use_seconds=work, use_once=min(work, _ONCE), use_most=_MOST) + script_text(__file__, "uses.node.sh")
+    once = max(1, min(work // _USERS, _ONCE))
+    text = assign(use_seconds=work, use_once=once, use_paths="\n".join(paths)) + script_text(__file__, "uses.node.sh")
     plan = ProbePlan(prefix=prefix, user="", build_user="", seconds=work + _ONCE)
     return join_probes([ProbePart(_PART, {"node": text})], plan, stages=("node",))
 
@@ -70,8 +72,7 @@ def read_uses(text: str) -> Uses:
     named = {}
     for line in facts.get("use.named", "").splitlines():
         path, count, who = line.split(" ", 2)
-        # As an install may be built or exchanged: its name in place of its staging folder's.
-        named[re.sub(r"/\.staging-(?=[^/]+$)", "/", path)] = _with_others(_process(who), int(count))
+        named[path] = _with_others(_process(who), int(count))
     for path in facts.get("use.staged", "").splitlines():
         named.setdefault(path, "an image that is staged")
     if kept := number_in(facts, "use.kept"):
@@ -80,17 +81,19 @@ def read_uses(text: str) -> Uses:
     for line in facts.get("use.since", "").splitlines()[:1]:
         age, who = line.split(" ", 1)
         since = (float(age), _with_others(_process(who), number_in(facts, "use.since.count") or 1))
-    return Uses(named, since, _closed(facts), "; ".join(_unknown(facts)), uid)
+    late = []
+    for line in facts.get("use.late", "").splitlines():
+        age, more, who = line.split(" ", 2)
+        late.append((float(age), _with_others(_process(who), int(more))))
+    return Uses(named, since, _closed(facts), "; ".join(_unknown(facts)), uid, tuple(late))
 
 
 def _unknown(facts: Facts) -> Iterator[str]:
     if looked_key(_PART, "node") not in facts:
         yield f"the probe did not end: {facts.get('probe') or facts.get('node.end') or facts.get('end') or 'no reason'}"
         return
-    if late := number_in(facts, "use.late"):
-        yield f"{late} processes were not looked at in time"
-    if (count := number_in(facts, "use.named.count") or 0) > _MOST:
-        yield f"its processes name {count} paths, more than are reported"
+    if left := number_in(facts, "use.left"):
+        yield f"{left} processes were not looked at in time"
 
 
 def _closed(facts: Facts) -> str:
@@ -116,13 +119,19 @@ _SKEW = 300.0  # seconds that clocks may differ
 
 @dataclass(slots=True)
 class UsesFound:
-    """The uses that were found, and where they were asked for: `this host`, a node set, `Slurm`."""
+    """The uses that were found, and where they were asked for: `this host`, a node set, `Slurm`.
 
+    `users` says of whom a process was not looked at in time. It may use what was current up to `keep_days` before it
+    began, as a job.
+    """
+
+    keep_days: float = 0.0
     named: dict[str, list[str]] = field(default_factory=dict)
     since: list[tuple[float, str]] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     silent: dict[str, list[str]] = field(default_factory=dict)  # reason -> nodes
     of: list[str] = field(default_factory=list)
+    users: list[str] = field(default_factory=list)
 
     def found(self) -> InUse:
         silent = [f"{fold(nodes)}: {reason}" for reason, nodes in self.silent.items()]
@@ -134,6 +143,9 @@ class UsesFound:
         if uses.since is not None:
             age, who = uses.since
             self.since.append((when - age - _SKEW, f"{who} on {where}, whose memory cannot be read"))
+        for age, who in uses.late:
+            self.users.append(f"{who} on {where} could not be looked at in time")
+            self.since.append((when - age - self.keep_days * 86400 - _SKEW, f"{who} on {where}, not looked at in time"))
 
 
 def names_nodes(ctx: Context) -> bool:
@@ -141,26 +153,26 @@ def names_nodes(ctx: Context) -> bool:
     return bool(ctx.site.groups or ctx.site.login_nodes)
 
 
-def ask_in_use(ctx: Context, keep_days: float) -> UsesFound:
-    """Ask everybody for uses.
+def ask_in_use(ctx: Context, keep_days: float, paths: Sequence[str]) -> UsesFound:
+    """Ask everybody for uses of `paths`.
 
     A session that submits a job, or has submitted it, holds no generation that was left more than `keep_days` days
     before that: see docs/prefix.md.
     """
-    asked = UsesFound()
+    asked = UsesFound(keep_days)
     root = os.geteuid() == 0
     _ask_downstreams(ctx, asked)
     if not root and names_nodes(ctx):
         asked.unknown.append(f"{_me()} cannot see other users' processes on nodes: run it as root")
         return asked
     # Slurm comes first: where it starts processes, a look without root's rights shows too little.
-    _ask_slurm(ctx, asked, keep_days)
+    _ask_slurm(ctx, asked)
     if not root and "Slurm" in asked.of:
         asked.unknown.append(f"{_me()} cannot see other users' processes, and Slurm starts some: run it as root")
         return asked
-    _ask_here(ctx, asked)
+    _ask_here(ctx, asked, paths)
     if names_nodes(ctx):
-        _ask_nodes(ctx, asked)
+        _ask_nodes(ctx, asked, paths)
     return asked
 
 
@@ -174,12 +186,12 @@ def _ask_downstreams(ctx: Context, asked: UsesFound) -> None:
             asked.named.setdefault(path, []).extend(who)
 
 
-def _ask_here(ctx: Context, asked: UsesFound) -> None:
+def _ask_here(ctx: Context, asked: UsesFound, paths: Sequence[str]) -> None:
     prefix = ctx.prefix.root
     with ctx.reporter.stage("processes of this host"):
         # Taken before the look: the age of a shell counts from here, and an earlier time keeps more.
         began = time.time()
-        script = uses_script(str(prefix), _HERE)
+        script = uses_script(str(prefix), _HERE, paths)
         try:
             # Detached, because a look at a process on a hung mount may never return.
             done = run_detached(["/bin/sh", "-s"], stdin=script, seconds=_HERE, check=ctx.runner.raise_if_cancelled)
@@ -212,7 +224,7 @@ def _way_for_others(prefix: Path) -> Path | None:
     return None
 
 
-def _ask_nodes(ctx: Context, asked: UsesFound) -> None:
+def _ask_nodes(ctx: Context, asked: UsesFound, paths: Sequence[str]) -> None:
     try:
         sets = NodeSets(ctx.site, ctx.runner)
         nodes = dict.fromkeys(sets.resolve(None) if ctx.site.groups else ())
@@ -229,7 +241,7 @@ def _ask_nodes(ctx: Context, asked: UsesFound) -> None:
             replies[reply.node] = reply
             stage.update(len(replies), detail=reply.node)
 
-        script = uses_script(str(ctx.prefix.root), ctx.site.transport.node_timeout)
+        script = uses_script(str(ctx.prefix.root), ctx.site.transport.node_timeout, paths)
         ask_nodes(todo, script, site=ctx.site, runner=ctx.runner, on_reply=take, via=ctx.way())
     for node in todo:  # in the order of the nodes, not of their answers
         _take_reply(asked, replies[node])
@@ -257,7 +269,7 @@ def _switched_off(ctx: Context, nodes: Sequence[str]) -> frozenset[str]:
     return frozenset(node for node, name in names.items() if states[name][0].endswith("~"))
 
 
-def _ask_slurm(ctx: Context, asked: UsesFound, keep_days: float) -> None:
+def _ask_slurm(ctx: Context, asked: UsesFound) -> None:
     if shutil.which("squeue") is None:
         if ctx.site.transport.via == "slurm":
             asked.unknown.append("Slurm's jobs are not known: there is no squeue here")
@@ -276,7 +288,7 @@ def _ask_slurm(ctx: Context, asked: UsesFound, keep_days: float) -> None:
             asked.unknown.append(f"{job}: Slurm does not tell when it was submitted")
         else:
             since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(job.submitted))
-            asked.since.append((job.submitted - keep_days * 86400 - _SKEW, f"{job}, submitted {since}"))
+            asked.since.append((job.submitted - asked.keep_days * 86400 - _SKEW, f"{job}, submitted {since}"))
 
 
 def _me() -> str:

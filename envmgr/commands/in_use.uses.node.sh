@@ -1,13 +1,15 @@
 # shellcheck shell=sh
-# Which generations and installs the processes of this node use. Nothing below the prefix is touched. Of each process: its environment,
-# command line and maps, where it works, what it runs and has open. A shell keeps what it exports only in its own memory, so that is
-# searched too. Reading of a process may hang with it: some at a time are looked at, and those that do not end are left behind.
+# Which of `use_paths`, generations and installs, the processes of this node use. Nothing below the prefix is touched. Of each process: its
+# environment, command line and maps, where it works, what it runs and has open. A shell keeps what it exports only in its own memory, so
+# that is searched too. Reading of a process may hang with it: some of one user at a time are looked at, and those that do not end are left
+# behind. So are all others of a user whose processes took too long.
 #
-# use.named  PATH COUNT PID UID NAME   a path below the prefix, by how many processes, and one of them
+# use.named  PATH COUNT PID UID NAME   one of the paths, by how many processes, and one of them
 # use.staged PATH                      an install over which an image is mounted
 # use.since  AGE PID UID NAME          a shell whose memory cannot be read, and its age in seconds
+# use.late   AGE COUNT PID UID NAME    how many of a user's processes were not looked at to their end, and the oldest of them
 # use.closed PID UID NAME              a process that cannot be looked at; not process 1, which is no one's shell
-: "${prefix?}" "${use_seconds?}" "${use_once?}" "${use_most?}"
+: "${prefix?}" "${use_seconds?}" "${use_once?}" "${use_paths?}"
 
 LC_ALL=C
 export LC_ALL
@@ -16,7 +18,20 @@ use_places=$(use_quoted "$prefix")
 [ -z "${ENVMGR_REAL-}" ] || use_places="$use_places|$(use_quoted "$ENVMGR_REAL")"
 use_found="(generations/[0-9]{4,}|store/[A-Za-z0-9._+-]+/[A-Za-z0-9._+-]+-[0-9a-f]{8})"
 
-# use_look PID…: lines `/proc/PID/WHAT:PATH`.
+for use_path in $use_paths; do
+  echo "$prefix/$use_path $use_path"
+  echo "${ENVMGR_REAL:-$prefix}/$use_path $use_path"
+done >"$0.paths"
+
+# use_known: of lines `/proc/PID/WHAT:PLACE/PATH`, those with one of the paths, once each, as `PATH PID`: a process may name any number of
+# others. An install may be built or exchanged: its name in place of its staging folder's.
+use_known() {
+  awk -v paths="$0.paths" 'BEGIN { while ((getline <paths) > 0) known[$1] = $2 }
+    { split($0, part, "/"); sub(/^[^:]*:/, ""); sub(/\/\.staging-/, "/") }
+    ($0 in known) && !((part[3], $0) in seen) { seen[part[3], $0]; print known[$0], part[3] }'
+}
+
+# use_look PID…: lines as of `use_known`.
 use_look() {
   use_files=
   use_links=
@@ -25,10 +40,10 @@ use_look() {
     use_links="$use_links /proc/$use_pid/cwd /proc/$use_pid/exe /proc/$use_pid/root /proc/$use_pid/fd"
   done
   # shellcheck disable=SC2086 # names of files
-  grep -aoHE "($use_places)/$use_found" $use_files | sort -u
+  grep -aoHE "($use_places)/$use_found" $use_files | use_known
   # shellcheck disable=SC2086
   find $use_links -maxdepth 1 -type l -printf '%p:%l\n' >"$0.links.$use_number"
-  sed -n -E "s#^(/proc/[0-9]+/)(fd/)?([^/:]*):(.*/)?($use_found).*#\1\3:\4\5#p" "$0.links.$use_number" | grep -E ":($use_places)/" | sort -u
+  sed -n -E "s#^(/proc/[0-9]+/)(fd/)?([^/:]*):(($use_places)/$use_found).*#\1\3:\4#p" "$0.links.$use_number" | use_known
   sed -n -E 's#^/proc/([0-9]+)/exe:(.*/)?((ba|rba|da|a|z|c|tc|k|mk|pdk|fi|ya|)sh|busybox|ksh93|zsh[0-9.-]*)( \(deleted\))?$#\1#p' "$0.links.$use_number" |
     while read -r use_pid; do use_memory "$use_pid"; done
   rm -f "$0.links.$use_number"
@@ -48,12 +63,12 @@ use_memory() {
         if [ -e "/proc/$1/maps" ]; then echo "/proc/$1/since:" >&3; fi
         break
       fi
-    done <"$0.maps.$use_number" | grep -aoE "($use_places)/$use_found" | sort -u | sed "s#^#/proc/$1/memory:#"
+    done <"$0.maps.$use_number" | grep -aoE "($use_places)/$use_found" | sed "s#^#/proc/$1/memory:#" | use_known
   } 3>&1
   rm -f "$0.maps.$use_number"
 }
 
-# use_some PID…: a process that hangs must not hide others.
+# use_some PID…, of one user: a process that hangs must not hide others.
 use_some() {
   use_number=$((use_number + 1))
   use_file=$0.use.$use_number
@@ -62,9 +77,11 @@ use_some() {
     sed -n -E '/: (No such file or directory|No such process)$/d; s#.*/proc/([0-9]+)/?[^0-9].*#/proc/\1/closed:#p' "$use_file.err" | sort -u
     rm -f "$use_file" "$use_file.err"
   elif [ $# = 1 ]; then
-    echo "/proc/$1/closed:"
+    echo "/proc/$1/late:"
   else
-    for use_each in "$@"; do use_some "$use_each"; done
+    for use_each in "$@"; do
+      if [ "$(date +%s)" -lt "$use_until" ]; then use_some "$use_each"; else echo "/proc/$use_each/late:"; fi
+    done
   fi
 }
 
@@ -85,7 +102,7 @@ use_alive() {
 # use_who KIND: `PID UID NAME`, and with KIND `since` the age before it; only of those that still run.
 use_who() {
   while read -r use_pid; do
-    use_uid=$(sed -n 's/^Uid:[[:space:]]*\([0-9]*\).*/\1/p' "/proc/$use_pid/status" 2>/dev/null)
+    { while read -r use_key use_uid _ && [ "$use_key" != Uid: ]; do :; done <"/proc/$use_pid/status"; } 2>/dev/null
     { read -r use_line <"/proc/$use_pid/stat"; } 2>/dev/null || continue
     { read -r use_name <"/proc/$use_pid/comm"; } 2>/dev/null || use_name='?'
     use_age=
@@ -95,12 +112,13 @@ use_who() {
       set -- since ${use_line##*) }
       set +f
       read -r use_up _ </proc/uptime
-      use_age="$((${use_up%.*} - ${21} / $(getconf CLK_TCK))) "
+      use_age="$((${use_up%.*} - ${21} / use_ticks)) "
     fi
     printf '%s%s %s %s\n' "$use_age" "$use_pid" "${use_uid:-0}" "$use_name"
   done
 }
 
+use_ticks=$(getconf CLK_TCK)
 put use.uid "$(id -u)"
 sed -n -E "s#^([^ ]+ ){4}($use_places)/(store/[^/ ]+/[^/ ]+) .* - squashfs .*#\3#p" /proc/self/mountinfo | sort -u | lines use.staged
 # New shells here may be given the last generation that root's own check found signed.
@@ -118,20 +136,30 @@ for use_round in 1 2 3 4 5; do
   set -- /proc/[0-9]*
   for use_pid in "$@"; do echo "${use_pid#/proc/}"; done | sort >"$0.pids"
   # shellcheck disable=SC2046 # numbers
-  use_alive $(comm -23 "$0.pids" "$0.seen") >"$0.alive"
+  use_alive $(comm -23 "$0.pids" "$0.seen") | sed 's#.*#/proc/&/status#' | xargs grep -sH '^Uid:' |
+    sed -n -E 's#^/proc/([0-9]+)/status:Uid:[[:space:]]+([0-9]+).*#\2 \1#p' | sort -n >"$0.alive"
   [ "$use_round" != 1 ] || put use.count "$(grep -c . "$0.alive")"
   mv "$0.pids" "$0.seen"
-  while :; do
-    # shellcheck disable=SC2046
-    set -- $(head -n 64 "$0.alive")
-    [ $# != 0 ] || break
-    if [ "$(($(date +%s) - use_began))" -gt "$use_seconds" ]; then
-      put use.late "$(grep -c . "$0.alive")"
+  while read -r use_uid _ <"$0.alive"; do
+    use_now=$(date +%s)
+    if [ "$((use_now - use_began))" -gt "$use_seconds" ]; then
+      put use.left "$(grep -c . "$0.alive")"
       break 2
     fi
-    sed 1,64d "$0.alive" >"$0.rest"
+    use_spent=0
+    eval "use_spent=\${use_spent_$use_uid:-0}"
+    use_until=$((use_now + 3 * use_once - use_spent))
+    if [ "$use_until" -le "$use_now" ]; then
+      sed -n "s#^$use_uid \(.*\)#/proc/\1/late:#p" "$0.alive" >>"$0.uses"
+      sed "/^$use_uid /d" "$0.alive" >"$0.rest"
+    else
+      # shellcheck disable=SC2046
+      set -- $(sed -n "1,64s/^$use_uid //p" "$0.alive")
+      use_some "$@" >>"$0.uses"
+      eval "use_spent_$use_uid=$((use_spent + $(date +%s) - use_now))"
+      sed "1,$#d" "$0.alive" >"$0.rest"
+    fi
     mv "$0.rest" "$0.alive"
-    use_some "$@" >>"$0.uses"
   done
   sed -n -E 's#^/proc/([0-9]+)/(since|closed):$#\1#p' "$0.uses" | sort -u >"$0.again"
   if [ "$use_round" = 5 ] || [ "$(grep -c . "$0.again")" -gt 20 ]; then break; fi
@@ -146,13 +174,13 @@ head -n 20 "$0.pids" | use_who closed | lines use.closed
 sed -n 's#^/proc/\([0-9]*\)/since:$#\1#p' "$0.uses" | sort -un | use_who since | sort -rn >"$0.since"
 put use.since.count "$(grep -c . "$0.since")"
 head -n 20 "$0.since" | lines use.since
+sed -n '\#^/proc/1/#d;s#^/proc/\([0-9]*\)/late:$#\1#p' "$0.uses" | sort -un | use_who since | sort -k1,1nr -k2,2n |
+  awk '!count[$3]++ { oldest[$3] = $0 } END { for (uid in count) { sub(/ /, " " count[uid] " ", oldest[uid]); print oldest[uid] } }' |
+  sort -rn | lines use.late
 # Of all that name a path, the first that still runs is reported.
-sed -n -E "s#^/proc/([0-9]+)/[a-z0-9]+:.*/$use_found\$#\2 \1#p" "$0.uses" | sort -u |
+grep -v ':$' "$0.uses" | sort -u |
   awk '{ count[$1]++; pids[$1] = pids[$1] (count[$1] <= 3 ? " " $2 : "") } END { for (path in count) print path, count[path] pids[path] }' |
   sort >"$0.named"
-put use.named.count "$(grep -c . "$0.named")"
-head -n "$use_most" "$0.named" | while read -r use_path use_count use_pids; do
-  # shellcheck disable=SC2086
-  use_one=$(for use_pid in $use_pids; do echo "$use_pid"; done | use_who named | head -n 1)
-  printf '%s %s %s\n' "$use_path" "$use_count" "${use_one:-${use_pids%% *} ? ?}"
-done | lines use.named
+cut -d' ' -f3- "$0.named" | tr ' ' '\n' | sort -un | use_who named >"$0.who"
+awk -v who="$0.who" 'BEGIN { while ((getline line <who) > 0) { pid = line; sub(/ .*/, "", pid); of[pid] = line } }
+  { one = $3 " ? ?"; for (i = NF; i >= 3; i--) if ($i in of) one = of[$i]; print $1, $2, one }' "$0.named" | lines use.named

@@ -22,7 +22,7 @@ from envmgr.people.kernel import has_ipykernel, is_own, kernel_file, remove_kern
 from envmgr.people.lock import UserLock, lock_of, read_lock
 from envmgr.people.lock_checks import require_sound
 from envmgr.people.module import module_text
-from envmgr.people.places import UserPlaces, place_at, require_name, user_places
+from envmgr.people.places import UserPlaces, place_at, require_name, require_own, user_places
 from envmgr.people.solve import Wish, may_break, solve
 from envmgr.people.wishes import rows_of, unchanged, wish_of
 from envmgr.publish.records import GenerationRecord, published_spec, read_records, read_specs
@@ -94,7 +94,7 @@ def create_environment(
     """Make an environment on the published entry `on`, of `packages` and those of a file, or of `from_lock` exactly.
 
     Raises:
-        InputError: `name-taken`, `name-invalid`, `place-taken`, `not-published`, `base-differs`, `clash`, and more.
+        InputError: `name-taken`, `name-invalid`, `place-taken`, `place-invalid`, `not-published`, `base-differs`, `clash`, and more.
         EnvmgrError: downloads or the installation failed. Nothing is left then.
     """
     require_name(name)
@@ -257,6 +257,7 @@ def _locked(ctx: Context, places: UserPlaces, name: str) -> Iterator[None]:
     def waiting(holder: str) -> None:
         ctx.reporter.say(f"{name}: waiting for {holder}, which changes it")
 
+    os.umask(os.umask(0o022) | 0o022)  # else the group of a shared folder could change what runs as this user
     with explain_os_error(places.folder):
         places.prefix.locks.mkdir(parents=True, exist_ok=True)
     with file_lock(places.lock(name), on_wait=waiting, check=ctx.runner.raise_if_cancelled):
@@ -283,6 +284,9 @@ def _make(
     held = not_held = no_kernel = ""
     if not dry_run:
         jobs = jobs or len(os.sched_getaffinity(0))
+        if prefix != places.prefix:  # in a home, a user may have put a link there
+            with explain_os_error(prefix.root):
+                require_own(prefix.root, make=True)
         try:
             make_install(install, lock, base, ctx.site, ctx.runner, ctx.reporter, jobs=jobs)
         except EnvmgrError as error:

@@ -4,25 +4,27 @@
     ~/.local/share/envmgr/envs/.envmgr/store     the installs, each read-only, with a manifest beside it, as in a prefix
     ~/.local/share/envmgr/envs/.envmgr/modules   the folder for MODULEPATH: user/NAME.lua
 
-An environment at another place (`--at DIR`) has its install in the folder `.envmgr` beside DIR.
+An environment at another place (`--at DIR`) has its install in the folder `.envmgr-USER` beside DIR.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from envmgr.catalog.names import MODULE_NAME, Entry, fault_in_part
+from envmgr.catalog.site_file import is_plain_path
 from envmgr.errors import InputError
 from envmgr.store.prefix import SHORT, Install, Prefix
-from envmgr.system.usernames import own_home
+from envmgr.system.usernames import own_home, own_name, user_name
 
 INSIDE = ".envmgr"
 LOCK = "pylock.toml"
-_TARGET = re.compile(rf"/.*/{re.escape(INSIDE)}/store/{MODULE_NAME}/[^/]+-[0-9a-f]{{{SHORT}}}")
+_TARGET = re.compile(rf"/.*/{re.escape(INSIDE)}(-[^/]+)?/store/{MODULE_NAME}/[^/]+-[0-9a-f]{{{SHORT}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +91,42 @@ def require_name(name: str) -> None:
 def place_at(at: Path) -> tuple[Path, Prefix]:
     """Return the link of an environment at `at`, and the prefix of its install beside it.
 
-    Raise InputError `place-taken` if something is there already, or `at` has no folder.
+    Raise InputError `place-taken` if something is there already, or `at` has no folder; `place-invalid`.
     """
     link = Path(os.path.abspath(at))  # noqa: PTH100 - `resolve` would follow the last link
+    if not is_plain_path(link):
+        raise InputError(
+            "place-invalid",
+            f"no environment can lie at {link}",
+            context="it goes into PATH and #! lines, which take no spaces, colons, quotes and shell characters",
+            hint="name another path",
+        )
     if os.path.lexists(link):
         raise InputError("place-taken", f"{link} is there already", hint="name a path that does not exist yet")
     if not link.parent.is_dir():
         raise InputError("place-taken", f"there is no folder {link.parent}", hint="make it first, or name another one")
-    return link, Prefix(link.parent / INSIDE)
+    root = link.parent / f"{INSIDE}-{re.sub(r'[^A-Za-z0-9._-]+', '-', own_name())}"
+    require_own(root)
+    return link, Prefix(root)
+
+
+def require_own(root: Path, *, make: bool = False) -> None:
+    """Require that the folder of installs is this user's own, and no link, if it is there: what lies in it runs as the
+    user. `make` makes it first.
+
+    Raises InputError `place-invalid`; OSError.
+    """
+    if make:
+        root.mkdir(mode=0o755, parents=True, exist_ok=True)
+    try:
+        status = root.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        what = "is no folder" if status.st_uid == os.geteuid() else f"belongs to {user_name(status.st_uid)}"
+        raise InputError(
+            "place-invalid",
+            f"{root} {what}",
+            context="the programs in it would run as you",
+            hint="name a path in another folder, one that only you can write",
+        )

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,7 +24,7 @@ from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install, Prefix
 from envmgr.system.files import atomic_write, pretty_json
 from envmgr.system.models import FrozenModel
-from envmgr.system.safe_paths import change
+from envmgr.system.safe_paths import change, remove_below
 from envmgr.system.untrusted_files import Kind, read_bytes, why_unreadable
 from envmgr.system.usernames import user_name
 from envmgr.wording import one_line
@@ -90,13 +91,35 @@ def write_holds(site: Site, environments: Iterable[tuple[str, Install]]) -> tupl
     return until.isoformat(), ""
 
 
-def clear_false_holds(site: Site) -> None:
-    """Remove files that belong to another user than their name says, who else could keep that user from holding."""
-    with suppress(OSError), os.scandir(holds_folder(site)) as entries:
-        for entry in entries:
-            if entry.name.isdecimal() and entry.stat(follow_symlinks=False).st_uid != int(entry.name):
-                with suppress(OSError):
-                    Path(entry.path).unlink()
+def clear_false_holds(site: Site, *, dry_run: bool = False) -> Iterator[str]:
+    """Remove what is no hold, and yield what was done: what has another's uid for a name keeps that user from holding.
+
+    Other things may lie in a folder that the site names: only what has a number for a name is removed there.
+    """
+    folder = holds_folder(site)
+    with suppress(OSError):
+        for entry in sorted(os.scandir(folder), key=lambda each: each.name):
+            ours = site.users.holds is None and not entry.name.startswith(".")  # a write under way begins with a dot
+            if (ours or entry.name.isdecimal()) and not _is_hold(entry):
+                with suppress(OSError):  # it is gone
+                    what = f"{one_line(entry.path)} of {user_name(entry.stat(follow_symlinks=False).st_uid)}"
+                    yield f"would remove {what}: no hold" if dry_run else _clear(folder, Path(entry.path), what)
+
+
+def _clear(folder: Path, path: Path, what: str) -> str:
+    """Take away what is no hold: its name is free at once, also where only root can empty it. Return what was done."""
+    aside = folder / f"no-hold-{time.monotonic_ns()}"
+    try:
+        path.rename(aside)
+        with suppress(OSError):
+            aside.rmdir()  # also one that its owner closed
+        remove_below(folder, aside)
+    except FileNotFoundError:
+        raise
+    except (OSError, RecursionError) as error:  # another user's folder, or one that is nested too deep
+        place = aside if os.path.lexists(aside) else path
+        return f"{what} is no hold; only root can remove {one_line(place)} ({one_line(error)})"
+    return f"removed {what}: no hold"
 
 
 def read_holds(site: Site, unread: Callable[[str, str], None] | None = None) -> Iterator[tuple[str, str]]:
@@ -109,11 +132,7 @@ def read_holds(site: Site, unread: Callable[[str, str], None] | None = None) -> 
     latest = today + datetime.timedelta(days=_DAYS)
     try:
         with os.scandir(holds_folder(site)) as entries:
-            names = sorted(
-                entry.name
-                for entry in entries
-                if entry.name.isdecimal() and entry.name == str(int(entry.name)) and _is_of_owner(entry)
-            )
+            names = sorted(entry.name for entry in entries if _is_hold(entry))
     except OSError:
         return
     for name in names:
@@ -130,7 +149,9 @@ def read_holds(site: Site, unread: Callable[[str, str], None] | None = None) -> 
             yield from ((each, who) for each in content.installs if _INSTALL.fullmatch(each))
 
 
-def _is_of_owner(entry: os.DirEntry[str]) -> bool:
+def _is_hold(entry: os.DirEntry[str]) -> bool:
+    if not entry.name.isdecimal() or entry.name != str(int(entry.name)):
+        return False
     try:
         status = entry.stat(follow_symlinks=False)
     except OSError:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from envmgr.cli.render import out, table
 from envmgr.cli.text.builds import show_changes
-from envmgr.wording import counted, size_text
+from envmgr.wording import counted, shortened, size_text
 
 if TYPE_CHECKING:
     from envmgr.commands import catalog, exchange, gc, generations, init, site
@@ -212,6 +212,8 @@ def show_gc(result: gc.GcResult) -> None:
         out(f"kept {more} more; `--format json` tells {'more of them' if result.kept_more else 'them'}")
     for reason in result.kept_all:
         out(f"kept all that may be in use: {reason}")
+    for line in shortened(result.users):
+        out(line)
     if not (result.generations or result.installs or result.leftovers):
         out("nothing to remove")
         return

@@ -181,6 +181,39 @@ def test_user_without_a_name_on_a_prefix_of_others(scene: WheelBox) -> None:
     assert [each for each in home.rglob("*mine*") if each.suffix != ".lock"] == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+def test_two_users_of_a_group_folder_have_folders_of_their_own_that_the_group_cannot_change(scene: WheelBox) -> None:
+    box, home, project = scene.box, scene.box.root / "of-the-group", scene.box.root / "project"
+    user = Nameless(box.root, box.mirror)
+    open_to_all(box.root)
+    home.mkdir(mode=0o700)
+    os.chown(home, UID, UID)
+    project.mkdir()
+    os.chown(project, 0, UID)
+    project.chmod(0o2775)
+    before = os.umask(0o002)
+    try:
+        made = [
+            run(who, "create", name, "--on", ENTRY, "einops", "--at", str(project / name), home=where, USER="")
+            for who, name, where in ((user, "theirs", home), (box, "ours", None))
+        ]
+    finally:
+        os.umask(before)
+    assert [done.code for done in made] == [0, 0], made[0].stderr + made[1].stderr
+    roots = [project / ".envmgr-root", project / f".envmgr-uid-{UID}"]
+    assert sorted(project.iterdir()) == [*roots, project / "ours", project / "theirs"]
+    assert [root.stat().st_uid for root in roots] == [0, UID]
+    folders = [each for root in roots for each in (root, *root.rglob("*")) if each.is_dir() and not each.is_symlink()]
+    assert [each for each in folders if each.stat().st_mode & 0o022] == []
+    remove_tree(roots[0])
+    roots[0].symlink_to(roots[1])  # as who may write the folder can
+    said = run(box, "create", "more", "--on", ENTRY, "einops", "--at", str(project / "more"))
+    assert (said.code, f"error[place-invalid]: {roots[0]} is no folder" in said.stderr) == (2, True), said.stderr
+    assert run(box, "delete", "ours").code == 0
+    assert run(user, "delete", "theirs", home=home).code == 0
+    assert [*project.iterdir()] == [roots[0]]
+
+
 # FUSE lets nobody but the user who mounted it in, not even root: as a file server with root_squash does for a closed home.
 CLOSED_HOME = """
 mknod {root}/fuse c 10 229; chmod 666 {root}/fuse; mount --bind {root}/fuse /dev/fuse

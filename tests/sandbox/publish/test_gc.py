@@ -84,6 +84,23 @@ def test_flip_that_the_history_lacks_counts_as_just_now(box: Sandbox) -> None:
     assert box.ok("gc", "--format", "json").data["generations"] == []
 
 
+@pytest.mark.always
+def test_what_keeps_a_user_from_holding_is_removed_and_told(box: Sandbox) -> None:
+    taken = box.prefix / "var/users/54321"
+    told = [f"{taken} of {ME}: no hold"]
+    taken.mkdir()
+    assert box.ok("gc", "--dry-run", "--format", "json").data["users"] == [f"would remove {told[0]}"]
+    assert f"removed {told[0]}\n" in box.ok("gc").stdout
+    assert not taken.exists()
+
+
+def test_a_process_that_names_any_number_of_paths_keeps_nothing(box: Sandbox) -> None:
+    made_up = ":".join(f"{box.prefix}/generations/{number}" for number in range(10_000, 11_000))
+    with standing("cat", script="\n", **{f"PATHS{number}": made_up for number in range(16)}):
+        done = box.ok("gc", "--format", "json").data
+    assert (done["generations"], done["kept"], done["kept_all"], done["users"]) == ([1], [], [], [])
+
+
 def test_no_days_are_refused_where_nodes_are_named_and_a_node_that_is_silent_keeps_all(box: Sandbox) -> None:
     box.settings |= {"groups": {"all": {"nodes": "no[1-2].invalid"}}, "transport": {"connect_timeout": 5}}
     box.write_site()

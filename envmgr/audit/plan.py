@@ -11,7 +11,6 @@ from envmgr.catalog.site import Site
 from envmgr.modules.spec import ModuleSpec, Outside
 from envmgr.probe.model import ProbePlan
 from envmgr.publish.records import GenerationRecord
-from envmgr.store.upstream import is_of_upstream
 
 Via = Literal["ssh", "slurm", "both"]
 
@@ -65,11 +64,6 @@ class PublishedGeneration:
         """The trees outside of the store that it leads to, by entry."""
         return {name: spec.outside for name, spec in self.specs.items() if spec.outside is not None}
 
-    @property
-    def upstream(self) -> dict[str, str]:
-        """The installs of the upstream that it stands on, each with the sha256 of its manifest; empty if not known."""
-        return {path: self.record.manifests.get(path, "") for path in self.record.installs if is_of_upstream(path)}
-
 
 @dataclass(frozen=True, slots=True)
 class ExpectedInstall:
@@ -97,8 +91,7 @@ class AuditPlan(ProbePlan):
     `samples` are the entries that the audit looks at closely. `loads` maps each of them to the environment that loading
     it gives here, and `roots` maps it to its install's folder. `installs` are those of all published entries. `peers`
     maps names of nodes (of many nodes, a part) to their addresses on this host. `day` is a number that draws the
-    samples, so that tomorrow's differ. `upstream` and `outside` are as in the published
-    generation.
+    samples, so that tomorrow's differ. `outside` is as in the published generation.
     """
 
     site: Site
@@ -108,7 +101,6 @@ class AuditPlan(ProbePlan):
     loads: Mapping[str, str] = field(default_factory=dict)
     roots: Mapping[str, str] = field(default_factory=dict)
     installs: tuple[ExpectedInstall, ...] = ()
-    upstream: Mapping[str, str] = field(default_factory=dict)
     outside: Mapping[str, Outside] = field(default_factory=dict)
     peers: Mapping[str, str] = field(default_factory=dict)
     day: int = 0

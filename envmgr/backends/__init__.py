@@ -345,16 +345,14 @@ class Backend(ABC):
     def install(
         self, entry: Entry, identity: object, site: Site, target: Target, *, newest: int | None = None
     ) -> Install:
-        """Return the place of `entry`'s install, in the site's prefix or its upstream's, whether or not it exists.
-        `identity` (JSON) decides its bytes.
+        """Return the place of `entry`'s install, whether or not it exists. `identity` (JSON) decides its bytes.
 
         `newest` is the last layout that changed such an install; None means the backend's own.
         """
-        from envmgr.store.prefix import find_install
-        from envmgr.store.upstream import prefixes_of
+        from envmgr.store.prefix import Prefix, find_install
 
         newest = self.layout if newest is None else newest
-        return find_install(prefixes_of(site), entry, self.name, identity, target, layout=newest)
+        return find_install(Prefix(site.prefix), entry, self.name, identity, target, layout=newest)
 
 
 def read_input(entry: Entry, recipe: Recipe, model: type[Model]) -> Model:

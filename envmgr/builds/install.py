@@ -25,15 +25,7 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp
 from envmgr.publish.compose import recipe_changes
 from envmgr.report import Reporter
-from envmgr.store.manifest import (
-    InstallFacts,
-    Manifest,
-    make_manifest,
-    read_facts,
-    read_manifest,
-    unmasked_tree,
-    write_manifest,
-)
+from envmgr.store.manifest import InstallFacts, Manifest, make_manifest, read_manifest, unmasked_tree, write_manifest
 from envmgr.store.prefix import Install, Item
 from envmgr.store.verify import Verified, differences, require_promised
 from envmgr.system.files import atomic_write, explain_os_error, read_regular, sha256_file
@@ -79,11 +71,6 @@ def ensure_install(
     install = item.install
     install.check_length()
     start = time.monotonic()
-
-    if install.prefix.foreign:  # nothing is written there, no lock either
-        manifest = read_manifest(install.manifest)
-        facts = read_facts(install)
-        return Ensured(install, False, facts, manifest.tree, time.monotonic() - start)
 
     others: list[str] = []
 

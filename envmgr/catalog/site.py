@@ -33,12 +33,10 @@ SYSTEM_FILE = Path("/etc/envmgr/site.yaml")
 class Site(SiteFile):
     """The site as the code uses it: absolute paths, the shipped catalog last, `source` None when embedded.
 
-    `backends` is raw, a mapping for each backend that has settings. `upstream_first`: an install that both prefixes
-    have is taken from the upstream.
+    `backends` is raw, a mapping for each backend that has settings.
     """
 
     source: Path | None
-    upstream_first: bool = False
 
     @property
     def shipped_catalog(self) -> Path:

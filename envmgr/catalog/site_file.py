@@ -297,12 +297,6 @@ class SiteFile(_Model):
     schema_version: Literal[1] = Field(default=1, alias="schema", description="version of this format")
     name: str = Field(default="site", description="the cluster's name, which manifests contain")
     prefix: Path
-    upstream: Path | None = Field(
-        default=None, description="another site's prefix: its installs are used where they are, and never built again"
-    )
-    downstream: tuple[str, ...] = Field(
-        default=(), description="prefixes that use installs of this one, which `gc` keeps for them; `*` in a name"
-    )
     catalogs: tuple[Path, ...] = ()
     require_commit: bool = Field(
         default=False, description="whether `apply` refuses catalogs with changes that are in no commit"
@@ -345,11 +339,9 @@ class SiteFile(_Model):
             raise ValueError(_CATALOGS)  # noqa: TRY004 - pydantic reads no other
         return value
 
-    @field_validator("prefix", "upstream")
+    @field_validator("prefix")
     @classmethod
-    def _prefix(cls, value: Path | None) -> Path | None:
-        if value is None:
-            return None
+    def _prefix(cls, value: Path) -> Path:
         text = str(value)
         if not value.is_absolute():
             raise ValueError("must be an absolute path: the same on every node")
@@ -364,23 +356,3 @@ class SiteFile(_Model):
         if text.startswith("//"):
             raise ValueError("must begin with one /")
         return value
-
-    @field_validator("downstream")
-    @classmethod
-    def _downstream(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        for value in values:
-            plain = value.replace("*", "x")
-            if not plain.startswith("/") or plain.strip("/") == "" or not is_plain_path(Path(plain)):
-                raise ValueError(f"`{value}` is no absolute path of a prefix; `*` may stand for a part of a name")
-            if ".." in Path(plain).parts:
-                raise ValueError(f"`{value}` must not contain `..`")
-        return values
-
-    @model_validator(mode="after")
-    def _two_prefixes(self) -> SiteFile:
-        above = self.upstream
-        if above is not None and above == self.prefix:
-            raise ValueError("upstream: is the site's own prefix; it must be another site's")
-        if above is not None and (above.is_relative_to(self.prefix) or self.prefix.is_relative_to(above)):
-            raise ValueError("upstream: one of the two prefixes lies in the other; they must lie beside each other")
-        return self

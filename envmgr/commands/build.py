@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 from envmgr.builds import BuildJob
 from envmgr.commands import Context
 from envmgr.commands.entry_faults import Losses
-from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_all, resolve_named, warn_of_gone
+from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_all, resolve_named
 from envmgr.errors import InputError, Written
 from envmgr.images import ImageRow
 from envmgr.publish.plan import BuildPlan, PlanStep
@@ -89,7 +89,6 @@ def build_entries(
     for item in wanted:
         item.install.check_length()
     plan, _ = plan_for(ctx, wanted)
-    warn_of_gone(ctx)
     said = _pass_gate(ctx, wanted, plan, gate)
     changed = {s.planned.entry for s in (*plan.to_build, *plan.to_publish)}
     untested = tuple(str(item.entry) for item in wanted if item.entry in changed and not item.recipe.tests)

@@ -95,11 +95,8 @@ class _Fetcher:
     _done: dict[Entry, Fetched | EnvmgrError] = field(default_factory=dict)
 
     def fetch(self, item: ResolvedEntry) -> Fetched:
-        """Fetch the files of the entry and of those below it, without those that the upstream has, unless they are to
-        be carried. All are tried; then the first error is raised.
-        """
-        parts = (part for part in item.parts if self.carry or not part.items[-1].install.prefix.foreign)
-        locks = [part.made_by.lock for part in parts]
+        """Fetch the files of the entry and of those below it. All are tried; then the first error is raised."""
+        locks = [part.made_by.lock for part in item.parts]
         for lock in locks:
             if lock.entry not in self._done:
                 self._done[lock.entry] = self._of_lock(lock)

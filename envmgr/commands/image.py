@@ -13,10 +13,9 @@ from envmgr.images import ImageRow
 from envmgr.images.make import make_image
 from envmgr.publish.records import GenerationRecord, read_record
 from envmgr.report import Result
-from envmgr.store.image import has_image, own_image
+from envmgr.store.image import own_image
 from envmgr.store.jobtable import holding
 from envmgr.store.manifest import read_manifest
-from envmgr.store.upstream import is_of_upstream
 from envmgr.system.squashfs import Compression, Maker, find_maker
 
 
@@ -62,13 +61,8 @@ def make_images(
         )
     maker = find_maker(ctx.runner)
     of = installs_of(current, chosen)
-    left_out = tuple(
-        f"{path}: it is the upstream's, which has {'its' if has_image(ctx.prefix.install_at(path)) else 'no'} image"
-        for path in of
-        if is_of_upstream(path)
-    )
     not_ours = {row.path: row.not_ours for row in current.entries.values() if row.not_ours and row.path in of}
-    left_out += tuple(f"{path}: its software lies in {tree}, which is not ours" for path, tree in not_ours.items())
+    left_out = tuple(f"{path}: its software lies in {tree}, which is not ours" for path, tree in not_ours.items())
     of = {path: entries for path, entries in of.items() if path not in not_ours}
     own = [path for path in of if own_image(read_manifest(ctx.prefix.install_at(path).manifest))]
     left_out += tuple(f"{path}: it is an image itself, which `stage` brings to nodes" for path in own)
@@ -91,15 +85,13 @@ def make_each(
     *,
     dry_run: bool = False,
 ) -> tuple[ImageRow, ...]:
-    """Make the images of the site's own installs, each with the entries that stand on it.
+    """Make the images of installs, each with the entries that stand on it.
 
     Raises the EnvmgrError of the first image that could not be made, after all were tried.
     """
     rows = []
     failed: list[EnvmgrError] = []
     for path, entries in of.items():
-        if is_of_upstream(path):
-            continue
         install = ctx.prefix.install_at(path)
         wanted = compression or (None if install.image.exists() else ctx.site.images.compression)
         try:

@@ -25,7 +25,6 @@ from envmgr.nodes.sets import NodeSets, fold
 from envmgr.nodes.slurm import slurm_here, slurm_names, states_or_reason
 from envmgr.probe.model import Facts, ProbePart, ProbePlan, number_in
 from envmgr.probe.shell import join_probes, looked_key, read_answer
-from envmgr.publish.downstream import ask_downstreams
 from envmgr.publish.gc_keeps import InUse
 from envmgr.system.run import run_detached
 from envmgr.system.shelltext import assign, script_text
@@ -161,7 +160,6 @@ def ask_in_use(ctx: Context, keep_days: float, paths: Sequence[str]) -> UsesFoun
     """
     asked = UsesFound(keep_days)
     root = os.geteuid() == 0
-    _ask_downstreams(ctx, asked)
     if not root and names_nodes(ctx):
         asked.unknown.append(f"{_me()} cannot see other users' processes on nodes: run it as root")
         return asked
@@ -174,16 +172,6 @@ def ask_in_use(ctx: Context, keep_days: float, paths: Sequence[str]) -> UsesFoun
     if names_nodes(ctx):
         _ask_nodes(ctx, asked, paths)
     return asked
-
-
-def _ask_downstreams(ctx: Context, asked: UsesFound) -> None:
-    if patterns := ctx.site.downstream:
-        with ctx.reporter.stage("downstreams"):
-            uses = ask_downstreams(ctx.prefix.root, patterns, ctx.runner.raise_if_cancelled)
-        asked.of.append("downstreams")
-        asked.unknown += uses.unknown
-        for path, who in uses.named.items():
-            asked.named.setdefault(path, []).extend(who)
 
 
 def _ask_here(ctx: Context, asked: UsesFound, paths: Sequence[str]) -> None:

@@ -21,7 +21,6 @@ from envmgr.publish.records import GenerationRecord, read_current
 from envmgr.report import Result
 from envmgr.store.away import why_not_mounted
 from envmgr.store.manifest import read_manifest
-from envmgr.wording import shortened
 
 _MODULE_ALONE = "a publish writes its module again, on the same install"
 OLD_LAYOUT = "of an older layout, in use until its lock changes"
@@ -180,7 +179,6 @@ def _state(
             *([OLD_LAYOUT] if loaded.of_older_layout else []),
             *_moved(loaded, current),
         ]
-        notes += _of_upstream(loaded)
         notes += [
             f"its lock contradicts: {fault.rule}: {fault.text}"
             for fault in loaded.faults(current.entries if current else {})
@@ -207,14 +205,6 @@ def _moved(item: ResolvedEntry, current: GenerationRecord | None) -> list[str]:
         for part in item.parts[:-1]
         if part.items[-1].install.relative not in published.paths
     ]
-
-
-def _of_upstream(item: ResolvedEntry) -> Iterator[str]:
-    """Yield the installs of the upstream that are used for it."""
-    if item.install.prefix.foreign:
-        yield f"upstream: {item.install.path}"
-    elif below := item.of_upstream:
-        yield f"stands on the upstream's {', '.join(shortened([str(each.entry) for each in below], 3))}"
 
 
 def not_ours(path: str) -> list[str]:

@@ -49,20 +49,13 @@ class PageResult(Result):
 
 def page_files(ctx: Context, contents: Contents) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a generation's page: the path below it, and the content."""
-    sboms = {entry: f"sbom/{path.removeprefix('store/')}.cdx.json" for entry, path in _own_installs(contents)}
+    sboms = {name: f"sbom/{entry.path.removeprefix('store/')}.cdx.json" for name, entry in contents.entries.items()}
     made = _sboms(ctx, contents, sboms)
     named = {entry: file for entry, file in sboms.items() if file in made}
     catalog, locks = make_catalog(ctx.prefix, ctx.site.name, contents, partial(example_job, ctx.site), named)
     yield from render_page(catalog)
     yield from locks.items()
     yield from made.items()
-
-
-def _own_installs(contents: Contents) -> Iterator[tuple[str, str]]:
-    """Yield entries with their installs of this prefix: those of an upstream are on its own page."""
-    for name, entry in contents.entries.items():
-        if entry.path.startswith("store/"):
-            yield name, entry.path
 
 
 def _sboms(ctx: Context, contents: Contents, files: Mapping[str, str]) -> dict[str, bytes]:

@@ -11,14 +11,7 @@ from envmgr.builds.prepare import can_write
 from envmgr.catalog.site import read_target
 from envmgr.commands import Context, logged, published_record, require_published
 from envmgr.commands.extras import generation_extras
-from envmgr.commands.resolved import (
-    ResolvedEntry,
-    current_entries,
-    plan_for,
-    resolve_entry,
-    resolve_named,
-    warn_of_gone,
-)
+from envmgr.commands.resolved import ResolvedEntry, current_entries, plan_for, resolve_entry, resolve_named
 from envmgr.commands.status import keep_status
 from envmgr.errors import EnvmgrError, failed_ones
 from envmgr.modules.lmod import Lmod
@@ -77,7 +70,6 @@ def publish_entries(
     # What is to go is often still in the catalog.
     wanted = [each for each in (resolve_named(ctx, names) if names else _built(ctx)) if str(each.entry) not in remove]
     plan, _ = plan_for(ctx, wanted)
-    warn_of_gone(ctx)
     missing = [str(s.planned.entry) for s in plan.to_build]
     if missing:
         raise EnvmgrError(
@@ -202,7 +194,6 @@ def _built(ctx: Context) -> list[ResolvedEntry]:
                 ctx.reporter.say(f"left out: {error.message}: `envmgr catalog check {entry.entry}` tells")
             ctx.reporter.log(f"{entry.entry}: {error.message}")
             continue
-        # Of the upstream's, only what is published here: the others are not built here, and nobody named them.
-        if item.install.exists() and (not item.install.prefix.foreign or str(item.entry) in published):
+        if item.install.exists():
             found.append(item)
     return found

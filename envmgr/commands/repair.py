@@ -24,7 +24,6 @@ from envmgr.publish.verify import newest_whole, verify_generation
 from envmgr.store.jobtable import holding
 from envmgr.store.manifest import Manifest, read_facts, read_manifest
 from envmgr.store.prefix import Item
-from envmgr.store.upstream import is_of_upstream
 from envmgr.store.verify import Verified as Intact
 
 _REASON = "verify --repair"
@@ -86,8 +85,8 @@ def repair_entries(ctx: Context, what: VerifyWhat, *, dry_run: bool) -> VerifyRe
 
 def _plan(ctx: Context, seen: PrefixLook) -> _Plan:
     plan = _Plan()
-    # Others are for `gc`, or for the upstream's own administrators.
-    wrong = [p for p, lines in seen.installs.items() if lines and p in seen.users and not is_of_upstream(p)]
+    # Others are for `gc`.
+    wrong = [path for path, lines in seen.installs.items() if lines and path in seen.users]
     lost = []
     loaded: dict[str, ResolvedEntry | EnvmgrError] = {}
     for path in wrong:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from envmgr.backends import LoadedEntry, LoadedLock, get_backend
-from envmgr.builds.search_order import items_of_all
 from envmgr.catalog.entries import Catalog, CatalogEntry
 from envmgr.catalog.fitness import NodeNeeds, gpu_needs
 from envmgr.catalog.lock_rules import Judged, LockFault
@@ -26,7 +24,6 @@ from envmgr.publish.compose import compose_module, judge_install, judge_recipe, 
 from envmgr.publish.plan import BuildPlan, NewModule, PlannedEntry, make_plan
 from envmgr.store.manifest import InstallFacts, read_facts, read_manifest
 from envmgr.store.prefix import Install, Item, Prefix
-from envmgr.store.upstream import is_of_upstream
 from envmgr.system.files import shipped
 from envmgr.system.shelltext import quote
 
@@ -57,8 +54,7 @@ class LockInstalls:
 class ResolvedEntry:
     """One entry with everything that was read for it. `lock` does the work.
 
-    `parts` are the entries below it, which are built first and not published for that, and itself, the last. `prefix`
-    is the site's own.
+    `parts` are the entries below it, which are built first and not published for that, and itself, the last.
     """
 
     found: CatalogEntry
@@ -66,7 +62,6 @@ class ResolvedEntry:
     software: Software
     lock: LoadedLock
     parts: tuple[LockInstalls, ...]
-    prefix: Path
 
     @property
     def items(self) -> tuple[Item, ...]:
@@ -96,11 +91,6 @@ class ResolvedEntry:
                 below = item.needs if there[item.install.relative] else (*item.needs, *item.build_needs)
                 waiting += [each.relative for each in below]
         return tuple(item for item in self.items if there.get(item.install.relative) is False)
-
-    @property
-    def of_upstream(self) -> tuple[Install, ...]:
-        """Return the installs of the site's upstream that are used for it, in build order."""
-        return tuple(item.install for item in self.items if item.install.prefix.foreign)
 
     @property
     def of_older_layout(self) -> bool:
@@ -152,8 +142,6 @@ class ResolvedEntry:
             kernel=records.has_kernel(self.install, facts),
             cuda=self.lock.cuda(),
             compat=self.lock.cuda_compat(),
-            upstream=tuple(filter(is_of_upstream, (self.install.relative, *facts.needs))),
-            prefix=str(self.prefix) if self.install.prefix.foreign else "",
         )
         return NewModule(spec, facts, self.lock.sha256)
 
@@ -168,7 +156,6 @@ class ResolvedEntry:
             packages=self.lock.packages,
             download=self.lock.download,
             installed=self.lock.installed,
-            upstream=tuple(each.relative for each in self.of_upstream),
         )
 
     def needs(self, measured: Sequence[str] | None) -> NodeNeeds:
@@ -257,17 +244,6 @@ def current_entries(prefix: Prefix) -> PublishedEntries:
     return {}
 
 
-def warn_of_gone(ctx: Context) -> None:
-    """Say which published entries stand on installs that the upstream has no more."""
-    for name, entry in current_entries(ctx.prefix).items():
-        gone = [path for path in entry.paths if is_of_upstream(path) and not ctx.prefix.install_at(path).exists()]
-        if gone:
-            ctx.reporter.say(
-                f"warning: {name} does not load: {gone[0]} of the upstream is gone; `envmgr build {name}` stands it on "
-                "an install of this prefix"
-            )
-
-
 def _loadable(catalog: Catalog, entries: Sequence[Entry], losses: Losses) -> Iterator[CatalogEntry]:
     """Yield entries and their dependencies, dependencies first, without those that are lost.
 
@@ -303,9 +279,8 @@ def load_entry(ctx: Context, found: CatalogEntry, target: Target, *, shells: boo
         backend = get_backend(recipe.backend)
         lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
         entries = (*lock.below, LoadedEntry(recipe, found.folder, lock))
-        items = items_of_all([each.lock for each in entries], ctx.site, target)
-        parts = tuple(LockInstalls(each, made) for each, made in zip(entries, items, strict=True))
-    return ResolvedEntry(found, recipe, software, lock, parts, ctx.site.prefix)
+        parts = tuple(LockInstalls(each, each.lock.items(ctx.site, target)) for each in entries)
+    return ResolvedEntry(found, recipe, software, lock, parts)
 
 
 def unacknowledged(ctx: Context, item: ResolvedEntry) -> list[str]:

@@ -17,7 +17,6 @@ from envmgr.commands.site_nodes import NODE_LOOKS
 from envmgr.commands.site_places import PLACE_LOOKS
 from envmgr.commands.site_policies import POLICY_LOOKS
 from envmgr.commands.site_upgrade import explain_upgrade
-from envmgr.commands.site_upstream import UPSTREAM_LOOKS
 from envmgr.report import Result
 
 
@@ -44,7 +43,7 @@ def check_site(ctx: Context) -> SiteCheckResult:
 
 def _explain(ctx: Context, model: type[BaseModel], values: Any, above: str) -> Iterator[SiteFact]:
     """Yield the rows of each field, in the order of the model. A field without a look is a plain value."""
-    looks = {**PLACE_LOOKS, **NODE_LOOKS, **POLICY_LOOKS, **UPSTREAM_LOOKS, "backends": _backends}
+    looks = {**PLACE_LOOKS, **NODE_LOOKS, **POLICY_LOOKS, "backends": _backends}
     for key, info in model.model_fields.items():
         field, value = f"{above}{info.alias or key}", getattr(values, key)
         if field in looks:

@@ -19,7 +19,6 @@ from envmgr.publish.verify import named_manifests
 from envmgr.report import Result
 from envmgr.store.image import OTHERS, own_image, read_image
 from envmgr.store.manifest import read_manifest
-from envmgr.store.upstream import ask_upstream, is_of_upstream
 
 State = Literal["local", "share", "waiting", "other", "none", "failed"]
 
@@ -163,9 +162,8 @@ def show_staged(ctx: Context, *, nodes: str | None, via: Way | None = None) -> S
 
 
 def _own(ctx: Context, stager: Stager) -> list[NodeImage]:
-    """Return the images of this site's installs, and of its upstream's: a node may have those of another site."""
-    roots = tuple(f"{root}/store/" for root in (ctx.site.prefix, ctx.site.upstream) if root is not None)
-    return [image for image in stager.found.images.values() if image.path.startswith(roots)]
+    """Return the images of this site's installs: a node may have those of another site."""
+    return [image for image in stager.found.images.values() if image.path.startswith(f"{ctx.site.prefix}/store/")]
 
 
 def unstage_entries(
@@ -226,7 +224,6 @@ def _wanted(ctx: Context, current: GenerationRecord, names: Sequence[str]) -> li
         install = ctx.prefix.install_at(path)
         # What it says of an image goes to nodes, as root.
         mend = f"`envmgr verify --repair {entries[0]}` makes it again"
-        mend = ask_upstream(install.prefix) if is_of_upstream(path) else mend
         manifest = read_manifest(install.manifest, named=named.get(path), hint=mend)
         if own := own_image(manifest):
             if manifest.mask & OTHERS:
@@ -237,11 +234,7 @@ def _wanted(ctx: Context, current: GenerationRecord, names: Sequence[str]) -> li
             found.append(Wanted(str(install.path), str(install.path / own.path), own.sha256, own.size))
             continue
         record = read_image(install)
-        if record is None and is_of_upstream(path):
-            ctx.reporter.say(f"{path} is read from the share: it is the upstream's, which has no image of it")
-            continue
-        where = " at the upstream" if is_of_upstream(path) else ""
-        hint = f"`envmgr image {entries[0]}` makes it{where}"
+        hint = f"`envmgr image {entries[0]}` makes it"
         if record is None or not install.image.is_file():
             raise EnvmgrError("image-missing", f"{entries[0]} has no image of {path}", hint=hint)
         if record.tree != manifest.tree or install.image.stat().st_size != record.size:

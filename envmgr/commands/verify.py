@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import ClassVar
 
 from envmgr.commands import Context, published_record, require_published
@@ -26,7 +25,6 @@ from envmgr.report import Finding, Result
 from envmgr.store.image import has_image, image_faults
 from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install, Prefix, installs
-from envmgr.store.upstream import ask_upstream, is_of_upstream
 from envmgr.store.verify import Looked, verify_install
 from envmgr.system.users import find_account
 from envmgr.wording import shortened
@@ -122,7 +120,7 @@ class PrefixLook:
             where = ", ".join(of) or path
             for line in lines:
                 text = line if not of or path == self.own.get(of[0]) else f"{path}: {line}"
-                yield Finding("install", "error", where, text, hint=_hint(path, of, self.in_place.get(path), lines))
+                yield Finding("install", "error", where, text, hint=_hint(path, of, self.in_place.get(path)))
         for path, lines in self.outside.items():
             of = self.users.get(path, ())
             for line in shortened(lines):
@@ -168,11 +166,7 @@ def _generation_hint(looked: LookedAt, current: int | None, way_back: str) -> st
     return _OLD.format(number=looked.number) if looked.can_be_made_again else _OLD_LOST
 
 
-def _hint(path: str, entries: Sequence[str], in_place: str | None, lines: Sequence[str]) -> str:
-    if is_of_upstream(path):
-        gone = any(line.endswith("is missing") for line in lines)
-        again = f"; or `envmgr build {entries[0]}` stands it on one of this prefix" if gone and entries else ""
-        return f"{ask_upstream(Prefix(Path(path).parents[2]))}{again}"
+def _hint(path: str, entries: Sequence[str], in_place: str | None) -> str:
     if not entries:
         return f"{_INSTALL}; no generation names {path}: `envmgr gc` removes it when it is old"
     if in_place is not None:
@@ -247,9 +241,7 @@ def _look(ctx: Context, what: VerifyWhat) -> PrefixLook:
     images: dict[str, tuple[str, ...]] = {}
     for path in paths:
         ctx.runner.raise_if_cancelled()
-        # Whose the upstream is, this site does not say: the sha256 of the manifest is in its own record.
-        whose = None if is_of_upstream(path) else owners
-        seen[path] = _look_at(ctx, prefix.install_at(path), named.get(path), whose)
+        seen[path] = _look_at(ctx, prefix.install_at(path), named.get(path), owners)
         if not seen[path].wrong and has_image(prefix.install_at(path)):
             images[path] = tuple(image_faults(prefix.install_at(path)))
     found = {path: each.wrong for path, each in seen.items()}
@@ -258,7 +250,7 @@ def _look(ctx: Context, what: VerifyWhat) -> PrefixLook:
     in_place = {
         path: f"remove {path}.manifest.json under {prefix.root}, and build the entry again"
         for path, lines in found.items()
-        if lines and not is_of_upstream(path) and _is_made_in_place(prefix.install_at(path))
+        if lines and _is_made_in_place(prefix.install_at(path))
     }
     faults = tuple(current_faults(prefix))
     signing = ctx.site.signing

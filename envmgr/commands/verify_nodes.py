@@ -104,8 +104,7 @@ def _install(install: Install) -> dict[str, HashedFolder]:
     beside = [install.manifest, *(root / name for name in manifest.extra)]
     return {
         install.relative: HashedFolder(str(install.path), 0o555 & ~manifest.mask, paths),
-        # As records have it: the whole path of an upstream's.
-        **{str(file if install.prefix.foreign else file.relative_to(root)): _file(file) for file in beside},
+        **{str(file.relative_to(root)): _file(file) for file in beside},
     }
 
 

@@ -66,8 +66,7 @@ def fingerprint(
         "tests": [
             [t.name, t.run, list(t.needs), float(t.timeout), *([t.nodes] if t.nodes > 1 else [])] for t in spec.tests
         ],
-        # A module without an upstream keeps the form that it had before there was one.
-        **({"upstream": [spec.prefix, *spec.upstream]} if spec.upstream or spec.prefix else {}),
+        **({"stands_on": list(spec.stands_on)} if spec.stands_on else {}),
         **({"imports": list(spec.imports)} if spec.imports else {}),
         **({"kernel": True} if spec.kernel else {}),
         **({"usage": True} if policies.usage else {}),

@@ -102,9 +102,8 @@ class ModuleSpec(FrozenModel):
 
     `environment` is in load order. `python`: the module puts a Python into PATH; `own_python`: that Python is the
     install's own. `pip` is None without a Python; `kernel`: that Python has ipykernel; `kernel_program` starts it where it lies in an image. `families` are those that the recipe names; None if it names none:
-    then all entries of a generation decide them (families.py). `upstream` are the installs of the site's upstream that
-    it does not work without. `prefix` is the site's own, where `root` is one of these. `imports` are the modules that
-    its default test imports. `outside` is the tree that its install leads to, if the software is not ours.
+    then all entries of a generation decide them (families.py). `stands_on` are installs of another prefix that it does
+    not work without: those below a user's environment. `imports` are the modules that its default test imports. `outside` is the tree that its install leads to, if the software is not ours.
     """
 
     name: str
@@ -136,8 +135,7 @@ class ModuleSpec(FrozenModel):
     default: bool = False
     hidden: bool = False
     deprecated: Deprecated | None = None
-    upstream: tuple[str, ...] = ()
-    prefix: str = ""
+    stands_on: tuple[str, ...] = ()
     outside: Outside | None = None
 
     @property
@@ -152,7 +150,7 @@ class ModuleSpec(FrozenModel):
     @property
     def made_for(self) -> str:
         """The prefix whose generations have the module."""
-        return self.prefix or self.root.rsplit("/", 3)[0]
+        return self.root.rsplit("/", 3)[0]
 
     @property
     def needs(self) -> NodeNeeds:

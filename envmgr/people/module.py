@@ -74,7 +74,6 @@ def user_spec(install: Install, lock: UserLock, base: Base, policies: ModulePoli
             "default": False,
             "hidden": False,
             "deprecated": None,
-            "upstream": tuple(map(str, base.installs)),
-            "prefix": "",
+            "stands_on": tuple(map(str, base.installs)),
         }
     )

@@ -37,11 +37,9 @@ def compose_module(
     kernel: bool = False,
     cuda: str | None = None,
     compat: str = "",
-    upstream: tuple[str, ...] = (),
-    prefix: str = "",
 ) -> ModuleSpec:
     """Return the module of an entry. `root` is the install's final path; `own_python`: it has a `bin/python`; `cuda`
-    and `compat` are the lock's; `upstream` and `prefix` are as in the module.
+    and `compat` are the lock's.
 
     The recipe's own variables come last, so that they win over captured ones.
     """
@@ -78,8 +76,6 @@ def compose_module(
         default=recipe.default,
         hidden=recipe.hidden,
         deprecated=recipe.deprecated,
-        upstream=upstream,
-        prefix=prefix,
         outside=facts.outside,
     )
 

@@ -4,7 +4,7 @@ run without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +35,6 @@ from envmgr.report import Reporter, SilentReporter
 from envmgr.store.jobtable import is_staged, remove_dead_holds
 from envmgr.store.node_tests import node_tests_file
 from envmgr.store.prefix import Prefix
-from envmgr.store.upstream import is_of_upstream
 from envmgr.system.files import explain_os_error
 from envmgr.system.locks import file_lock
 from envmgr.system.pulse import renew_listing
@@ -249,7 +248,7 @@ def _require_installs(prefix: Prefix, number: int) -> None:
             "install-missing",
             f"generation {number} names installs that are gone",
             context=[f"{name}: {path}" for name, path in lost],
-            hint=_way_on(number, lost),
+            hint=records.make_again(number),
         )
 
 
@@ -265,14 +264,6 @@ def require_no_candidate(prefix: Prefix, number: int) -> None:
             if number > last_withdrawn(prefix)
             else "it was withdrawn: `envmgr publish --candidate ENTRY` makes another one of what is built",
         )
-
-
-def _way_on(number: int, gone: Sequence[tuple[str, str]]) -> str:
-    """Return what helps where a generation lacks these installs of entries."""
-    lost = [name for name, path in gone if is_of_upstream(path)]
-    if not lost:
-        return records.make_again(number)
-    return f"the upstream has them no more: `envmgr build {' '.join(dict.fromkeys(lost))}` makes others in this prefix"
 
 
 def sign(

@@ -157,8 +157,7 @@ class PlannedEntry:
     """One wanted entry. `path` is relative to the prefix, as are `missing`, the installs to make for it, its own or
     those that it stands on.
 
-    `upstream` are the installs of the site's upstream that are used for it. `download` and `installed` are bytes, None
-    if unknown. `fingerprint` is of the module as it would be rendered now;
+    `download` and `installed` are bytes, None if unknown. `fingerprint` is of the module as it would be rendered now;
     None while the install's facts are unknown.
     """
 
@@ -170,7 +169,6 @@ class PlannedEntry:
     packages: Mapping[str, str]
     download: int | None
     installed: int | None
-    upstream: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

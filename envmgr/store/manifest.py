@@ -130,14 +130,8 @@ def read_manifest(path: Path, *, named: str | None = None, hint: str = "") -> Ma
 
 
 def read_facts(install: Install) -> InstallFacts:
-    """Return the facts of an install, whose `needs` are as records of the site have them. Raise as `read_manifest`."""
-    facts = read_manifest(install.manifest).facts
-    return facts.model_copy(update={"needs": needs_of(install, facts)})
-
-
-def needs_of(install: Install, facts: InstallFacts) -> tuple[str, ...]:
-    """Return the installs that it needs: an upstream's records are relative to the upstream."""
-    return tuple(install.prefix.install_at(each).relative for each in facts.needs)
+    """Return the facts of an install. Raise as `read_manifest`."""
+    return read_manifest(install.manifest).facts
 
 
 def read_provenance(path: Path) -> Mapping[str, Any]:

@@ -96,7 +96,6 @@ def _said(prefix: Prefix) -> Iterator[Path]:
     for path in (*specs, *sorted(prefix.store.glob("*/*.manifest.json"))):
         with suppress(InputError, FileNotFoundError), open_untrusted(path, MANIFEST, tree=None) as descriptor:
             text = os.read(descriptor, _HEAD)
-            # Modules may name installs of an upstream, too.
             if re.search(b'"' + re.escape(os.fsencode(prefix.root)) + rb'("|/store/|/generations/)', text):
                 yield prefix.root
             elif found := _ROOT.search(text):

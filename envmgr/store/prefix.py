@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,12 +19,9 @@ SHORT = 8  # hex digits of a digest that name an install
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """The places of things under a site's prefix. It makes nothing. `foreign`: it is the site's upstream, in which
-    nothing is ever written.
-    """
+    """The places of things under a site's prefix. It makes nothing."""
 
     root: Path
-    foreign: bool = False
 
     @property
     def store(self) -> Path:
@@ -118,16 +115,13 @@ class Prefix:
         return self.locks / "hold.lock"
 
     def install_at(self, path: str) -> Install:
-        """Return the install that a record names: by its path relative to the prefix,
-        `store/<name>/<version>-<digest8>`, or by an absolute path if it is the upstream's.
+        """Return the install that a record names by its path relative to the prefix,
+        `store/<name>/<version>-<digest8>`.
 
         Its digest is the 8 digits of its name. Raise ValueError for another path.
         """
-        *top, _, name, label = path.split("/")
-        if top and not path.startswith("/"):
-            raise ValueError(f"{path} is not relative to the prefix")
-        prefix = self if not top or Path("/", *top) == self.root else Prefix(Path("/", *top), foreign=True)
-        return Install(prefix, Entry(name, label[: -SHORT - 1]), label[-SHORT:])
+        _, name, label = path.split("/")
+        return Install(self, Entry(name, label[: -SHORT - 1]), label[-SHORT:])
 
     def named(self, path: str) -> str:
         """Return the path of an install as records of this prefix have it."""
@@ -166,8 +160,8 @@ class Install:
 
     @property
     def relative(self) -> str:
-        """`store/<name>/<version>-<digest8>`, as records have it; the whole path of an upstream's install."""
-        return str(self.path) if self.prefix.foreign else str(self.path.relative_to(self.prefix.root))
+        """`store/<name>/<version>-<digest8>`, as records have it."""
+        return str(self.path.relative_to(self.prefix.root))
 
     @property
     def staging(self) -> Path:
@@ -192,17 +186,8 @@ class Install:
         return self.path.is_mount()
 
     def exists(self) -> bool:
-        """Return whether the install exists, which it does only once its manifest is written. An upstream's must have
-        the whole digest.
-        """
-        if not (self.manifest.is_file() and self.path.is_dir()):
-            return False
-        if not self.prefix.foreign or len(self.digest) == SHORT:
-            return True
-        try:
-            return recorded_digest(self.manifest) == self.digest
-        except EnvmgrError:
-            return False
+        """Return whether the install exists, which it does only once its manifest is written."""
+        return self.manifest.is_file() and self.path.is_dir()
 
     def has_python(self) -> bool:
         """Return whether it brings a `python` (or only a `python3`) that loading it puts first."""
@@ -261,20 +246,17 @@ def install_digest(entry: Entry, backend: str, identity: object, target: Target,
 
 
 def find_install(
-    prefixes: Sequence[Prefix], entry: Entry, backend: str, identity: object, target: Target, *, layout: int
+    prefix: Prefix, entry: Entry, backend: str, identity: object, target: Target, *, layout: int
 ) -> Install:
-    """Return the install's place: that of the oldest layout that is there, in the first of the prefixes that has one;
-    else that of `layout` in the site's own.
+    """Return the install's place: that of the oldest layout that is there; else that of `layout`.
 
     An upgrade renames and rebuilds nothing: an install of an older layout is used as long as its lock stays.
     """
 
-    def of(prefix: Prefix, number: int) -> Install:
+    def of(number: int) -> Install:
         return install_of(prefix, entry, backend, identity, target, layout=number, newest=layout)
 
-    found = (of(prefix, number) for prefix in prefixes for number in range(1, layout + 1))
-    own = next(prefix for prefix in prefixes if not prefix.foreign)
-    return next((each for each in found if each.exists()), of(own, layout))
+    return next((each for each in map(of, range(1, layout + 1)) if each.exists()), of(layout))
 
 
 def install_of(

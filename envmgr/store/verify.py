@@ -12,11 +12,10 @@ from pathlib import Path
 
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
-from envmgr.store.manifest import Manifest, needs_of, parse_manifest
+from envmgr.store.manifest import Manifest, parse_manifest
 from envmgr.store.outside import changes_outside
 from envmgr.store.prefix import SHORT, Install, Item
 from envmgr.store.tree import TreePath, look_at_tree, tree_digest
-from envmgr.store.upstream import ask_upstream
 from envmgr.system.files import read_regular, sha256_bytes
 from envmgr.system.run import Runner
 from envmgr.system.usernames import user_name
@@ -74,7 +73,7 @@ def verify_install(
     if outside and (tree := manifest.facts.outside) is not None and not wrong:
         with reporter.stage(f"{install.entry} verify {tree.path}", unit="files"):
             changes = changes_outside(install.path, tree)
-    return Looked(wrong, needs_of(install, manifest.facts), manifest.made_at, changes)
+    return Looked(wrong, manifest.facts.needs, manifest.made_at, changes)
 
 
 def require_unchanged(install: Install, entry: object, reporter: Reporter) -> None:
@@ -165,9 +164,7 @@ def _raise_for(install: Install, entry: object, wrong: Sequence[str]) -> None:
             "install-differs",
             f"{install.path} is not what its manifest says",
             context=shortened(wrong, 10),
-            hint=ask_upstream(install.prefix)
-            if install.prefix.foreign
-            else f"files of it changed after the build: remove {install.manifest.name}, then build {entry} again",
+            hint=f"files of it changed after the build: remove {install.manifest.name}, then build {entry} again",
         )
 
 

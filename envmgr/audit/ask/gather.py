@@ -271,15 +271,13 @@ class _Gathering:
             deep = samples if plan.deep else ()
             prefix = Prefix(self.asker.site.prefix)
             installs = expected_installs(prefix, published, deep, self.asker.runner, self.asker.left)
-        number, upstream = published.record.number, published.upstream
         return replace(
             plan,
-            number=number,
+            number=published.record.number,
             link=published.link,
             samples=samples,
             roots=roots,
             installs=installs,
-            upstream=upstream,
             outside=published.outside,
         )
 

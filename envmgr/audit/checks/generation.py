@@ -18,8 +18,7 @@ from envmgr.system.shelltext import assign, script_text
 
 
 def probe(plan: AuditPlan) -> ProbeTexts:
-    roots = [root for root in plan.roots.values() if root not in plan.upstream]
-    made = _places(roots) - {str(plan.site.prefix)}
+    made = _places(plan.roots.values()) - {str(plan.site.prefix)}
     return {"prefix": assign(generation_made=next(iter(sorted(made)), "")) + script_text(__file__, "prefix.sh")}
 
 
@@ -52,7 +51,7 @@ def _places(roots: Iterable[str]) -> set[str]:
 
 def _moved(evidence: Evidence, published: PublishedGeneration) -> Rows:
     """Yield nodes on which the path in the modules does not lead to the prefix, by a link or a mount."""
-    roots = [spec.root for spec in published.specs.values() if spec.root not in published.upstream]
+    roots = [spec.root for spec in published.specs.values()]
     made = ", ".join(sorted(_places(roots) - {str(evidence.site.prefix)}))
     if not made:
         return

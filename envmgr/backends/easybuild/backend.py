@@ -50,7 +50,6 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.store.parts import Part
 from envmgr.store.prefix import Install, Item, Prefix
-from envmgr.store.upstream import prefixes_of
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import remove_below
 
@@ -70,7 +69,7 @@ class LoadedEasyBuildLock(LoadedLock):
     content: EasyBuildLock
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
-        return items_of(self.content, prefixes_of(site), target, newest=self.backend.layout)
+        return items_of(self.content, Prefix(site.prefix), target, newest=self.backend.layout)
 
     def cuda(self) -> str | None:
         return lock_facts(self.content).cuda

@@ -228,10 +228,7 @@ def build_easyconfig(
 def _run(order: Order, folder: Path, argv: Sequence[str | Path], runner: Runner, reporter: Reporter) -> None:
     install = order.install
     events = Events(folder / "events" / "steps.jsonl")
-    folders = dict.fromkeys(modules_folder(each.prefix) for each in order.below if each.prefix.foreign)
     env = order.tool.environment(
-        # EasyBuild puts the folder of its own modules in front.
-        **({"MODULEPATH": ":".join(map(str, folders))} if folders else {}),
         EASYBUILD_CONFIGFILES=str(folder / "easybuild.cfg"),
         ENVMGR_EASYBUILD_ITEMS=str(folder / "items.json"),
         ENVMGR_EASYBUILD_EVENTS=str(events.path),

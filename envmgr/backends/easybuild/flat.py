@@ -45,12 +45,11 @@ def flat_facts(install: Install, closure: Sequence[Install], lmod: Lmod) -> Inst
     Raises:
         EnvmgrError: `module-load-failed`, `module-unreadable`, `module-forbidden`.
     """
-    prefixes = tuple(dict.fromkeys(each.prefix for each in (install, *closure)))  # of the upstream, too
     names = [module_name(each) for each in (install, *closure)]
-    shown = {s.name: s for s in map(read_shown, _texts(lmod, prefixes, names))}
+    shown = {s.name: s for s in map(read_shown, _texts(lmod, install.prefix, names))}
     order, ops = flatten(module_name(install), shown)
     for name in order:
-        refuse_forbidden(shown[name], [prefix.store for prefix in prefixes])
+        refuse_forbidden(shown[name], install.prefix.store)
     paths = {module_name(each): each.relative for each in closure}
     loaded = [install, *(each for each in closure if module_name(each) in order)]
     pythons = (version for each in loaded if (version := _own_python(each)) is not None)
@@ -59,17 +58,17 @@ def flat_facts(install: Install, closure: Sequence[Install], lmod: Lmod) -> Inst
     )
 
 
-def refuse_forbidden(module: Shown, stores: Sequence[Path]) -> None:
+def refuse_forbidden(module: Shown, store: Path) -> None:
     """Raise EnvmgrError `module-forbidden` for a change that no module may make.
 
-    LD_LIBRARY_PATH and PYTHONPATH may get folders of the stores: EasyBuild's software finds its own libraries by them.
+    LD_LIBRARY_PATH and PYTHONPATH may get folders of the store: EasyBuild's software finds its own libraries by them.
     """
     for op in module.steps:
         if isinstance(op, str):
             continue
         as_list = op.kind in ("prepend", "append")
         # A value of the loading shell may name any folder.
-        if op.name in _OF_ITS_OWN and as_list and not op.at_load and _lies_in(stores, op.value.split(op.separator)):
+        if op.name in _OF_ITS_OWN and as_list and not op.at_load and _lies_in(store, op.value.split(op.separator)):
             continue
         if fault := fault_in_variable(op.name, as_list=as_list):
             message = f"EasyBuild's module {module.name} changes {op.name}"
@@ -78,9 +77,9 @@ def refuse_forbidden(module: Shown, stores: Sequence[Path]) -> None:
             raise EnvmgrError("module-forbidden", message, context=change, hint=hint)
 
 
-def _lies_in(stores: Sequence[Path], elements: Sequence[str]) -> bool:
+def _lies_in(store: Path, elements: Sequence[str]) -> bool:
     # `is_relative_to` only compares names, so `..` could lead out of the store.
-    return all(any(map(Path(each).is_relative_to, stores)) and ".." not in Path(each).parts for each in elements)
+    return all(Path(each).is_relative_to(store) and ".." not in Path(each).parts for each in elements)
 
 
 def _own_python(install: Install) -> str | None:
@@ -219,9 +218,9 @@ def _has_ended(statement: str) -> bool:
     return statement.endswith("]])") if statement.startswith("help([[") else _END.search(statement) is not None
 
 
-def _texts(lmod: Lmod, prefixes: Sequence[Prefix], names: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _texts(lmod: Lmod, prefix: Prefix, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of each module, by one `module show`: a rule, the file's path, a rule, then the statements."""
-    said = lmod.show_modules([modules_folder(prefix) for prefix in prefixes], names)
+    said = lmod.show_modules([modules_folder(prefix)], names)
     parts = re.split(r"^-{20,}\n\s+(/.*\.lua):\n-{20,}\n", said, flags=re.MULTILINE)
     for path, text in zip(parts[1::2], parts[2::2], strict=True):
         yield "/".join(Path(path).with_suffix("").parts[-2:]), text

@@ -30,28 +30,21 @@ def brings_python(item: LockedItem) -> bool:
     return item.name in _PYTHONS or item.python
 
 
-def items_of(lock: EasyBuildLock, prefixes: Sequence[Prefix], target: Target, newest: int = MARKED) -> tuple[Item, ...]:
+def items_of(lock: EasyBuildLock, prefix: Prefix, target: Target, newest: int = MARKED) -> tuple[Item, ...]:
     """Return the items, with Pythons of the layouts (up to `newest`) on which the entry's install is there.
-
-    An item that is there in none of `prefixes` belongs to the site's own.
 
     If it is not there, they are those with which the fewest installs are missing. What only the build of a finished
     install needed may be gone, such as an old Python: nothing is built again for that. Among equals the oldest that is
     there counts, and the newest that is not.
     """
     pythons = sum(map(brings_python, lock.items))
-    own = next(prefix for prefix in prefixes if not prefix.foreign)
 
     def chain(layouts: Sequence[int]) -> tuple[Item, ...]:
         each = iter(layouts)
 
         def find(entry: Entry, identity: object, python: bool) -> Install:
             layout, last = (next(each), newest) if python else (1, 1)
-
-            def at(prefix: Prefix) -> Install:
-                return install_of(prefix, entry, "easybuild", identity, target, layout=layout, newest=last)
-
-            return at(own) if len(prefixes) == 1 else next((i for i in map(at, prefixes) if i.exists()), at(own))
+            return install_of(prefix, entry, "easybuild", identity, target, layout=layout, newest=last)
 
         return chain_of(lock, target.cpu_level, find)
 

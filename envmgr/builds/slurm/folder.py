@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from envmgr.builds.schedule import Work
-from envmgr.builds.search_order import items_of_all
 from envmgr.catalog.entries import RECIPE_NAME
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.recipe import Recipe
@@ -127,7 +126,7 @@ class JobFolder:
             site=packed,
             target=target,
             envmgr=envmgr,
-            uses=tuple(i.install.relative for i in items_of_all([work.lock], site, target)[0]),
+            uses=tuple(i.install.relative for i in work.lock.items(site, target)),
             made=tuple(sorted(made)),
         )
         atomic_write(self.request, pretty_json(request.model_dump(mode="json", by_alias=True)))

@@ -12,7 +12,6 @@ from typing import ClassVar
 import envmgr
 from envmgr.backends import get_backend
 from envmgr.builds.install import ensure_install
-from envmgr.builds.search_order import search_orders
 from envmgr.builds.slurm.folder import BuildAnswer, BuildRequest, read_request, write_answer
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.site import read_target
@@ -69,15 +68,8 @@ def _build(request: BuildRequest, path: Path, runner: Runner, reporter: Reporter
     site, recipe = request.site, request.recipe
     require_place(Prefix(site.prefix))
     lock = get_backend(recipe.backend).load_lock(parse_entry(request.entry), recipe, path.with_name("lock"), site)
-    target = read_target(site.cpu_level)
-    found = (
-        (items, i)
-        for each in search_orders(site)
-        for items in [lock.items(each, target)]
-        for i in items
-        if i.install.relative == request.item
-    )
-    items, item = next(found, ((), None))
+    items = lock.items(site, read_target(site.cpu_level))
+    item = next((each for each in items if each.install.relative == request.item), None)
     if item is None:
         raise _differs(request)
     used = {each.relative for i in items for each in (i.install, *i.needs, *i.build_needs)}

@@ -31,9 +31,7 @@ def show_build(result: build.BuildResult) -> None:
     for step in result.steps:
         entry = str(step.planned.entry)
         done = "built" if entry in result.built else "reused"
-        done = "upstream" if step.planned.path in step.planned.upstream else done
         out(f"{entry}: {done}  {step.planned.path}  tree {result.trees[entry][:12]}")
-        table(_of_upstream(step))
     _jobs(result.jobs)
     show_outcomes(result.tests)
     _untested(result.untested)
@@ -121,28 +119,22 @@ def _plan(steps: Sequence[PlanStep], *, rerender: bool, removed: Sequence[str] =
         if step.build == "build" and c.path not in c.missing:
             stands = "an install that it stands on is" if len(c.missing) == 1 else "installs that it stands on are"
             out(f"{c.entry}: reuse {c.path} ({stands} missing); module {_MODULE_WORDS[step.publish]}")
-            table([*(["  build", path] for path in c.missing), *_of_upstream(step)])
+            table(["  build", path] for path in c.missing)
             continue
         if step.build == "build":
             download = "download size unknown" if c.download is None else f"{size_text(c.download)} to download"
             known = f"{counted(len(c.packages), 'packages')}, {download}"
         else:
-            known = "the upstream's" if c.path in c.upstream else "installed"
+            known = "installed"
         out(f"{c.entry}: {step.build} {c.path} ({known}); module {_MODULE_WORDS[step.publish]}")
         if step.build == "build":
             table([f"  {name}", *spec.split(" ", 1)] for name, spec in c.packages.items())
-        table(_of_upstream(step))
     if rerender:
         out("templates or policies changed: every module is rendered again")
     for name in removed:
         out(f"{name}: would go")
     if not rerender and not removed and all(s.build == "reuse" and s.publish == "unchanged" for s in steps):
         out("nothing to do")
-
-
-def _of_upstream(step: PlanStep) -> list[list[str]]:
-    """Return a row for each install below it that is the upstream's."""
-    return [["  upstream", path] for path in step.planned.upstream if path != step.planned.path]
 
 
 def _untested(entries: Iterable[str]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from envmgr.backends.existing.models import ExistingInput
 from envmgr.catalog.locks import recipe_digest
+from envmgr.system.files import remove_tree
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.vendor_tree import make_module, make_tree
 
@@ -187,3 +189,22 @@ def test_entry_that_two_catalogs_have_is_told(sandbox: Sandbox, tree: Path) -> N
     # A site's own copy of a shipped recipe is no accident.
     sandbox.ok("copy", "python/3.12")
     assert "hidden" not in sandbox.run("catalog", "check", "python/3.12").stdout
+
+
+def test_install_of_another_prefix_is_used_where_it_is(
+    sandbox: Sandbox, make_sandbox: Callable[[str, str], Sandbox]
+) -> None:
+    """Two sites: the second one's entry leads to an install of the first, and a user has the modules of both."""
+    central = make_sandbox("central", sandbox.mirror)
+    central.recipe("hello/1.0", ["hello-prefix"])
+    for verb in ("lock", "build"):
+        central.ok(verb, "hello/1.0")
+    (install,) = (path for path in central.prefix.glob("store/hello/*") if path.is_dir())
+    sandbox.recipe(ENTRY, [], backend="existing", input={"path": str(install)})
+    publish(sandbox)
+    load = f"{central.ok('shell-init', 'bash').stdout}module load {ENTRY} && command -v hello-prefix && echo $VEND_ROOT"
+    assert sandbox.shell(load).stdout == f"{install}/bin/hello-prefix\n{install}\n"
+    assert drift(sandbox) == []
+    remove_tree(install)
+    assert drift(sandbox) == [(ENTRY, f"{install}: No such file or directory")]
+    assert f"{ENTRY} is in {install}, which is not on this machine" in " ".join(sandbox.shell(load).stderr.split())

@@ -49,6 +49,16 @@ def test_new_shell_gets_the_current_generation(sandbox: Sandbox, prefix: Path, s
 
 
 @pytest.mark.parametrize("shell", SHELLS)
+def test_generation_and_cache_of_another_prefix_stay_behind_this_one(
+    sandbox: Sandbox, prefix: Path, shell: str
+) -> None:
+    pin, other = prefix / "generations/0002", "/other/generations/0007"
+    env = {"MODULEPATH": f"{other}/modules", "LMOD_RC": f"{other}/lmodrc.lua"}
+    said = run(sandbox, shell, 'echo "$MODULEPATH"; echo "$LMOD_RC"', **env)
+    assert said == [f"{pin}/modules:{other}/modules", f"{pin}/lmodrc.lua:{other}/lmodrc.lua"]
+
+
+@pytest.mark.parametrize("shell", SHELLS)
 def test_avail_shows_entries_and_headings_and_spider_finds_the_packages(
     sandbox: Sandbox, prefix: Path, shell: str
 ) -> None:

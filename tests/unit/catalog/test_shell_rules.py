@@ -163,7 +163,7 @@ def test_what_a_script_uses_for_itself_is_not_refused(tmp_path: Path) -> None:
 def test_no_module_of_easybuild_may_set_it(tmp_path: Path, name: str) -> None:
     for statement in (f'setenv("{name}","/evil")', f'prepend_path("{name}","/evil")', f'unsetenv("{name}")'):
         with pytest.raises(EnvmgrError) as caught:
-            refuse_forbidden(read_shown(("toy/1.0", f'setenv("SOUND","1")\n{statement}\n')), [tmp_path])
+            refuse_forbidden(read_shown(("toy/1.0", f'setenv("SOUND","1")\n{statement}\n')), tmp_path)
         assert caught.value.head == f"error[module-forbidden]: EasyBuild's module toy/1.0 changes {name}"
 
 
@@ -171,7 +171,7 @@ def test_easybuild_s_software_finds_its_own_libraries(tmp_path: Path) -> None:
     """Where it is linked without RPATH, and for Python's packages; by folders of the store, added to a list, alone."""
     for name in ("LD_LIBRARY_PATH", "PYTHONPATH"):
         sound = f'prepend_path("{name}","{tmp_path}/toy/1.0/lib:{tmp_path}/toy/1.0/lib64")\nsetenv("PATH_OF","x")\n'
-        refuse_forbidden(read_shown(("toy/1.0", sound)), [tmp_path])
+        refuse_forbidden(read_shown(("toy/1.0", sound)), tmp_path)
         for wrong in (
             f'prepend_path("{name}","/evil")',
             f'prepend_path("{name}","{tmp_path}/../evil")',
@@ -180,13 +180,13 @@ def test_easybuild_s_software_finds_its_own_libraries(tmp_path: Path) -> None:
             f'setenv("{name}","{tmp_path}/toy")',
         ):
             with pytest.raises(EnvmgrError):
-                refuse_forbidden(read_shown(("toy/1.0", wrong + "\n")), [tmp_path])
+                refuse_forbidden(read_shown(("toy/1.0", wrong + "\n")), tmp_path)
 
 
 def test_easybuild_s_module_may_not_take_path_away(tmp_path: Path) -> None:
-    refuse_forbidden(read_shown(("toy/1.0", 'prepend_path("PATH","/p/bin")\n')), [tmp_path])
+    refuse_forbidden(read_shown(("toy/1.0", 'prepend_path("PATH","/p/bin")\n')), tmp_path)
     with pytest.raises(EnvmgrError) as caught:
-        refuse_forbidden(read_shown(("toy/1.0", 'setenv("PATH","/p/bin")\n')), [tmp_path])
+        refuse_forbidden(read_shown(("toy/1.0", 'setenv("PATH","/p/bin")\n')), tmp_path)
     assert caught.value.render() == (
         "error[module-forbidden]: EasyBuild's module toy/1.0 changes PATH\n  set /p/bin\n\n"
         "hint: no module may do so: the user's own would be gone; `prepend` adds to it; leave it out of the easyconfig"

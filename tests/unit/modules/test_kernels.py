@@ -39,9 +39,15 @@ def test_no_two_entries_have_one_name() -> None:
 
 
 def values(*ops: EnvOp, **more: object) -> dict[str, str]:
-    spec = ModuleSpec(name="a", version="1", root="/sw/a", digest="0" * 64, description="", environment=ops, **more)  # type: ignore[arg-type]
+    spec = ModuleSpec(
+        name="a", version="1", root="/sw/store/a/1-0", digest="0" * 64, description="", environment=ops, **more
+    )  # type: ignore[arg-type]
     env = kernel_env([spec], ModulePolicies(), 7)
-    assert [env.pop(name) for name in ("A_ROOT", "ENVMGR_A_DIGEST", "ENVMGR_GENERATION")] == ["/sw/a", "0" * 64, "7"]
+    assert [env.pop(name) for name in ("A_ROOT", "ENVMGR_A_DIGEST", "ENVMGR_GENERATION")] == [
+        "/sw/store/a/1-0",
+        "0" * 64,
+        "7",
+    ]
     return env
 
 
@@ -75,7 +81,7 @@ def test_what_is_unset_cannot_be_said_but_is_not_set_either() -> None:
 
 def test_python_has_the_policy_and_the_shim_of_its_pip() -> None:
     pip = Pip(folder="/sw/a/bin", minor="3.11", writes=True)
-    env = values(op("prepend", "PATH", "/sw/a/bin"), python=True, pip=pip, prefix="/sw")
+    env = values(op("prepend", "PATH", "/sw/a/bin"), python=True, pip=pip)
     assert env == {
         "PATH": "/sw/generations/0007/shims/a/1:/sw/a/bin:${PATH}",
         "PYTHONNOUSERSITE": "1",

@@ -282,8 +282,7 @@ OTHER = {
     "default": (True, True),
     "hidden": (True, True),
     "deprecated": (Deprecated(message="gone", date=date(2026, 1, 1)), True),
-    "upstream": (("/up/store/python/3.11-00000000",), True),
-    "prefix": ("/elsewhere", True),
+    "stands_on": (("/up/store/python/3.11-00000000",), True),
     "outside": (Outside(path="/opt/v", roots=("/opt/v",), how="full", shape=""), True),
 }
 

@@ -28,7 +28,7 @@ def node(arch: str = "7.5", driver: str = "535.183.01", library: str | None = No
 
 def spec(name: str, *environment: EnvOp, **more: object) -> ModuleSpec:
     given = {"pip": Pip(folder=f"/sw/{name}/bin", minor="3.11", writes=False), "kernel": True, **more}
-    return ModuleSpec(name=name, version="1", root=f"/sw/{name}", digest="0" * 64, description="", environment=environment, **given)  # type: ignore[arg-type]  # fmt: skip
+    return ModuleSpec(name=name, version="1", root=f"/sw/store/{name}/1-0", digest="0" * 64, description="", environment=environment, **given)  # type: ignore[arg-type]  # fmt: skip
 
 
 def rendered(tmp_path: Path, observed: Observed, *specs: ModuleSpec) -> dict[str, dict]:  # type: ignore[type-arg]
@@ -74,12 +74,12 @@ def test_damaged_facts_keep_nobody_from_a_publish(tmp_path: Path) -> None:
 
 def test_kernel_has_what_the_entry_loads_before_it_and_only_entries_with_ipykernel_have_one(tmp_path: Path) -> None:
     low = spec("low", EnvOp(kind="prepend", name="PATH", value="/sw/low/bin"), kernel=False, pip=None)
-    top = spec("top", EnvOp(kind="prepend", name="PATH", value="/sw/top/bin"), depends=("low/1",), prefix="/sw")
+    top = spec("top", EnvOp(kind="prepend", name="PATH", value="/sw/top/bin"), depends=("low/1",))
     ((path, found),) = rendered(tmp_path, {}, low, top).items()
     assert path == "kernels/top-1/kernel.json"
     assert found["argv"] == ["/sw/top/bin/python3", "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     assert found["env"]["PATH"] == "/sw/generations/0012/shims/top/1:/sw/top/bin:/sw/low/bin:${PATH}"
-    assert found["env"]["LOW_ROOT"] == "/sw/low"
+    assert found["env"]["LOW_ROOT"] == "/sw/store/low/1-0"
     assert found["metadata"] == {"envmgr": {"entry": "top/1", "generation": 12, "unfit": []}}
 
 

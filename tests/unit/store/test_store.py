@@ -88,7 +88,7 @@ def test_install_of_an_older_layout_is_used_as_long_as_it_is_there(tmp_path: Pat
     prefix = Prefix(tmp_path)
 
     def find(layout: int, identity: Any = IDENTITY) -> str:
-        return find_install([prefix], ENTRY, "conda", identity, TARGET, layout=layout).digest
+        return find_install(prefix, ENTRY, "conda", identity, TARGET, layout=layout).digest
 
     def of(layout: int, identity: Any = IDENTITY) -> str:
         return digest(root=tmp_path, layout=layout, identity=identity)
@@ -107,7 +107,7 @@ def test_install_knows_that_its_layout_is_an_older_one(tmp_path: Path) -> None:
     prefix = Prefix(tmp_path)
 
     def find(layout: int) -> Install:
-        return find_install([prefix], ENTRY, "conda", IDENTITY, TARGET, layout=layout)
+        return find_install(prefix, ENTRY, "conda", IDENTITY, TARGET, layout=layout)
 
     put(find(1))
     assert [(find(n).layout, find(n).of_older_layout) for n in (1, 2)] == [(1, False), (1, True)]

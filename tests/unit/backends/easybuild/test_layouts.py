@@ -119,10 +119,7 @@ def test_entry_is_told_of_an_old_python_that_it_runs_with(
 ) -> None:
     put(*before(site, *wanted).values())
     items = tuple(chain(site, *wanted).values())
-    assert (
-        ResolvedEntry(*[cast("Any", None)] * 4, (LockInstalls(cast("Any", None), items),), Path()).of_older_layout
-        is told
-    )
+    assert ResolvedEntry(*[cast("Any", None)] * 4, (LockInstalls(cast("Any", None), items),)).of_older_layout is told
 
 
 def test_old_python_that_went_missing_under_an_install_is_made_again_as_it_was(site: Site) -> None:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:  # a backend's worker also lies in this package, and starts wi
     from envmgr.store.parts import Part
     from envmgr.store.prefix import Install, Item, Prefix
     from envmgr.system.run import Runner
-    from envmgr.wheels.difference import Difference
 
 Model = TypeVar("Model", bound="BaseModel")
 
@@ -193,17 +192,6 @@ class LoadedLock(ABC):
     def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - nothing stands on most locks
         """Return the files that `load_lock` reads beside the recipe: the manifest keeps them."""
         return {}
-
-    def extended(
-        self,
-        recipe: Recipe,  # noqa: ARG002 - most locks take no wheels
-        more: Difference,  # noqa: ARG002
-        root: Path,  # noqa: ARG002
-    ) -> tuple[dict[str, Any], Mapping[str, str | bytes]] | None:
-        """Return the recipe's `input` with the wheels of `more`, and the files of the lock that answers it: these very
-        packages. `root` is the install. None if such a lock has no wheels. Raises InputError `not-requestable`.
-        """
-        return None
 
     def may_build(self) -> None:  # noqa: B027 - most need nothing
         """Raise EnvmgrError if this user cannot build anything at all; called before anything is written."""

@@ -191,7 +191,6 @@ add_verb("user update", "Use", "envmgr user update mine --rebase", "users.md")(p
 add_verb("user rename", "Use", "envmgr user rename mine plots", "users.md")(people.rename)
 add_verb("user kernel", "Use", "envmgr user kernel mine", "users.md")(people.kernel)
 add_verb("user export", "Use", "envmgr user export mine --output pylock.toml", "users.md")(people.export)
-add_verb("user request", "Use", "envmgr user request mine --as pydata-mine/1.0", "users.md")(people.request)
 add_verb("user delete", "Use", "envmgr user delete mine", "users.md")(people.delete)
 
 add_verb("test", "Check", "envmgr test pydata/1.0 --nodes 'c[1-3]'", "recipe.md")(nodes.test)

@@ -216,38 +216,6 @@ def export(
 
 
 @verb
-def request(
-    name: Name,
-    entry: Annotated[
-        str | None,
-        typer.Option(
-            "--as", metavar="ENTRY", help="The new entry, as name/version; by default made of the one below and NAME."
-        ),
-    ] = None,
-    why: Annotated[
-        str, typer.Option("--why", metavar="TEXT", help="What the entry is for, in your words; the request says it.")
-    ] = "",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="DIR", help="Write it there; by default into request-NAME.")
-    ] = None,
-    dry_run: options.DryRun = False,
-    site: options.SiteOption = None,
-    fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
-    """Ask the administrators for an entry with these packages.
-
-    It writes a recipe and a lock with the packages that you tried, and a text for the administrators.
-    """
-    from envmgr.cli.render import refuse_missing_folder
-    from envmgr.cli.text.people import show_request
-    from envmgr.commands.user_request import request_entry
-
-    refuse_missing_folder(output)
-    ctx = open_context(site, fmt, anywhere=True)
-    return answer_with(request_entry(ctx, name, wanted=entry, why=why, output=output, dry_run=dry_run), show_request)
-
-
-@verb
 def delete(
     name: Name,
     dry_run: options.DryRun = False,

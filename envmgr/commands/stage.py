@@ -223,7 +223,7 @@ def _wanted(ctx: Context, current: GenerationRecord, names: Sequence[str]) -> li
             continue
         install = ctx.prefix.install_at(path)
         # What it says of an image goes to nodes, as root.
-        mend = f"`envmgr verify --repair {entries[0]}` makes it again"
+        mend = f"`envmgr build --again {entries[0]}` makes it again"
         manifest = read_manifest(install.manifest, named=named.get(path), hint=mend)
         if own := own_image(manifest):
             if manifest.mask & OTHERS:

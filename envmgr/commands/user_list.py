@@ -69,10 +69,14 @@ class UserDeleteResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class UserExportResult(Result):
-    """The lock of an environment as text; `output` is its file, None for none."""
+    """The lock of an environment as text; `output` is its file, None for none. `rows` ask for just its packages, in a
+    recipe such as that of the entry `on`.
+    """
 
     schema: ClassVar[str] = "envmgr.user-export/1"
     name: str
+    on: str
+    rows: tuple[str, ...]
     text: str
     output: Path | None
     dry_run: bool
@@ -134,7 +138,8 @@ def delete_environment(ctx: Context, name: str, *, dry_run: bool = False) -> Use
 
 def export_environment(ctx: Context, name: str, output: Path | None, *, dry_run: bool = False) -> UserExportResult:
     """Return the lock, from which another user makes the same packages. Raise InputError `no-environment`."""
-    text = lock_text(lock_of(require_environment(user_places(ctx.environ), name)))
+    lock = lock_of(require_environment(user_places(ctx.environ), name))
+    text, rows = lock_text(lock), tuple(f"{each}=={version}" for each, version in sorted(lock.versions.items()))
     if output is not None and not dry_run:
         atomic_write(output, text)
-    return UserExportResult(name, text, output, dry_run)
+    return UserExportResult(name, lock.on, rows, text, output, dry_run)

@@ -47,7 +47,6 @@ from envmgr.wheels.settings import indexes_of
 if TYPE_CHECKING:
     from envmgr.downloads import Fetched, Given
     from envmgr.store.parts import Part
-    from envmgr.wheels.difference import Difference
     from envmgr.wheels.locked import LockedWheel
 
 ANACONDA_TERMS = "anaconda-terms"
@@ -86,13 +85,6 @@ class LoadedCondaLock(LoadedLock):
 
     def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - the lock says all
         return lock_texts(self.content)
-
-    def extended(
-        self, recipe: Recipe, more: Difference, root: Path
-    ) -> tuple[dict[str, Any], Mapping[str, str | bytes]] | None:
-        from envmgr.backends.conda.extend import extended
-
-        return extended(self.content, self.wanted, recipe.input, more, root)
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.backends.conda.install import fetch_archives

@@ -45,7 +45,6 @@ from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.system.untrusted_files import BESIDE, LOCK, copy_files, read_bytes
 from envmgr.wheels.answers import asks_for_all, prerelease_faults, require_hashes, require_own_wheels
-from envmgr.wheels.difference import Difference
 from envmgr.wheels.locked import WHEEL_UNPACKED, describe_wheels
 from envmgr.wheels.parts import wheel_parts
 from envmgr.wheels.settings import WheelsSettings, explain_indexes, indexes_of, wheel_cache
@@ -94,16 +93,6 @@ class LoadedWheelsLock(LoadedLock):
         tree = catalog_of(self.folder)
         found = {name: read_bytes(self.folder / name, BESIDE, tree=tree).decode(errors="replace") for name in files}
         return {**found, **wheels_lock_texts(self.content)}
-
-    def extended(
-        self,
-        recipe: Recipe,
-        more: Difference,
-        root: Path,  # noqa: ARG002 - the lock says all
-    ) -> tuple[dict[str, Any], Mapping[str, str | bytes]] | None:
-        from envmgr.backends.wheels.extend import extended
-
-        return extended(self.content, self.wanted, recipe.input, more, self.folder)
 
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.wheels.fetch import fetch_wheels

@@ -11,7 +11,7 @@ from envmgr.cli.text.nodes import show_finding
 from envmgr.wording import counted, size_text
 
 if TYPE_CHECKING:
-    from envmgr.commands import completion, doctor, user, user_kernel, user_list, user_request
+    from envmgr.commands import completion, doctor, user, user_kernel, user_list
 
 _BASES = {
     "newer": "{on} has another install now: `envmgr user update {name} --rebase` takes it",
@@ -106,16 +106,9 @@ def show_lock(result: user_list.UserExportResult) -> None:
         return
     done = "would write" if result.dry_run else "wrote"
     out(f"{done} {result.output}: `envmgr user create NAME --from-lock {result.output}` makes the same packages")
-
-
-def show_request(result: user_request.UserRequestResult) -> None:
-    for each in result.packages:
-        out(f"  + {each.name} {each.version}{f', in the place of {each.before}' * bool(each.before)}")
-    for folder in result.left_out:
-        out(f"left out: {folder}, which no lock holds")
-    done = "would write" if result.dry_run else "wrote"
-    out(f"{done} {result.folder}: {result.entry}, with the packages of {result.on} and these")
-    out(f"give the folder to the administrators; {result.folder}/REQUEST.md says what to do with it")
+    out(f"as an entry on a bare Python: `envmgr import {result.output} --as NAME/VERSION`")
+    out(f"as one with all of {result.on}: a copy of its recipe, with these rows in `pip` (of wheels: `requirements`)")
+    out(f"  [{', '.join(result.rows)}]")
 
 
 def _amount(inodes: int, size: int) -> str:

@@ -12,7 +12,8 @@ from envmgr.exchange.checks import row_of
 from envmgr.wheels.requirements import HashedRow
 
 NAME = re.compile(r"pyproject\.toml")
-CONTENT = re.compile(r"^\[(project|build-system|tool\.[^\]\n]+)\]", re.MULTILINE)
+# The lock of a user's environment, which is a pylock.toml, has a table `tool.envmgr`.
+CONTENT = re.compile(r"^\[(project|build-system|tool\.(?!envmgr\])[^\]\n]+)\]", re.MULTILINE)
 _READ = ("name", "version", "description", "dependencies", "requires-python")
 # Fields of `project` that say nothing of what is installed.
 _WORDS = ("readme", "license", "license-files", "authors", "maintainers", "keywords", "classifiers", "urls")

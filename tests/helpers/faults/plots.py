@@ -272,9 +272,6 @@ PLOTS: dict[str, Plot] = {
         lambda box: own(box, "new", "ipykernel") and gone(box),
         ("no-environment",),
     ),
-    "user request": Plot(
-        ("user", "request", "mine", "-o", "asked"), with_own, written("asked/REQUEST.md"), ("place-taken",)
-    ),
     "user update": Plot(("user", "update", "mine"), with_own, lambda box: own(box, "mine", "ipykernel")),
     "verify": Plot(("verify", "--repair"), damaged, harmed=True),
 }

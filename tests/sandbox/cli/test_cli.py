@@ -258,7 +258,6 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         "user kernel": ["mine"],
         "user remove": ["mine", "one"],
         "user rename": ["mine", "new"],
-        "user request": ["mine"],
         "user update": ["mine"],
         "verify": ["--repair"],
     }

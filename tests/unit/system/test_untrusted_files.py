@@ -244,7 +244,6 @@ OTHERWISE = {
     "modules/lmod.py": "Lmod itself",
     "modules/nodesetup.py": "a script that ships with envmgr",
     "modules/render.py": "templates that ship with envmgr",
-    "people/request.py": "a template that ships with envmgr, and an install of the user's own",
     "publish/records.py": "what a damaged generation mentions",
     "publish/verify.py": "a generation's own files, which are only hashed",
     "publish/staging.py": "a generation that is being made, and manifests of installs, which are only hashed",

@@ -12,12 +12,11 @@ from envmgr.cli.run import open_context, verb
 
 
 class SbomFormat(StrEnum):
-    """The formats of all verbs, and those of SBOMs."""
+    """The formats of all verbs, and that of SBOMs."""
 
     table = "table"
     json = "json"
     cyclonedx = "cyclonedx"
-    spdx = "spdx"
 
 
 @verb
@@ -59,13 +58,13 @@ def sbom(
 ) -> VerbAnswer:
     """Show what an entry is made of, or write it as an SBOM.
 
-    CycloneDX 1.6 and SPDX 2.3 have the name, version, purl, sha256, licence and dependencies of each package.
+    CycloneDX 1.6 has the name, version, purl, sha256, licence and dependencies of each package.
     """
     from envmgr.cli.render import refuse_missing_folder
     from envmgr.cli.text.parts import show_sbom
     from envmgr.commands.sbom import make_sbom
 
     refuse_missing_folder(report)
-    to = None if fmt in (SbomFormat.table, SbomFormat.json) else str(fmt)
-    result = make_sbom(open_context(site, fmt, anywhere=True), entry, number=generation, to=to)
+    write = fmt is SbomFormat.cyclonedx
+    result = make_sbom(open_context(site, fmt, anywhere=True), entry, number=generation, write=write)
     return answer_with(result, show_sbom)

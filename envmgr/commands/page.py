@@ -69,7 +69,7 @@ def _sboms(ctx: Context, contents: Contents, files: Mapping[str, str]) -> dict[s
             with suppress(OSError):
                 found[file] = read_regular(before / file)
     new = [name for name, file in files.items() if file not in found]
-    for name, text in entry_sboms(ctx, contents.entries, contents.created, new, "cyclonedx"):
+    for name, text in entry_sboms(ctx, contents.entries, contents.created, new):
         found[files[name]] = text.encode()
     return found
 

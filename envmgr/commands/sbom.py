@@ -50,9 +50,9 @@ class SbomResult(Result):
     text: str
 
 
-def make_sbom(ctx: Context, name: str | None, *, number: int | None = None, to: str | None = None) -> SbomResult:
+def make_sbom(ctx: Context, name: str | None, *, number: int | None = None, write: bool = False) -> SbomResult:
     """Return the parts of an entry in generation `number` (by default the current one); without a name, of all its
-    entries. `to` is a format of `envmgr.exchange.sboms`.
+    entries. With `write`, it has the text of a CycloneDX file.
 
     Raises:
         InputError: `entry-missing`, `not-published`; EnvmgrError: `no-generation`, `nothing-published`,
@@ -75,12 +75,12 @@ def make_sbom(ctx: Context, name: str | None, *, number: int | None = None, to: 
         parts=tuple(map(_row, document.components)),
         members=members,
         named_only=read.named_only,
-        text=write_sbom(document, to) if to else "",
+        text=write_sbom(document) if write else "",
     )
 
 
 def entry_sboms(
-    ctx: Context, entries: Mapping[str, PublishedEntry], created: str, names: Iterable[str], to: str
+    ctx: Context, entries: Mapping[str, PublishedEntry], created: str, names: Iterable[str]
 ) -> Iterator[tuple[str, str]]:
     """Yield entries of a generation that is `created` now, each with its document; none without the extra `sbom`, and
     none for an entry whose install cannot be read.
@@ -89,7 +89,7 @@ def entry_sboms(
     for name in names:
         try:
             members = {name: read.entry(entries[name].paths)}
-            text = write_sbom(_document(entries, name, members, read, name, created), to)
+            text = write_sbom(_document(entries, name, members, read, name, created))
         except Interrupted:
             raise
         except Exception as error:  # noqa: BLE001 - a library that fails over one entry costs no other its SBOM

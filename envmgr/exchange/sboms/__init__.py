@@ -1,4 +1,4 @@
-"""Software bills of materials: what entries are made of, as files for scanners. Each format is one module.
+"""Software bills of materials: what entries are made of, as files for scanners. cyclonedx.py writes them.
 
 They need the extra `sbom`. The same installs give the same bytes: identifiers come from digests, the time from the
 manifest.
@@ -6,12 +6,11 @@ manifest.
 
 from __future__ import annotations
 
-import importlib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from envmgr.errors import EnvmgrError
 from envmgr.store.parts import Part
@@ -19,7 +18,6 @@ from envmgr.store.parts import Part
 if TYPE_CHECKING:
     from packageurl import PackageURL
 
-SBOM_FORMATS = ("cyclonedx", "spdx")
 _SPACE = uuid.UUID("6f3b1d52-8f7e-5c0e-9a39-3f4a7c1d2e60")  # of these documents; any fixed one would do
 
 
@@ -82,14 +80,14 @@ def purl_of(part: Part) -> PackageURL:
     return PackageURL(part.purl, space or None, name or "-", version or None, dict(part.qualifiers))
 
 
-def write_sbom(document: Document, to: str) -> str:
+def write_sbom(document: Document) -> str:
     """Return the text of the document. Raise EnvmgrError `extra-missing` without the libraries of the extra `sbom`."""
     try:
-        module = importlib.import_module(f"{__name__}.{to}")
+        from envmgr.exchange.sboms import cyclonedx
     except ModuleNotFoundError as error:
         raise EnvmgrError(
             "extra-missing",
             f"an SBOM needs the Python package {error.name}, which this envmgr does not have",
             hint="pip install 'envmgr[sbom]'",
         ) from None
-    return cast("Callable[[Document], str]", module.write)(document)
+    return cyclonedx.write(document)

@@ -15,7 +15,7 @@ from envmgr.system.files import remove_tree
 from tests.helpers.done import Done
 from tests.helpers.pages import to_type
 from tests.helpers.sandbox import PYTHON, Sandbox
-from tests.helpers.sboms import valid_cyclonedx, valid_spdx
+from tests.helpers.sboms import valid_cyclonedx
 from tests.helpers.standin.channel import Channel
 from tests.helpers.wheel_scene import WheelBox, make_wheel_box
 
@@ -170,9 +170,8 @@ def test_sbom_has_licences_and_the_sboms_that_wheels_bring(scene: WheelBox, tmp_
     inside = [(each["name"], each.get("purl")) for each in parts["einops"]["components"]]
     assert inside == [("a?", None), ("zlib", "pkg:generic/zlib@1.2")]
     assert box.ok("sbom", ON, "--format", "cyclonedx").stdout == done.stdout
-    box.ok("sbom", ON, "--format", "spdx", "-o", str(tmp_path / "x.json"))
-    spdx = valid_spdx((tmp_path / "x.json").read_text(), tmp_path)
-    assert {"einops", "six", "zlib"} <= {each["name"] for each in spdx["packages"]}
+    box.ok("sbom", ON, "--format", "cyclonedx", "-o", str(tmp_path / "x.json"))
+    assert (tmp_path / "x.json").read_text() == done.stdout
     rows = {row["name"]: row for row in box.ok("sbom", ON, "--format", "json").data["parts"]}
     assert rows["six"]["needs"] == [rows["python"]["ref"]]
     assert "einops" in box.ok("sbom", ON).stdout

@@ -16,10 +16,11 @@ from typing import Any
 
 import envmgr
 from envmgr.backends import Built, LoadedEntry, LoadedLock
-from envmgr.catalog.accept import COMMANDS, HIDDEN, named_in
+from envmgr.catalog.accept import HIDDEN, named_in
 from envmgr.catalog.gpus import same_effect
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.shell_rules import COMMANDS
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp

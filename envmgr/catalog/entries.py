@@ -110,9 +110,9 @@ class CatalogEntry:
     def software_path(self) -> Path:
         return self.folder.parent / SOFTWARE_NAME
 
-    def recipe(self, *, shells: bool = True) -> Recipe:
-        """Load the recipe; `shells` as in `load_recipe`. Raises InputError with each fault's place."""
-        return load_recipe(self.recipe_path, shells=shells)
+    def recipe(self) -> Recipe:
+        """Load the recipe. Raises InputError with each fault's place."""
+        return load_recipe(self.recipe_path)
 
     def sound_recipe(self) -> tuple[Recipe | None, list[str], frozenset[str]]:
         """Return what `load_sound_recipe` does."""

@@ -5,27 +5,16 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterator
-from typing import Annotated, Any
 
-from pydantic import BeforeValidator, ValidationInfo, field_validator, model_validator
+from pydantic import field_validator, model_validator
 
-from envmgr.catalog.shell_rules import (
-    SHELL_WORDS,
-    fault_in_csh,
-    fault_in_posix,
-    fault_in_tcsh,
-    fault_in_value,
-    fault_in_variable,
-)
+from envmgr.catalog.shell_rules import COMMANDS, fault_in_csh, fault_in_value, fault_in_variable
 from envmgr.system.models import FrozenModel, refuse
 from envmgr.wording import LINES, first_unseen
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # What a value may name: known when the module is made, or only where it is loaded.
 BUILD_NAMES, LOAD_NAMES = frozenset({"root", "name", "version"}), frozenset({"HOME", "USER"})
-UNPARSED = "no shell reads it"  # the context of a validation, for commands that only list entries
-_MOST_FUNCTIONS = 50  # of a recipe; each is read by three shells, twice
-_MOST_SHELL = 20_000  # characters of all of them; bash starts a process for each `$(…)` that it only reads
 
 
 def lines_of_text(value: str) -> str:
@@ -48,45 +37,20 @@ class ShellText(FrozenModel):
     @field_validator("bash", "csh")
     @classmethod
     def _printable(cls, value: str) -> str:
-        if len(value) > _MOST_SHELL:
-            raise ValueError(f"has {len(value)} characters: there are {_MOST_SHELL} at most")
         return lines_of_text(value).strip()
 
     @model_validator(mode="after")
-    def _check(self, info: ValidationInfo) -> ShellText:
-        refuse(self._faults(ask_shells=info.context != UNPARSED))
+    def _check(self) -> ShellText:
+        refuse(self._faults())
         return self
 
-    def _faults(self, *, ask_shells: bool) -> Iterator[str]:
-        # Lmod prints it for each shell: what is no whole command there would end the text that it stands in.
+    def _faults(self) -> Iterator[str]:
         if not self.bash:
             yield "`bash` is empty"
-        elif ask_shells and (fault := fault_in_posix(self.bash.replace("${root}", "/"))):
-            yield f"`bash` {fault}"
-        csh = self.csh.replace("${root}", "/")
         if "\n" in self.csh:
             yield "`csh` must be one line"
-        elif fault := fault_in_csh(csh):
+        elif fault := fault_in_csh(self.csh.replace("${root}", "/")):
             yield f"`csh`: {fault}"
-        elif self.csh and ask_shells and (fault := fault_in_tcsh(csh)):
-            yield f"`csh` {fault}"
-
-
-def _few_functions(value: Any) -> Any:
-    """Limit number and size of functions, before shells read any of them."""
-    if not isinstance(value, dict):
-        return value
-    if len(value) > _MOST_FUNCTIONS:
-        raise ValueError(
-            f"{len(value)} functions: there are {_MOST_FUNCTIONS} at most; a file of the install can define more"
-        )
-    texts = [str(part) for text in value.values() if isinstance(text, dict) for part in text.values()]
-    size = sum(map(len, texts))
-    if size > _MOST_SHELL:
-        raise ValueError(
-            f"{size} characters of functions: there are {_MOST_SHELL} at most; a file of the install can have more"
-        )
-    return value
 
 
 class Environment(FrozenModel):
@@ -100,7 +64,7 @@ class Environment(FrozenModel):
     set_default: dict[str, str] = {}
     prepend: dict[str, tuple[str, ...]] = {}
     append: dict[str, tuple[str, ...]] = {}
-    functions: Annotated[dict[str, ShellText], BeforeValidator(_few_functions)] = {}
+    functions: dict[str, ShellText] = {}
     on_unload: ShellText | None = None
 
     @field_validator("functions")
@@ -112,7 +76,7 @@ class Environment(FrozenModel):
     @staticmethod
     def _function_faults(functions: dict[str, ShellText]) -> Iterator[str]:
         for name, text in functions.items():
-            if not _VARIABLE.fullmatch(name) or name in SHELL_WORDS:
+            if not _VARIABLE.fullmatch(name) or name in COMMANDS:
                 yield f"`{name}` cannot be the name of a function"
             if "'" in text.csh:
                 yield f"`csh` of {name} cannot hold `'`: Lmod makes an alias of it, between such quotes"

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from envmgr.catalog.accept import fault_in_key
-from envmgr.catalog.environment import UNPARSED, Environment, lines_of_text
+from envmgr.catalog.accept import RULES
+from envmgr.catalog.environment import Environment, lines_of_text
 from envmgr.catalog.gpus import parse_code
 from envmgr.catalog.names import catalog_of, fault_in_part, parse_entry
 from envmgr.catalog.site_file import CpuLevel
@@ -129,19 +129,12 @@ class Recipe(FrozenModel):
     hidden: bool = False
     deprecated: Deprecated | None = None
     _help = field_validator("help")(lines_of_text)
-    accept: dict[str, str] = Field(
-        default={}, description="what is meant of its lock and its module, each with the reason"
-    )
+    accept: dict[str, str] = Field(default={}, description="faults of its lock that are meant, each with the reason")
 
     @field_validator("accept")
     @classmethod
     def _reasons(cls, values: dict[str, str]) -> dict[str, str]:
-        faults = ((rule, why, fault_in_key(rule)) for rule, why in values.items())
-        refuse(
-            fault or (f"`{rule}` needs a reason" if not why.strip() else "must be one line, without control characters")
-            for rule, why, fault in faults
-            if fault or not why.strip() or first_unseen(why)
-        )
+        refuse(fault for rule, why in values.items() if (fault := _fault_in_accept(rule, why)))
         return values
 
     @field_validator("depends")
@@ -182,16 +175,23 @@ class Recipe(FrozenModel):
         return value
 
 
-def load_recipe(path: Path, *, shells: bool = True) -> Recipe:
-    """Load a recipe and the files of its tests. Without `shells`, no shell is asked whether it can read the functions.
+def _fault_in_accept(rule: str, why: str) -> str:
+    """Return why a recipe cannot accept `rule` for this reason; empty if it can."""
+    if rule not in RULES:
+        return f"there is no rule `{rule}`; known: {', '.join(sorted(RULES))}"
+    if not why.strip():
+        return f"`{rule}` needs a reason"
+    return "must be one line, without control characters" if first_unseen(why) else ""
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Load a recipe and the files of its tests.
 
     Raises:
         InputError: `recipe-invalid` or `yaml-syntax`, each fault with its line; `file-irregular`, `file-too-large`.
     """
-    tree, context = catalog_of(path.parent), None if shells else UNPARSED
-    return _with_files(
-        load_model(path, Recipe, kind=RECIPE, reference="recipe-invalid", tree=tree, context=context), path
-    )
+    tree = catalog_of(path.parent)
+    return _with_files(load_model(path, Recipe, kind=RECIPE, reference="recipe-invalid", tree=tree), path)
 
 
 def load_sound_recipe(path: Path) -> tuple[Recipe | None, list[str], frozenset[str]]:

@@ -229,7 +229,7 @@ def _ensure_all(
             # An install that was there before is not in `outcome`: this reads its facts, under its lock.
             result = made_now or make(own[item.install.relative], jobs)
             if publish:  # an install without a module changes nobody's shell
-                item.require_accepted(result.facts)
+                item.require_none_hidden(result.facts)
             ensured[str(item.entry)] = result
     made = [label for label, e in outcome.done.items() if e.built]
     return ensured, made, sent

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from envmgr.backends import Backend, LoadedLock, get_backend
-from envmgr.catalog.accept import RULES, key_for
 from envmgr.catalog.entries import MOST_BELOW, Catalog, CatalogEntry, find_circles, too_many_below
 from envmgr.catalog.names import parse_entry, variable_name
 from envmgr.catalog.recipe import Recipe, Requires, shared_files
@@ -21,7 +20,6 @@ from envmgr.commands import Context
 from envmgr.commands.entry_faults import entry_faults, judge_all, why_failed
 from envmgr.errors import EnvmgrError, InputError, Interrupted
 from envmgr.modules.families import Clash, Member, find_clashes
-from envmgr.publish.compose import judge_recipe
 from envmgr.report import Finding, Result, Severity
 from envmgr.system.files import atomic_write, explain_os_error
 from envmgr.system.scratch import clear_dead_scratch, copy_folder
@@ -43,9 +41,7 @@ class CopyResult(Result):
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """A thing of a lock or a module that a recipe accepts, for its reviewers: `change` is what is done, `reason` the
-    recipe's.
-    """
+    """A fault of a lock that a recipe accepts, for its reviewers: `change` is the fault, `reason` the recipe's."""
 
     entry: str
     rule: str
@@ -163,8 +159,6 @@ def _check_entry(
         findings += [Finding("recipe", "error", str(found.entry), why_failed(each), hint=each.hint) for each in without]
         findings += [_finding("recipe", "warning", found, one_line(each), hint) for each in shortened(remarks)]
     findings += _missing(finder, found, recipe)
-    if "accept" not in faulty:
-        findings += _check_module(found, recipe, accepted)
     if recipe.deprecated and recipe.deprecated.date < datetime.datetime.now(datetime.UTC).date():
         text = f"deprecated.date {recipe.deprecated.date} has passed"
         findings.append(_finding("deprecated", "warning", found, text, f"`envmgr remove {found.entry}`"))
@@ -225,25 +219,6 @@ def _check_lock(
 def _finding(check: str, severity: Severity, found: CatalogEntry, text: str, hint: str = "") -> Finding:
     """Return a finding about the recipe of `found`."""
     return Finding(check, severity, str(found.entry), f"{found.recipe_path}: {text}", hint=hint)
-
-
-def _check_module(found: CatalogEntry, recipe: Recipe, accepted: list[Accepted]) -> list[Finding]:
-    """Return findings on what the module would do that must be accepted; `accepted` gets what is accepted."""
-    judged = judge_recipe(found.entry, recipe)
-    accepted += [_accepted(found, fault.rule, fault.text, why) for fault, why in judged.accepted]
-    taken = {*judged.unused, *RULES, *(key_for(recipe.accept, fault.rule) for fault, _ in judged.accepted)}
-    accepted += [  # its lock does not say what the scripts of its packages set
-        _accepted(found, key, "where its packages change it", why)
-        for key, why in recipe.accept.items()
-        if key not in taken
-    ]
-    return [
-        *(_finding("environment", "error", found, f"{f.rule}: {f.text}", f.mend) for f in judged.faults),
-        *(
-            _finding("environment", "warning", found, f"accept.{key}: it needs no word", "take it out")
-            for key in judged.unused
-        ),
-    ]
 
 
 def _accepted(found: CatalogEntry, rule: str, change: str, reason: str) -> Accepted:

@@ -80,13 +80,13 @@ def list_entries(ctx: Context) -> ListResult:
 
 def show_entry(ctx: Context, name: str) -> ShowResult:
     found = ctx.catalog.find(ctx.catalog.parse(name))
-    recipe = found.recipe(shells=False)
+    recipe = found.recipe()
     current = _current(ctx)
     state = _states(ctx, [found], current)[0]
     digest = install = module = gpu = None
     notes = state.notes
     try:
-        item = resolve_entry(ctx, found, read_target(ctx.site.cpu_level), shells=False)
+        item = resolve_entry(ctx, found, read_target(ctx.site.cpu_level))
         digest = item.install.digest
         install = str(item.install.path) if item.install.exists() else None
         gpu = _gpu(ctx, item)
@@ -141,7 +141,7 @@ def _states(ctx: Context, entries: Sequence[CatalogEntry], current: GenerationRe
     loaded: dict[str, ResolvedEntry | EnvmgrError] = {}
     for found in entries:
         try:
-            loaded[str(found.entry)] = resolve_entry(ctx, found, target, shells=False)
+            loaded[str(found.entry)] = resolve_entry(ctx, found, target)
         except EnvmgrError as error:
             loaded[str(found.entry)] = error
     published = [
@@ -186,7 +186,7 @@ def _state(
         return EntryState(name, state, description, tuple(notes), found.shipped)
     notes, description = [], ""
     try:
-        notes = _notes(found.recipe(shells=False))
+        notes = _notes(found.recipe())
         description = found.software().description.strip().splitlines()[0]
     except EnvmgrError:
         pass  # the note below says it

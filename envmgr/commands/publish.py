@@ -88,7 +88,7 @@ def publish_entries(
     with logged(ctx, "publish") as (inner, log):
         facts = {str(w.entry): read_facts(w.install) for w in wanted}
         for item in wanted:
-            item.require_accepted(facts[str(item.entry)])
+            item.require_none_hidden(facts[str(item.entry)])
         published, tests = publish_wanted(
             inner,
             wanted,
@@ -190,7 +190,7 @@ def _built(ctx: Context) -> list[ResolvedEntry]:
             item = resolve_entry(ctx, entry, target)
             item.require_sound(published)
         except EnvmgrError as error:
-            if error.reference in {"lock-contradicts", "module-unaccepted"}:
+            if error.reference == "lock-contradicts":
                 ctx.reporter.say(f"left out: {error.message}: `envmgr catalog check {entry.entry}` tells")
             ctx.reporter.log(f"{entry.entry}: {error.message}")
             continue

@@ -135,7 +135,7 @@ def _row(
     before = published.get(name)
     change, notes = "new" if before is None else "changed", list[str]()
     try:
-        item = load_entry(ctx, found, read_target(ctx.site.cpu_level), shells=False)
+        item = load_entry(ctx, found, read_target(ctx.site.cpu_level))
         missing = tuple(each.install.relative for each in item.missing)
     except EnvmgrError as error:
         return ReportedEntry(name, change, why=error.message.replace(f"{found.root}/", ""))

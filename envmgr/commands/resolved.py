@@ -20,7 +20,7 @@ from envmgr.modules.families import Member, find_families, member_of
 from envmgr.modules.render import fingerprint, render_digest, templates_digest
 from envmgr.modules.statements import ModulePolicies
 from envmgr.publish import records
-from envmgr.publish.compose import compose_module, judge_install, judge_recipe, require_accepted
+from envmgr.publish.compose import compose_module
 from envmgr.publish.plan import BuildPlan, NewModule, PlannedEntry, make_plan
 from envmgr.store.manifest import InstallFacts, read_facts, read_manifest
 from envmgr.store.prefix import Install, Item, Prefix
@@ -102,19 +102,14 @@ class ResolvedEntry:
         return any(each.of_older_layout and each.exists() for each in runs)
 
     def require_sound(self, published: PublishedEntries) -> None:
-        """Raise InputError `lock-contradicts` for the first of its locks with faults, or `module-unaccepted`."""
+        """Raise InputError `lock-contradicts` for the first of its locks with faults."""
         require_sound(self._judged(published))
-        require_accepted(self.entry, judge_recipe(self.entry, self.recipe))
 
-    def require_accepted(self, facts: InstallFacts) -> None:
-        """Raise InputError `module-unaccepted` or EnvmgrError `commands-hidden` for what its finished install
-        brings.
-        """
+    def require_none_hidden(self, facts: InstallFacts) -> None:
+        """Raise EnvmgrError `commands-hidden` for programs that its finished install brings."""
         from envmgr.builds.install import require_none_hidden
 
-        install = self.install
-        require_none_hidden(self.entry, facts.environment, self.recipe, facts.home(install.path))
-        require_accepted(self.entry, judge_install(self.entry, self.recipe, facts, install.path, install.prefix.root))
+        require_none_hidden(self.entry, facts.environment, self.recipe, facts.home(self.install.path))
 
     def faults(self, published: PublishedEntries) -> list[LockFault]:
         """Return the faults of the locks that it is built from."""
@@ -260,9 +255,9 @@ def _loadable(catalog: Catalog, entries: Sequence[Entry], losses: Losses) -> Ite
             yield each
 
 
-def resolve_entry(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = True) -> ResolvedEntry:
-    """Return one entry; `shells` is as for `load_recipe`. Raises EnvmgrError as `resolve_named`."""
-    item = load_entry(ctx, found, target, shells=shells)
+def resolve_entry(ctx: Context, found: CatalogEntry, target: Target) -> ResolvedEntry:
+    """Return one entry. Raises EnvmgrError as `resolve_named`."""
+    item = load_entry(ctx, found, target)
     if missing := unacknowledged(ctx, item):
         raise EnvmgrError(
             "licence-not-acknowledged",
@@ -273,9 +268,9 @@ def resolve_entry(ctx: Context, found: CatalogEntry, target: Target, *, shells: 
     return item
 
 
-def load_entry(ctx: Context, found: CatalogEntry, target: Target, *, shells: bool = True) -> ResolvedEntry:
+def load_entry(ctx: Context, found: CatalogEntry, target: Target) -> ResolvedEntry:
     with reading_entry(found.entry):
-        recipe, software = found.recipe(shells=shells), found.software()
+        recipe, software = found.recipe(), found.software()
         backend = get_backend(recipe.backend)
         lock = backend.load_lock(found.entry, recipe, found.folder, ctx.site)
         entries = (*lock.below, LoadedEntry(recipe, found.folder, lock))

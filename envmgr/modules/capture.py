@@ -4,10 +4,8 @@ compared.
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -20,10 +18,8 @@ _NAME = r"[A-Za-z_]\w*"
 _ASSIGNED = re.compile(rf"(?<![\w$}}{{-])({_NAME})\+?=|\$\{{({_NAME}):?=|\bfor\s+({_NAME})\b", re.ASCII)
 _DECLARED = re.compile(r"\b(?:unset|export|declare|typeset|local|read|printf\s+-v)\b([^;&|#\n]*)")
 _EXPORTED = re.compile(r"\b(?:export|declare\s+-\w*x|typeset\s+-\w*x)\b([^;&|#\n]*)")
-_READ = re.compile(rf"\$\{{?[#!]?({_NAME})", re.ASCII)
 _INDIRECT = re.compile(r"\beval\b|\b(?:export|unset|read|printf\s+-v)\s+(?:-\w+\s+)?[\"']?\$")
 _CAPITALS = re.compile(r"\b[A-Z_][A-Z0-9_]{2,}\b")
-_CLOCK = re.compile(r"\bdate\b|\bEPOCH|\bSECONDS\b|%\(")
 
 
 def assigned_names(texts: Iterable[str]) -> frozenset[str]:
@@ -40,11 +36,6 @@ def assigned_names(texts: Iterable[str]) -> frozenset[str]:
     return frozenset(names)
 
 
-def mentioned_names(texts: Iterable[str]) -> frozenset[str]:
-    """Return names whose value may be read."""
-    return frozenset(name for text in texts for name in _READ.findall(text))
-
-
 def work_names(texts: Iterable[str]) -> frozenset[str]:
     """Return names that are assigned but never exported. If they are unset at the end, scripts only remove their own
     variables.
@@ -52,10 +43,6 @@ def work_names(texts: Iterable[str]) -> frozenset[str]:
     everything = "\n".join(texts)
     exported = {name for words in _EXPORTED.findall(everything) for name in _names(words)}
     return frozenset(_plainly_assigned(everything) - exported)
-
-
-def tells_time(texts: Iterable[str]) -> bool:
-    return any(_CLOCK.search(text) for text in texts)
 
 
 def _plainly_assigned(text: str) -> set[str]:
@@ -86,45 +73,16 @@ def capture_changes(shell: Shell) -> tuple[EnvOp, ...]:
             `activation-unclear`, its effect cannot be expressed as operations on variables.
         Interrupted: the runner was cancelled.
     """
-    capture = _compare(shell)
-    operations = capture.operations()
-    capture.refuse_outside_values({op.name for op in operations})
-    return operations
-
-
-def _compare(shell: Shell) -> _Capture:
-    """Run the scripts as often as needed to distinguish their operations."""
     texts = [step.text for step in shell.steps]
     plain = shell.trace("plain", {})
     _refuse_forbidden(shell, plain)
     names = {name for name in plain.changed() | assigned_names(texts) if shell.can_be_preset(name)}
-    for attempt in itertools.count():
-        preset = {"PATH": "/" + sentinel("PATH"), **{name: sentinel(name) for name in sorted(names)}}
-        full = shell.trace(f"full{attempt}", preset)
-        _refuse_forbidden(shell, full)
-        solos = {
-            name: shell.trace(f"solo{attempt}-{name}", {name: sentinel(name)})
-            for name in sorted(names)
-            if plain.now(name) and full.now(name) == full.was(name)
-        }
-        guards = {name for name, solo in solos.items() if _guards_others(name, solo, plain)}
-        if not guards:
-            break
-        names -= guards  # "already done" flags, which a user's shell does not have: treat them as never set
-    if tells_time(texts):
-        shell.runner.cancel.wait(1.05)  # seconds: a clock then shows another second
-    again = shell.trace("again", preset)
-    return _Capture(shell, plain, full, again, solos, preset, work_names(texts), mentioned_names(texts))
-
-
-def _guards_others(name: str, solo: Trace, plain: Trace) -> bool:
-    """Return whether it is a private flag that, when set, keeps scripts from changing other variables."""
-    others = plain.changed() - {name}
-    return (
-        _BOOKKEEPING.fullmatch(name) is not None
-        and solo.now(name) == sentinel(name)
-        and any(solo.now(other) != plain.now(other) for other in others)
-    )
+    # Not their notes: an "already done" flag, which a user's shell does not have, would keep them from doing anything.
+    names = {name for name in names if _BOOKKEEPING.fullmatch(name) is None}
+    again = shell.trace("again", {})
+    full = shell.trace("full", {"PATH": "/" + sentinel("PATH"), **{name: sentinel(name) for name in sorted(names)}})
+    _refuse_forbidden(shell, full)
+    return _Capture(shell, plain, again, full, work_names(texts)).operations()
 
 
 def forbidden_changes(trace: Trace) -> list[str]:
@@ -151,20 +109,15 @@ def _refuse_forbidden(shell: Shell, trace: Trace) -> None:
 class _Capture:
     """The runs to compare.
 
-    `plain` had nothing set. `full` had `preset`, a sentinel in every variable that scripts change. `again` is the same
-    with another HOME, user and directory. `solos` had one variable set each, for those that `full` left unchanged.
-    `work` names variables that scripts use internally and remove again. `mentioned` names variables whose values
-    scripts may read.
+    `plain` had nothing set; `again` is the same with another HOME, user and directory. `full` had a sentinel in every
+    variable that scripts change. `work` names variables that scripts use internally and remove again.
     """
 
     shell: Shell
     plain: Trace
-    full: Trace
     again: Trace
-    solos: Mapping[str, Trace]
-    preset: Mapping[str, str]
+    full: Trace
     work: frozenset[str]
-    mentioned: frozenset[str]
 
     def operations(self) -> tuple[EnvOp, ...]:
         names = self.plain.changed() | self.full.changed()
@@ -176,7 +129,7 @@ class _Capture:
         if one is None and name in self.plain.shell_only:
             self.shell.log(f"left out {name}, which {self._label(name)} uses without exporting it")
             return
-        if two != self.again.now(name):
+        if one != self.again.now(name):
             self._unclear(name, "sets {name} to a value that changes from run to run")
         # Such bytes were decoded to surrogates, which no modulefile in UTF-8 can hold.
         for value in (one, two):
@@ -193,7 +146,8 @@ class _Capture:
             if name not in self.work:
                 yield EnvOp(kind="unset", name=name)
         elif two == own:
-            yield from self._default(name, one)
+            if one:  # else `export X="$X"`: an empty value where there was none
+                yield EnvOp(kind="set-default", name=name, value=one)
         elif own is not None and own in two:
             yield from self._list(name, one, two.split(own))
         # To set PATH as a whole would remove the user's own folders from it.
@@ -205,24 +159,10 @@ class _Capture:
     def _is_bookkeeping(self, name: str, others: tuple[str, ...]) -> bool:
         """Return whether it is a backup of a variable that scripts change, or a flag that records what they found."""
         one, two = self.plain.now(name), self.full.now(name)
-        changed = self.plain.changed() | self.full.changed()
-        noted = _BOOKKEEPING.fullmatch(name) is not None
-        if others:
-            backup = two == self.full.was(others[0]) and (one or "") == (self.plain.was(others[0]) or "")
-            return noted or (backup and others[0] in changed)
-        if name in self.solos:
-            return noted and self.solos[name].now(name) != sentinel(name)
-        differs = one != two and sentinel(name) not in (two or "")
-        return noted and differs
-
-    def _default(self, name: str, one: str | None) -> Iterator[EnvOp]:
-        """Yield a default for a variable that `full` left unchanged, if this depends on the variable itself only."""
-        if not one:
-            return  # `export X="$X"`: an empty value where there was none
-        if name not in self.solos or self.solos[name].now(name) != sentinel(name):
-            guards = [other for other, solo in self.solos.items() if other != name and solo.now(name) != one]
-            self._unclear(name, f"sets {{name}} only where {' or '.join(guards) or 'another variable'} is not set")
-        yield EnvOp(kind="set-default", name=name, value=one)
+        if _BOOKKEEPING.fullmatch(name):
+            return bool(others) or one != two
+        backup = others and two == self.full.was(others[0]) and (one or "") == (self.plain.was(others[0]) or "")
+        return bool(backup and others[0] in self.plain.changed() | self.full.changed())
 
     def _list(self, name: str, one: str | None, parts: list[str]) -> Iterator[EnvOp]:
         """Yield the elements before and after the user's value. If the variable has no value, a default may take its
@@ -259,38 +199,17 @@ class _Capture:
         for element in after:
             yield EnvOp(kind="append", name=name, value=element, separator=separator)
 
-    def refuse_outside_values(self, names: AbstractSet[str]) -> None:
-        """Run once more with values in variables that scripts only read, and refuse any that end up in `names`, which
-        scripts set.
-
-        It is no fault if a script then takes another branch (`$ZSH_VERSION`, `$CONDA_BUILD`) or fails.
-        """
-        outside = {name: sentinel(name) for name in self.mentioned - set(self.preset) if self.shell.can_be_preset(name)}
-        if not outside:
-            return
-        try:
-            trace = self.shell.trace("outside", {**self.preset, **outside})
-        except EnvmgrError as error:
-            if error.exit_code != EnvmgrError.exit_code:
-                raise  # interrupted
-            self.shell.log(f"not checked for values of the user's variables: {error.message}")
-            return
-        for name in sorted(names - set(outside), key=lambda n: (self._step(n), n)):
-            taken = [other for other in sentinels_in(trace.now(name) or "") if other in outside]
-            if taken and _BOOKKEEPING.fullmatch(name) is None:
-                self._unclear(name, f"makes {{name}} from what the user has in {taken[0]}", trace)
-
     def _step(self, name: str) -> int:
         return (self.plain.changes(name) or self.full.changes(name))[0]
 
     def _label(self, name: str) -> str:
         return self.shell.steps[self._step(name)].label
 
-    def _unclear(self, name: str, what: str, last: Trace | None = None) -> NoReturn:
+    def _unclear(self, name: str, what: str) -> NoReturn:
         values = [f"with nothing set: {_shown(self.plain.now(name))}"]
-        values += [f"with every variable set: {_shown((last or self.full).now(name))}"]
-        if self.again.now(name) != self.full.now(name):
-            values += [f"the same, for another user: {_shown(self.again.now(name))}"]
+        values += [f"with every variable set: {_shown(self.full.now(name))}"]
+        if self.again.now(name) != self.plain.now(name):
+            values += [f"with nothing set, for another user: {_shown(self.again.now(name))}"]
         raise EnvmgrError(
             "activation-unclear",
             f"{self._label(name)} {what.format(name=name)}",

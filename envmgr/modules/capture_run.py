@@ -142,7 +142,7 @@ class Shell:
             reason = f"ended the shell (exit status {status})" if status >= 0 else ending(status)
         except CommandError:
             reason = f"did not end within {self.timeout:g} s"
-        log = (lambda _: None) if preset else self.log  # the plain run is logged, the others only repeat it
+        log = self.log if run == "plain" else lambda _: None  # the other runs only repeat it
         for i, step in enumerate(self.steps):
             self._check(step, at / str(i), work, reason, log=log)
         left = sorted(str(path.relative_to(home)) for path in home.rglob("*"))

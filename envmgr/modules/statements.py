@@ -260,7 +260,9 @@ def _shell(spec: ModuleSpec) -> Iterator[Statement]:
     for function in spec.functions:
         # As a word that the function evaluates: whatever its text is, loading defines one function and runs nothing.
         yield Statement("function", function.name, (f"eval {quote(function.bash)}", function.csh))
-    for shell, text in (("sh", spec.on_unload.bash), ("csh", spec.on_unload.csh)):
+    # Text that no shell can parse must not keep an unload from undoing the rest.
+    bash = spec.on_unload.bash and f"eval {quote(spec.on_unload.bash)}"
+    for shell, text in (("sh", bash), ("csh", spec.on_unload.csh)):
         if text:
             yield Statement("at-unload", "execute", (shell, text))
 

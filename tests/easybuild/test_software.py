@@ -287,8 +287,7 @@ def test_conda_environment_by_easybuild_is_a_python_whatever_its_name(workshop: 
         requirements="qiime2",
         sanity_check_paths={"files": ["bin/python"], "dirs": []},
     )
-    own = ("CONDA_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV")
-    workshop.locked("qiime/1.0", "qiime-1.0.eb", accept={f"variable:{name}": "of the easyblock" for name in own})
+    workshop.locked("qiime/1.0", "qiime-1.0.eb")
     lock = yaml.safe_load((workshop.root / "recipes/qiime/1.0/easybuild-lock.yml").read_text())
     assert [(item["name"], item.get("python")) for item in lock["items"]] == [("Miniforge3", None), ("qiime", True)]
     workshop.ok("build", "qiime/1.0")

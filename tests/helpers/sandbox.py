@@ -66,10 +66,6 @@ class Sandbox:
         }
         (folder.parent / "software.yaml").write_text(json.dumps(software))
         recipe = {"schema": 1, "backend": "conda", "input": {"channels": ["standin"], "specs": specs}, **fields}
-        if any(
-            spec.startswith("hello-activate") for spec in specs
-        ):  # sets variables of its own, as compilers' packages do
-            recipe["accept"] = {"variable:HELLO_*": "its packages' own", **recipe.get("accept", {})}
         (folder / "recipe.yaml").write_text(json.dumps(recipe, indent=1))
         return folder
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from envmgr.backends.existing.models import ExistingInput
-from envmgr.catalog.shell_rules import SEARCHED
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, ErrorData, InputError, Interrupted, ending
 from envmgr.modules.capture import capture_changes
@@ -160,7 +159,7 @@ def _is_of_system(op: EnvOp, roots: Sequence[str]) -> bool:
     there.
     """
     inside = any(f"{op.value}/".startswith(f"{root}/") for root in roots)
-    return op.name in SEARCHED and not inside and _SYSTEM.match(op.value) is not None
+    return op.kind in ("prepend", "append") and not inside and _SYSTEM.match(op.value) is not None
 
 
 def _refuse_others(found: Iterable[EnvOp], roots: Sequence[str]) -> None:

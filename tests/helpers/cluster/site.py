@@ -44,8 +44,6 @@ def recipe(entry: str, specs: list[str], fields: dict[str, Any]) -> tuple[Path, 
         "category": "test",
     }
     content = {"schema": 1, "backend": "conda", "input": {"channels": ["standin"], "specs": specs}, **fields}
-    if "hello-activate" in specs:  # sets variables of its own, as compilers' packages do
-        content["accept"] = {"variable:HELLO_*": "its packages' own", **content.get("accept", {})}
     return folder, {
         folder.parent / "software.yaml": json.dumps(software),
         folder / "recipe.yaml": json.dumps(content, indent=1),

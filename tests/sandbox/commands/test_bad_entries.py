@@ -123,12 +123,3 @@ def test_lock_goes_on_beside_what_no_library_can_evaluate(scene: Sandbox, given:
     assert done.code == 2, done.stdout + done.stderr
     assert done.stderr.startswith("error[recipe-invalid]: the wheels input of aaa/1.0 has faults\n"), done.stderr
     assert "written: zzz/1.0" in done.stderr
-
-
-def test_functions_of_a_recipe_are_bounded_before_a_shell_reads_one(scene: Sandbox) -> None:
-    functions = {f"f{n}": {"bash": ":"} for n in range(1_500)}
-    accept = {f"function:f{n}": "y" for n in range(1_500)}
-    scene.recipe("aaa/1.0", ["hello-prefix"], environment={"functions": functions}, accept=accept)
-    done = scene.run("catalog", "check", "aaa/1.0")
-    assert done.code == 1
-    assert "environment.functions: 1500 functions: there are 50 at most" in done.stdout

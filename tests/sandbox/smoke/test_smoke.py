@@ -24,13 +24,7 @@ def test_test_is_skipped_without_what_it_needs_and_runs_with_it(sandbox: Sandbox
     launcher.mkdir()
     (launcher / "mpiexec").write_text("#!/bin/sh\n")
     (launcher / "mpiexec").chmod(0o755)
-    sandbox.recipe(
-        "mpi/1.0",
-        HELLO,
-        tests=tests,
-        environment={"prepend": {"PATH": [str(launcher)]}},
-        accept={"variable:PATH": "a stand-in"},
-    )
+    sandbox.recipe("mpi/1.0", HELLO, tests=tests, environment={"prepend": {"PATH": [str(launcher)]}})
     sandbox.ok("lock", "--all")
     # Slurm's srun is a launcher, too: here there is none.
     hide = 'for name in srun mpiexec mpirun g++; do file=$(command -v $name) && mount --bind /dev/null "$file"; done; exec "$@"'
@@ -64,7 +58,7 @@ def test_failing_mpi_test_is_never_a_skip(sandbox: Sandbox, status: int) -> None
         HELLO,
         tests=tests,
         environment={"prepend": {"PATH": [str(launcher)]}},
-        accept={"variable:PATH": "a stand-in", "hidden-commands": "srun: stand-ins"},
+        accept={"hidden-commands": "srun: stand-ins"},
     )
     sandbox.ok("lock", "mpi/1.0")
     done = sandbox.run("build", "mpi/1.0")
@@ -96,7 +90,7 @@ def test_test_that_needs_slurm_runs_in_a_job_or_where_slurm_answers(
         HELLO,
         tests=tests,
         environment={"prepend": {"PATH": [str(commands)]}},
-        accept={"variable:PATH": "a stand-in", "hidden-commands": "sinfo, srun: stand-ins"},
+        accept={"hidden-commands": "sinfo, srun: stand-ins"},
     )
     sandbox.ok("lock", "--all")
     done = sandbox.ok("build", "app/1.0", "--format", "json", **({"SLURM_JOB_ID": job} if job else {})).data["tests"]
@@ -122,7 +116,7 @@ def test_test_that_needs_slurm_asks_for_what_the_site_says(sandbox: Sandbox, job
         HELLO,
         tests=tests,
         environment={"prepend": {"PATH": [str(commands)]}},
-        accept={"variable:PATH": "a stand-in", "hidden-commands": "sinfo, srun: stand-ins"},
+        accept={"hidden-commands": "sinfo, srun: stand-ins"},
     )
     sandbox.ok("lock", "--all")
     environ = {"SLURM_JOB_ID": job} if job else {}
@@ -184,9 +178,7 @@ def test_entry_is_tested_again_when_what_it_loads_changed(sandbox: Sandbox) -> N
     sandbox.recipe("top/1.0", ["shared"], depends=["base/1.0"], tests=[{"name": "has", "run": 'test -z "$BROKEN"'}])
     sandbox.ok("lock", "--all")
     sandbox.ok("build", "top/1.0")
-    sandbox.recipe(
-        "base/1.0", HELLO, environment={"set": {"BROKEN": "yes"}}, accept={"variable:BROKEN": "for the test"}
-    )
+    sandbox.recipe("base/1.0", HELLO, environment={"set": {"BROKEN": "yes"}})
     done = sandbox.run("build", "base/1.0")
     assert done.code == 3
     assert "error[smoke-test-failed]: 1 smoke test of top/1.0 failed" in done.stderr

@@ -10,10 +10,10 @@ from envmgr.backends import get_backend
 from envmgr.backends.conda.judging import BRINGERS
 from envmgr.backends.container.input import ALWAYS
 from envmgr.builds.install import require_none_hidden
-from envmgr.catalog.accept import COMMANDS
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.names import Entry, parse_entry
 from envmgr.catalog.recipe import Recipe, load_recipe
+from envmgr.catalog.shell_rules import COMMANDS
 from envmgr.catalog.site import load_site
 from envmgr.errors import EnvmgrError
 from envmgr.modules.spec import EnvOp

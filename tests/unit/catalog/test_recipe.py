@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from envmgr.catalog.accept import RULES
 from envmgr.catalog.environment import Environment, ShellText
 from envmgr.catalog.names import sort_key
 from envmgr.catalog.recipe import Recipe, Requires, SmokeTest, Software, load_recipe, load_software, shared_files
@@ -213,6 +214,26 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"environment": {"functions": {"if": {"bash": "x"}}}},
         ["environment.functions: `if` cannot be the name of a function"],
     ),
+    "function-of-system": (
+        {"environment": {"functions": {"sudo": {"bash": "x"}}}},
+        ["environment.functions: `sudo` cannot be the name of a function"],
+    ),
+    "function-braces": (
+        {"environment": {"on_unload": {"bash": "x", "csh": "echo ${HOME}"}}},
+        ["environment.on_unload: `csh`: csh opens braces, in quotes too: `${HOME}`"],
+    ),
+    "function-history": (
+        {"environment": {"on_unload": {"bash": "x", "csh": "echo wow!x"}}},
+        ["environment.on_unload: `csh`: csh reads `!x` as a line of its history"],
+    ),
+    "function-backslash": (
+        {"environment": {"on_unload": {"bash": "x", "csh": "echo \\"}}},
+        ["environment.on_unload: `csh`: a backslash at its end may quote what follows"],
+    ),
+    "accept-variable": (
+        {"accept": {"variable:PAGER": "why"}},
+        [f"accept: there is no rule `variable:PAGER`; known: {', '.join(sorted(RULES))}"],
+    ),
     "function-quote": (
         {"environment": {"functions": {"f": {"bash": "x", "csh": "echo 'a'"}}}},
         ["environment.functions: `csh` of f cannot hold `'`: Lmod makes an alias of it, between such quotes"],
@@ -220,20 +241,6 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
     "function-lines": (
         {"environment": {"functions": {"f": {"bash": "x", "csh": "a\nb"}}}},
         ["environment.functions.f: `csh` must be one line"],
-    ),
-    "functions-many": (
-        {"environment": {"functions": {f"f{number}": {"bash": ":"} for number in range(51)}}},
-        ["environment.functions: 51 functions: there are 50 at most; a file of the install can define more"],
-    ),
-    "functions-long": (
-        {"environment": {"functions": {f"f{number}": {"bash": ": $(:);" * 300} for number in range(11)}}},
-        [
-            "environment.functions: 23100 characters of functions: there are 20000 at most; a file of the install can have more"
-        ],
-    ),
-    "unload-long": (
-        {"environment": {"on_unload": {"bash": ": $(:);" * 3_000}}},
-        ["environment.on_unload.bash: has 21000 characters: there are 20000 at most"],
     ),
     "version-digits": (
         {"requires": {"glibc": f"2.{'9' * 10}"}},
@@ -434,19 +441,6 @@ def test_files_that_versions_share_are_known(tmp_path: Path) -> None:
     for path in (folder / "one", folder.parent / "one", folder.parent / "two"):
         path.write_text("x")
     assert shared_files(load_recipe(write(folder, tests=FILES)), folder) == [folder.parent / "two"]
-
-
-def test_no_shell_reads_functions_for_verbs_that_only_tell(tmp_path: Path) -> None:
-    path = write(tmp_path, environment={"functions": {"f": {"bash": "if"}}})
-    assert load_recipe(path, shells=False).environment.functions["f"].bash == "if"
-    with pytest.raises(InputError) as caught:
-        load_recipe(path)
-    assert "`bash` is not whole commands in bash" in caught.value.context[0]
-    path = write(tmp_path, environment={"functions": {"f": {"bash": ":", "csh": 'echo "a'}}})
-    assert load_recipe(path, shells=False).environment.functions["f"].csh == 'echo "a'
-    with pytest.raises(InputError) as caught:
-        load_recipe(path)
-    assert "`csh` is not whole commands in tcsh" in caught.value.context[0]
 
 
 def test_one_file_of_many_names_is_not_read_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,6 +165,13 @@ bash --noprofile --norc -c 'greet x 2>/dev/null; echo $?; . {init}; module refre
     assert run(tree, "bash", script).stdout.splitlines() == ["127", "1|x|"]
 
 
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_text_that_no_shell_parses_does_not_keep_an_unload_from_undoing_the_rest(tmp_path: Path, shell: str) -> None:
+    tree = make_tree(tmp_path, spec("app/1", op("set", "V", "1"), on_unload=UnloadCommand(bash="if true; then")))
+    done = run(tree, shell, 'module load app/1; echo "V=$V"; module unload app; echo "V=$V"')
+    assert done.stdout.splitlines() == ["V=1", "V="]
+
+
 @pytest.mark.parametrize("shell", SHELLS)
 def test_unload_command_runs_at_unload_only_and_after_the_rest(tmp_path: Path, shell: str) -> None:
     command = UnloadCommand(bash='if :; then\n  echo "left ${V-nothing}"\nfi', csh="printenv V || echo left nothing")

@@ -62,7 +62,7 @@ if myShellType() == "sh" then
   set_shell_function("other", "eval :", "")
 end
 if mode() == "unload" and myShellType() == "sh" then
-  execute({cmd = "if :; then\010  hash -r\010fi", modeA = {"unload"}})
+  execute({cmd = "eval 'if :; then\010  hash -r\010fi'", modeA = {"unload"}})
 end
 if mode() == "unload" and myShellType() == "csh" then
   execute({cmd = "rehash", modeA = {"unload"}})

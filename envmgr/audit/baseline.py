@@ -31,7 +31,6 @@ from envmgr.system.yamlfile import dump_yaml, parse_yaml
 SCHEMA = "envmgr.baseline/1"
 _HEAD = "# What nodes have, by `envmgr audit --save-baseline`; `envmgr audit --baseline FILE` tells what has changed since.\n"
 _HINT = "`envmgr audit --save-baseline FILE` writes one"
-_MOST = 2_000_000  # keys and values
 _ALL = "value"  # the key if only one thing is compared
 _LOGIN = "'s login shell"
 _WORD = re.compile(r"[A-Za-z0-9_.-]+")
@@ -139,7 +138,7 @@ def read_baseline(path: Path) -> Baseline:
     `format-unknown`.
     """
     # Nodes reported these values, which may contain characters that a reviewed file may not.
-    content: Any = parse_yaml(read_file_text(path, BASELINE, tree=ANYWHERE), path, most=_MOST, reviewed=False)
+    content: Any = parse_yaml(read_file_text(path, BASELINE, tree=ANYWHERE), path, reviewed=False)
     try:
         require_format(content, SCHEMA, path)
         file = _File.model_validate({"schema_": content.pop("schema"), **content})

@@ -108,7 +108,7 @@ def require_lock_visible(text: str, name: str) -> None:
     if name.endswith(".json"):
         require_visible_values(json.loads(text), Path(name), LINES)
     elif name.endswith((".yml", ".yaml")):
-        parse_yaml(text, name, most=MOST_LOCKED)
+        parse_yaml(text, name)
 
 
 def read_lock_file(path: Path, model: type[Model], *, of: str, known: int) -> tuple[Model, str]:
@@ -120,7 +120,7 @@ def read_lock_file(path: Path, model: type[Model], *, of: str, known: int) -> tu
         EnvmgrError: `lock-missing`, `format-unknown`; InputError: `lock-invalid`.
     """
     text = lock_text(path)
-    data = parse_yaml(text, path, most=MOST_LOCKED)
+    data = parse_yaml(text, path)
     if isinstance(data, dict):
         require_format(data, known, path, "version")
     try:

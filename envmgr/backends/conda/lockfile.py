@@ -22,7 +22,6 @@ from envmgr.catalog.locks import foreign_lock, lock_json, lock_text
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import pretty_json, sha256_bytes
 from envmgr.system.models import require_format
-from envmgr.system.untrusted_files import MOST_LOCKED
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
 from envmgr.wording import one_line
 
@@ -133,7 +132,7 @@ def read_lock(folder: Path) -> tuple[CondaLock, str]:
     path = folder / LOCK_NAME
     text = lock_text(path)
     digest = sha256_bytes(text.encode())
-    document = parse_yaml(text, path, most=MOST_LOCKED)
+    document = parse_yaml(text, path)
     lock = _from_yaml(path, text, document)
     _require_hashes(lock, path, text)
     known = _from_sidecar(folder / SIDECAR_NAME, digest)

@@ -9,7 +9,6 @@ from envmgr.errors import EnvmgrError
 from envmgr.exchange import Contents, Exact, Given, Left
 from envmgr.exchange.checks import NO_INDEX, row_of
 from envmgr.exchange.conda import contents_of
-from envmgr.system.untrusted_files import MOST_LOCKED
 from envmgr.system.yamlfile import dump_yaml, parse_yaml
 from envmgr.wheels.locked import LockedWheel
 from envmgr.wheels.requirements import HashedRow
@@ -22,7 +21,7 @@ def read(given: Given) -> Contents:
     """Return the packages for the site's platform. Raise InputError `import-invalid`, `platform-missing`,
     `lock-invalid`.
     """
-    data = parse_yaml(given.text, given.path, most=MOST_LOCKED)
+    data = parse_yaml(given.text, given.path)
     if not isinstance(data, dict) or data.get("version") != 1 or not isinstance(data.get("package"), list):
         raise given.invalid("it is no conda-lock v1 file")
     items = [each for each in data["package"] if isinstance(each, dict)]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, field_validator
 
 from envmgr.errors import InputError
 from envmgr.system.untrusted_files import Kind, read_file_text
-from envmgr.system.yamlfile import MOST_NODES, load_model, parse_yaml
+from envmgr.system.yamlfile import load_model, parse_yaml
 from tests.helpers.wording import one_of, pydantic_says, yaml_says
 
 THING = Kind("thing", 1 << 20)
@@ -143,32 +143,20 @@ def test_parse_yaml_reads_yaml_1_1_scalars() -> None:
 
 
 LAUGHS = "a0: &a0 [lol, lol]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
-MERGED_LAUGHS = "a0: &a0 {k: v, l: w}\n" + "".join(
-    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 12)
-)
 
 
-@pytest.mark.parametrize("text", [LAUGHS, MERGED_LAUGHS], ids=["lists", "merge-keys"])
-def test_parse_yaml_refuses_aliases_that_expand_without_end(text: str) -> None:
-    assert syntax_error(text).endswith(": aliases stand for more than 10000 nodes")
+def test_parse_yaml_refuses_aliases_that_expand_without_end() -> None:
+    assert syntax_error(LAUGHS) == "f.yaml: more than 2,000,000 values"
 
 
 @pytest.mark.parametrize(
     ("opening", "closing"), [("[", "]"), ("{a: ", "}"), ("- ", ""), ("? ", "")], ids=["flow", "map", "dash", "key"]
 )
-@pytest.mark.parametrize("depth", [101, 100_000])
-def test_parse_yaml_refuses_deep_nesting_before_libyaml_overflows_its_stack(
-    opening: str, closing: str, depth: int
-) -> None:
-    """By libyaml itself, where its own limit comes first: whatever it says."""
+@pytest.mark.parametrize("depth", [900, 100_000])
+def test_parse_yaml_refuses_deep_nesting(opening: str, closing: str, depth: int) -> None:
+    """Python cannot build the first, and libyaml has a limit of its own."""
     said = syntax_error(opening * depth + "x" + closing * depth)
-    assert said.startswith("f.yaml:1:")
-    assert "nested more than 100 deep" in said or depth > 1000
-
-
-def test_parse_yaml_refuses_deep_nesting_line_by_line() -> None:
-    text = "".join(" " * n + "a:\n" for n in range(300))
-    assert syntax_error(text) == "f.yaml:101:101: nested more than 100 deep"
+    assert said == "f.yaml: nested too deep" if depth < 1000 else said.endswith(": exceeded maximum nesting depth")
 
 
 def test_parse_yaml_accepts_many_items_and_many_short_lists() -> None:
@@ -281,34 +269,6 @@ def test_read_text_tells_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
     assert caught.value.render() == (
         f"error[file-irregular]: thing {tmp_path} is a folder, and no regular file\n\nhint: put the file itself there"
     )
-
-
-def test_very_many_keys_end_before_anything_is_made_of_them() -> None:
-    for text in (
-        "".join(f"k{n}: 1\n" for n in range(300_000)),
-        "{" + ",".join(f"k{n}" for n in range(300_000)) + "}",
-        "- x\n" * 300_000,
-        "[" + "[],".join("" for _ in range(300_000)) + "]",
-    ):
-        assert syntax_error(text).endswith(f": more than {MOST_NODES} keys and values")
-
-
-def test_as_many_keys_as_there_may_be_are_read_and_long_texts_are_no_keys() -> None:
-    wide = "".join(f"k{n}: 1\n" for n in range(MOST_NODES // 2 - 1))
-    assert len(parse_yaml(wide, "f.yaml")) == MOST_NODES // 2 - 1
-    long = "a: |\n" + "  - x: [1, 2], {y: z}\n" * 30_000
-    assert len(parse_yaml(long, "f.yaml")["a"]) == 20 * 30_000
-
-
-@pytest.mark.parametrize(
-    "text", ["a: " + "1" + ":1" * 200_000, "a: " + "1" + ":1" * 200_000 + ".0"], ids=["int", "float"]
-)
-def test_a_number_without_end_is_no_number(text: str) -> None:
-    assert syntax_error(text).startswith("f.yaml:1:4: `1:1:1")
-
-
-def test_numbers_that_fall_into_one_place_of_a_table_are_no_keys() -> None:
-    assert syntax_error(f"{(2**61 - 1) * 7}: x\n").endswith("the number is too large for a key")
 
 
 def test_of_many_faults_the_first_are_told_each_as_one_short_line(tmp_path: Path) -> None:

@@ -299,7 +299,7 @@ class Backend(ABC):
         return ()
 
     def explain(self, site: Site) -> Iterable[SiteFact]:  # noqa: ARG002 - most backends have none
-        """Return what the backend's settings mean on this machine, and their faults; no network."""
+        """Return what is wrong with the backend's settings on this machine; no network."""
         return ()
 
     def gpu_codes(self, site: Site) -> Sequence[GpuCodes]:  # noqa: ARG002 - most backends compile nothing

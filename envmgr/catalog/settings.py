@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,23 +81,12 @@ def require_no_faults(site: Site, models: Mapping[str, type[BaseModel] | None], 
         raise _invalid(site, rows)
 
 
-def mirrors_fact(field: str, parts: Sequence[str], mirrors: Sequence[str]) -> SiteFact:
-    """Return `parts` (texts and URLs) and the mirrors as a fact; an error if a folder among them cannot be read.
-
-    Nothing on a network is asked.
-    """
-    texts, wrong, remote = list[str](), False, False
-    for part, begin in (*((each, "") for each in parts), *((each, "mirror ") for each in mirrors)):
-        folder, fault = Path(unquote(urlsplit(part).path)), ""
-        if part.startswith("file://"):
-            fault = folder_fault(folder)
-            wrong |= bool(fault)
-            texts.append(f"{begin}{folder}{fault}")
-        else:
-            remote |= "://" in part
-            texts.append(f"{begin}{part}")
-    said = f"{', '.join(texts)}{'; URLs are not asked here' if remote else ''}"
-    return SiteFact(field, "error" if wrong else "ok", said, "mount it, or take it out" if wrong else "")
+def mirror_faults(field: str, urls: Sequence[str]) -> Iterator[SiteFact]:
+    """Yield a fault for each folder among these (URLs and mirrors) that cannot be read; nothing on a network is asked."""
+    for url in urls:
+        folder = Path(unquote(urlsplit(url).path))
+        if url.startswith("file://") and (fault := folder_fault(folder)):
+            yield SiteFact(field, "error", f"{folder}{fault}", "mount it, or take it out")
 
 
 def folder_fault(folder: Path) -> str:

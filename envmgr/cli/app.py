@@ -102,7 +102,7 @@ def _epilog(example: str, page: str) -> str:
 
 
 app = _typer("Reproducible software environments for clusters: lock, build, publish as Lmod modules.", _Program)
-site_app = _typer("Check and explain the site.", epilog=_epilog("envmgr site check", "site.md"))
+site_app = _typer("Check the site.", epilog=_epilog("envmgr site check", "site.md"))
 catalog_app = _typer("Check the catalog.", epilog=_epilog("envmgr catalog check", "recipe.md"))
 user_app = _typer("Packages of your own on a published entry.", epilog=_epilog("envmgr user list", "users.md"))
 app.add_typer(site_app, name="site")

@@ -37,7 +37,7 @@ def init(
 
 @verb
 def site_check(site: SiteOption = None, fmt: FormatOption = Format.table) -> VerbAnswer:
-    """Validate the site and explain every setting."""
+    """Show what is wrong with the site on this machine."""
     from envmgr.cli.text.catalog import show_site_check
     from envmgr.commands.site import check_site
 

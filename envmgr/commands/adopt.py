@@ -178,7 +178,7 @@ def propose(ctx: Context, evidence: Evidence, name: str) -> dict[str, Any]:
 def site_text(fields: Mapping[str, Any], source: str) -> str:
     date = time.strftime("%Y-%m-%d", time.gmtime())
     head = [
-        f"# By `envmgr adopt` on {date}, from {source}. `envmgr site check` explains each field.",
+        f"# By `envmgr adopt` on {date}, from {source}. docs/site.md explains each field.",
         "# Nothing is in the prefix before the first `envmgr build`. It must be shared, at one path on all nodes.",
     ]
     return "\n".join(head) + "\n" + dump_yaml(dict(fields), width=120)

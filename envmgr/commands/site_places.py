@@ -1,15 +1,15 @@
-"""The places that site.yaml names, as this machine finds them: rows of `site check`."""
+"""The places that site.yaml names, as this machine finds them: rows and faults of `site check`."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from envmgr.backends import all_backends
 from envmgr.builds.prepare import group_faults, write_faults
 from envmgr.catalog.entries import closed_catalog
-from envmgr.catalog.settings import SiteFact, mirrors_fact
+from envmgr.catalog.settings import SiteFact, mirror_faults
 from envmgr.catalog.site import MAX_PREFIX, Site
 from envmgr.catalog.site_file import is_plain_path
 from envmgr.commands import Context
@@ -24,11 +24,11 @@ from envmgr.system.usernames import own_name
 from envmgr.system.users import access_faults, find_account
 from envmgr.wording import counted, size_text
 
-Look = Callable[[Context], Iterator[SiteFact]]
 SHEBANG_LIMIT = 127  # longer #! lines are not run by the kernel; conda packages then start through /bin/sh
 
 
-def _prefix(ctx: Context) -> Iterator[SiteFact]:
+def prefix_row(ctx: Context) -> Iterator[SiteFact]:
+    """Yield the prefix with its room, and what is wrong with it."""
     site, prefix = ctx.site, ctx.site.prefix
     existing = _existing(prefix)
     if prefix.exists():
@@ -55,7 +55,8 @@ def _prefix(ctx: Context) -> Iterator[SiteFact]:
         yield SiteFact("prefix", "error", f"{prefix} cannot be written by you", hint)
 
 
-def _build_user(ctx: Context) -> Iterator[SiteFact]:
+def build_user_row(ctx: Context) -> Iterator[SiteFact]:
+    """Yield who builds, and what that user cannot do."""
     site = ctx.site
     if site.build_user is None:
         yield SiteFact("build_user", "ok", "none: installs belong to the user that runs envmgr")
@@ -90,17 +91,20 @@ def _in_catalogs(site: Site) -> Iterator[Path]:
             yield from (path for depth in ("*", "*/*", "*/*/*") for path in sorted(root.glob(depth)))
 
 
-def _catalogs(ctx: Context) -> Iterator[SiteFact]:
+def catalogs_row(ctx: Context) -> Iterator[SiteFact]:
+    """Yield the catalogs with their numbers of recipes, and those that cannot be read."""
+    said = []
     for root in ctx.site.catalogs:
-        label = f"{root} (ships with envmgr, read-only)" if root == ctx.site.shipped_catalog else str(root)
         if closed := closed_catalog(root):
             yield SiteFact("catalogs", "error", closed.message, closed.hint)
         elif not root.exists():
-            yield SiteFact("catalogs", "error", f"{label} does not exist", f"mkdir {root}")
+            yield SiteFact("catalogs", "error", f"{root} does not exist", f"mkdir {root}")
         elif not root.is_dir():
-            yield SiteFact("catalogs", "error", f"{label} is no folder", "name the folder with the recipes")
+            yield SiteFact("catalogs", "error", f"{root} is no folder", "name the folder with the recipes")
         else:
-            yield SiteFact("catalogs", "ok", f"{label}: {counted(len(list(root.glob('*/*/recipe.yaml'))), 'recipes')}")
+            said.append(f"{root}: {counted(len(list(root.glob('*/*/recipe.yaml'))), 'recipes')}")
+    if said:
+        yield SiteFact("catalogs", "ok", "; ".join(said))
 
 
 def _build_dir(ctx: Context) -> Iterator[SiteFact]:
@@ -126,11 +130,6 @@ def _build_dir(ctx: Context) -> Iterator[SiteFact]:
     elif os.statvfs(existing).f_flag & os.ST_NOEXEC:
         text = f"{folder} is mounted noexec: programs of a build cannot run there"
         yield SiteFact(field, "error", text, "name a folder on another file system")
-    elif existing != folder:
-        yield SiteFact(field, "warning", f"{folder} does not exist; the first build makes it", f"mkdir -p {folder}")
-    else:
-        said = f"software is compiled in {folder}, {size_text(free_bytes(folder))} free on {file_system(folder)}"
-        yield SiteFact(field, "ok", said)
 
 
 def _unwritable(site: Site, folder: Path) -> str:
@@ -153,51 +152,30 @@ def _unwritable(site: Site, folder: Path) -> str:
 
 def _lmod(ctx: Context) -> Iterator[SiteFact]:
     try:
-        lmod = ctx.find_lmod()
-        yield SiteFact("lmod", "ok", f"Lmod {lmod.version()} in {lmod.package}")
+        ctx.find_lmod().version()
     except EnvmgrError as error:
         yield SiteFact("lmod", "error", error.message, error.hint)
 
 
 def _mirrors(ctx: Context) -> Iterator[SiteFact]:
     field, sources = "sources.mirrors", ctx.site.sources
-    if sources.mirrors:
-        yield mirrors_fact(field, [], sources.mirrors)
-    elif sources.upstream:
-        yield SiteFact(field, "ok", "none")
-    else:
+    yield from mirror_faults(field, sources.mirrors)
+    if not sources.mirrors and not sources.upstream:
         hint = "name a mirror, or leave out `upstream: false`"
         yield SiteFact(field, "warning", "none, and upstream is not asked: only the cache has sources", hint)
 
 
-def _mount_source(ctx: Context) -> Iterator[SiteFact]:
-    field, wanted, prefix = "mount.source", ctx.site.mount.source, ctx.site.prefix
-    nodes = "not looked at on nodes here: `envmgr audit --check mount`"
-    if wanted is None:
-        yield SiteFact(field, "ok", f"not set: the audit expects what most nodes have; {nodes}")
-    elif not prefix.exists():
-        yield SiteFact(field, "warning", f"{wanted}: not looked at, because {prefix} does not exist here", "mount it")
-    elif (kind := mount_of(prefix))[1] == wanted:
-        yield SiteFact(field, "ok", f"{wanted}, as on this machine; {nodes}")
-    else:
-        text = f"{wanted} is not what this machine has, {kind[1]} ({kind[0]}); {nodes}"
-        yield SiteFact(field, "warning", text, "on the file server itself that is right")
-
-
-def _mount_locks(ctx: Context) -> Iterator[SiteFact]:
-    field, site = "mount.locks", ctx.site
-    if site.mount.locks == "local":
-        yield SiteFact(field, "ok", "local: each client keeps file locks to itself, and the audit does not report it")
-    elif not site.prefix.exists():
-        yield SiteFact(field, "ok", f"not set; not looked at, because {site.prefix} does not exist here")
-    else:
-        kind, _, options = mount_of(site.prefix)
-        local = local_locks(kind, options)
-        yield (
-            SiteFact(field, "warning", local[1], LOCKS_HINT)
-            if local
-            else SiteFact(field, "ok", f"not set: {kind} here keeps no locks to this machine")
-        )
+def _mount(ctx: Context) -> Iterator[SiteFact]:
+    """Yield what nodes should not have either: `audit` asks them."""
+    wanted, prefix = ctx.site.mount.source, ctx.site.prefix
+    if not prefix.exists():
+        return
+    kind, source, options = mount_of(prefix)
+    if wanted not in (None, source):
+        text = f"{wanted} is not what this machine has, {source} ({kind})"
+        yield SiteFact("mount.source", "warning", text, "on the file server itself that is right")
+    if ctx.site.mount.locks != "local" and (local := local_locks(kind, options)):
+        yield SiteFact("mount.locks", "warning", local[1], LOCKS_HINT)
 
 
 def _existing(path: Path) -> Path:
@@ -210,13 +188,4 @@ def file_system(path: Path) -> str:
     return f"{kind} {source}" if ":" in source else kind
 
 
-PLACE_LOOKS: Mapping[str, Look] = {
-    "prefix": _prefix,
-    "catalogs": _catalogs,
-    "build_dir": _build_dir,
-    "build_user": _build_user,
-    "lmod": _lmod,
-    "sources.mirrors": _mirrors,
-    "mount.source": _mount_source,
-    "mount.locks": _mount_locks,
-}
+PLACE_LOOKS = (_build_dir, _lmod, _mirrors, _mount)

@@ -15,11 +15,10 @@ from envmgr.publish.records import GenerationRecord, read_current
 _FIELD = "upgrade"
 
 
-def explain_upgrade(ctx: Context) -> Iterator[SiteFact]:
+def upgrade_facts(ctx: Context) -> Iterator[SiteFact]:
     """Yield what this envmgr would do differently with what is published.
 
-    That is modules that would be written again, installs that keep an older layout, and locks that are the same and
-    would give another install. It reads only; entries whose recipe or lock cannot be used are left out.
+    That is modules that would be written again, and locks that are the same and would give another install. It reads only; entries whose recipe or lock cannot be used are left out.
     """
     try:
         current = read_current(ctx.prefix)
@@ -29,9 +28,8 @@ def explain_upgrade(ctx: Context) -> Iterator[SiteFact]:
     if current is None or not current.entries:
         return
     entries = list(published_items(ctx, current))
-    facts = [*_modules(ctx, current, entries), *_layouts(entries), *_renamed(current, entries)]
-    by = f"generation {current.number} (envmgr {current.tools.get('envmgr', 'unknown')})"
-    yield from facts or [SiteFact(_FIELD, "ok", f"{by} is as this envmgr makes it")]
+    yield from _modules(ctx, current, entries)
+    yield from _renamed(current, entries)
 
 
 def published_items(ctx: Context, current: GenerationRecord) -> Iterator[ResolvedEntry]:
@@ -54,14 +52,6 @@ def _modules(ctx: Context, current: GenerationRecord, entries: Sequence[Resolved
     elif again := [str(s.planned.entry) for s in plan.steps if s.publish == "module"]:
         text = f"a publish would write another module of {', '.join(again)}, on the same install"
         yield SiteFact(_FIELD, "warning", text, "`envmgr publish` does it now")
-
-
-def _layouts(entries: Sequence[ResolvedEntry]) -> Iterator[SiteFact]:
-    for backend in {item.lock.backend.name: item.lock.backend for item in entries}.values():
-        older = [str(item.entry) for item in entries if item.lock.backend.name == backend.name and item.of_older_layout]
-        if older:
-            stay = f"installs of an older layout of {backend.name} stay in use until their lock changes"
-            yield SiteFact(_FIELD, "ok", f"{', '.join(older)}: {stay}")
 
 
 def _renamed(current: GenerationRecord, entries: Sequence[ResolvedEntry]) -> Iterator[SiteFact]:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import field_validator
 
-from envmgr.catalog.settings import SiteFact, backend_settings, mirrors_fact
+from envmgr.catalog.settings import SiteFact, backend_settings, mirror_faults
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import Mirrors
 from envmgr.store.prefix import Prefix
@@ -61,9 +61,9 @@ def indexes_of(site: Site) -> dict[str, Index]:
 
 
 def explain_indexes(site: Site) -> Iterator[SiteFact]:
-    """Yield the lines that `site check` prints about the indexes."""
+    """Yield the folders of indexes that cannot be read, for `site check`."""
     for name, index in sorted(indexes_of(site).items()):
-        yield mirrors_fact(f"backends.wheels.indexes.{name}", [index.url], index.mirrors)
+        yield from mirror_faults(f"backends.wheels.indexes.{name}", [index.url, *index.mirrors])
 
 
 def locked_url(index: str, url: str, file: str) -> str:

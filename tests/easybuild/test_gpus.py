@@ -27,10 +27,7 @@ MINE = '-DMINE="%(cuda_cc_cmake)s"'
 SITE = 'under `backends.easybuild` in site.yaml: `cuda_compute_capabilities: ["7.5", "8.6"]`'
 
 DRIVER = {"nvidia_driver": "450.80.02"}
-OR_ELSE = (
-    "(`envmgr site check` proposes it for those that an audit saw), "
-    'or under `input` of the recipe `cuda_compute_capabilities: ["7.5", "8.6"]`'
-)
+OR_ELSE = 'or under `input` of the recipe `cuda_compute_capabilities: ["7.5", "8.6"]`'
 
 
 def say(box: Workshop, **settings: object) -> None:
@@ -97,7 +94,7 @@ def test_closure_that_asks_is_refused_without_built_with_and_stale_after_another
         "  entry gputoy/1.0",
         "  gputoy-1.0.eb: configopts has the template %(cuda_cc_cmake)s",
         "",
-        f"hint: set in site.yaml for which NVIDIA GPUs software is compiled, such as {SITE} {OR_ELSE}",
+        f"hint: set in site.yaml for which NVIDIA GPUs software is compiled, such as {SITE}, {OR_ELSE}",
     ]
     assert not (box.root / "recipes/gputoy/1.0" / LOCK_NAME).exists()
 

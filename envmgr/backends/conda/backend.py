@@ -36,7 +36,7 @@ from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.recipe import Recipe
-from envmgr.catalog.settings import SiteFact, mirrors_fact
+from envmgr.catalog.settings import SiteFact, mirror_faults
 from envmgr.catalog.site import Site, Target
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
@@ -214,13 +214,11 @@ class CondaBackend(Backend):
 
     def explain(self, site: Site) -> Iterable[SiteFact]:
         for name, channel in sorted(channels_of(site).items()):
-            yield mirrors_fact(f"backends.conda.channels.{name}", [channel.url], channel.mirrors)
-        if (program := program_of(site)) is not None:
-            field = "backends.conda.program"
-            if program.is_file() and os.access(program, os.X_OK):
-                yield SiteFact(field, "ok", str(program))
-            else:
-                yield SiteFact(field, "error", f"{program} is no program", "name conda, mamba or micromamba")
+            yield from mirror_faults(f"backends.conda.channels.{name}", [channel.url, *channel.mirrors])
+        program = program_of(site)
+        if program is not None and not (program.is_file() and os.access(program, os.X_OK)):
+            text = f"{program} is no program"
+            yield SiteFact("backends.conda.program", "error", text, "name conda, mamba or micromamba")
 
     def folders(self, prefix: Prefix) -> Sequence[OwnFolder]:
         return (OwnFolder(package_cache(prefix)),)

@@ -1,4 +1,4 @@
-"""The GPUs that a closure is compiled for: errors of one that cannot be, and the rows of `site check`."""
+"""The GPUs that a closure is compiled for: errors of one that cannot be, and the faults of `site check`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def capabilities_refused(
                 f"{easyconfig} needs {setting}, which neither site.yaml nor the recipe says",
                 context=shortened(few, _MOST),
                 hint=f"set in site.yaml for which {_MAKERS[setting]} GPUs software is compiled, such as "
-                f"{site_line(FIELDS[setting], example)} (`envmgr site check` proposes it for those that an audit saw), "
+                f"{site_line(FIELDS[setting], example)}, "
                 f"or under `input` of the recipe `{setting}: {example}`",
             )
     setting = next(setting for setting in SETTINGS for look in looks if setting in look["only_one"])
@@ -85,23 +85,16 @@ def compiled_for(site: Site) -> list[GpuCodes]:
 
 
 def explain_gpus(site: Site) -> Iterator[SiteFact]:
-    """Yield what the site says, and what the GPUs that the last audits saw would need: it is only proposed."""
+    """Yield the GPUs that the last audits saw, and for which the site's settings have no code."""
     said, seen = said_by(easybuild_settings(site)), _seen(site)
     for setting in SETTINGS:
-        field, values, vendor = FIELDS[setting], said[setting], VENDORS[setting]
-        found = {arch: nodes for (of, arch), nodes in seen.items() if of == vendor}
-        if values:
-            text = f"{', '.join(values)}: what asks for it is compiled for these {_MAKERS[setting]} GPUs"
-            yield SiteFact(field, "ok", text)
-            # None means that nobody knows whether they are covered: that is no reason for a warning.
-            found = {arch: nodes for arch, nodes in found.items() if covers(vendor, values, arch) is False}
+        values, vendor = said[setting], VENDORS[setting]
+        # None means that nobody knows whether they are covered: that is no reason for a warning.
+        found = {a: n for (of, a), n in seen.items() if of == vendor and values and covers(vendor, values, a) is False}
         if found:
-            line, where = site_line(field, quoted(_ordered(vendor, [*values, *found]))), _on_nodes(vendor, found)
-            if values:
-                yield SiteFact(field, "warning", f"no code for {where}, seen by the last audits", line)
-            else:
-                text = f"not set: what needs it is not locked; the last audits saw {where}"
-                yield SiteFact(field, "ok", text, f"for these GPUs, {line}")
+            line = site_line(FIELDS[setting], quoted(_ordered(vendor, [*values, *found])))
+            text = f"no code for {_on_nodes(vendor, found)}, seen by the last audits"
+            yield SiteFact(FIELDS[setting], "warning", text, line)
 
 
 def _seen(site: Site) -> dict[tuple[str, str], set[str]]:

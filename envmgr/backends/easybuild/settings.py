@@ -144,16 +144,14 @@ def easyconfig_folders(site: Site) -> tuple[Path, ...]:
 
 
 def explain_easyconfigs(site: Site) -> Iterator[SiteFact]:
-    """Yield a row for each of the site's own folders, for `site check`."""
+    """Yield what is wrong with the site's own folders, for `site check`."""
     field = "backends.easybuild.easyconfigs"
     for folder in own_easyconfigs(site):
         if fault := folder_fault(folder):
             yield SiteFact(field, "error", f"{folder}{fault}", "make it, or take it out")
-        else:
-            count = sum(1 for _ in folder.glob("[a-z0-9]/*/*.eb"))
-            astray = not count and any(folder.rglob("*.eb"))  # an empty folder, as `init` makes it, is fine
-            hint = "the layout is `<letter>/<Name>/<file>.eb`" if astray else ""
-            yield SiteFact(field, "warning" if astray else "ok", f"{folder}, {count} files", hint)
+        elif not any(folder.glob("[a-z0-9]/*/*.eb")) and any(folder.rglob("*.eb")):
+            hint = "the layout is `<letter>/<Name>/<file>.eb`"
+            yield SiteFact(field, "warning", f"{folder}: its easyconfigs are not where EasyBuild looks", hint)
 
 
 def said_by(*each: BaseModel) -> dict[Setting, tuple[str, ...]]:

@@ -100,7 +100,7 @@ def show_adopt(result: adopt.AdoptResult) -> None:
         out(f"{tree.path}: {tree.format}: {told}")
     out()
     if result.output is not None and not result.dry_run:
-        out(f"wrote {result.output}; `envmgr site check --site {result.output}` explains it")
+        out(f"wrote {result.output}; `envmgr site check --site {result.output}` looks at it")
     else:
         sys.stdout.write(result.text)
         out()

@@ -133,17 +133,10 @@ def test_install_of_an_older_layout_stays_in_use_until_its_lock_changes(
     box.copy = upgraded
     assert "nothing to do" in box.ok("build", ENTRY).stdout
     assert sorted((box.prefix / "store").glob("*/*")) == before
-    facts = box.ok("site", "check", "--format", "json").data["facts"]
-    assert [(f["status"], f["text"]) for f in facts if f["field"] == "upgrade"] == [
-        ("ok", f"{ENTRY}: installs of an older layout of script stay in use until their lock changes")
-    ]
     scene.change()
     box.ok("lock", ENTRY)
     box.ok("build", ENTRY)
-    facts = box.ok("site", "check", "--format", "json").data["facts"]
-    assert [f["text"] for f in facts if f["field"] == "upgrade"] == [
-        "generation 2 (envmgr 0.1.0) is as this envmgr makes it"
-    ]
+    assert len([path for path in (box.prefix / "store").glob("*/*") if path.is_dir()]) == 2
 
 
 def test_backend_of_one_file_works_too(

@@ -218,34 +218,10 @@ def test_nothing_is_said_without_an_audit_or_a_setting(tmp_path: Path) -> None:
     assert told(where) == []
     audited(where, c1=NodeFacts(), c2=gpu("nvidia", ""))
     assert told(where) == []
+    audited(where, **FLEET)
+    assert told(where) == []
     facts_file(Prefix(where.prefix)).write_text("damaged")
     assert told(where) == []
-
-
-def test_line_is_proposed_from_the_last_audits_and_can_be_written_as_it_stands(tmp_path: Path) -> None:
-    where = site(tmp_path)
-    audited(where, **FLEET)
-    before = sorted((path, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file())
-    assert told(where) == [
-        (
-            "backends.easybuild.cuda_compute_capabilities",
-            "ok",
-            "not set: what needs it is not locked; the last audits saw 7.5 on c[2-3], 10.0 on c1",
-            'for these GPUs, under `backends.easybuild` in site.yaml: `cuda_compute_capabilities: ["7.5", "10.0"]`',
-        ),
-        (
-            "backends.easybuild.amdgcn_capabilities",
-            "ok",
-            "not set: what needs it is not locked; the last audits saw gfx90a on a1",
-            'for these GPUs, under `backends.easybuild` in site.yaml: `amdgcn_capabilities: ["gfx90a"]`',
-        ),
-    ]
-    assert sorted((path, path.read_bytes()) for path in tmp_path.rglob("*") if path.is_file()) == before
-    lines = [fact[-1].split("`")[3] for fact in told(where)]  # both can stand under one `backends`
-    text = f"prefix: {tmp_path}/prefix\nbackends:\n  easybuild:\n" + "".join(f"    {line}\n" for line in lines)
-    (tmp_path / "site.yaml").write_text(text)
-    made = EasyBuildBackend().gpu_codes(load_site(tmp_path / "site.yaml", {}))
-    assert [each.codes for each in made] == [("7.5", "10.0"), ("gfx90a",)]
 
 
 def test_gpus_outside_of_the_values_are_told_with_the_line_that_has_them(tmp_path: Path) -> None:

@@ -239,14 +239,10 @@ class Backend(ABC):
     backend makes a different install from the same lock. Installs of an older layout stay in use until their lock
     changes. Installs that a new layout does not change keep their number: see `install`. `input` is the model of a
     recipe's `input`; `settings` is the model of `backends.<name>` in the site file. `solvers` are the values of
-    `--solver`; the first one is the default. `stages` means that the backend makes an install next to its final place
-    and ends with `land`, so that a damaged install can be replaced in one step. `reproducible` means that the
-    replacement surely has the tree digest that the damaged install had.
+    `--solver`; the first one is the default.
     """
 
     name: ClassVar[str]
-    stages: ClassVar[bool] = False
-    reproducible: ClassVar[bool] = True
     layout: ClassVar[int] = 1
     input: ClassVar[type[BaseModel]]
     settings: ClassVar[type[BaseModel] | None] = None
@@ -324,8 +320,9 @@ class Backend(ABC):
         The caller holds the install's lock. Does nothing for an install of another backend. Raises OSError.
         """
 
-    def may_replace(self, install: Install, runner: Runner) -> None:  # noqa: B027 - most that stage can do so anywhere
-        """Raise EnvmgrError `repair-impossible` if an existing install cannot be made again here (if it `stages`)."""
+    def extra_files(self, install: Install) -> Sequence[Path]:  # noqa: ARG002 - most have all in the install
+        """Return the files of an install that lie elsewhere below the prefix: `Built.extra` of its build."""
+        return ()
 
     def clean(self, prefix: Prefix, reporter: Reporter) -> None:  # noqa: B027 - most need nothing
         """Remove from its own folders what killed runs left. Files of a lock that is held stay."""

@@ -1,21 +1,18 @@
-"""Building of one install under its lock: checked, its manifest written last; or a damaged one again, into the same
-path, with no new solve.
-"""
+"""Building of one install under its lock: checked, its manifest written last."""
 
 from __future__ import annotations
 
-import os
 import platform
 import socket
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import envmgr
-from envmgr.backends import Built, LoadedEntry, LoadedLock
+from envmgr.backends import Built, LoadedLock
 from envmgr.catalog.accept import HIDDEN, named_in
 from envmgr.catalog.gpus import same_effect
 from envmgr.catalog.names import Entry
@@ -28,8 +25,8 @@ from envmgr.publish.compose import recipe_changes
 from envmgr.report import Reporter
 from envmgr.store.manifest import InstallFacts, Manifest, make_manifest, read_manifest, unmasked_tree, write_manifest
 from envmgr.store.prefix import Install, Item
-from envmgr.store.verify import Verified, differences, require_promised
-from envmgr.system.files import atomic_write, explain_os_error, read_regular, sha256_file
+from envmgr.store.verify import Verified, require_promised
+from envmgr.system.files import explain_os_error, sha256_file
 from envmgr.system.locks import Held, file_lock
 from envmgr.system.run import Runner
 from envmgr.system.safe_paths import remove_below
@@ -115,90 +112,6 @@ def _await_landed(install: Install, runner: Runner) -> None:
     while install.path.stat().st_mode & 0o222 and time.monotonic() < end:
         runner.raise_if_cancelled()
         time.sleep(0.5)
-
-
-def may_repair(made_by: LoadedEntry, item: Item, runner: Runner) -> None:
-    """Raise EnvmgrError `repair-impossible` if the install cannot be built again here."""
-    if not made_by.lock.backend.stages:
-        raise EnvmgrError(
-            "repair-impossible",
-            f"{item.install.entry} can only be built in its place: {made_by.recipe.backend} makes no install beside it",
-            context=str(item.install.path),
-            hint=f"when nobody uses it: remove {item.install.manifest} and run `envmgr build {made_by.lock.entry}`",
-        )
-    if item.install.is_covered():
-        raise EnvmgrError(
-            "repair-impossible",
-            f"an image of {item.install.entry} is mounted over it on this host",
-            context=str(item.install.path),
-            hint=f"`envmgr unstage {made_by.lock.entry} --nodes {socket.gethostname()}` here, or repair it on another host",
-        )
-    made_by.lock.backend.may_replace(item.install, runner)
-
-
-def repair_install(
-    made_by: LoadedEntry,
-    item: Item,
-    known: Manifest | None,
-    site: Site,
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    jobs: int,
-    verified: Verified,
-) -> bool:
-    """Build the install again and replace the existing one. Return whether it got a new manifest.
-
-    `known` is its manifest; None if that was changed as well. If the new install agrees with `known`, the manifest
-    keeps its bytes. A new one is written without `known`, and for a backend whose builds may have other bytes.
-
-    Raises:
-        EnvmgrError: `repair-impossible`, `repair-differs`; any error of the backend. The install is then as it was.
-    """
-    may_repair(made_by, item, runner)
-    install, lock = item.install, made_by.lock
-
-    def waiting(holder: str) -> None:
-        reporter.say(f"{install.entry}: waiting for {holder}, which builds it")
-
-    with (
-        explain_os_error(install.lock),
-        file_lock(install.lock, on_wait=waiting, check=runner.raise_if_cancelled) as held,
-    ):
-        verified.require_needs(item, lock.entry, runner, reporter)
-        reporter.log(f"{install.entry}: building {install.path} again")
-        exact = known.tree if known is not None and lock.backend.reproducible else ""
-        built = lock.build(replace(item, install=replace(install, replaces=exact)), site, runner, reporter, jobs=jobs)
-        if known is not None and not _differs(install, known):
-            if install.manifest.lstat().st_uid != os.geteuid():  # to whom all of an install belongs
-                atomic_write(install.manifest, read_regular(install.manifest), mode=0o444)
-            verified.made(install.relative)
-            return False
-        if known is not None and lock.backend.reproducible:
-            raise EnvmgrError(
-                "repair-differs",
-                f"{install.path} was made again, and is still not what its manifest says",
-                context=_differs(install, known)[:10],
-                hint="does something change it all the time? `envmgr verify` tells",
-            )
-        _write_checked(install, made_by.recipe, lock, built, site, runner, reporter, held, jobs)
-        if known is not None:
-            reporter.say(
-                f"{install.entry}: built again from the same lock, it has other bytes than before, as builds from "
-                "source may have: it gets a new manifest"
-            )
-        verified.made(install.relative)
-    return True
-
-
-def _differs(install: Install, known: Manifest) -> list[str]:
-    """Return the differences of the install, and of its files elsewhere, from its manifest."""
-    lines = differences(install.path, known)
-    for path, sha256 in known.extra.items():
-        file = install.prefix.root / path
-        if sha256_file(file) != sha256:
-            lines.append(f"{path}: sha256 changed")
-    return lines
 
 
 def _write_checked(

@@ -78,7 +78,7 @@ def clean_leftovers(prefix: Prefix, reporter: Reporter) -> list[str]:
                     published = published_installs(prefix) if published is None else published
                     if install.relative in published:
                         reporter.say(
-                            f"warning: {path} has no manifest, and is published: `envmgr verify --repair` makes "
+                            f"warning: {path} has no manifest, and is published: `envmgr verify` tells what makes "
                             "it again"
                         )
                         continue
@@ -105,8 +105,8 @@ def _leftover_of(path: Path) -> str | None:
         return match[1] if path.exists() else None
     if not path.is_dir():
         return None
-    if path.name.startswith(".staging-"):
-        return path.name.removeprefix(".staging-")
+    if match := re.fullmatch(r"\.(?:staging|again)-(.+)", path.name):
+        return match[1]
     return None if path.with_name(f"{path.name}.manifest.json").exists() else path.name
 
 

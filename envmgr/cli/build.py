@@ -89,6 +89,10 @@ def build(
         bool, typer.Option("--no-publish", help="Build into the store, and publish nothing.")
     ] = False,
     candidate: options.Candidate = False,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Make what is built once more, compare, and exchange it where it is damaged."),
+    ] = False,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", "-k", help="Publish the entries that succeed even if others fail.")
     ] = False,
@@ -124,6 +128,14 @@ def build(
     from envmgr.commands.build import build_entries
 
     ctx = open_context(site, fmt, writes_prefix=not dry_run).allowing(network=allow_network)
+    if again:
+        from envmgr.cli.text.builds import show_build_again
+        from envmgr.commands.again import build_entries_again
+
+        if everything or no_publish or candidate or keep_going or gate is not None or via == "slurm":
+            raise InputError("build-what", "--again takes entries, and no other option than --dry-run and --jobs")
+        cores = jobs or len(os.sched_getaffinity(0))
+        return answer_with(build_entries_again(ctx, entries or (), jobs=cores, dry_run=dry_run), show_build_again)
     slurm = None
     of_slurm = {"--partition": partition, "--account": account, "--cpus": cpus, "--time": time}
     given = [name for name, value in of_slurm.items() if value is not None]

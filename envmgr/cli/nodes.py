@@ -80,10 +80,6 @@ def verify(
     ] = None,
     via: options.ViaOption = None,
     deadline: options.DeadlineOption = None,
-    repair: Annotated[
-        bool, typer.Option("--repair", help="Repair what differs: installs in their place, a generation as a new one.")
-    ] = False,
-    dry_run: options.DryRun = False,
     site: options.SiteOption = None,
     fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
@@ -95,24 +91,14 @@ def verify(
     from envmgr.cli.text.nodes import show_verify
     from envmgr.commands.verify import VerifyWhat, verify_entries
 
-    if dry_run and not repair:
-        raise InputError("verify-options", "--dry-run needs --repair: without it, verify changes nothing")
     if nodes is None and (via is not None or deadline is not None):
         raise InputError("verify-options", "--via and --deadline are for nodes", hint="add `--nodes SET`")
-    if nodes is not None and repair:
-        raise InputError(
-            "verify-options", "--repair works here, where the prefix can be written", hint="run it without --nodes"
-        )
     what = VerifyWhat(tuple(entries or ()), tuple(generation or ()), everything)
-    ctx = open_context(site, fmt, writes_prefix=repair and not dry_run)
+    ctx = open_context(site, fmt)
     if nodes is not None:
         from envmgr.commands.verify_nodes import verify_on_nodes
 
         return answer_with(verify_on_nodes(ctx, what, nodes, via=via, deadline=deadline), show_verify)
-    if repair:
-        from envmgr.commands.repair import repair_entries
-
-        return answer_with(repair_entries(ctx, what, dry_run=dry_run), show_verify)
     return answer_with(verify_entries(ctx, what), show_verify)
 
 

@@ -148,6 +148,18 @@ def require_current_if_ever(ctx: Context) -> None:
         )
 
 
+def trusted_owners(ctx: Context) -> frozenset[int] | None:
+    """Return to whom a prefix may belong: its folder's owner and the build user; None where a group shares it."""
+    if ctx.site.policies.group is not None:
+        return None
+    from envmgr.system.users import find_account
+
+    found = {ctx.prefix.root.stat().st_uid}
+    if ctx.site.build_user is not None and (account := find_account(ctx.site.build_user)) is not None:
+        found.add(account.uid)
+    return frozenset(found)
+
+
 def published_record(ctx: Context) -> GenerationRecord:
     """Return the current generation. Raises EnvmgrError `nothing-published` before the first publish, `prefix-away`."""
     from envmgr.publish.records import new_beginning, read_current

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from envmgr.builds.prepare import can_write
 from envmgr.catalog.site import read_target
-from envmgr.commands import Context, logged, published_record, require_published
+from envmgr.commands import Context, logged, published_record, require_published, trusted_owners
 from envmgr.commands.extras import generation_extras
 from envmgr.commands.resolved import ResolvedEntry, current_entries, plan_for, resolve_entry, resolve_named
 from envmgr.commands.status import keep_status
 from envmgr.errors import EnvmgrError, failed_ones
 from envmgr.modules.lmod import Lmod
 from envmgr.modules.spec import ModuleSpec
-from envmgr.publish.flips import flips
+from envmgr.publish.flips import flips, told_records
 from envmgr.publish.generations import PublishedChange, publish
 from envmgr.publish.plan import BuildPlan, Change, PlanStep
 from envmgr.publish.records import BUILD
+from envmgr.publish.verify import LookedAt, verify_generation
 from envmgr.report import Result
 from envmgr.smoke import SmokeOutcome
 from envmgr.smoke.here import raise_for_failures, run_smoke_tests
@@ -58,8 +59,8 @@ def publish_entries(
     remove: Sequence[str] = (),
     reason: str = "",
 ) -> PublishResult:
-    """Publish the named entries, or with no names everything that is built and differs from `current`; without the
-    entries to `remove`. As a `candidate` the generation does not become current. `reason` is for the history.
+    """Publish the named entries, or with no names everything that is built and differs from `current`, and what is
+    current again, if its files are damaged; without the entries to `remove`. As a `candidate` the generation does not become current. `reason` is for the history.
 
     Raises:
         EnvmgrError: `not-built`; `smoke-test-failed`; `current` is then untouched.
@@ -70,6 +71,8 @@ def publish_entries(
     # What is to go is often still in the catalog.
     wanted = [each for each in (resolve_named(ctx, names) if names else _built(ctx)) if str(each.entry) not in remove]
     plan, _ = plan_for(ctx, wanted)
+    anew = not names and _is_damaged(ctx, plan.current)
+    plan = replace(plan, rerender=plan.rerender or anew)
     missing = [str(s.planned.entry) for s in plan.to_build]
     if missing:
         raise EnvmgrError(
@@ -98,10 +101,26 @@ def publish_entries(
             reason=reason or f"publish {' '.join(names)}".strip(),
             remove=remove,
             candidate=candidate,
+            anew=anew,
         )
     return PublishResult(
         plan.steps, plan.rerender, False, published.number, published.parent, tests, str(log), candidate, tuple(remove)
     )
+
+
+def _is_damaged(ctx: Context, number: int | None) -> bool:
+    """Return whether files of the current generation are not as they were published, but those that a new one is made
+    from are.
+    """
+    looked = None if number is None else look_at_generation(ctx, number)
+    if looked is None or not looked.faults or not looked.can_be_made_again:
+        return False
+    ctx.reporter.say(f"generation {number} is damaged: the same entries are published again")
+    return True
+
+
+def look_at_generation(ctx: Context, number: int) -> LookedAt:
+    return verify_generation(ctx.prefix, number, told_records(ctx.prefix), trusted_owners(ctx))
 
 
 def publish_wanted(
@@ -115,6 +134,7 @@ def publish_wanted(
     slurm: JobOptions | None = None,
     candidate: bool = False,
     remove: Sequence[str] = (),
+    anew: bool = False,
 ) -> tuple[PublishedChange, tuple[SmokeOutcome, ...]]:
     """Verify, stage, test, flip. `fresh` are the installs made in this run, by their paths relative to the prefix.
 
@@ -135,7 +155,7 @@ def publish_wanted(
                         raise
     outcomes: list[SmokeOutcome] = []
     add = {str(w.entry): w.module(facts[str(w.entry)]) for w in wanted}
-    change = Change(add, tuple(remove), reason, frozenset(fresh), candidate=candidate)
+    change = Change(add, tuple(remove), reason, frozenset(fresh), anew=anew, candidate=candidate)
     published = publish_change(ctx, change, ctx.find_lmod(), outcomes, slurm)
     return published, tuple(outcomes)
 

@@ -300,7 +300,7 @@ def _require_one_default(wanted: Sequence[ResolvedEntry]) -> None:
 def _facts_of_unpublished(item: ResolvedEntry) -> InstallFacts:
     """Return the facts of an install that no generation names.
 
-    Raises EnvmgrError `manifest-damaged`, with what makes such an install again: `verify --repair` does not know of it.
+    Raises EnvmgrError `manifest-damaged`, with what makes such an install again.
     """
     try:
         return read_facts(item.install)
@@ -310,14 +310,22 @@ def _facts_of_unpublished(item: ResolvedEntry) -> InstallFacts:
         raise
 
 
-def plan_for(ctx: Context, wanted: Sequence[ResolvedEntry]) -> tuple[BuildPlan, records.GenerationRecord | None]:
-    """Compare the wanted entries with the store and `current`; it reads, and changes nothing."""
+def plan_for(
+    ctx: Context, wanted: Sequence[ResolvedEntry], *, everything: bool = False
+) -> tuple[BuildPlan, records.GenerationRecord | None]:
+    """Compare the wanted entries with the store and `current`; it reads, and changes nothing. They are `everything`
+    that could be published.
+    """
     policies = ModulePolicies.from_site(ctx.site)
     templates = shipped("modulefiles")
     current = records.read_current(ctx.prefix)
     # With generations left, a lost `current` is damage; without any, this is a first publish again.
-    if records.can_go_back(ctx.prefix):
-        require_current_if_ever(ctx)
+    if current is None and records.can_go_back(ctx.prefix):
+        from envmgr.publish.flips import told_records
+        from envmgr.publish.verify import newest_whole
+
+        if not everything or newest_whole(ctx.prefix, told_records(ctx.prefix), None) is not None:
+            require_current_if_ever(ctx)
     specs = records.read_specs(ctx.prefix, current.number) if current else {}
     digest = templates_digest(templates)
 

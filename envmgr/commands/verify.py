@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from envmgr.commands import Context, published_record, require_published
+from envmgr.commands import Context, published_record, require_published, trusted_owners
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.candidates import read_candidate, signature_faults, told_candidates
-from envmgr.publish.flip_checks import FlipLook, look_at_current_flip, mend_of, severity_of
+from envmgr.publish.flip_checks import FlipLook, last_signed, look_at_current_flip, mend_of, severity_of
 from envmgr.publish.flips import known_current, last_current, lost_lines, told_records
 from envmgr.publish.records import ABANDONED, RECORD, candidate_numbers, complete_numbers, read_record, way_back
 from envmgr.publish.verify import (
@@ -23,10 +23,8 @@ from envmgr.publish.verify import (
 )
 from envmgr.report import Finding, Result
 from envmgr.store.image import has_image, image_faults
-from envmgr.store.manifest import read_manifest
 from envmgr.store.prefix import Install, Prefix, installs
 from envmgr.store.verify import Looked, verify_install
-from envmgr.system.users import find_account
 from envmgr.wording import shortened
 
 
@@ -48,8 +46,7 @@ class VerifyResult(Result):
 
     Each finding is one path that differs from its record or its manifest. `not_looked_at` are things that no record
     describes. `nodes` are those that answered in full, and `not_verified` those that did not, folded; both are empty
-    for this machine. `repaired` are the installs and generations that were made again, or would be (`dry_run`);
-    `generation` is then current. `flip` is the flip in force and its signer, empty if that was not found. `made_at`
+    for this machine. `flip` is the flip in force and its signer, empty if that was not found. `made_at`
     maps installs to the paths at which they were built: elsewhere their files may differ. `images` are the installs
     whose images were read. `not_ours` maps entries to the trees outside of the store that were looked at.
     """
@@ -62,10 +59,6 @@ class VerifyResult(Result):
     not_looked_at: tuple[str, ...] = ()
     nodes: str = ""
     not_verified: str = ""
-    repaired: tuple[str, ...] = ()
-    generation: int | None = None
-    dry_run: bool = False
-    log: str | None = None
     flip: str = ""
     made_at: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     images: tuple[str, ...] = ()
@@ -82,8 +75,8 @@ class PrefixLook:
     the current one.
 
     `images` are the faults of each image, by its install. `outside` is how the trees that are not ours changed, by the
-    install that leads to each; `not_ours` maps entries to these trees. `in_place` maps installs that cannot be made again beside
-    their place to what fixes them.
+    install that leads to each; `not_ours` maps entries to these trees. `hints` say what makes the
+    damaged installs right.
     """
 
     entries: tuple[str, ...]
@@ -93,7 +86,7 @@ class PrefixLook:
     installs: Mapping[str, tuple[str, ...]]
     own: Mapping[str, str]
     number: int | None
-    in_place: Mapping[str, str]
+    hints: Mapping[str, str]
     flip: FlipLook | None = None
     way_back: str = ""
     history: str = ""
@@ -106,7 +99,9 @@ class PrefixLook:
         for fault in self.current:
             yield Finding("current", "error", fault.path, fault.found, hint=self.way_back)
         if self.history:
-            yield Finding("history", "error", "var/history.jsonl", self.history, hint=_HISTORY)
+            yield Finding(
+                "history", "error", "var/history.jsonl", self.history, hint=_HISTORY.format(number=self.number)
+            )
         flips = self.flip.faults if self.flip is not None else ()
         right = next((each.right for each in flips if each.right is not None), None)
         for flip in flips:
@@ -120,7 +115,7 @@ class PrefixLook:
             where = ", ".join(of) or path
             for line in lines:
                 text = line if not of or path == self.own.get(of[0]) else f"{path}: {line}"
-                yield Finding("install", "error", where, text, hint=_hint(path, of, self.in_place.get(path)))
+                yield Finding("install", "error", where, text, hint=self.hints[path])
         for path, lines in self.outside.items():
             of = self.users.get(path, ())
             for line in shortened(lines):
@@ -146,32 +141,31 @@ class PrefixLook:
         )
 
 
-_CURRENT = "`envmgr verify --repair` makes it again"
-_HISTORY = "`envmgr verify --repair` writes it again, from the flips; what they do not tell is lost"
+_HISTORY = "`envmgr rollback {number}` writes it again, from the flips; what they do not tell is lost"
 _NEVER = "a generation never changes: find the cause"
-_GENERATION = f"{_NEVER}; `envmgr verify --repair` publishes the same entries as a new generation"
-_OLD = (
-    f"{_NEVER}; for a rollback choose another one: `envmgr verify --repair --generation {{number}}` makes one with the "
-    "same entries, where there is none, until `envmgr gc` removes this one"
-)
-_OLD_LOST = (
-    f"{_NEVER}; what it held is not known: for a rollback choose another one, until `envmgr gc` removes this one"
-)
+_GENERATION = f"{_NEVER}; `envmgr publish` publishes the same entries as a new generation"
+_OLD = f"{_NEVER}; for a rollback choose another one, until `envmgr gc` removes this one"
 _INSTALL = "an install never changes: find the cause"
 
 
 def _generation_hint(looked: LookedAt, current: int | None, way_back: str) -> str:
-    if looked.number == current:
-        return _GENERATION if looked.record is not None else f"what it held is not known: {way_back}"
-    return _OLD.format(number=looked.number) if looked.can_be_made_again else _OLD_LOST
+    if looked.number != current:
+        return _OLD
+    return _GENERATION if looked.can_be_made_again else f"what it held is not known: {way_back}"
 
 
-def _hint(path: str, entries: Sequence[str], in_place: str | None) -> str:
+def _hint(ctx: Context, path: str, entries: Sequence[str]) -> str:
     if not entries:
         return f"{_INSTALL}; no generation names {path}: `envmgr gc` removes it when it is old"
-    if in_place is not None:
-        return f"{_INSTALL}; when nobody uses it, {in_place}"
-    return f"{_INSTALL}; `envmgr verify --repair` makes it again, in its place"
+    from envmgr.commands.again import maker_of
+
+    entry, why = maker_of(ctx, path, entries)
+    if not why:
+        return f"{_INSTALL}; `envmgr build --again {entry}` makes it again, in its place"
+    return (
+        f"{_INSTALL}; it cannot be made again: {why}: bring back the recipe and the lock that it was built from, or "
+        f"publish the entry as it is now: `envmgr build {entry}`"
+    )
 
 
 def _not_ours_hint(entries: Sequence[str]) -> str:
@@ -179,19 +173,6 @@ def _not_ours_hint(entries: Sequence[str]) -> str:
         return "no generation names it: `envmgr gc` removes its record when that is old, and never the tree"
     again = f"`envmgr lock {entries[0]} && envmgr build {entries[0]}` publishes it as it is now"
     return f"the tree is not ours, and nothing of it is made again: ask those who keep it; {again}"
-
-
-def _is_made_in_place(install: Install) -> bool:
-    """Return whether the backend makes the install at its place, as its manifest says; False for a manifest that does
-    not say it.
-    """
-    from envmgr.backends import get_backend
-
-    try:
-        recipe = read_manifest(install.manifest).provenance.get("recipe", {})
-        return not get_backend(str(recipe.get("backend"))).stages
-    except EnvmgrError:
-        return False
 
 
 def verify_entries(ctx: Context, what: VerifyWhat) -> VerifyResult:
@@ -247,11 +228,7 @@ def _look(ctx: Context, what: VerifyWhat) -> PrefixLook:
     found = {path: each.wrong for path, each in seen.items()}
     checked = tuple(dict.fromkeys(what.names)) if what.names else tuple(entries)
     looked = {n: replace(each, unseen=(*each.unseen, *lost.get(n, ()))) for n, each in looked.items()}
-    in_place = {
-        path: f"remove {path}.manifest.json under {prefix.root}, and build the entry again"
-        for path, lines in found.items()
-        if lines and _is_made_in_place(prefix.install_at(path))
-    }
+    hints = {path: _hint(ctx, path, users.get(path, ())) for path, lines in found.items() if lines}
     faults = tuple(current_faults(prefix))
     signing = ctx.site.signing
     flip = None if signing is None else look_at_current_flip(prefix, signing, ctx.runner)
@@ -263,9 +240,9 @@ def _look(ctx: Context, what: VerifyWhat) -> PrefixLook:
         found,
         own,
         known_current(prefix),
-        in_place,
+        hints,
         None if flip is None else flip[1],
-        _way_back(prefix, faults, looked, recorded, owners),
+        _way_back(ctx, faults, looked, recorded, owners),
         lost_lines(prefix),
         {path: each.made_at for path, each in seen.items() if each.made_at},
         images,
@@ -292,38 +269,23 @@ def _not_ours(looked: Mapping[int, LookedAt], checked: Sequence[str]) -> dict[st
 
 
 def _way_back(
-    prefix: Prefix,
+    ctx: Context,
     faults: Sequence[Fault],
     looked: Mapping[int, LookedAt],
     recorded: Mapping[int, str],
     owners: frozenset[int] | None,
 ) -> str:
-    """Return what makes `current` right, or leads away from a generation that cannot be read; empty where both are
-    sound.
+    """Return what makes `current` right, or leads away from a generation of which it is not known what it held; empty
+    where both are sound.
     """
-    number = known_current(prefix)
-    if not faults and (number is None or number not in looked or looked[number].record is not None):
+    number = known_current(ctx.prefix)
+    if not faults and (number is None or number not in looked or looked[number].can_be_made_again):
         return ""
-    whole, last = newest_whole(prefix, recorded, owners), last_current(prefix)
-    sound = last is not None and (last == whole or (last in looked and not looked[last].faults))
-    if faults and sound and not is_in_the_way(prefix):
-        return _CURRENT
-    return way_back(prefix, whole)
-
-
-def is_in_the_way(prefix: Prefix) -> bool:
-    """Return whether something else than a link lies at `current`."""
-    return prefix.current.exists() and not prefix.current.is_symlink()
-
-
-def trusted_owners(ctx: Context) -> frozenset[int] | None:
-    """Return to whom a prefix may belong: its folder's owner and the build user; None where a group shares it."""
-    if ctx.site.policies.group is not None:
-        return None
-    found = {ctx.prefix.root.stat().st_uid}
-    if ctx.site.build_user is not None and (account := find_account(ctx.site.build_user)) is not None:
-        found.add(account.uid)
-    return frozenset(found)
+    whole = newest_whole(ctx.prefix, recorded, owners)
+    # The history's last generation, unless a signed flip is newer than all that the history says.
+    last = last_signed(ctx.prefix, ctx.signer) or last_current(ctx.prefix)
+    sound = last is not None and last in looked and not looked[last].faults
+    return way_back(ctx.prefix, last if sound else whole)
 
 
 def _numbers(ctx: Context, what: VerifyWhat) -> list[int]:

@@ -262,5 +262,5 @@ def mend_of(state: str, beside: Collection[str] = (), right: int | None = None) 
             return (
                 "its key was taken out of the list, or someone changed what was signed: find out who, and by "
                 "`envmgr verify` what; where the generation is as it was published, `envmgr sign` signs it; else "
-                "`envmgr verify --repair` publishes the same entries again"
+                "`envmgr publish` publishes the same entries again"
             )

@@ -4,15 +4,16 @@ a generation as it was published.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from envmgr.errors import EnvmgrError
 from envmgr.publish.flip_checks import FlipFault, find_replays, mend_of, newest_signed, read_flip_state, signed_before
 from envmgr.publish.flipfile import in_force, newest_first
-from envmgr.publish.flips import told_records
-from envmgr.publish.records import RECORD, SPECS
+from envmgr.publish.flips import known_current, told_records
+from envmgr.publish.records import RECORD, SPECS, start_over, way_back
 from envmgr.publish.signature import Signer
-from envmgr.publish.verify import verify_generation
+from envmgr.publish.verify import LookedAt, newest_whole, verify_generation
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.pulse import renew_listing
@@ -25,8 +26,7 @@ def require_unchanged_generation(
     one, else by the history.
 
     Return the sha256 of its record; None if nothing names it. If it is `made_again`, only the parts count from which a
-    new one is made: the record and the specs. If nothing names it on a site that has signed before, that is a warning:
-    `verify --repair` makes such generations, which were never current.
+    new one is made: the record and the specs. If nothing names it on a site that has signed before, that is a warning.
 
     Raises:
         EnvmgrError: `generation-changed`, with what is not as it was.
@@ -46,8 +46,7 @@ def require_unchanged_generation(
             "generation-changed",
             f"generation {number} is not what was published: it is not signed again",
             context=faults[:10],
-            hint=f"find out who changed it; `envmgr verify --repair --generation {number}` makes a new one with "
-            "the same entries",
+            hint=f"find out who changed it; {_instead(prefix, looked, told)}",
         )
     if number not in told and signed_before(prefix):
         reporter.say(
@@ -55,6 +54,14 @@ def require_unchanged_generation(
             "it, and no history"
         )
     return told.get(number)
+
+
+def _instead(prefix: Prefix, looked: LookedAt, told: Mapping[int, str]) -> str:
+    """Return what leads on from a generation that was changed."""
+    if looked.number == known_current(prefix) and looked.can_be_made_again:
+        return "`envmgr publish` makes a new one with the same entries"
+    whole = newest_whole(prefix, told, None)
+    return start_over(prefix) if whole is None else way_back(prefix, whole)
 
 
 def require_good_flip(prefix: Prefix, number: int, signer: Signer) -> None:

@@ -244,7 +244,7 @@ def write_history_again(prefix: Prefix, reporter: Reporter, signer: Signer | Non
         return
     number = current_number(prefix)
     if number is not None:
-        flip(prefix, number, number, "verify --repair", reporter, action="rollback", signer=signer)
+        flip(prefix, number, number, f"rollback to {number}", reporter, action="rollback", signer=signer)
 
 
 def came(prefix: Prefix) -> frozenset[int]:

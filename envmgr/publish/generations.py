@@ -122,8 +122,7 @@ def publish(
                 parent, staged = staged_now.enter_context(staging(work))
                 if not isinstance(staged, Staged):
                     break
-                if change.base is None:
-                    reporter.say(f"generation {parent} became current meanwhile: the change is put on it")
+                reporter.say(f"generation {parent} became current meanwhile: the change is put on it")
                 overtaken += 1
                 # Others publish again and again: from now on the tests run under the lock, where nobody can overtake.
                 if overtaken > _OVERTAKEN:
@@ -151,7 +150,7 @@ def _finish(staged: Staged, known: Collection[int]) -> PublishedChange:
     """
     record = staged.complete()
     work, number, parent = staged.work, staged.number, staged.parent
-    if not work.change.candidate and work.change.base is None:
+    if not work.change.candidate:
         prefix, reason, reporter, signer = work.prefix, work.change.reason, work.reporter, work.signer
         try:
             flip(prefix, number, parent, reason, reporter, action="publish", signer=signer, record=record, known=known)
@@ -168,7 +167,8 @@ def rollback(
 ) -> tuple[int, int]:
     """Point `current` at an earlier (or later) complete generation; return (from, to).
 
-    It repairs a damaged `current`: (from) is then the last number that the history knows.
+    It makes a damaged `current` right, and a history that lost lines, also where `number` is current already: (from)
+    is then the last number that the history knows.
 
     Raises:
         EnvmgrError: `no-generation`, `nothing-published`, `install-missing` if one of its installs is gone;
@@ -190,6 +190,8 @@ def rollback(
             why = f"rollback to {number}"
             flip(prefix, number, before, why, reporter, action="rollback", signer=signer, record=digest, known=known)
             settle_candidates(prefix, reporter)
+        if lost_lines(prefix):
+            write_history_again(prefix, reporter, signer)
         return before, number
 
     return _until_first(go, prefix, runner, reporter)
@@ -248,7 +250,7 @@ def _require_installs(prefix: Prefix, number: int) -> None:
             "install-missing",
             f"generation {number} names installs that are gone",
             context=[f"{name}: {path}" for name, path in lost],
-            hint=records.make_again(number),
+            hint=records.make_again(prefix, number),
         )
 
 
@@ -297,14 +299,6 @@ def _until_first(go: Callable[[Collection[int]], Done], prefix: Prefix, runner: 
     while True:
         with suppress(OvertakenError), publishing(prefix, runner, reporter) as known:
             return go(known)
-
-
-def repair_history(prefix: Prefix, runner: Runner, reporter: Reporter, *, signer: Signer | None) -> None:
-    """Repair the history. Raise EnvmgrError `disk-full`, `not-writable`, `not-signed`, `flip-untrusted`."""
-    with publishing(prefix, runner, reporter):
-        require_not_replayed(prefix, signer)
-        if lost_lines(prefix):
-            write_history_again(prefix, reporter, signer)
 
 
 def remove_generations(numbers: list[int], prefix: Prefix) -> None:

@@ -32,10 +32,8 @@ class Change:
     """The change that a publish makes to whatever is current by then.
 
     `fresh` are installs that were made just now, by their paths relative to the prefix: their manifests differ from
-    those that earlier generations name. With `anew`, a generation is made that has what is current, too; with `whole`,
-    `add` is all that it has, and nothing of the current one is read. Nothing of `same` changes, but it has to be there.
-    With `base`, it is put on that generation, and does not become current. With `candidate`, it does not become current
-    either: see `publish.candidates`.
+    those that earlier generations name. With `anew`, a generation is made also where nothing else changes. Nothing of
+    `same` changes, but it has to be there. With `candidate`, it does not become current: see `publish.candidates`.
     """
 
     add: Mapping[str, NewModule]
@@ -43,9 +41,7 @@ class Change:
     reason: str
     fresh: frozenset[str] = frozenset()
     anew: bool = False
-    whole: bool = False
     same: frozenset[str] = frozenset()
-    base: int | None = None
     candidate: bool = False
 
     def onto(self, current: Collection[str]) -> Change:

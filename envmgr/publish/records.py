@@ -124,8 +124,8 @@ def current_number(prefix: Prefix) -> int | None:
 
 
 def way_back(prefix: Prefix, number: int | None = None) -> str:
-    """Return the commands, in order, that make `current` right: a rollback to generation `number`, or to the newest one
-    whose record can be read and whose installs are there.
+    """Return the commands, in order, that make `current` right: a rollback to generation `number`, or to the newest
+    other one whose record can be read and whose installs are there.
 
     If there is none, they make installs again; if no record can be read, they start over.
     """
@@ -133,7 +133,8 @@ def way_back(prefix: Prefix, number: int | None = None) -> str:
     if prefix.current.exists() and not prefix.current.is_symlink():
         # Without -T, mv would move it into a folder `current.away` that exists already.
         away = f"`mv -T {words(str(prefix.current), str(prefix.current) + '.away')}`; "
-    left = _left(prefix)
+    here = str(prefix.current.readlink()) if prefix.current.is_symlink() else ""
+    left = {n: record for n, record in _left(prefix).items() if f"generations/{n:04d}" != here}
     tried = candidate_numbers(prefix)  # nobody has used a candidate as the current one
     whole = (n for n, record in left.items() if n not in tried and (record is None or has_installs(prefix, record)))
     number = number or max(whole, default=None)
@@ -142,18 +143,26 @@ def way_back(prefix: Prefix, number: int | None = None) -> str:
             f"{away}`envmgr rollback {number}`, the newest generation that is whole; then `envmgr publish` "
             "adds what is built and not in it"
         )
-    if left:
-        return f"{away}{make_again(max(left))}"
+    if number := max((n for n, record in left.items() if n not in tried and record is not None), default=None):
+        return f"{away}{make_again(prefix, number)}"
+    return start_over(prefix, away)
+
+
+def start_over(prefix: Prefix, away: str = "") -> str:
+    """Return what helps where no generation can become current; `away` makes room for `current`."""
     if not away and prefix.current.is_symlink():
         away = f"`rm {quote(str(prefix.current))}`; "
     return f"no generation is left: bring back {prefix.generations} from a backup; or {away}{new_beginning(prefix)}"
 
 
-def make_again(number: int) -> str:
-    """Return the command that makes the installs of a generation again."""
+def make_again(prefix: Prefix, number: int) -> str:
+    """Return the commands that make the lost installs of a generation again, and it current."""
+    record = read_record(prefix, number)
+    lost = {path for path in record.installs if not prefix.install_at(path).exists()}
+    names = [name for name, entry in record.entries.items() if not lost.isdisjoint(entry.paths)]
     return (
-        f"`envmgr verify --repair --generation {number}` makes again what generation {number} needs, and "
-        "tells what is left to do"
+        f"`envmgr build --again {' '.join(names)}` makes again what generation {number} needs; then "
+        f"`envmgr rollback {number}`"
     )
 
 

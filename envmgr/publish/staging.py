@@ -20,10 +20,9 @@ from envmgr.publish import plan, records
 from envmgr.publish.candidates import find_same, mark
 from envmgr.publish.extras import Contents, Extra, write_extras
 from envmgr.publish.flip_guards import require_good_flip, require_not_replayed, require_unchanged_generation
-from envmgr.publish.flips import known_current, once_current
+from envmgr.publish.flips import once_current
 from envmgr.publish.kernels import render_kernels
 from envmgr.publish.signature import Signer
-from envmgr.publish.verify import named_manifests
 from envmgr.report import Reporter
 from envmgr.store.jobtable import holding
 from envmgr.store.prefix import Prefix
@@ -87,25 +86,17 @@ class Staged:
         lock.
 
         Raises:
-            EnvmgrError: `install-missing`; `repair-impossible` if it replaces all of what is not current any more.
+            EnvmgrError: `install-missing`.
         """
         prefix, change = self.work.prefix, self.change
         self.require_there()
         check_installs(prefix, change)
-        # With a base nothing becomes current, so a damaged `current` does not matter.
-        current = known_current(prefix) if change.base is not None else records.current_number(prefix)
-        if change.whole and current != self.parent:
-            raise EnvmgrError(
-                "repair-impossible",
-                f"generation {current} became current while {self.parent} was made again",
-                hint="`envmgr verify` tells what is left to do",
-            )
         return (
-            (current == self.parent or change.base is not None)
+            records.current_number(prefix) == self.parent
             # A rollback and a way back leave `current` as it was, but a higher number may be complete by then.
             and self.number > max(records.complete_numbers(prefix, candidates=False), default=0)
             and not (self.folder / records.ABANDONED).exists()
-            and manifests_of(prefix, self.entries, change, parent_record(prefix, self.parent, change)) == self.manifests
+            and manifests_of(prefix, self.entries, change, parent_record(prefix, self.parent)) == self.manifests
         )
 
     def require_there(self) -> None:
@@ -207,8 +198,8 @@ def seen_by_tests(
     return found
 
 
-def parent_record(prefix: Prefix, parent: int | None, change: plan.Change) -> records.GenerationRecord | None:
-    return None if parent is None or change.whole else records.read_record(prefix, parent)
+def parent_record(prefix: Prefix, parent: int | None) -> records.GenerationRecord | None:
+    return None if parent is None else records.read_record(prefix, parent)
 
 
 def check_installs(prefix: Prefix, change: plan.Change) -> None:
@@ -237,8 +228,6 @@ def manifests_of(
     made since: a changed manifest must not become the right one by the next publish.
     """
     known = record.manifests if record else {}
-    if change.base is not None:  # since that one was published, installs may have been made again
-        known = named_manifests(prefix)
     paths = sorted({path for entry in entries.values() for path in entry.paths})
     return {
         path: known[path] if path in known and path not in change.fresh else sha256_file(manifest)
@@ -310,18 +299,12 @@ def abandon(prefix: Prefix, number: int, reason: str) -> None:
 def _read_parent(work: StagingWork) -> tuple[int | None, records.GenerationRecord | None, dict[str, Any]]:
     """Return what is current now; without the publish lock, it may be replaced and removed while it is read."""
     prefix = work.prefix
-    if (base := work.change.base) is not None:
-        if work.signer is not None:
-            require_unchanged_generation(prefix, base, work.signer, work.reporter, made_again=True)
-        return base, records.read_record(prefix, base), records.read_specs(prefix, base)
     while True:
         number = records.current_number(prefix)
         if number is None:
             return number, None, {}
         try:
             require_not_replayed(prefix, work.signer)
-            if work.change.whole:
-                return number, None, {}
             if work.signer is not None:
                 if not work.change.anew:
                     require_good_flip(prefix, number, work.signer)

@@ -17,10 +17,9 @@ from envmgr.catalog.site_file import is_plain_path
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.jobtable import leave_row, recorded
-from envmgr.store.manifest import unmasked_tree
 from envmgr.store.prefix import Install
-from envmgr.store.tree import make_read_only, tree_digest
-from envmgr.system.files import exchange, explain_os_error, group_id, remove_tree, sync_folder
+from envmgr.store.tree import make_read_only
+from envmgr.system.files import explain_os_error, group_id, remove_tree, sync_folder
 from envmgr.system.locks import require_not_anothers
 from envmgr.system.pythons import mark_pythons
 from envmgr.system.run import Runner
@@ -58,7 +57,11 @@ class StagedInstall:
         policies = self.site.policies
         # Read-only before the rename: nobody ever finds an install at its place that can still be changed.
         make_read_only(self.folder, group=group_id(policies.group), mask=policies.mask)
-        land(self.install)
+        require_not_anothers(self.install.lock)
+        # One rename within one file system: a reader finds no install or the whole one.
+        self.folder.rename(self.install.path)
+        # The rename reaches the disk before the manifest, which says that the install exists.
+        sync_folder(self.install.path.parent)
         self.landed = True
 
 
@@ -70,7 +73,7 @@ def staged_install(install: Install, site: Site, *, marks: bool = True) -> Itera
     from pip. The lock of the install is held.
 
     Raises:
-        EnvmgrError: `path-too-long`, and what `explain_os_error`, `clear` and `land` raise.
+        EnvmgrError: `path-too-long`, `lock-lost`, and what `explain_os_error` raises.
     """
     install.check_length()
     clear(install)  # left by a kill, before the rename or between that and the manifest
@@ -90,44 +93,13 @@ def staged_install(install: Install, site: Site, *, marks: bool = True) -> Itera
 
 
 def clear(install: Install) -> None:
-    """Remove what a build of it has made, or left: its lock is held. A tree that is to be replaced stays.
+    """Remove what a build of it has made, or left: its lock is held.
 
     Raises EnvmgrError `lock-lost` where that is another run's by now.
     """
     require_not_anothers(install.lock)
     remove_below(install.prefix.root, install.staging)
-    if install.replaces is None:
-        remove_below(install.prefix.root, install.path)
-
-
-def land(install: Install) -> None:
-    """Move the staged tree to its place. Only under the install's lock.
-
-    A tree that it replaces is removed after the exchange: programs that run from it keep their files.
-
-    Raises EnvmgrError `repair-differs` if it differs from the tree that it replaces; `lock-lost`.
-    """
-    require_not_anothers(install.lock)
-    if install.replaces is None:
-        # One rename within one file system: a reader finds no install or the whole one.
-        install.staging.rename(install.path)
-        # The rename reaches the disk before the manifest, which says that the install exists.
-        sync_folder(install.path.parent)
-        return
-    if install.replaces and (made := tree_digest(unmasked_tree(install.staging))) != install.replaces:
-        raise EnvmgrError(
-            "repair-differs",
-            f"{install.entry} was built again, and is not what its manifest says",
-            context=[f"manifest    {install.replaces}", f"built again {made}"],
-            hint="the lock, the cache and the manifest were not made for each other; the install stays as it was: "
-            f"remove {install.manifest.name} and build the entry again",
-        )
-    # Both trees change places at once: the path always leads to a whole install, also for programs that start now.
-    exchange(install.staging, install.path)
-    sync_folder(install.path.parent)
-    # Another user's files may stay: the install is whole, and the next build reports what it cannot remove.
-    with suppress(OSError):
-        remove_below(install.prefix.root, install.staging)
+    remove_below(install.prefix.root, install.path)
 
 
 def work_folder(site: Site, install: Install) -> Path:

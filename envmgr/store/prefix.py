@@ -132,9 +132,7 @@ class Prefix:
 class Install:
     """One install of the store: its paths, whether or not it is there. `digest` is the full 64 hex digits.
 
-    `replaces` is set if it is built again while a damaged tree lies at its path: the tree digest that it must have,
-    empty if unknown. See `land`. `entry` is its name and version in the store: those of a catalog entry, or of a part
-    that its backend builds. `layout` is the backend's layout in its digest, and `newest` the layout that it would have
+    `entry` is its name and version in the store: those of a catalog entry, or of a part that its backend builds. `layout` is the backend's layout in its digest, and `newest` the layout that it would have
     on a fresh prefix, if known.
     """
 
@@ -143,7 +141,6 @@ class Install:
     digest: str
     layout: int | None = field(default=None, compare=False)
     newest: int | None = field(default=None, compare=False)
-    replaces: str | None = field(default=None, compare=False)
 
     @property
     def of_older_layout(self) -> bool:
@@ -167,6 +164,11 @@ class Install:
     def staging(self) -> Path:
         """A sibling: the rename needs no write bit on the tree itself, and never crosses file systems."""
         return self.path.with_name(f".staging-{self.label}")
+
+    @property
+    def again(self) -> Path:
+        """A sibling, in which it is made again while another tree lies at its path."""
+        return self.path.with_name(f".again-{self.label}")
 
     @property
     def manifest(self) -> Path:

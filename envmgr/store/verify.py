@@ -164,7 +164,7 @@ def _raise_for(install: Install, entry: object, wrong: Sequence[str]) -> None:
             "install-differs",
             f"{install.path} is not what its manifest says",
             context=shortened(wrong, 10),
-            hint=f"files of it changed after the build: remove {install.manifest.name}, then build {entry} again",
+            hint=f"files of it changed after the build: find the cause; `envmgr build --again {entry}` makes it again",
         )
 
 
@@ -224,6 +224,15 @@ def differences(root: Path, manifest: Manifest, *, owner: int | None = None, wor
         if path in look.owners:
             lines.append(f"{escaped(path)}: belongs to {user_name(look.owners[path])}, not to {user_name(owner)}")
     return lines
+
+
+def changed_rows(known: Manifest, made: Manifest) -> list[str]:
+    """Return how the files of an install that was made again differ from what its manifest says, as readable lines."""
+    have, want = ({row.path: row for row in each.paths} for each in (made, known))
+    paths = [path for path in sorted({*have, *want}) if have.get(path) != want.get(path)]
+    lines = [line for path in paths for line in _difference(path, have.get(path), want.get(path), None)]
+    extra = sorted({*known.extra, *made.extra})
+    return lines + [f"{path}: sha256 changed" for path in extra if known.extra.get(path) != made.extra.get(path)]
 
 
 def _difference(path: str, have: TreePath | None, want: TreePath | None, unread: str | None) -> list[str]:

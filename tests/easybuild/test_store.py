@@ -151,7 +151,7 @@ def test_private_module_that_was_moved_away_or_edited_is_told(box: Workshop, how
     assert done.code == 1
     (finding,) = done.data["findings"]
     assert (finding["where"], finding["found"]) == ("base/1.0", shown)
-    assert "`envmgr verify --repair` makes it again" in finding["hint"]
+    assert "`envmgr build --again base/1.0` makes it again" in finding["hint"]
 
     box.toy(dependencies=[("base", "1.0")])
     box.locked("toy/1.0", "toy-1.0.eb")
@@ -161,7 +161,7 @@ def test_private_module_that_was_moved_away_or_edited_is_told(box: Workshop, how
         "error[install-differs]: ROOT/prefix/store/base/1.0-DIGEST is not what its manifest says",
         f"  {plain(shown, box)}",
     ]
-    box.ok("verify", "--repair")  # what the finding's hint says
+    box.ok("build", "--again", "base/1.0")  # what the finding's hint says
     assert module.read_bytes() == good
     box.ok("build", "toy/1.0", "base/1.0")
     assert module.read_bytes() == good

@@ -85,7 +85,9 @@ def licence_words_are_asked_for(scene: Scene) -> None:
 
 
 def fetched_is_built_without_a_network(scene: Scene) -> None:
-    """And what was built loads, is what its manifest says, and goes with its last generation."""
+    """And what was built loads, is what its manifest says, is made again where it is damaged, and goes with its last
+    generation.
+    """
     box = scene.box
     box.ok("lock", ENTRY)
     box.ok("fetch", ENTRY)
@@ -97,6 +99,14 @@ def fetched_is_built_without_a_network(scene: Scene) -> None:
     assert (loaded.stdout.endswith(f"/bin/{scene.program}\n"), loaded.returncode) == (True, 0)
     assert loaded.stdout.startswith(f"{scene.tree or install}/")
     box.ok("verify")
+    file = next(path for path in sorted(install.rglob("*")) if path.is_file() and not path.is_symlink())
+    file.chmod(0o644)
+    file.write_bytes(b"damaged")
+    assert f"`envmgr build --again {ENTRY}` makes it again, in its place" in box.run("verify").stdout
+    (made,) = box.ok("build", "--again", ENTRY, "--format", "json").data["installs"]
+    assert made["outcome"] in ("replaced", "renewed")
+    box.ok("verify")
+    assert box.leftovers() == []
     box.policies |= {"keep_days": 0, "keep_generations": 1}
     box.write_site()
     box.ok("remove", ENTRY)

@@ -116,7 +116,6 @@ class CondaBackend(Backend):
     """
 
     name = "conda"
-    stages = True
     layout = MARKED
     input = CondaInput
     settings = CondaSettings

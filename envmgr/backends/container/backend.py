@@ -69,8 +69,6 @@ class ContainerBackend(Backend):
     """Images of registries. Another version of mksquashfs may make other bytes of the same layers."""
 
     name = "container"
-    stages = True
-    reproducible = False
     input = ContainerInput
     settings = ContainerSettings
 

@@ -154,7 +154,7 @@ class LoadedEasyBuildLock(LoadedLock):
         facts, made = build_easyconfig(order, runner, reporter, jobs=jobs)
         tools = {"easybuild-framework": self.content.framework, "easybuild-easyblocks": self.content.easyblocks}
         parts = tuple(item_parts(locked, self.content.items))
-        return Built(facts, {}, tools, (module_file(item.install),), made, parts)
+        return Built(facts, {}, tools, tuple(self.backend.extra_files(item.install)), made, parts)
 
     def _locked(self, item: Item) -> LockedItem:
         """Return what the lock says of an item: its easyconfig's name and version are those of the install."""
@@ -165,8 +165,6 @@ class EasyBuildBackend(Backend):
     """EasyBuild, in just the version of each lock, as a process of its own."""
 
     name = "easybuild"
-    stages = True
-    reproducible = False
     layout = MARKED
     input = EasyBuildInput
     settings = EasyBuildSettings
@@ -265,10 +263,8 @@ class EasyBuildBackend(Backend):
     def clear_dead_build(self, install: Install) -> None:
         remove_below(install.prefix.root, lock_of(install))
 
-    def may_replace(self, install: Install, runner: Runner) -> None:
-        from envmgr.backends.easybuild.build_place import require_mounts
-
-        require_mounts(install, runner)
+    def extra_files(self, install: Install) -> Sequence[Path]:
+        return (module_file(install),)
 
     def clean(self, prefix: Prefix, reporter: Reporter) -> None:
         clean_modules(prefix, reporter)

@@ -13,17 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from envmgr.backends.easybuild.build_place import (
-    built_module,
-    built_tree,
-    clear_leftovers,
-    end_daemons,
-    lift_tree,
-    remove_half,
-    remove_lock,
-    replace_install,
-    stage_rebuild,
-)
+from envmgr.backends.easybuild.build_place import clear_leftovers, end_daemons, remove_half, remove_lock
 from envmgr.backends.easybuild.easyconfigs import EASYCONFIG, local_easyconfig, local_file, root_of, sum_of
 from envmgr.backends.easybuild.failures import build_failure
 from envmgr.backends.easybuild.flat import flat_facts
@@ -193,8 +183,7 @@ def build_easyconfig(
     """Build the item in place, read-only at the end.
 
     Return its facts, and the place where it was compiled if files of it have that path in them, for the manifest.
-    On any failure neither the install nor its module stays. If it is built again, what lay there stays until the new
-    one is whole.
+    On any failure neither the install nor its module stays.
 
     Raises:
         EnvmgrError: see `build_failure`; `easyconfig-differs`; `easybuild-locked`; `disk-full`; Interrupted.
@@ -210,12 +199,9 @@ def build_easyconfig(
         try:
             with explain_os_error(folder):
                 easyconfig = lay_out(order, folder, jobs)
-                words = () if install.replaces is None else stage_rebuild(install, folder, runner)
-            _run(order, folder, [*words, *order.tool.argv("easybuild.main", easyconfig)], runner, reporter)
+            _run(order, folder, order.tool.argv("easybuild.main", easyconfig), runner, reporter)
             with explain_os_error(install.path):
-                _finish(order, folder)
-                if install.replaces is not None:
-                    replace_install(install, folder)
+                _finish(order)
             made = _made_at(install.path, folder, runner, reporter)
             return flat_facts(install, order.closure, order.lmod), made
         except BaseException:
@@ -268,7 +254,7 @@ def _run(order: Order, folder: Path, argv: Sequence[str | Path], runner: Runner,
         remove_lock(install)
     log = _keep_log(order, folder, done)
     # EasyBuild may report success although its files lie elsewhere.
-    if done.returncode != 0 or not built_tree(install).is_dir() or not built_module(install, folder).is_file():
+    if done.returncode != 0 or not install.path.is_dir() or not module_file(install).is_file():
         error = build_failure(order.locked, install, done, events.failed, events.step, folder, log)
         with suppress(OSError), Path(log or os.devnull).open("a", encoding="utf-8") as file:
             file.write(f"\n== envmgr says\n{error}\n")
@@ -282,7 +268,7 @@ def _keep_log(order: Order, folder: Path, done: Completed | None) -> str:
     Return its path; empty if it could not be written. As a part of the install it would make two equal builds differ.
     """
     install = order.install
-    logs = sorted([*(folder / "log").rglob("*.log"), *(built_tree(install) / "easybuild").glob("*.log*")])
+    logs = sorted([*(folder / "log").rglob("*.log"), *(install.path / "easybuild").glob("*.log*")])
     outputs = sorted((folder / "tmp").rglob("run-shell-cmd-output/**/out.txt"))
     now = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     target = install.prefix.logs / "easybuild" / f"{now}-{install.entry.name}-{install.label}.log"
@@ -300,10 +286,10 @@ def _keep_log(order: Order, folder: Path, done: Completed | None) -> str:
     return str(target)
 
 
-def _finish(order: Order, folder: Path) -> None:
+def _finish(order: Order) -> None:
     """Remove EasyBuild's logs and reports, which differ with every build, and make the tree read-only."""
     install = order.install
-    tree, module = lift_tree(install), built_module(install, folder)
+    tree, module = install.path, module_file(install)
     notes = tree / "easybuild"
     if notes.is_dir():
         keep = notes / order.locked.easyconfig

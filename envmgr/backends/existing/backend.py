@@ -81,7 +81,6 @@ class LoadedExistingLock(LoadedLock):
 
 class ExistingBackend(Backend):
     name = "existing"
-    stages = True
     input = ExistingInput
 
     def faults(self, recipe: Recipe, site: Site) -> list[str]:

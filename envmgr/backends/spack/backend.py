@@ -78,8 +78,6 @@ class SpackBackend(Backend):
     """The site's own Spack, in the version of each lock. What it notes of a build has times in it."""
 
     name = "spack"
-    stages = True
-    reproducible = False
     input = SpackInput
     settings = SpackSettings
 

@@ -150,7 +150,6 @@ class WheelsBackend(Backend):
     """
 
     name = "wheels"
-    stages = True
     layout = _LAYOUT
     input = WheelsInput
     settings = WheelsSettings

@@ -38,7 +38,7 @@ class BuildRequest(_JobFile):
     sees.
 
     `uses` are all installs of the lock, kept from `gc` as long as the request exists; `made` are those that jobs of the
-    same command make. Paths as `item`.
+    same command make, or have looked at. Paths as `item`. `jobs` is the number of cores to use; None for what Slurm gave.
     """
 
     entry: str
@@ -49,6 +49,7 @@ class BuildRequest(_JobFile):
     envmgr: str
     uses: tuple[str, ...] = ()
     made: tuple[str, ...] = ()
+    jobs: int | None = None
 
 
 class BuildAnswer(_JobFile):
@@ -111,25 +112,10 @@ class JobFolder:
         """Write the request and everything that it refers to; remove first what an earlier job left there."""
         with explain_os_error(self.path):
             remove_below(self.install.prefix.root, self.path)
-            (self.path / "lock").mkdir(mode=0o700, parents=True)
+            self.path.mkdir(mode=0o700, parents=True)
             change(self.path, mode=0o700)  # a site may name a mirror with its password
             self.output("%j").parent.mkdir(parents=True, exist_ok=True)
-            for file in sorted(recipe_folder.iterdir()):
-                if file.is_file() and file.name != RECIPE_NAME:
-                    copy_file(file, self.path / "lock" / file.name, LOCK, tree=catalog_of(recipe_folder))
-            packed = work.lock.pack(site, self.path)
-        target = read_target(site.cpu_level)
-        request = BuildRequest(
-            entry=str(work.lock.entry),
-            item=work.label,
-            recipe=work.recipe,
-            site=packed,
-            target=target,
-            envmgr=envmgr,
-            uses=tuple(i.install.relative for i in work.lock.items(site, target)),
-            made=tuple(sorted(made)),
-        )
-        atomic_write(self.request, pretty_json(request.model_dump(mode="json", by_alias=True)))
+        write_request(self.path, work, recipe_folder, site, envmgr, made)
 
     def write_row(self, row: JobRow) -> None:
         atomic_write(self.path / "slurm.json", pretty_json(row.model_dump(mode="json")))
@@ -138,7 +124,7 @@ class JobFolder:
         return read_job_row(self.path / "slurm.json")
 
     def answer(self) -> BuildAnswer | None:
-        return _read(self.path / "answer.json", BuildAnswer)
+        return read_answer(self.request)
 
     def remove(self) -> None:
         with explain_os_error(self.path):
@@ -178,6 +164,42 @@ def read_request(path: Path) -> BuildRequest:
             hint="is the prefix mounted on this node, and is it the same envmgr?",
         )
     return request
+
+
+def write_request(
+    folder: Path,
+    work: Work,
+    recipe_folder: Path,
+    site: Site,
+    envmgr: str,
+    made: Collection[str] = (),
+    jobs: int | None = None,
+) -> None:
+    """Write `request.json` into an empty folder, and beside it everything that it refers to."""
+    with explain_os_error(folder):
+        (folder / "lock").mkdir(mode=0o700)
+        for file in sorted(recipe_folder.iterdir()):
+            if file.is_file() and file.name != RECIPE_NAME:
+                copy_file(file, folder / "lock" / file.name, LOCK, tree=catalog_of(recipe_folder))
+        packed = work.lock.pack(site, folder)
+    target = read_target(site.cpu_level)
+    request = BuildRequest(
+        entry=str(work.lock.entry),
+        item=work.label,
+        recipe=work.recipe,
+        site=packed,
+        target=target,
+        envmgr=envmgr,
+        uses=tuple(i.install.relative for i in work.lock.items(site, target)),
+        made=tuple(sorted(made)),
+        jobs=jobs,
+    )
+    atomic_write(folder / "request.json", pretty_json(request.model_dump(mode="json", by_alias=True)))
+
+
+def read_answer(request: Path) -> BuildAnswer | None:
+    """Return the answer; None if there is none, or it cannot be read. Raise EnvmgrError `format-unknown`."""
+    return _read(request.with_name("answer.json"), BuildAnswer)
 
 
 def write_answer(request: Path, answer: BuildAnswer) -> None:

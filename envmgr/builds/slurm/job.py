@@ -1,4 +1,6 @@
-"""The job of `envmgr build --via slurm` on its node: one store item, from its request to its answer."""
+"""The job of `envmgr build --via slurm` on its node, or of `build --again` in its namespace: one store item, from its
+request to its answer.
+"""
 
 from __future__ import annotations
 
@@ -76,9 +78,11 @@ def _build(request: BuildRequest, path: Path, runner: Runner, reporter: Reporter
     with holding(Prefix(site.prefix), used, runner, reporter):
         _wait_for_needs(item, runner, reporter)
         verified = Verified()
-        for made in request.made:  # by jobs of the same command, which looked at what they stand on
+        for made in request.made:  # by jobs of the same command, which looked at what they stand on, or looked at by it
             verified.made(made)
-        ensured = ensure_install(recipe, lock, item, site, runner, reporter, jobs=_cores(), verified=verified)
+        ensured = ensure_install(
+            recipe, lock, item, site, runner, reporter, jobs=request.jobs or _cores(), verified=verified
+        )
     return BuildJobResult(request.item, ensured.built, ensured.tree, ensured.seconds)
 
 

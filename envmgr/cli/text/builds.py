@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from envmgr.builds import BuildJob
     from envmgr.builds.slurm.job import BuildJobResult
     from envmgr.catalog.locks import LockChange
-    from envmgr.commands import build, fetch, lock, promote, publish
+    from envmgr.commands import again, build, fetch, lock, promote, publish
     from envmgr.publish.plan import PlanStep
 
 _MODULE_WORDS = {"new": "new", "changed": "changed", "module": "text changed", "unchanged": "unchanged"}
@@ -39,6 +39,26 @@ def show_build(result: build.BuildResult) -> None:
     for image in result.images:
         out(f"{image.image}: {image.status}, {size_text(image.size)} of {size_text(image.of)}")
     out(f"log: {result.log}")
+
+
+_AGAIN = {
+    None: "would be made again",
+    "same": "sound, and the same bytes when it is made again",
+    "replaced": "was damaged, and was made again in its place",
+    "renewed": "was damaged, and was made again in its place, with a new manifest",
+    "differs": "sound, but it has other bytes when it is made again: it stays as it is",
+}
+
+
+def show_build_again(result: again.AgainResult) -> None:
+    for each in result.installs:
+        out(f"{each.path}: {_AGAIN[each.outcome]}")
+        for line in (*each.damage, *(f"made again: {line}" for line in each.other)):
+            out(f"  {line}")
+    if result.generation is not None:
+        out(f"generation {result.generation} is current")
+    if result.log is not None:
+        out(f"log: {result.log}")
 
 
 def show_build_job(result: BuildJobResult) -> None:

@@ -287,10 +287,6 @@ def show_verify(result: verify.VerifyResult) -> None:
     for path, places in result.made_at.items():
         where = ", ".join(places)
         out(f"not reproducible: {path}: built in {where}: elsewhere, or by another user, its files may differ")
-    for line in result.repaired:
-        out(f"{'would make' if result.dry_run else 'made'} again: {line}")
-    if result.generation is not None:
-        out(f"generation {result.generation} is current")
     if result.flip:
         out(result.flip)
     on = f", on {result.nodes}" if result.nodes else ", on no node" if result.not_verified else ""

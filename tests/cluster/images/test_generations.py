@@ -80,8 +80,8 @@ def test_removed_entry_is_unstaged_by_sync(images: Images) -> None:
         images.run("rollback")
 
 
-def test_repair_where_an_install_is_staged_says_where_it_can_be_done(images: Images) -> None:
-    """The host that repairs has an image over the install."""
+def test_install_that_is_staged_is_made_again_once_it_is_unstaged(images: Images) -> None:
+    """The host that builds has an image over the install."""
     with staging(images, nodes="login"):
         images.run("stage", ENTRY)
         file = do(images.cluster, "fs1", f"find {images.install} -name '*.py' | head -n 1").strip()
@@ -91,10 +91,12 @@ def test_repair_where_an_install_is_staged_says_where_it_can_be_done(images: Ima
             # Through the image all is well; the tree below it is not looked at.
             assert rows_of(images.run("staged", "--format", "json")) == {"login": ("local", "")}
             images.run("verify", ENTRY)
+            done = images.run("build", "--again", ENTRY, code=3)
+            assert f"error[again-impossible]: an image of {ENTRY} is mounted over it on this host\n" in done.stderr
             images.run("unstage", ENTRY)
             forget(images, "login")
             images.run("verify", ENTRY, code=1)
-            images.run("verify", "--repair", ENTRY)
+            images.run("build", "--again", ENTRY)
             images.run("verify", ENTRY)
         finally:
             images.run("unstage", "--all")

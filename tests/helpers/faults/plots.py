@@ -226,6 +226,7 @@ def imported(box: Sandbox) -> bool:
 
 PLOTS: dict[str, Plot] = {
     "build": Plot(("build", "hello/1.0"), done=lambda box: "hello/1.0" in entries(box)),
+    "build --again": Plot(("build", "--again", "kept/1.0"), damaged, harmed=True),
     "build (EasyBuild)": Plot(("build", "toy/1.0"), done=lambda box: entries(box) == {"toy/1.0"}, easybuild=True),
     "copy": Plot(("copy", "python/3.12"), done=copied, over=("entry-exists",)),
     "export": Plot(("export", "--to", "reframe", "-o", "exported.py"), done=written("exported.py")),
@@ -273,5 +274,4 @@ PLOTS: dict[str, Plot] = {
         ("no-environment",),
     ),
     "user update": Plot(("user", "update", "mine"), with_own, lambda box: own(box, "mine", "ipykernel")),
-    "verify": Plot(("verify", "--repair"), damaged, harmed=True),
 }

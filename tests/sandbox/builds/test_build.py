@@ -411,21 +411,7 @@ SCHEMAS: dict[str, tuple[str, set[str]]] = {
     "test": ("envmgr.test/1", {"generation", "tests"}),
     "verify": (
         "envmgr.verify/1",
-        {
-            "checked",
-            "not_verified",
-            "findings",
-            "generations",
-            "installs",
-            "not_looked_at",
-            "nodes",
-            "made_at",
-            "repaired",
-            "generation",
-            "dry_run",
-            "log",
-            "flip",
-        },
+        {"checked", "not_verified", "findings", "generations", "installs", "not_looked_at", "nodes", "made_at", "flip"},
     ),
     "gc": (
         "envmgr.gc/1",

@@ -30,7 +30,7 @@ diff one
 rollback one
 remove
 verify --all hello/1.0
-verify --repair --nodes c1
+build --again --no-publish hello/1.0
 test -N 0 hello/1.0
 test --nodes 'c[1'
 test --nodes c1 --user root

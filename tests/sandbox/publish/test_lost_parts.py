@@ -23,7 +23,7 @@ ONE, TWO = "one/1.0", "two/1.0"
 VERBS: list[tuple[str, ...]] = [
     ("verify",),
     ("verify", "--all"),
-    ("verify", "--repair"),
+    ("build", "--again", ONE),
     ("build", ONE),
     ("rollback", "1"),
     ("gc",),
@@ -169,13 +169,13 @@ def test_hints_lead_to_where_all_is_well(box: Sandbox, lost: str) -> None:
     typed = follow(box, first)
     well = box.run("verify")
     assert well.code == 0, (first.stdout + first.stderr, typed, well.stdout + well.stderr)
-    assert {1, 2, 3} >= {int(path.name) for path in (box.prefix / "generations").iterdir()}
+    assert {1, 2, 3, 4} >= {int(path.name) for path in (box.prefix / "generations").iterdir()}
     box.ok("build", ONE, TWO)
     assert box.shell(f"module load {ONE} {TWO} && hello-prefix").returncode == 0, typed
 
 
 BROKEN = ["all generations", "the current generation", "current", "a folder as current", "var"]
-TYPED = [("verify", "--all"), ("verify", "--repair"), ("build", ONE), ("rollback", "1"), ("gc",)]
+TYPED = [("verify", "--all"), ("build", "--again", ONE), ("build", ONE), ("rollback", "1"), ("gc",)]
 
 
 @pytest.mark.parametrize(

@@ -56,11 +56,11 @@ def by_what_is_left_of_it(box: Sandbox) -> None:
 REFUSED = [
     ("verify",),
     ("verify", "--all"),
-    ("verify", "--repair"),
     ("test",),
     ("rollback", "1"),
     ("build", ENTRY),
     ("build", "--dry-run", ENTRY),
+    ("build", "--again", ENTRY),
     ("publish",),
     ("remove", ENTRY),
     ("gc",),

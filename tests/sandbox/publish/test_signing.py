@@ -137,28 +137,36 @@ def test_what_was_changed_is_not_signed_again_and_nothing_is_made_from_it(box: S
     )
     complete(box, 2)
     change(box.prefix / "generations/0002/modules.json", '"hello"', '"hello "')
-    assert error_of(box.run("sign"), box).startswith("error[generation-changed]: generation 2 ")
+    words = error_of(box.run("sign"), box)
+    assert words.startswith("error[generation-changed]: generation 2 ")
+    assert words.endswith("; or `rm ROOT/prefix/current`; `envmgr publish` makes one of all that is built\n")
     done = box.run("remove", "hello/1.0")
     assert (done.code, done.stderr.count("generation-changed")) == (3, 1)
-    box.ok("verify", "--repair")  # what the hint says
+    (box.prefix / "current").unlink()  # what the hint says
+    box.ok("publish")
     assert faults(box) == []
     box.ok("remove", "hello/1.0")
 
 
-def test_repair_signs_a_generation_made_from_what_was_not_changed_of_a_damaged_one(box: Sandbox) -> None:
-    """Its modules are written anew; the data that they are made from is what was signed. An old one is signed at its rollback."""
+def test_publish_signs_a_generation_made_from_what_was_not_changed_of_a_damaged_one(box: Sandbox) -> None:
+    """Its modules are written anew; the data that they are made from is what was signed."""
     signs(box)
     box.ok("sign")
     box.ok("build", "other/1.0")
     for number in (1, 2):
         change(box.prefix / f"generations/000{number}/modules/hello/1.0.lua", "help", "--help")
-    box.ok("verify", "--repair")
+    done = box.run("sign")
+    assert done.stderr.endswith(
+        "hint: find out who changed it; `envmgr publish` makes a new one with the same entries\n"
+    )
+    box.ok("publish")
     assert (box.current(), faults(box)) == (3, [])
-    box.ok("verify", "--generation", "1", "--repair")
-    assert box.current() == 3
-    box.ok("rollback", "4")
-    assert faults(box) == []
     assert data(box, "verify")["findings"] == []
+    done = box.run("rollback", "1")
+    assert done.stderr.endswith(
+        "hint: find out who changed it; `envmgr rollback 3`, the newest generation that is whole; then `envmgr publish` "
+        "adds what is built and not in it\n"
+    )
 
 
 def test_verify_says_what_is_wrong_with_the_flip_and_its_hint_mends_it(box: Sandbox) -> None:
@@ -283,45 +291,37 @@ def test_no_verb_makes_a_replay_right_or_takes_away_what_tells_it(box: Sandbox, 
     assert faults(box) == ["error replayed"]
     box.ok("rollback", "2")  # what the hint says
     assert (box.current(), faults(box)) == (2, [])
-    box.ok("verify", "--repair")  # the history's line
     assert box.ok("verify").stdout.splitlines()[0] == "flip 4, signed by anna"
 
 
-def test_repair_makes_no_replay_right(box: Sandbox) -> None:
-    """Neither by a new generation of what is damaged, nor by a history written again."""
+def test_what_is_damaged_makes_no_replay_right(box: Sandbox) -> None:
+    """Neither by a new generation of it, nor by a history written again."""
     signs(box)
     box.ok("sign")
     box.ok("build", "other/1.0")
     move_back(box)
     change(box.prefix / "generations/0001/modules/hello/1.0.lua", "help", "--help")
-    done = box.run("verify", "--repair")
-    words = error_of(done, box).replace("  log: LOG\n", "")
+    words = error_of(box.run("publish"), box).replace("  log: LOG\n", "")
     assert MOVED.format("nothing is made from it").strip() in words
-    change(box.prefix / "generations/0001/generation.json", '"number"', '"numbre"')
-    assert box.run("verify", "--repair").code != 0
     for path in (box.prefix / "flips").glob("00000[12].*"):
         path.unlink()
     (box.prefix / "var/history.jsonl").unlink()
-    assert box.run("verify", "--repair").code != 0
+    for argv in (["publish"], ["rollback", "1"]):
+        assert box.run(*argv).code != 0
     assert [name for name in names(box) if name > "000004"] == []
     box.ok("rollback", "2")
     assert (box.current(), faults(box)) == (2, [])
 
 
-def test_repair_makes_current_again_by_no_history_that_a_newer_signed_flip_contradicts(box: Sandbox) -> None:
-    """As who takes the last line away, and `current`, too, so that a repair moves it back."""
+def test_hint_follows_no_history_that_a_newer_signed_flip_contradicts(box: Sandbox) -> None:
+    """As who takes the last line away, and `current`, too, so that what is typed then moves it back."""
     signs(box)
     box.ok("sign")
     box.ok("build", "other/1.0")
     move_back(box)
     (box.prefix / "current").unlink()
-    done = box.run("verify", "--repair")
-    assert (done.code, "error[repair-impossible]: `current` cannot be made again: a signed flip" in done.stderr) == (
-        3,
-        True,
-    )
-    assert "\nhint: `envmgr rollback 2` makes that one current" in done.stderr
-    assert not (box.prefix / "current").is_symlink()
+    done = box.run("verify")
+    assert "\nhint: `envmgr rollback 2`, the newest generation that is whole; " in done.stdout
     box.ok("rollback", "2")
     assert (box.current(), faults(box)) == (2, [])
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from envmgr.store.manifest import read_manifest
+from envmgr.store.manifest import read_manifest, unmasked_tree
 from envmgr.store.tree import tree_digest
-from envmgr.system.files import remove_tree
+from envmgr.system.files import remove_tree, sha256_bytes
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import HELLO, RUNS, data, forget_manifests, locked
 from tests.helpers.standin.channel import Channel
@@ -308,10 +308,7 @@ def test_old_generation_is_looked_at_when_it_is_named(published: Published) -> N
     assert findings(published) == []
     expected = [("generation", module, "sha256 changed")]
     said = published.box.run("verify", "--all").stdout
-    assert (
-        "for a rollback choose another one: `envmgr verify --repair --generation 1` makes one with the same entries"
-        in said
-    )
+    assert "find the cause; for a rollback choose another one, until `envmgr gc` removes this one" in said
     assert findings(published, "--generation", "1") == findings(published, "--all") == expected
 
 
@@ -368,9 +365,50 @@ def test_owner_is_looked_at(published: Published, name: str, check: str, where: 
     assert (check, where, found) in findings(published)
 
 
+def test_what_cannot_be_asked_together_is_told(published: Published) -> None:
+    for argv in (["--all", "hello/1.0"], ["--all", "--generation", "1"], ["--via", "ssh"]):
+        done = published.box.run("verify", *argv)
+        assert (done.code, done.stderr.partition("]")[0]) in {(2, "error[verify-all"), (2, "error[verify-options")}
+    done = published.box.run("verify", "--generation", "7")
+    assert (done.code, done.stderr.splitlines()[0]) == (3, "error[no-generation]: there is no generation 7")
+
+
+# -- what makes it right ------------------------------------------------------------------------------------------------
+
+
+def again(published: Published, *argv: str) -> dict[str, Any]:
+    """What `build --again hello/1.0` says, which the finding names."""
+    return data(published.box, "build", "--again", "hello/1.0", *argv)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["install-edited", "install-root-writable", "install-is-a-link", "install-is-gone", "install-file-is-a-pipe"],
+)
+def test_damaged_install_is_made_again_in_its_place(published: Published, damage: str) -> None:
+    box = published.box
+    manifest = published.manifest.read_bytes()
+    path = f"store/hello/{published.manifest.name.removesuffix('.manifest.json')}"
+    DAMAGES[damage][0](published)
+    assert (
+        "hint: an install never changes: find the cause; `envmgr build --again hello/1.0` makes it again, in its place"
+        in box.run("verify").stdout.splitlines()
+    )
+    (dry,) = again(published, "--dry-run")["installs"]
+    assert (dry["path"], len(dry["damage"]), dry["outcome"]) == (path, 1, None)
+    assert findings(published) != []
+    done = again(published)
+    assert done["installs"] == [{**dry, "outcome": "replaced"}]
+    assert done["generation"] is None
+    assert published.manifest.read_bytes() == manifest
+    assert box.leftovers() == []
+    assert box.shell("module load hello && hello-prefix").returncode == 0
+    assert findings(published, "--all") == []
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 @pytest.mark.parametrize("whole", [True, False])
-def test_repair_gives_an_install_back_to_who_owns_the_prefix(published: Published, whole: bool) -> None:
+def test_install_goes_back_to_who_owns_the_prefix(published: Published, whole: bool) -> None:
     paths = [published.path("install"), *published.path("install").rglob("*")] if whole else []
     for path in [*paths, published.manifest]:
         os.lchown(path, 65534, 65534)
@@ -379,173 +417,50 @@ def test_repair_gives_an_install_back_to_who_owns_the_prefix(published: Publishe
         "hello/1.0",
         "1.0-DIGEST.manifest.json: belongs to nobody",
     )
-    assert data(published.box, "verify", "--repair")["findings"] == []
+    again(published)
     assert findings(published, "--all") == []
 
 
-def test_repair_refuses_a_manifest_of_a_later_format(published: Published) -> None:
+def test_manifest_of_a_later_format_is_not_written_over(published: Published) -> None:
     DAMAGES["manifest-of-a-later-format"][0](published)
     before = published.manifest.read_bytes()
-    done = published.box.run("verify", "--repair")
+    done = published.box.run("build", "--again", "hello/1.0")
     assert (done.code, "error[format-unknown]: " in done.stderr) == (3, True)
     assert published.manifest.read_bytes() == before
 
 
-def test_what_cannot_be_asked_together_is_told(published: Published) -> None:
-    for argv in (
-        ["--all", "hello/1.0"],
-        ["--all", "--generation", "1"],
-        ["--dry-run"],
-        ["--via", "ssh"],
-        ["--nodes", "c1", "--repair"],
-    ):
-        done = published.box.run("verify", *argv)
-        assert (done.code, done.stderr.partition("]")[0]) in {(2, "error[verify-all"), (2, "error[verify-options")}
-    done = published.box.run("verify", "--generation", "7")
-    assert (done.code, done.stderr.splitlines()[0]) == (3, "error[no-generation]: there is no generation 7")
-
-
-# -- repair -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "damage",
-    ["install-edited", "install-root-writable", "install-is-a-link", "install-is-gone", "install-file-is-a-pipe"],
-)
-def test_repair_makes_an_install_again_in_its_place(published: Published, damage: str) -> None:
-    box = published.box
-    manifest = published.manifest.read_bytes()
-    name = published.manifest.name.removesuffix(".manifest.json")
-    DAMAGES[damage][0](published)
-    dry = box.run("verify", "--repair", "--dry-run", "--format", "json")
-    assert (dry.code, dry.data["repaired"], dry.data["dry_run"]) == (1, [f"store/hello/{name}"], True)
-    assert findings(published) != []
-    done = data(box, "verify", "--repair")
-    assert (done["repaired"], done["findings"], done["generation"]) == ([f"store/hello/{name}"], [], None)
-    assert published.manifest.read_bytes() == manifest
-    assert box.leftovers() == []
-    assert box.shell("module load hello && hello-prefix").returncode == 0
-    assert findings(published, "--all") == []
-
-
-def test_repair_clears_what_one_that_was_killed_left(published: Published) -> None:
-    """The damaged tree, once the new one had its place: nothing differs any more."""
-    name = published.manifest.name.removesuffix(".manifest.json")
-    left = published.box.prefix / f"store/hello/.staging-{name}"
-    left.mkdir()
-    assert data(published.box, "verify", "--repair")["repaired"] == []
-    assert not left.exists()
-
-
-@pytest.mark.parametrize("argv", [["build", "more/1.0"], ["gc"], ["fetch", "more/1.0"], ["verify", "--repair"]])
+@pytest.mark.parametrize("argv", [["build", "more/1.0"], ["gc"], ["fetch", "more/1.0"]])
 def test_published_install_without_a_manifest_is_no_leftover(published: Published, argv: list[str]) -> None:
     locked(published.box, "more/1.0", ["hello-activate"])
     published.manifest.unlink()
     done = published.box.ok(*argv)
     assert published.box.shell("module load hello && hello-prefix").returncode == 0
-    if argv[0] == "verify":
-        assert findings(published, "--all") == []
-        return
-    assert f"warning: {published.path('install')} has no manifest, and is published" in done.stderr
-    published.box.ok("verify", "--repair")
+    assert (
+        f"warning: {published.path('install')} has no manifest, and is published: `envmgr verify` tells what makes it "
+        "again" in done.stderr.splitlines()
+    )
+    again(published)
     assert findings(published, "--all") == []
 
 
-def test_repair_leaves_programs_that_run_their_files(published: Published) -> None:
-    """One that has a file of the damaged install open reads it to its end."""
-    published.add("install/bin/more")
-    with published.path("install/bin/hello-prefix").open() as file:
-        published.box.ok("verify", "--repair")
-        assert file.read() == published.path("install/bin/hello-prefix").read_text()
-
-
-def test_repair_of_a_manifest_writes_it_anew_and_publishes(published: Published) -> None:
+def test_changed_manifest_is_written_anew_and_published(published: Published) -> None:
     drop_row(published)
-    done = data(published.box, "verify", "--repair")
-    assert (done["findings"], done["generation"]) == ([], 3)
+    done = again(published)
+    assert ([each["outcome"] for each in done["installs"]], done["generation"]) == (["renewed"], 3)
     assert findings(published, "--all") == []
     assert published.box.current() == 3
 
 
-@pytest.mark.parametrize(
-    "damage", ["module-edited", "module-missing", "cache-edited", "rc-file-edited", "specs-edited", "record-edited"]
-)
-def test_repair_publishes_a_damaged_generation_as_a_new_one(published: Published, damage: str) -> None:
-    box = published.box
-    DAMAGES[damage][0](published)
-    dry = box.run("verify", "--repair", "--dry-run", "--format", "json")
-    assert (dry.code, dry.data["repaired"]) == (1, ["generation 2, as a new one"])
-    done = data(box, "verify", "--repair")
-    assert (done["findings"], done["generation"], box.current()) == ([], 3, 3)
-    before, after = (
-        json.loads((published.saved / RECORD).read_text())["entries"],
-        json.loads((box.prefix / "generations/0003/generation.json").read_text())["entries"],
-    )
-    assert before == after
-    box.ok("test")
-    assert {row[1].split("/")[1] for row in findings(published, "--all")} == {"0002"}
+def test_sound_install_is_compared_and_stays(published: Published) -> None:
+    before = published.path("install").stat().st_ino
+    done = again(published)
+    assert [(each["damage"], each["outcome"], each["other"]) for each in done["installs"]] == [([], "same", [])]
+    assert (published.path("install").stat().st_ino, published.box.leftovers()) == (before, [])
 
 
-def test_repair_makes_an_old_generation_again_for_a_rollback_and_leaves_current(published: Published) -> None:
-    """Once: what there is already in a generation that is sound is not made again."""
-    box = published.box
-    published.edit("generations/0001/modules/hello/1.0.lua")
-    dry = box.run("verify", "--all", "--repair", "--dry-run", "--format", "json")
-    assert (dry.code, dry.data["repaired"]) == (1, ["generation 1, as a new one, which is not current"])
-    done = data(box, "verify", "--generation", "1", "--repair")
-    assert (done["repaired"], done["findings"]) == (["generation 1, as 3, which is not current"], [])
-    assert (done["generation"], box.current()) == (None, 2)
-    again = box.run("verify", "--all", "--repair", "--format", "json").data
-    assert (again["repaired"], {f["where"] for f in again["findings"]}) == (
-        [],
-        {"generations/0001/modules/hello/1.0.lua"},
-    )
-    first, made = (json.loads((box.prefix / f"generations/000{n}/generation.json").read_text()) for n in (1, 3))
-    assert (made["entries"], made["reason"], made["parent"]) == (first["entries"], "verify --repair of generation 1", 1)
-    box.ok("rollback", "3")
-    assert findings(published) == []
-    box.ok("test")
-    box.ok("rollback", "2")
-    assert {row[1].split("/")[1] for row in findings(published, "--all")} == {"0001"}
-
-
-def test_repair_leaves_an_old_generation_of_which_it_is_not_known_what_it_held(published: Published) -> None:
-    published.edit("generations/0001/modules.json")
-    done = published.box.run("verify", "--all", "--repair", "--format", "json")
-    assert (done.code, done.data["repaired"]) == (1, [])
-    assert all("what it held is not known" in finding["hint"] for finding in done.data["findings"])
-
-
-@pytest.mark.parametrize("damage", ["current-dangles", "current-is-gone"])
-def test_repair_makes_current_again(published: Published, damage: str) -> None:
-    DAMAGES[damage][0](published)
-    assert data(published.box, "verify", "--repair")["findings"] == []
-    assert published.box.current() == 2
-
-
-def test_repair_refuses_what_it_cannot_make(published: Published) -> None:
-    box = published.box
-    lock = box.root / "recipes/hello/1.0/conda-lock.yml"
-    published.edit("install/bin/hello-prefix", "# x\n", 0o555)
-    lock.rename(box.root / "aside.yml")
-    try:
-        done = box.run("verify", "--repair")
-    finally:
-        (box.root / "aside.yml").rename(lock)
-    assert (done.code, done.stdout) == (3, "")
-    assert "error[repair-impossible]: not all that differs can be made again\n  store/hello/1.0-" in done.stderr
-    make_folder(published.path("current"))
-    done = box.run("verify", "--repair")  # what it can make is made; what it cannot is a finding
-    assert (done.code, done.stdout.count("made again: store/hello/1.0-")) == (1, 1)
-    assert "error[current]: current: is not a link: it is a folder\nhint: `mv " in done.stdout
-    assert "error[repair-impossible]: `current` cannot be made again\n" in box.run("verify", "--repair").stderr
-
-
-def test_repair_refuses_another_tree_than_the_manifest_s(published: Published) -> None:
-    """A manifest of another tree, of a generation that does not know its sha256: nobody can tell who is right."""
-    box = published.box
-    install, before = published.path("install"), published.path("install/bin/hello-prefix").stat().st_ino
-    forget_manifests(box)
+def lie(published: Published) -> None:
+    """A manifest of another tree, of generations that do not know its sha256."""
+    forget_manifests(published.box)
     paths = [
         p._replace(sha256="0" * 64) if p.path == "bin/hello-prefix" else p
         for p in read_manifest(published.manifest).paths
@@ -555,12 +470,133 @@ def test_repair_refuses_another_tree_than_the_manifest_s(published: Published) -
         content["tree"], content["paths"] = tree_digest(paths), [p.row() for p in paths]
 
     published.change_json(published.manifest, other)
+
+
+def test_other_bytes_are_listed_and_replace_what_is_damaged(published: Published) -> None:
+    lie(published)
     assert findings(published) == [("install", "hello/1.0", "bin/hello-prefix: sha256 changed")]
-    done = box.run("verify", "--repair")
-    assert (done.code, done.stdout) == (3, "")
-    assert "error[repair-differs]: hello/1.0 was built again, and is not what its manifest says" in done.stderr
-    assert (install / "bin/hello-prefix").stat().st_ino == before
-    assert box.leftovers() == []
+    done = again(published)
+    (made,) = done["installs"]
+    assert (made["outcome"], made["other"]) == ("renewed", ["bin/hello-prefix: sha256 changed"])
+    assert done["generation"] == 3
+    assert findings(published) == []
+    assert published.box.leftovers() == []
+
+
+def test_sound_install_is_never_exchanged_for_other_bytes(published: Published) -> None:
+    """Its tree is what its manifest says, and neither is what the lock makes now."""
+    lie(published)
+    published.edit("install/bin/hello-prefix", "# x\n", 0o555)
+    content = published.path("install/bin/hello-prefix").read_bytes()
+    made = json.loads(published.manifest.read_text())
+    row = next(row for row in made["paths"] if row[0] == "bin/hello-prefix")
+    row[3:] = [len(content), sha256_bytes(content)]
+    published.change_json(
+        published.manifest,
+        lambda m: m.update(paths=made["paths"], tree=tree_digest(unmasked_tree(published.path("install")))),
+    )
+    assert findings(published) == []
+    done = published.box.run("build", "--again", "hello/1.0")
+    path = published.path("install").relative_to(published.box.prefix)
+    assert (done.code, done.stdout.splitlines()[:2]) == (
+        1,
+        [
+            f"{path}: sound, but it has other bytes when it is made again: it stays as it is",
+            "  made again: bin/hello-prefix: size, sha256 changed",
+        ],
+    )
+    assert published.path("install/bin/hello-prefix").read_bytes() == content
+    assert (published.box.current(), published.box.leftovers()) == (2, [])
+
+
+def test_what_cannot_be_made_again_is_refused(published: Published) -> None:
+    box = published.box
+    lock = box.root / "recipes/hello/1.0/conda-lock.yml"
+    published.edit("install/bin/hello-prefix", "# x\n", 0o555)
+    lock.rename(box.root / "aside.yml")
+    try:
+        said = box.run("verify").stdout
+        done = box.run("build", "--again", "hello/1.0")
+    finally:
+        (box.root / "aside.yml").rename(lock)
+    assert "hint: an install never changes: find the cause; it cannot be made again: hello/1.0 has no lock: " in said
+    assert (done.code, done.stderr.partition("]")[0]) == (3, "error[lock-missing")
+    for argv in (["--all"], ["hello/1.0", "--no-publish"], ["hello/1.0", "--via", "slurm"]):
+        done = box.run("build", "--again", *argv)
+        assert (done.code, done.stderr.partition("]")[0]) == (2, "error[build-what")
+    assert box.run("build", "--again").stderr.startswith("error[nothing-named]: name the entries to build again\n")
+    locked(box, "more/1.0", ["hello-activate"])
+    done = box.run("build", "--again", "more/1.0")
+    assert (done.code, done.stderr) == (
+        3,
+        "error[not-built]: more/1.0 is not built\nhint: run `envmgr build more/1.0`\n",
+    )
+
+
+def test_another_lock_makes_no_published_install_again(published: Published) -> None:
+    box = published.box
+    folder, aside = box.root / "recipes/hello/1.0", box.root / "aside"
+    shutil.copytree(folder, aside)
+    path = published.path("install").relative_to(box.prefix)
+    try:
+        locked(box, "hello/1.0", ["hello-activate"])
+        done = box.run("build", "--again", "hello/1.0")
+    finally:
+        shutil.rmtree(folder)
+        aside.rename(folder)
+    assert done.stderr.startswith(
+        "error[again-impossible]: hello/1.0 cannot be built again: the lock in the catalog is not the one that it was "
+        f"built from\n  published   {path}\n  the catalog store/hello/1.0-"
+    )
+    assert done.stderr.endswith(
+        "\nhint: bring back the recipe and the lock that it was built from; or `envmgr build hello/1.0` publishes it as it "
+        "is now\n"
+    )
+
+
+@pytest.mark.parametrize("damage", ["module-edited", "module-missing", "cache-edited", "rc-file-edited"])
+def test_damaged_generation_is_published_as_a_new_one(published: Published, damage: str) -> None:
+    box = published.box
+    DAMAGES[damage][0](published)
+    assert (
+        "hint: a generation never changes: find the cause; `envmgr publish` publishes the same entries as a new "
+        "generation" in box.run("verify").stdout.splitlines()
+    )
+    assert data(box, "publish", "--dry-run")["rerender"] is True
+    done = box.run("publish")
+    assert "generation 2 is damaged: the same entries are published again" in done.stderr.splitlines()
+    assert (findings(published), box.current()) == ([], 3)
+    before, after = (
+        json.loads((published.saved / RECORD).read_text())["entries"],
+        json.loads((box.prefix / "generations/0003/generation.json").read_text())["entries"],
+    )
+    assert before == after
+    box.ok("test")
+    assert {row[1].split("/")[1] for row in findings(published, "--all")} == {"0002"}
+
+
+@pytest.mark.parametrize("damage", ["specs-edited", "record-edited"])
+def test_generation_of_which_it_is_not_known_what_it_held_is_left_by_a_rollback(
+    published: Published, damage: str
+) -> None:
+    box = published.box
+    DAMAGES[damage][0](published)
+    assert (
+        "hint: what it held is not known: `envmgr rollback 1`, the newest generation that is whole; then `envmgr "
+        "publish` adds what is built and not in it" in box.run("verify").stdout.splitlines()
+    )
+    box.ok("rollback", "1")
+    box.ok("publish")
+    assert (findings(published), box.current()) == ([], 3)
+    box.ok("test")
+
+
+@pytest.mark.parametrize("damage", ["current-dangles", "current-is-gone"])
+def test_lost_current_is_made_right_by_a_rollback(published: Published, damage: str) -> None:
+    DAMAGES[damage][0](published)
+    assert "hint: `envmgr rollback 2`, " in published.box.run("verify").stdout
+    published.box.ok("rollback", "2")
+    assert (findings(published), published.box.current()) == ([], 2)
 
 
 # -- what a damaged or newer file harms ---------------------------------------------------------------------------------

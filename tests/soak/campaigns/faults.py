@@ -23,7 +23,16 @@ from tests.helpers.standin.channel import cached_channel
 WHOLE = ("rollback", "lock", "gc", "remove", "publish")
 MOST = 12
 """Calls of other verbs, for each kind of fault; and of all verbs over the network, where a round takes several times as long."""
-OVER_THE_NETWORK = (*WHOLE, "build", "build (EasyBuild)", "fetch", "node-setup", "node-setup --apply", "sign", "verify")
+OVER_THE_NETWORK = (
+    *WHOLE,
+    "build",
+    "build --again",
+    "build (EasyBuild)",
+    "fetch",
+    "node-setup",
+    "node-setup --apply",
+    "sign",
+)
 """What changes the prefix there."""
 ROUNDS = len(PLOTS) + len(OVER_THE_NETWORK)
 

@@ -19,7 +19,7 @@ FILES = (
     "tests/cluster/builds/test_slurm_ends.py",
     "tests/cluster/smoke/test_several_nodes.py",
     "tests/cluster/audit/test_hidden_gpus.py",
-    "tests/easybuild/test_repair.py",
+    "tests/easybuild/test_again.py",
 )
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.helpers.verbs import VERBS
 
 ONLY_RUNS = {"test"}  # becomes the build user so that an entry's commands do not run as root
-WRITES = {"output", "report", "save_baseline", "apply", "repair"}
+WRITES = {"output", "report", "save_baseline", "apply"}
 
 
 def source(verb: str) -> str:

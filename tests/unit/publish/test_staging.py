@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from envmgr.catalog.site import Site, load_site
-from envmgr.errors import EnvmgrError
 from envmgr.modules.lmod import find_lmod
 from envmgr.modules.spec import ModuleSpec
 from envmgr.publish import generations
@@ -148,21 +147,6 @@ def test_publish_that_is_overtaken_without_end_tests_under_the_lock_at_last(site
     assert [text for text in told.said if "became current meanwhile" in text] == [
         f"generation {number} became current meanwhile: the change is put on it" for number in (1, 2, 1, 2)
     ]
-
-
-def test_generation_that_is_made_again_is_not_put_on_another_one(site: Site) -> None:
-    prefix = Prefix(site.prefix)
-    for number in (1, 2):
-        assert publish_it(site, NOTHING, nothing) == number
-
-    def check(_modules: Path, _lmodrc: Path, _changed: Mapping[str, ModuleSpec]) -> None:
-        rollback(1, prefix, Runner(), SilentReporter(), signer=None)
-
-    with pytest.raises(EnvmgrError, match="generation 1 became current while 2 was made again") as caught:
-        publish_it(site, Change({}, (), "verify --repair", anew=True, whole=True), check)
-    assert caught.value.reference == "repair-impossible"
-    assert current_number(prefix) == 1
-    assert (prefix.generation(3) / ABANDONED).exists()
 
 
 @pytest.mark.parametrize("verb", ["publish", "rollback"])

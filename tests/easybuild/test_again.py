@@ -1,4 +1,4 @@
-"""`verify --repair` of EasyBuild's installs: built again at their own path, which nobody else sees until it is whole."""
+"""`build --again` of EasyBuild's installs: at their own path, which nobody else sees until it is whole; their modules, too."""
 
 from __future__ import annotations
 
@@ -50,12 +50,13 @@ def test_install_is_built_again_in_its_place_with_its_module(box: Workshop) -> N
     (new.path / "bin/more").write_text("more")
     module(new).chmod(0o644)
     module(new).write_text(f"{text}-- and more\n")
-    dry = box.run("verify", "--repair", "--dry-run", "--format", "json")
-    assert (dry.code, dry.data["repaired"]) == (1, [new.relative])
+    dry = box.run("build", "--again", "toy/2.0", "--dry-run", "--format", "json")
+    assert (dry.code, [each["path"] for each in dry.data["installs"]]) == (0, [new.relative])
     with (new.path / "bin/toy").open() as running:
-        done = data(box, "verify", "--repair")
+        done = data(box, "build", "--again", "toy/2.0")
         assert running.read() == "#!/bin/sh\necho poison\n"
-    assert (done["repaired"], done["findings"], done["generation"]) == ([new.relative], [], None)
+    assert [(each["path"], each["outcome"]) for each in done["installs"]] == [(new.relative, "replaced")]
+    assert (done["generation"], box.run("verify").code) == (None, 0)
     assert (module(new).read_text(), new.manifest.read_bytes()) == (text, manifest)
     assert (old.path / "bin/toy").stat().st_ino == inode
     assert box.shell("module load toy/2.0; toy").stdout == "toy 2.0\n"
@@ -78,7 +79,7 @@ def test_build_that_does_not_end_leaves_what_is_there(box: Workshop, how: signal
     before = (module(found).read_text(), found.manifest.read_bytes())
     for sign in signs(box).iterdir():
         sign.unlink()
-    process = box.start("verify", "--repair")
+    process = box.start("build", "--again", "toy/1.0")
     wait_until_it_compiles(box)
     process.send_signal(how)
     process.communicate()
@@ -90,7 +91,7 @@ def test_build_that_does_not_end_leaves_what_is_there(box: Workshop, how: signal
         box.ok("gc")
     assert nothing_left(box) == []
     assert box.leftovers() == []
-    box.ok("verify", "--repair")
+    box.ok("build", "--again", "toy/1.0")
     assert box.shell("module load toy/1.0; toy").stdout == "toy 1.0\n"
 
 
@@ -98,11 +99,14 @@ def test_build_that_never_makes_the_same_bytes_gets_a_new_manifest_and_a_generat
     found = built(box, "toy", files={"Makefile": RANDOM})
     before = json.loads(found.manifest.read_text())
     tamper(found.path / "bin/toy", "poison")
-    done = box.run("verify", "--repair", "--format", "json")
-    assert (done.code, done.data["findings"], done.data["generation"]) == (0, [], 2)
-    assert done.data["repaired"] == [found.relative, "the current generation, as a new one"]
+    done = data(box, "build", "--again", "toy/1.0")
+    (made,) = done["installs"]
+    assert (made["outcome"], made["other"], done["generation"]) == ("renewed", ["bin/seed: sha256 changed"], 2)
     after = json.loads(found.manifest.read_text())
     assert (after["digest"], after["facts"]) == (before["digest"], before["facts"])
     assert after["tree"] != before["tree"]
     assert box.ok("verify").code == 0
     assert box.shell("module load toy/1.0; toy").stdout == "toy 1.0\n"
+    sound = box.run("build", "--again", "toy/1.0", "--format", "json")
+    assert (sound.code, [each["outcome"] for each in sound.data["installs"]]) == (1, ["differs"])
+    assert json.loads(found.manifest.read_text()) == after

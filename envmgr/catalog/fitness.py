@@ -187,11 +187,6 @@ class NodeFacts(FrozenModel):
     os_version: str = ""
 
     @property
-    def hardware(self) -> tuple[str, tuple[Gpu, ...]]:
-        """The driver and the GPUs."""
-        return self.driver, self.gpus
-
-    @property
     def for_gpus(self) -> GpuFacts:
         return GpuFacts(gpus=self.gpus, library=self.library, cuda=self.cuda)
 

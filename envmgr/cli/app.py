@@ -170,10 +170,9 @@ add_verb("report", "Publish", "envmgr report --pull-request", "apply.md")(apply.
 add_verb("remove", "Publish", "envmgr remove pydata/1.0", "verbs.md")(publish.remove)
 add_verb("rollback", "Publish", "envmgr rollback 12", "prefix.md")(publish.rollback_verb)
 add_verb("history", "Publish", "envmgr history", "verbs.md")(publish.history)
-add_verb("diff", "Publish", "envmgr diff 11 12", "verbs.md")(publish.diff)
+add_verb("diff", "Publish", "envmgr diff slurm-7.out", "jobs.md")(publish.diff)
 add_verb("page", "Publish", "envmgr page --output /var/www/software", "page.md")(publish.page)
 add_verb("job", "Publish", "envmgr job pydata/1.0 -N 2 -- python solve.py", "jobs.md")(users.job)
-add_verb("why", "Publish", "envmgr why --since 2026-11-01", "why.md")(users.why)
 add_verb("export", "Publish", "envmgr export pydata/1.0 --to pixi", "exchange.md")(users.export)
 add_verb("schema", "Publish", "envmgr schema audit", "json.md")(users.schema)
 

@@ -177,21 +177,28 @@ def sign_verb(
 @verb
 def diff(
     a: Annotated[
-        int | None, typer.Argument(help="Number of a generation; by default the parent of the other one.")
+        str | None,
+        typer.Argument(
+            metavar="[GENERATION|OUTPUT]",
+            help="Number of a generation, by default the parent of the other one; or the output file of a job.",
+        ),
     ] = None,
-    b: Annotated[int | None, typer.Argument(help="Number of a generation; by default the current one.")] = None,
+    b: Annotated[
+        int | None, typer.Argument(metavar="[GENERATION]", help="Number of a generation; by default the current one.")
+    ] = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
 ) -> VerbAnswer:
-    """Show what differs between two generations.
+    """Show what differs between two generations, or since a job ran.
 
-    It compares entries, packages and versions; by default the current generation with its parent.
+    It compares entries, packages, versions and defaults; by default the current generation with its parent. With the
+    output of a job that `envmgr job` wrote, it compares what this job loaded.
     """
     from envmgr.cli.text.catalog import show_diff
-    from envmgr.commands.generations import diff_generations
+    from envmgr.commands.diff import show_differences
 
     ctx = open_context(site, fmt, anywhere=True)
-    return answer_with(diff_generations(ctx, a, b), show_diff)
+    return answer_with(show_differences(ctx, a, b), show_diff)
 
 
 @verb

@@ -87,31 +87,6 @@ def job(
 
 
 @verb
-def why(
-    what: Annotated[
-        str | None,
-        typer.Argument(metavar="[JOBID|LOG]", help="Number of a job, or its log; with --since, an entry or nothing."),
-    ] = None,
-    entry: Annotated[str | None, typer.Argument(metavar="[ENTRY]", help="Look only at this entry.")] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(metavar="DATE|GENERATION", help="Compare with what was current then, in place of a job's."),
-    ] = None,
-    site: options.SiteOption = None,
-    fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
-    """Say what changed since a job ran, or since a day.
-
-    It compares what the job loaded with what its script would load now: packages, defaults, modules, your environment,
-    drivers of its nodes, and options of its script.
-    """
-    from envmgr.cli.text.why import show_why
-    from envmgr.commands.why import explain
-
-    return answer_with(explain(open_context(site, fmt, anywhere=True), what, entry, since=since), show_why)
-
-
-@verb
 def export(
     to: Annotated[
         str, typer.Option("--to", help="Name of the tool or format, such as reframe or pixi.", metavar="TOOL")

@@ -13,7 +13,7 @@ from typing import ClassVar
 from envmgr.builds.prepare import can_write
 from envmgr.commands import Context
 from envmgr.commands.apply_steps import MADE, STEPS, ApplyOptions, ApplyStep, Last, Run, Target, asked_by, commits_of
-from envmgr.commands.generations import EntryDiff, diff_generations
+from envmgr.commands.diff import EntryDiff, Generation, changed_entries
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.publish.records import current_number, read_current, read_record
 from envmgr.report import Result
@@ -127,19 +127,19 @@ def _declared(ctx: Context) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def _entries(ctx: Context, before: int | None, after: int | None) -> tuple[AppliedEntry, ...]:
     if after is None:
         return ()
-    new = read_record(ctx.prefix, after).entries
     if before is None:
-        return tuple(AppliedEntry(name, "added", "", entry.digest, ()) for name, entry in new.items())
-    old = read_record(ctx.prefix, before).entries
+        entries = read_record(ctx.prefix, after).entries
+        return tuple(AppliedEntry(name, "added", "", entry.digest, ()) for name, entry in entries.items())
+    old, new = Generation(ctx.prefix, before), Generation(ctx.prefix, after)
     return tuple(
         AppliedEntry(
             each.entry,
             each.change,
-            old[each.entry].digest if each.entry in old else "",
-            new[each.entry].digest if each.entry in new else "",
+            old.entries[each.entry].digest if each.entry in old.entries else "",
+            new.entries[each.entry].digest if each.entry in new.entries else "",
             _packages(each),
         )
-        for each in diff_generations(ctx, before, after).entries
+        for each in changed_entries({*old.entries, *new.entries}, old, new)
     )
 
 

@@ -1,4 +1,4 @@
-"""`envmgr remove`, `history`, `rollback`, `diff` and `sign`: generations after they were published."""
+"""`envmgr remove`, `history`, `rollback` and `sign`: generations after they were published."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from envmgr.builds.prepare import can_write
-from envmgr.catalog.locks import LockChange, diff_packages
 from envmgr.commands import Context, logged, published_record, require_published
 from envmgr.commands.publish import publish_change
 from envmgr.commands.status import keep_status
@@ -18,14 +17,7 @@ from envmgr.publish.flip_checks import FlipFault, look_at_current_flip
 from envmgr.publish.flips import flips, known_current, last_current, once_current
 from envmgr.publish.generations import require_no_candidate, rollback, sign
 from envmgr.publish.plan import Change, check_dependencies, marked
-from envmgr.publish.records import (
-    candidate_numbers,
-    complete_numbers,
-    published_spec,
-    read_record,
-    read_records,
-    read_specs,
-)
+from envmgr.publish.records import candidate_numbers, complete_numbers, read_records, read_specs
 from envmgr.report import Result
 from envmgr.system.files import shipped
 
@@ -76,25 +68,6 @@ class RollbackResult(Result):
     before: int
     after: int
     dry_run: bool
-
-
-@dataclass(frozen=True, slots=True)
-class EntryDiff:
-    """A changed entry. `change` is added, removed, changed (another install) or module (same install, another module
-    text).
-    """
-
-    entry: str
-    change: str
-    packages: tuple[LockChange, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DiffResult(Result):
-    schema: ClassVar[str] = "envmgr.diff/1"
-    a: int
-    b: int
-    entries: tuple[EntryDiff, ...]
 
 
 def remove_entries(ctx: Context, names: Sequence[str], *, dry_run: bool = False) -> RemoveResult:
@@ -157,31 +130,6 @@ def roll_back(ctx: Context, number: int | None, *, dry_run: bool = False) -> Rol
     before, after = rollback(number, ctx.prefix, ctx.runner, ctx.reporter, signer=ctx.signer)
     keep_status(ctx)
     return RollbackResult(before, after, False)
-
-
-def diff_generations(ctx: Context, a: int | None, b: int | None) -> DiffResult:
-    """Return what differs from generation `a` to `b`, by default from the parent of the current one to the current
-    one.
-    """
-    current = published_record(ctx)
-    b = current.number if b is None else b
-    a = read_record(ctx.prefix, b).parent if a is None else a
-    if a is None:
-        raise EnvmgrError("no-generation", f"generation {b} is the first: there is nothing to compare it with")
-    old, new = read_record(ctx.prefix, a).entries, read_record(ctx.prefix, b).entries
-    old_specs, new_specs = read_specs(ctx.prefix, a), read_specs(ctx.prefix, b)
-    rows = []
-    for entry in sorted({*old, *new}):
-        if old.get(entry) == new.get(entry):
-            continue
-        before = published_spec(old_specs[entry]).spec.packages if entry in old else {}
-        after = published_spec(new_specs[entry]).spec.packages if entry in new else {}
-        if entry not in old or entry not in new:
-            change = "added" if entry in new else "removed"
-        else:
-            change = "changed" if old[entry].digest != new[entry].digest else "module"
-        rows.append(EntryDiff(entry, change, diff_packages(before, after)))
-    return DiffResult(a, b, tuple(rows))
 
 
 @dataclass(frozen=True, slots=True)

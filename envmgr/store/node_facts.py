@@ -21,22 +21,15 @@ from envmgr.system.untrusted_files import FACTS, parse_json, read_json, why_unre
 FORMAT = 1
 """The number of the format of the facts; another one is refused."""
 
-_REMEMBERED = 400 * 86400.0  # seconds that former drivers and GPUs are kept
-
-
 Observed = Mapping[NodeFacts, Sequence[str]]  # facts -> the nodes that have them
 
 
 class Seen(FrozenModel):
-    """Nodes with the same facts; `time` is when the audit saw them, seconds since the epoch.
-
-    `since` is when an audit first saw the same driver and GPUs; None if that is not known.
-    """
+    """Nodes with the same facts; `time` is when the audit saw them, seconds since the epoch."""
 
     nodes: tuple[str, ...]
     time: float
     facts: NodeFacts
-    since: float | None = None
 
 
 class Told(FrozenModel):
@@ -54,19 +47,13 @@ class Told(FrozenModel):
 
 class FleetFacts(FrozenModel):
     """The content of `<prefix>/var/audit/nodes.json`: `groups` of the site -> nodes, every node that an audit has seen,
-    and the findings of the last audit of each check. `former` are drivers and GPUs that nodes had before, as audits saw
-    them last.
+    and the findings of the last audit of each check.
     """
 
     schema_version: int = Field(default=FORMAT, alias="schema")
     groups: dict[str, tuple[str, ...]] = {}
     seen: tuple[Seen, ...] = ()
     told: tuple[Told, ...] = ()
-    former: tuple[Seen, ...] = ()
-
-    def rows_of(self, node: str) -> list[Seen]:
-        """Return the drivers and GPUs of a node, oldest first; the last row is what it has now."""
-        return [row for row in (*sorted(self.former, key=lambda row: row.time), *self.seen) if node in row.nodes]
 
     def by_node(self) -> dict[str, NodeFacts]:
         return {node: seen.facts for seen in self.seen for node in seen.nodes}
@@ -126,26 +113,15 @@ def merge_facts(
     """Return what is known now: new facts over old ones."""
     new = {node for nodes in observed.values() for node in nodes}
     grouped = {node for nodes in groups.values() for node in nodes}
-    known = {node: row for row in (before.seen if before else ()) for node in row.nodes}
-    rows, former = [], []
-    for facts, nodes in observed.items():
-        same = {node: node in known and known[node].facts.hardware == facts.hardware for node in nodes}
-        firsts = {node: known[node].since if same[node] else round(now, 3) for node in sorted(nodes)}
-        for since in dict.fromkeys(firsts.values()):
-            own = tuple(node for node, first in firsts.items() if first == since)
-            rows.append(Seen(nodes=own, time=round(now, 3), facts=facts, since=since))
-        former += [
-            known[node].model_copy(update={"nodes": (node,)}) for node in nodes if node in known and not same[node]
-        ]
+    rows = [
+        Seen(nodes=tuple(sorted(nodes)), time=round(now, 3), facts=facts) for facts, nodes in observed.items() if nodes
+    ]
     for old in before.seen if before else ():
         kept = tuple(n for n in old.nodes if n not in new and (not groups or n in grouped))
         if kept:
             rows.append(old.model_copy(update={"nodes": kept}))
     rows.sort(key=lambda row: (row.nodes, row.time))
-    left = (row for row in (*(before.former if before else ()), *former) if row.time > now - _REMEMBERED)
-    return FleetFacts(
-        groups={name: tuple(nodes) for name, nodes in sorted(groups.items())}, seen=tuple(rows), former=tuple(left)
-    )
+    return FleetFacts(groups={name: tuple(nodes) for name, nodes in sorted(groups.items())}, seen=tuple(rows))
 
 
 def _parse(text: str, path: Path) -> FleetFacts | None:

@@ -61,8 +61,8 @@ class Audited:
         self.cluster.wait_idle()
 
 
-def make(folder: Path, share: Share, *, accounting: bool = False, **settings: Any) -> Audited:
-    cluster = Cluster(folder, share=share, accounting=accounting)
+def make(folder: Path, share: Share, **settings: Any) -> Audited:
+    cluster = Cluster(folder, share=share)
     cluster.up()
     scene = Audited(cluster)
     cluster.write_site(

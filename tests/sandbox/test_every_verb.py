@@ -31,7 +31,6 @@ STORY = [
     (["job", "hello/1.0", "-N", "2"], "#SBATCH --nodes=2"),
     (["find", "nowhere<2"], "no nowhere<2 in 2 entries, 2 generations, 0 environments of yours"),
     (["sbom", "hello/1.0"], "hello-prefix"),
-    (["why", "--since", "1"], "greet/1.0 is new"),
     (["image", "hello/1.0"], "images/hello/1.0-"),
     (["verify"], "1 image verified"),
     (["export", "--to", "reframe"], "- name: hello-1_0"),

@@ -11,6 +11,7 @@ from envmgr.wording import counted, shortened, size_text
 
 if TYPE_CHECKING:
     from envmgr.commands import catalog, exchange, gc, generations, init, site
+    from envmgr.commands.diff import DiffResult
     from envmgr.commands.list import GpuSummary, ListResult, ShowResult
     from envmgr.commands.page import PageResult
 
@@ -183,15 +184,22 @@ def show_sign(result: generations.SignResult) -> None:
         out(f"signed generation {result.generation}: flip {result.sequence}; nodes take it at their next check")
 
 
-def show_diff(result: generations.DiffResult) -> None:
+def show_diff(result: DiffResult) -> None:
+    for load in result.loaded:
+        out(f"the job loaded {load.entry}, generation {load.generation}, digest {load.digest}")
+    for said in result.unknown:
+        out(f"note: {said}")
     if not result.entries:
-        out(f"generations {result.a} and {result.b} have the same entries")
+        same = f"generations {result.a} and {result.b} have the same entries"
+        out(same if result.a is not None else f"no known difference to generation {result.b}")
     for entry in result.entries:
         note = " (same install, module text changed)" if entry.change == "module" else ""
+        if entry.change == "default":
+            note = "".join(f" {row.old} -> {row.new}" for row in entry.packages)
         out(f"{entry.entry}: {entry.change}{note}")
         if entry.change == "changed":
             show_changes(entry.packages)
-        elif entry.packages:
+        elif entry.packages and entry.change != "default":
             out(f"  {counted(len(entry.packages), 'packages')}")
 
 

@@ -34,16 +34,12 @@ class Cluster:
 
     `share` is how the prefix reaches the nodes: `bind` has no cache and cannot hang; `sshfs` is read-only (the login node
     has the server's disk); `nfs` is a real NFSv3 server, with attributes cached 3 s. `mount_options` is for the client, as
-    words (`-A 1 -E 1` of nfsfuse.c, `-o dcache_timeout=5` of sshfs), or for the bind mount (`nosuid`). With `accounting`, jobs are in
-    a real slurmdbd.
+    words (`-A 1 -E 1` of nfsfuse.c, `-o dcache_timeout=5` of sshfs), or for the bind mount (`nosuid`).
     The cluster lives as long as its owner, the process that called `up`, unless `detached`.
     """
 
-    def __init__(
-        self, folder: Path, *, nodes: int = 3, share: Share = "bind", mount_options: str = "", accounting: bool = False
-    ) -> None:
+    def __init__(self, folder: Path, *, nodes: int = 3, share: Share = "bind", mount_options: str = "") -> None:
         self.folder = folder
-        self.accounting = accounting
         self.share = share
         self.mount_options = mount_options
         self.compute = tuple(f"c{i}" for i in range(1, nodes + 1))
@@ -85,7 +81,7 @@ class Cluster:
         self.folder.mkdir(parents=True)
         compileall.compile_dir(ROOT / "envmgr", quiet=2)  # nodes cannot write there: each command would compile
         try:
-            config.write_files(self.folder, self.compute, self.share, self.mount_options, accounting=self.accounting)
+            config.write_files(self.folder, self.compute, self.share, self.mount_options)
             self._start_holder(detached=detached)
             self._wait((self.folder / "holder").exists, "the holder", timeout)
             self.boot(*self.names, timeout=timeout)

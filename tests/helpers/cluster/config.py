@@ -65,26 +65,6 @@ NodeName=c[1-{nodes}] CPUs=4 Sockets=1 CoresPerSocket=4 ThreadsPerCore=1 RealMem
 PartitionName=all Nodes=ALL Default=YES MaxTime=30 State=UP
 """
 
-# What a cluster with accounting has: jobs are in slurmdbd's database, with their scripts and environments, and slurmctld forgets them soon.
-_ACCOUNTING = """\
-AccountingStorageType=accounting_storage/slurmdbd
-AccountingStorageHost=login
-AccountingStoreFlags=job_script,job_env,job_comment
-MinJobAge=2
-"""
-# The database takes its user's word for the account of the same name, over its socket.
-_SLURMDBD = """\
-AuthType=auth/munge
-DbdHost=login
-SlurmUser=slurm
-LogFile=/var/log/slurm/slurmdbd.log
-PidFile=/var/spool/slurmctld/slurmdbd.pid
-StorageType=accounting_storage/mysql
-StorageHost=localhost
-StorageUser=slurm
-StorageLoc=slurm_acct_db
-"""
-
 # NFSv3 without locks: what the FUSE client (libnfs) speaks.
 _GANESHA = """\
 NFS_CORE_PARAM { Protocols = 3; Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = None; mount_path_pseudo = true; }
@@ -103,9 +83,7 @@ def addresses(compute: Sequence[str]) -> dict[str, str]:
     return fixed | {name: f"{NETWORK}.{100 + i}" for i, name in enumerate(compute, start=1)}
 
 
-def write_files(
-    folder: Path, compute: Sequence[str], share: str, mount_options: str, *, accounting: bool = False
-) -> None:
+def write_files(folder: Path, compute: Sequence[str], share: str, mount_options: str) -> None:
     """Lay out `folder`: settings, etc/, hostkeys/, home/, roothome/, sbin/, export/sw, and empty pids/, log/, root/."""
     for name in ("pids", "log", "root", "sbin", "etc/ssh/keys", "etc/slurm", "etc/munge", "etc/ganesha"):
         (folder / name).mkdir(parents=True)
@@ -117,10 +95,7 @@ def write_files(
     etc = folder / "etc"
     hosts = ["127.0.0.1 localhost", *(f"{ip} {name}" for name, ip in address.items())]
     (etc / "hosts").write_text("\n".join(hosts) + "\n")
-    (etc / "slurm/slurm.conf").write_text(_SLURM.format(nodes=len(compute)) + (_ACCOUNTING if accounting else ""))
-    if accounting:
-        (etc / "slurm/slurmdbd.conf").write_text(_SLURMDBD)
-        _own(etc / "slurm/slurmdbd.conf", "slurm", 0o600)
+    (etc / "slurm/slurm.conf").write_text(_SLURM.format(nodes=len(compute)))
     (etc / "slurm/cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
     (etc / "slurm/plugstack.conf").write_text("")
     (etc / "ganesha/ganesha.conf").write_text(_GANESHA)

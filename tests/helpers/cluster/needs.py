@@ -12,9 +12,6 @@ from pathlib import Path
 _PROGRAMS = (
     "slurmctld",
     "slurmd",
-    "slurmdbd",
-    "mariadbd",
-    "my_print_defaults",
     "srun",
     "sinfo",
     "munged",

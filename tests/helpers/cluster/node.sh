@@ -137,28 +137,10 @@ serve() {
     mkdir -p /var/spool/slurmd
     case $1 in
     fs1) cluster-share serve ;;
-    login)
-        [ ! -e /etc/slurm/slurmdbd.conf ] || keep_accounts
-        setpriv --reuid slurm --regid slurm --clear-groups /usr/sbin/slurmctld
-        ;;
+    login) setpriv --reuid slurm --regid slurm --clear-groups /usr/sbin/slurmctld ;;
     *) /usr/sbin/slurmd ;;
     esac
     [ "$1" = fs1 ] || cluster-share mount
-}
-
-# Slurm's accounting: a database of its own, slurmdbd, and this cluster in it, before slurmctld starts.
-keep_accounts() {
-    local as="setpriv --reuid slurm --regid slurm --clear-groups"
-    install -d -o slurm -g slurm /run/mysqld /var/lib/mysql
-    $as mariadb-install-db --no-defaults --datadir=/var/lib/mysql --auth-root-authentication-method=socket \
-        --auth-root-socket-user=slurm --skip-test-db >/dev/null
-    $as mariadbd --no-defaults --datadir=/var/lib/mysql --socket=/run/mysqld/mysqld.sock --skip-networking >/var/log/slurm/mariadbd.log 2>&1 &
-    until [ -S /run/mysqld/mysqld.sock ]; do sleep 0.05; done
-    $as /usr/sbin/slurmdbd
-    until sacctmgr -i add cluster testbed >/dev/null 2>&1; do sleep 0.1; done
-    # slurmdbd shows scripts and environments only to users that it knows.
-    sacctmgr -i add account users >/dev/null
-    sacctmgr -i add user alice account=users >/dev/null
 }
 
 case $role in

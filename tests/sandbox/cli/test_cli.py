@@ -40,7 +40,6 @@ READING = {
     "shell-init",
     "usage",
     "schema",
-    "why",
 } | {"completion", "doctor", "find", "sbom", "user list", "user show"}
 
 

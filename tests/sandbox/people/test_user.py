@@ -458,3 +458,21 @@ def test_links_of_others_are_no_environments(scene: WheelBox) -> None:
     assert "stray" not in {each["name"] for each in user(box, "list")["environments"]}
     assert "name-taken" in refused(box, "create", "stray", "--on", ENTRY, "einops")
     (envs(box) / "stray").unlink()
+
+
+def test_diff_of_a_jobs_output_compares_the_environment_with_what_it_is_now(scene: WheelBox) -> None:
+    box = scene.box
+    made = user(box, "create", "asked", "--on", ENTRY, "einops==0.7")
+    output = box.root / "asked-7.out"
+    output.write_text(f"envmgr: user/asked, generation 1, digest {made['path'][-8:]}, on c1\n")
+
+    def diff() -> Any:
+        return box.ok("diff", str(output), "--format", "json", HOME=str(box.root)).data["entries"]
+
+    assert diff() == []
+    scene.house.wheel("einops", "0.8")
+    now = user(box, "add", "asked", "einops>=0.8")
+    changed = [{"name": "einops", "old": "0.7", "new": "0.8"}]
+    assert diff() == [{"entry": "user/asked", "change": "changed", "packages": changed}]
+    remove_tree(Path(made["path"]).parent)  # and the one that it is now
+    assert now["path"] != made["path"]

@@ -187,10 +187,7 @@ def test_facts_come_back_as_they_were_saved(tmp_path: Path) -> None:
     found = read_node_facts(Prefix(tmp_path))
     assert found == FleetFacts(
         groups={"compute": ("c1", "c2")},
-        seen=(
-            Seen(nodes=("c1", "c2"), time=1000.0, facts=GPU, since=1000.0),
-            Seen(nodes=("login",), time=1000.0, facts=LOGIN, since=1000.0),
-        ),
+        seen=(Seen(nodes=("c1", "c2"), time=1000.0, facts=GPU), Seen(nodes=("login",), time=1000.0, facts=LOGIN)),
     )
     assert found is not None
     assert found.by_node() == {"c1": GPU, "c2": GPU, "login": LOGIN}

@@ -26,8 +26,7 @@ TRAINING = """\
 
 export SLURM_EXPORT_ENV=ALL # srun gives its tasks what the module sets, with `sbatch --export=NONE`, too
 module load pytorch/2.1-cuda12.1 || exit
-envmgr_driver=$(cat /sys/module/nvidia/version 2>/dev/null || :)
-echo "envmgr: pytorch/2.1-cuda12.1, generation $ENVMGR_GENERATION, digest ${ENVMGR_PYTORCH_DIGEST:0:8}, on $SLURM_JOB_NODELIST${envmgr_driver:+, driver $envmgr_driver on $SLURMD_NODENAME}"
+echo "envmgr: pytorch/2.1-cuda12.1, generation $ENVMGR_GENERATION, digest ${ENVMGR_PYTORCH_DIGEST:0:8}, on $SLURM_JOB_NODELIST"
 export OMP_NUM_THREADS=$((${SLURM_CPUS_PER_TASK:-4} / 4)) # each of the 4 processes of a task
 export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK # from Slurm 22.05 on, srun does not take it from sbatch
 MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)

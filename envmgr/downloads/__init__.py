@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -47,9 +47,13 @@ class FetchedFile:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """The files in a cache after a fetch, in the order they were asked for, each once."""
+    """The files in a cache after a fetch, in the order they were asked for, each once.
+
+    `paths` maps a sha256 to the place of a file that is there.
+    """
 
     files: tuple[FetchedFile, ...]
+    paths: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def present(self) -> int:

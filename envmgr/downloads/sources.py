@@ -11,7 +11,8 @@ from urllib.parse import quote, unquote, urlsplit
 
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given, has
-from envmgr.downloads.client import bring, disk_failure
+from envmgr.downloads.bring import bring
+from envmgr.downloads.failures import disk_failure
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix

@@ -1,42 +1,78 @@
-"""One transfer within bounds: the room for its bytes, its size and its rate; and why one attempt failed.
+"""One file into the cache, from the first of its places that gives it; each transfer within a time, a size and a room.
 
-Runs inside a worker.
+A part file beside the target is locked: a second run waits for the first, and overwrites what a killed one left.
 """
 
 from __future__ import annotations
 
-import asyncio
+import fcntl
 import hashlib
 import os
 import shutil
-import socket
+import threading
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
+from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 
-from envmgr.system.worker import emit
+from envmgr.downloads import Download, has
+from envmgr.downloads.logins import with_login
+from envmgr.downloads.web import Answer, NetworkError, open_url, within
+from envmgr.errors import Interrupted
+from envmgr.system.processes import host_mark
 from envmgr.wording import size_text
 
+_PIECE = 1 << 20  # bytes
 _LOOK_AT_ROOM = 8 << 20  # bytes between two looks at the file system
-_HEAD_TIMEOUT = 2  # seconds
+_LOOK_EVERY = 0.25  # seconds between two looks for a part file's lock
 _LEAST_RATE = 1024  # bytes a second, over as long as nothing may come at all: slower ones would go on for days
 _SMALL = 600  # seconds in which a small file ends at a lower rate
-_TELL_EVERY = 0.1  # seconds between two progress events of one download
-LOOK_EVERY = 0.25  # seconds between two looks for a stalled transfer
 _LARGEST = 64 << 30  # bytes of a file whose size the lock lacks
 _LONGEST = 86_400  # seconds for any one transfer
 
-_PROXIES = ("https_proxy", "http_proxy", "all_proxy")
-
-# A file to have: `name` in events, `file` its name in the cache, `sha256`, `places` in order, `size` (bytes) or None.
-DownloadRecord = Mapping[str, Any]
+Reason = tuple[str, str, str]  # URL, `AttemptFailed.kind`, text
 
 
-class TooLarge(Exception):  # noqa: N818 - the name states the fault in the parent's error
+class TooLarge(Exception):  # noqa: N818 - the name states the fault in the error
     """The files do not fit, fetched and unpacked."""
+
+
+class NotHad(Exception):  # noqa: N818 - the name states what happened
+    """No place gave the file; `reasons` has one for each place."""
+
+    def __init__(self, reasons: Sequence[Reason]) -> None:
+        super().__init__(reasons)
+        self.reasons = reasons
+
+
+class AttemptFailed(Exception):  # noqa: N818 - one attempt's end, not the whole download's
+    """One attempt that failed. `kind` is `not-found`, `refused`, `unreachable`, `cut`, `stalled`, `sha256` or
+    `server`; `again` is for faults that can pass.
+    """
+
+    def __init__(self, kind: str, text: str, *, again: bool) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.again = again
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The bounds of transfers: `retries` of a place, `stall` seconds without a byte, `min_free` bytes of the disk.
+
+    Once `over` is set, each transfer ends with Interrupted at its next piece.
+    """
+
+    retries: int
+    stall: float
+    min_free: int
+    over: threading.Event
 
 
 class Room:
@@ -47,7 +83,7 @@ class Room:
         self._folder, self._keep_free, self._unseen = folder, keep_free, _LOOK_AT_ROOM
 
     def take(self, size: int) -> None:
-        """Count this many bytes that were written, or are about to be. Raise TooLarge."""
+        """Count this many bytes that are about to be written. Raise TooLarge."""
         self._unseen += size
         if self._unseen >= _LOOK_AT_ROOM:
             self._unseen = 0
@@ -57,183 +93,178 @@ class Room:
                 )
 
 
-async def require_download_space(
-    records: Sequence[DownloadRecord], cache: Path, *, keep_free: int, unpacked: int = 0, keep: bool = False
-) -> None:
-    """Require room for the files that are missing, and for all of them unpacked (`unpacked` times as large).
+def take_file(
+    wanted: Download,
+    cache: Path,
+    bounds: Bounds,
+    *,
+    copy: bool,
+    tick: Callable[[int], None],
+    say: Callable[[str], None],
+) -> Path:
+    """Return the file with its sha256: in the cache, or in a folder that is among its places, if not to `copy`.
 
-    An unknown size is asked of the first place that knows it; `keep_free` bytes stay free. With `keep`, files in
-    folders need room too: they are copied. Raise TooLarge.
+    `tick` gets the bytes that came so far, and `say` a line for each further try.
+
+    Raises:
+        NotHad; TooLarge; OSError of the cache; Interrupted.
     """
-    silent: set[str] = set()  # hosts that did not answer: not asked again for every file
-
-    def told(place: str) -> int:
-        host = urlsplit(place).netloc
-        if host in silent:
-            return 0
-        try:
-            return _told_size(place)
-        except (OSError, ValueError):
-            silent.add(host)
-            return 0
-
-    def size_of(record: DownloadRecord) -> tuple[int, bool]:
-        file = cache / record["sha256"] / record["file"]
-        if file.is_file():
-            return file.stat().st_size, True
-        places = record["places"]
-        size = record.get("size") or next((s for p in places if (s := told(p))), 0)
-        return size, not keep and bool(places) and places[0].startswith("file://") and bool(told(places[0]))
-
-    gate = asyncio.Semaphore(16)
-
-    async def one(record: DownloadRecord) -> tuple[int, bool]:
-        async with gate:
-            return await asyncio.to_thread(size_of, record)
-
-    sizes = await asyncio.gather(*(one(r) for r in records))
-    download = sum(size for size, here in sizes if not here)
-    needed = download + unpacked * sum(size for size, _ in sizes)
-    free = shutil.disk_usage(cache).free
-    if needed + keep_free > free:
-        raise TooLarge(
-            f"{size_text(needed)} are needed ({size_text(download)} to download), {size_text(free)} are free, "
-            f"of which policies.min_free keeps {size_text(keep_free)}"
-        )
+    target, reasons = wanted.path(cache), list[Reason]()
+    for place in wanted.places:
+        for attempt in range(bounds.retries + 1):
+            try:
+                if place.startswith("file://") and not copy:
+                    return _in_folder(place, wanted.sha256)
+                with _part_file(target, bounds.over) as part:
+                    if not has(target, wanted.sha256):  # another run may have fetched it meanwhile
+                        _transfer(place, wanted, part, bounds, tick)
+                        Path(part.name).replace(target)
+            except AttemptFailed as fault:
+                if not fault.again or attempt == bounds.retries:
+                    reasons.append((place, fault.kind, str(fault)))
+                    break
+                say(f"trying again: {place}: {fault}")
+                bounds.over.wait(min(0.3 * 2**attempt, 10))  # longer each time, for a server that needs time to recover
+            else:
+                return target
+    raise NotHad(reasons)
 
 
-def _told_size(place: str) -> int:
-    """Return the bytes of a file or of what a server would send; 0 if it does not say. OSError if the host does not
-    answer.
-    """
-    if place.startswith("file://"):
-        path = Path(unquote(urlsplit(place).path))
-        return path.stat().st_size if path.is_file() else 0
-    if not place.startswith(("http://", "https://")):
-        return 0
-    import urllib.error
+def _in_folder(place: str, sha256: str) -> Path:
+    with _open_in_folder(place) as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != sha256:
+        raise _wrong_sha256(digest, sha256, again=False)
+    return Path(file.name)
 
-    from envmgr.downloads.web import open_url
 
+def _open_in_folder(place: str) -> BufferedReader:
+    path = Path(unquote(urlsplit(place).path))
     try:
-        with open_url(place, method="HEAD", stall=_HEAD_TIMEOUT) as answer:
-            return int(answer.headers.get("Content-Length") or 0)
-    except urllib.error.HTTPError:
-        return 0  # the host answers; the download itself will say what is wrong
+        # Before `open`, which would wait for the writer of a pipe.
+        if not path.is_file():
+            raise AttemptFailed("not-found", "no such file", again=False)
+        return path.open("rb")
+    except OSError as error:
+        raise AttemptFailed("refused", error.strerror or str(error), again=False) from None
 
 
-class OversizedError(OSError):
-    """More came than the lock says: no more of it is written."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__(f"more than the {size_text(size)} of the lock")
-
-
-class Writer:
-    """The target of rattler's stream: it counts, hashes, checks the room, and reports progress."""
-
-    def __init__(self, file: BinaryIO, name: str, size: int | None, room: Room) -> None:
-        self.digest = hashlib.sha256()
-        self.done = 0
-        self.moved = time.monotonic()
-        self.error: OSError | TooLarge | None = None
-        self._file, self._name, self._size, self._room = file, name, size, room
-        self._told = 0.0
-        self.least_rate = min(_LEAST_RATE, size / _SMALL) if size else _LEAST_RATE
-        emit("download", name=name, done=0, total=size)
-
-    def write(self, data: bytes) -> int:
-        # Before the write: a server that sends without end must not fill the disk.
-        if self.done + len(data) > (_LARGEST if self._size is None else self._size):
-            self.error = OversizedError(self._size or _LARGEST)
-            raise self.error
-        try:
-            self._room.take(len(data))
-            self._file.write(data)
-        except (OSError, TooLarge) as error:
-            self.error = error  # rattler's own error would not say that it was the disk
-            raise
-        self.digest.update(data)
-        self.done += len(data)
-        self.moved = time.monotonic()
-        if self.moved - self._told >= _TELL_EVERY or self.done == self._size:
-            self._told = self.moved
-            emit("download", name=self._name, done=self.done, total=self._size)
-        return len(data)
-
-
-async def unless_stalled(task: asyncio.Future[None], writer: Writer, stall_timeout: float) -> None:
-    """Wait for the download; AttemptFailed `stalled` if no byte came for `stall_timeout` seconds, or so few that it
-    would go on for days.
-    """
-    began, before = time.monotonic(), 0
-    end = began + _LONGEST
-    while True:
-        finished, _ = await asyncio.wait({task}, timeout=min(LOOK_EVERY, stall_timeout))
-        if finished:
-            await task
-            return
-        now, came, said = time.monotonic(), writer.done - before, ""
-        if now - writer.moved > stall_timeout:
-            said = f"no byte for {stall_timeout:g} s after {size_text(writer.done)}"
-        elif not writer.done:  # a server may take its time for the first byte
-            began = now
-        elif now - began > stall_timeout:
-            if came < writer.least_rate * stall_timeout:
-                said = f"{size_text(came)} in {stall_timeout:g} s after {size_text(before)}"
-            began, before = now, writer.done
-        if now > end:
-            said = f"not done after {_LONGEST // 3600} hours, {size_text(writer.done)} came"
-        if said:
-            task.cancel()
-            # The task may write until it ends, and its own error does not matter any more.
-            with suppress(asyncio.CancelledError, Exception):
-                await task
-            raise AttemptFailed("stalled", said, again=True)
-
-
-class AttemptFailed(Exception):  # noqa: N818 - one attempt's end, not the whole download's
-    """One attempt that failed. `kind` is `not-found`, `refused`, `unreachable`, `cut`, `stalled`, `sha256` or
-    `server`.
-    """
-
-    def __init__(self, kind: str, text: str, *, again: bool) -> None:
-        super().__init__(text)
-        self.kind = kind
-        self.again = again
-
-
-def wrong_sha256(found: str, sha256: str, *, again: bool = False) -> AttemptFailed:
+def _wrong_sha256(found: str, sha256: str, *, again: bool) -> AttemptFailed:
     return AttemptFailed("sha256", f"sha256 is {found}, the lock says {sha256}", again=again)
 
 
-def attempt_failed(error: Exception, place: str) -> AttemptFailed:
-    """Sort what rattler says by what can be done about it."""
-    text = str(error)
-    if "client error (404" in text or "client error (410" in text:
-        return AttemptFailed("not-found", "404 Not Found", again=False)
-    if "HTTP status client error (" in text:
-        return AttemptFailed("refused", text.partition("(")[2].partition(")")[0], again=False)
-    if "HTTP status server error (" in text:
-        return AttemptFailed("server", text.partition("(")[2].partition(")")[0], again=True)
-    if "error sending request" in text:
-        reason = _why_unreachable(place)
-        # If the host accepts a connection now, the fault can pass. Otherwise another attempt will not help.
-        return AttemptFailed("unreachable", reason or "the request was not answered", again=not reason)
-    if "decoding response body" in text or "end of file" in text:
-        return AttemptFailed("cut", "the transfer ended early", again=True)
-    return AttemptFailed("server", text, again=True)
+def _transfer(place: str, wanted: Download, part: BinaryIO, bounds: Bounds, tick: Callable[[int], None]) -> None:
+    """Write what comes into `part`, and require the lock's sha256."""
+    digest, done, room = hashlib.sha256(), 0, Room(Path(part.name).parent, bounds.min_free)
+    most = _LARGEST if wanted.size is None else wanted.size
+    for piece in _pieces(place, wanted.size, bounds):
+        done += len(piece)
+        # Before the write: a server that sends without end must not fill the disk.
+        if done > most:
+            raise AttemptFailed("sha256", f"more than the {size_text(most)} of the lock", again=False)
+        room.take(len(piece))
+        part.write(piece)
+        digest.update(piece)
+        tick(done)
+    part.flush()  # other processes see its final name next
+    if digest.hexdigest() != wanted.sha256:
+        # A server may send a good copy the next time; a file in a folder does not change between two attempts.
+        raise _wrong_sha256(digest.hexdigest(), wanted.sha256, again=not place.startswith("file://"))
 
 
-def _why_unreachable(place: str) -> str:
-    """Return the system's reason why a host cannot be reached, which rattler does not report; empty if it can."""
-    parts = urlsplit(place)
-    # Behind a proxy, a direct connection says nothing about the host.
-    if any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES):
-        return ""
+def _pieces(place: str, size: int | None, bounds: Bounds) -> Iterator[bytes]:
+    """Yield the bytes of a place. Raise AttemptFailed, also for a transfer that would go on for days."""
+    if place.startswith("file://"):
+        with _open_in_folder(place) as file:
+            while piece := _read(file):
+                _raise_if_over(bounds)
+                yield piece
+        return
+    least = min(_LEAST_RATE, size / _SMALL) if size else _LEAST_RATE
+    done = before = 0
     try:
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        socket.create_connection((parts.hostname or "", port), timeout=3).close()
+        with _open(place, bounds) as answer:
+            began = time.monotonic()
+            ends = began + _LONGEST
+            while piece := answer.read1(_PIECE):  # what is there: a drip is seen as one
+                _raise_if_over(bounds)
+                done += len(piece)
+                yield piece
+                now = time.monotonic()
+                if now - began > bounds.stall:
+                    if done - before < least * bounds.stall:
+                        came = f"{size_text(done - before)} in {bounds.stall:g} s after {size_text(before)}"
+                        raise AttemptFailed("stalled", came, again=True)
+                    began, before = now, done
+                if now > ends:
+                    hours = f"not done after {_LONGEST // 3600} hours, {size_text(done)} came"
+                    raise AttemptFailed("stalled", hours, again=True)
+    except TimeoutError:
+        said = f"no byte for {bounds.stall:g} s after {size_text(done)}"
+        raise AttemptFailed("stalled", said, again=True) from None
+    except NetworkError:
+        raise AttemptFailed("cut", "the transfer ended early", again=True) from None
+
+
+def _read(file: BufferedReader) -> bytes:
+    try:
+        return file.read(_PIECE)
     except OSError as error:
-        return error.strerror or str(error)
-    return ""
+        raise AttemptFailed("refused", error.strerror or str(error), again=False) from None
+
+
+def _open(place: str, bounds: Bounds) -> Answer:
+    """Return the answer of a server. Raise AttemptFailed; TimeoutError."""
+    bare, secrets = with_login(place)
+    try:
+        return within(bounds.stall, lambda: open_url(bare, secrets=secrets, stall=bounds.stall), bounds.over)
+    except HTTPError as error:
+        if error.code in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
+            raise AttemptFailed("not-found", "404 Not Found", again=False) from None
+        kind, again = ("server", True) if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR else ("refused", False)
+        raise AttemptFailed(kind, f"{error.code} {error.reason}", again=again) from None
+    except NetworkError as error:
+        raise AttemptFailed("unreachable", error.words, again=error.was_connected) from None
+    except ValueError:
+        raise AttemptFailed("refused", "only http(s):// URLs and folders are fetched from", again=False) from None
+
+
+def _raise_if_over(bounds: Bounds) -> None:
+    if bounds.over.is_set():
+        raise Interrupted
+
+
+@contextmanager
+def _part_file(target: Path, over: threading.Event) -> Iterator[BinaryIO]:
+    """Yield an empty part file beside `target`, locked. It goes at the end, and an empty folder with it.
+
+    Each host has its own: if locks stay on each client, two hosts would write into one.
+    """
+    part = target.with_name(f".{target.name}.{host_mark()}.part")
+    while True:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # the folder was empty, and went
+            file = part.open("ab")  # `wb` would empty the file of the run that holds the lock
+            if _is_locked(part, file):
+                break
+            file.close()
+        if over.wait(_LOOK_EVERY):
+            raise Interrupted
+    try:
+        file.truncate(0)
+        yield file
+    finally:
+        # The lock is still held, so no other run writes it. After `replace` it is already gone.
+        part.unlink(missing_ok=True)
+        file.close()
+        with suppress(OSError):
+            target.parent.rmdir()  # only an empty one goes
+
+
+def _is_locked(part: Path, file: BinaryIO) -> bool:
+    """Lock the file, and return whether it still is the part file, which the run before may have renamed or removed."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(part.stat(), os.fstat(file.fileno()))
+    except (BlockingIOError, FileNotFoundError):
+        return False

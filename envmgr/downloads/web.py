@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
@@ -18,18 +18,20 @@ from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from urllib.error import HTTPError
 from urllib.parse import unquote, urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from envmgr.errors import EnvmgrError
+from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.system.untrusted_files import ANYWHERE, Kind, read_bytes
 
 if TYPE_CHECKING:
     import urllib3
 
+T = TypeVar("T")
 STALL = 10.0  # seconds without a byte
+_LOOK_EVERY = 0.25  # seconds between two looks whether somebody cancelled
 _LONGEST = 60.0  # seconds for a page
 _PIECE = 1 << 16  # bytes
 _KEPT = 32  # connections to one host
@@ -63,7 +65,7 @@ class Answer:
         try:
             return self._answer.read1(most)
         except urllib3.exceptions.HTTPError as error:
-            raise OSError(f"{self._host}: {_words(error)}") from error
+            raise _network_error(error, self._host) from error
 
     def __enter__(self) -> Self:
         return self
@@ -113,15 +115,32 @@ def _ask(method: str, url: str, headers: Mapping[str, str], stall: float) -> Ans
         except urllib3.exceptions.ProtocolError:  # a server ends a kept connection when it likes
             answer = connections.request(method, url, headers=headers, timeout=stall, **bare)
     except urllib3.exceptions.HTTPError as error:
-        raise OSError(f"{host}: {_words(error)}") from error
+        raise _network_error(error, host) from error
     return Answer(answer, host)
 
 
-def _words(error: BaseException) -> str:
-    """Return the words of the first error, for which urllib3 has its own around it."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    return str(getattr(error, "strerror", None) or error)
+def _network_error(error: urllib3.exceptions.HTTPError, host: str) -> OSError:
+    """Return the error in the words of the first one, for which urllib3 has its own around it."""
+    import urllib3
+
+    first: BaseException = error
+    while first.__cause__ is not None:
+        first = first.__cause__
+    words = str(getattr(first, "strerror", None) or first)
+    if isinstance(error, urllib3.exceptions.TimeoutError) and not isinstance(
+        error, urllib3.exceptions.NewConnectionError
+    ):
+        return TimeoutError(f"{host}: {words}")
+    return NetworkError(host, words, was_connected=isinstance(error, urllib3.exceptions.ProtocolError))
+
+
+class NetworkError(OSError):
+    """A host that could not be reached, or that ended the connection, in the system's words."""
+
+    def __init__(self, host: str, words: str, *, was_connected: bool) -> None:
+        super().__init__(f"{host}: {words}")
+        self.words = words
+        self.was_connected = was_connected
 
 
 @cache
@@ -152,22 +171,44 @@ def read_page(
         except EnvmgrError as error:
             raise ValueError(error.message) from None
     ends = time.monotonic() + longest
-    found: list[Page | Exception] = []
+    try:
+        return within(longest, lambda: _read(url, most, headers, secrets, ends))
+    except LateError:
+        raise TimeoutError(f"{url} took more than {longest:.0f} s") from None
 
-    def read() -> None:
+
+class LateError(TimeoutError):
+    """Work was not done in time."""
+
+
+def within(seconds: float, work: Callable[[], T], over: threading.Event | None = None) -> T:
+    """Return what `work` returns, or raise what it raises.
+
+    A server that drips its headers keeps a client for ever: nobody waits for that thread, and no exit does.
+
+    Raises:
+        LateError; Interrupted once `over` is set.
+    """
+    outcome: list[T | Exception] = []
+    ends = time.monotonic() + seconds
+
+    def run() -> None:
         try:
-            found.append(_read(url, most, headers, secrets, ends))
+            outcome.append(work())
         except Exception as error:  # noqa: BLE001 - it is raised below
-            found.append(error)
+            outcome.append(error)
 
-    # A server that drips its headers keeps a client for ever: nobody waits for that thread, and no exit does.
-    thread = threading.Thread(target=read, daemon=True)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(longest)
-    outcome = found[0] if found else TimeoutError(f"{url} took more than {longest:.0f} s")
-    if isinstance(outcome, Exception):
-        raise outcome
-    return outcome
+    while thread.is_alive() and (left := ends - time.monotonic()) > 0:
+        thread.join(min(left, _LOOK_EVERY))
+        if over is not None and over.is_set():
+            raise Interrupted
+    if not outcome:
+        raise LateError
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return outcome[0]
 
 
 def _read(url: str, most: int, headers: Headers, secrets: Headers, ends: float) -> Page:

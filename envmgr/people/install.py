@@ -13,7 +13,7 @@ from pathlib import Path
 from envmgr.catalog.names import MODULE_NAME, Entry
 from envmgr.catalog.site import Site, read_target
 from envmgr.catalog.site_file import Policies
-from envmgr.downloads.client import promised_by_worker
+from envmgr.downloads.bars import promised_by_worker
 from envmgr.errors import EnvmgrError
 from envmgr.modules.render import pip_names, render_shim
 from envmgr.people.base import Base, BasePackage

@@ -14,7 +14,8 @@ from urllib.parse import unquote, urlsplit
 
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, FetchedFile, Given
-from envmgr.downloads.client import bring, disk_failure, download_failure
+from envmgr.downloads.bring import bring
+from envmgr.downloads.failures import disk_failure, download_failure
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import html
-import netrc
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from envmgr.downloads.logins import netrc_login
 from envmgr.downloads.web import Page, read_page
 from envmgr.system.run import Runner
 from envmgr.system.untrusted_files import parse_json
@@ -94,13 +94,7 @@ def login_of(index: str, url: str, environ: Mapping[str, str]) -> tuple[str, str
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     if not user:
         user, password = (environ.get(variable, "") for variable in login_variables(index))
-    if not user:
-        try:
-            found = netrc.netrc(environ.get("NETRC")).authenticators(parts.hostname or "")
-        except (OSError, netrc.NetrcParseError):
-            found = None
-        user, password = (found[0] or "", found[2] or "") if found else ("", "")
-    return (user, password) if user else None
+    return (user, password) if user else netrc_login(parts.hostname or "", environ)
 
 
 def _files(page: Page) -> dict[str, bool]:

@@ -15,7 +15,7 @@ from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.settings import backend_settings
 from envmgr.catalog.site import Site
-from envmgr.downloads.client import disk_failure, download_failure
+from envmgr.downloads.failures import disk_failure, download_failure
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.child import Failure
 from envmgr.system.files import free_bytes

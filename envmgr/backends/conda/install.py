@@ -17,7 +17,8 @@ from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, Lock
 from envmgr.backends.conda.models import Channel, CondaInput, channels_of, package_cache
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, Given
-from envmgr.downloads.client import WorkerBars, bring, promised_by_worker
+from envmgr.downloads.bars import WorkerBars, promised_by_worker
+from envmgr.downloads.bring import bring
 from envmgr.report import Reporter
 from envmgr.store.build_folders import staged_install
 from envmgr.store.manifest import InstallFacts, path_environment
@@ -52,11 +53,11 @@ def install_packages(
         if lock.added is not None:
             # Before conda's packages are linked: nothing is unpacked if a wheel has other needs than the lock says.
             _fetch_wheels(lock.added, wanted, install, site, runner, reporter)
+        label = str(install.entry)
+        fetched = _bring(lock, label, site, runner, reporter, given={}, copy=False, unpacked=UNPACKED)
         with ExitStack() as stack:
-            label = str(install.entry)
-            sizes = {p.name: p.size for p in lock.packages}
-            bars = WorkerBars(label, reporter, stack, sizes=sizes, work=("link", "packages", len(sizes)))
-            request = _request(lock, wanted, accepts, install, site, jobs)
+            bars = WorkerBars(label, reporter, stack, work=("link", "packages", len(lock.packages)))
+            request = _request(lock, wanted, accepts, install, fetched, jobs)
             failure = failure_for(label, site)
             call_worker(INSTALLER, request, runner, reporter, failure=failure, on_event=bars.on_event)
         staged.promised |= promised_files(staged.folder)
@@ -77,11 +78,34 @@ def fetch_archives(
     lock: CondaLock, label: str, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool
 ) -> Fetched:
     """Bring the packages into the prefix's cache, also those in mirror folders; `label` is the entry."""
+    return _bring(lock, label, site, runner, reporter, given=given, dry_run=dry_run)
+
+
+def _bring(
+    lock: CondaLock,
+    label: str,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    given: Given,
+    dry_run: bool = False,
+    copy: bool = True,
+    unpacked: int = 0,
+) -> Fetched:
     channels = channels_of(site).values()
-    downloads = [Download(p.file_name, p.sha256, tuple(download_places(p, channels)), p.size) for p in lock.packages]
-    cache, failure = package_cache(Prefix(site.prefix)), failure_for(label, site)
     return bring(
-        downloads, cache, site.policies, runner, reporter, label=label, failure=failure, given=given, dry_run=dry_run
+        [Download(p.file_name, p.sha256, tuple(download_places(p, channels)), p.size) for p in lock.packages],
+        package_cache(Prefix(site.prefix)),
+        site.policies,
+        runner,
+        reporter,
+        label=label,
+        failure=failure_for(label, site),
+        given=given,
+        dry_run=dry_run,
+        copy=copy,
+        unpacked=unpacked,
     )
 
 
@@ -100,12 +124,11 @@ def _fetch_wheels(
 
 
 def _request(
-    lock: CondaLock, wanted: CondaInput, accepts: Collection[str], install: Install, site: Site, jobs: int
+    lock: CondaLock, wanted: CondaInput, accepts: Collection[str], install: Install, fetched: Fetched, jobs: int
 ) -> dict[str, object]:
     """Return the request for install_worker.py."""
-    channels = channels_of(site).values()
     return {
-        "records": [p.to_json() | {"file": p.file_name, "places": download_places(p, channels)} for p in lock.packages],
+        "records": [p.to_json() | {"file": p.file_name, "path": str(fetched.paths[p.sha256])} for p in lock.packages],
         "specs": list(wanted.specs),
         "virtual": sorted(wanted.all_virtual_packages()),
         "accepts": sorted(accepts),
@@ -113,10 +136,6 @@ def _request(
         "final": str(install.path),
         "cache": str(package_cache(install.prefix)),
         "platform": lock.platform,
-        "retries": site.policies.download_retries,
-        "stall_timeout": site.policies.stall_timeout,
-        "min_free": site.policies.min_free,
-        "unpacked": UNPACKED,
         "jobs": jobs,
         "more": lock.added is not None,
     }

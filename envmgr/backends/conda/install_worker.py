@@ -1,7 +1,6 @@
-"""The worker that installs conda packages with rattler: it fetches, checks, unpacks, links and compiles them.
+"""The worker that installs conda packages with rattler: it unpacks, links and compiles files that are there.
 
-Its protocol is in system/worker.py. Events: `download`, `downloaded`, `cached`, `retry`, `total`, `linked`,
-`compiling`, `compile`, `compiled`, `done`, `error`.
+Its protocol is in system/worker.py. Events: `total`, `linked`, `compiling`, `compile`, `compiled`, `done`, `error`.
 """
 
 from __future__ import annotations
@@ -13,10 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from envmgr.backends.conda.lock import FilesDiffer, needed_names, read_row
-from envmgr.downloads.download import fetch_all
 from envmgr.store.bytecode import compile_python
 from envmgr.system.files import pretty_json
 from envmgr.system.worker import cancel_on_sigterm, emit, serve
@@ -56,22 +53,19 @@ class InstallEvents:
 
 
 async def link_packages(request: dict[str, Any]) -> None:
-    """Fetch and check the archives of `records`, unpack and link them into `staging`, with `final` written into the
-    files.
+    """Unpack and link the archives of `records` into `staging`, with `final` written into the files.
 
     Unpacked packages lie inside the staging folder, in _LINKED_FROM, and are removed before a user sees it. Linking
     therefore costs nothing, and no two installs share a file.
     """
     cancel_on_sigterm()
-    places = await fetch_all(request)
     import rattler
 
-    archives = {r["name"]: place for r, place in zip(request["records"], places, strict=True)}
-    files = {name: Path(unquote(urlsplit(url).path)) for name, url in archives.items()}
+    files = {record["name"]: Path(record["path"]) for record in request["records"]}
     staging = Path(request["staging"])
     await asyncio.to_thread(require_answer, files, request)
     await rattler.install(
-        [to_record(rattler, r, archives[r["name"]]) for r in request["records"]],
+        [to_record(rattler, r, files[r["name"]].as_uri()) for r in request["records"]],
         staging,
         cache_dir=staging / _LINKED_FROM,
         platform=rattler.Subdir(request["platform"]),

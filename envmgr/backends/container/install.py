@@ -16,7 +16,9 @@ from envmgr.backends.container.registry import Registry
 from envmgr.catalog.names import Entry
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, FetchedFile, Given, has
-from envmgr.downloads.client import WorkerBars, bring, disk_failure
+from envmgr.downloads.bars import WorkerBars
+from envmgr.downloads.bring import bring
+from envmgr.downloads.failures import disk_failure
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.build_folders import build_folder, staged_install, work_folder

@@ -26,7 +26,7 @@ from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base, WheelsQuestion
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.accept import MISSING_EXTENSIONS
 from envmgr.catalog.site import Site
-from envmgr.downloads.client import promised_by_worker
+from envmgr.downloads.bars import promised_by_worker
 from envmgr.errors import EnvmgrError
 from envmgr.report import Reporter
 from envmgr.store.build_folders import build_folder, staged_install, work_folder

@@ -29,7 +29,7 @@ from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.names import catalog_of
 from envmgr.catalog.site import Site, read_target
 from envmgr.downloads import Download
-from envmgr.downloads.client import bring
+from envmgr.downloads.bring import bring
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter, Stage
 from envmgr.store.isolation import Isolation, isolate, warn_of_root

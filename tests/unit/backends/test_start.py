@@ -12,7 +12,7 @@ HEAVY = ("pydantic", "yaml", "rattler", "aiohttp", "ClusterShell", "rich", "type
 
 @pytest.mark.parametrize(
     "module",
-    ["envmgr.backends.conda.install_worker", "envmgr.backends.conda.solve_worker", "envmgr.downloads.download"],
+    ["envmgr.backends.conda.install_worker", "envmgr.backends.conda.solve_worker", "envmgr.wheels.install_worker"],
 )
 def test_a_worker_starts_with_nothing_heavy(module: str) -> None:
     code = f"import sys, {module}\nprint(*(name for name in {HEAVY} if name in sys.modules))"

@@ -13,14 +13,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from urllib.error import HTTPError
-from urllib.parse import unquote, urlsplit
 
 from envmgr.catalog.site_file import Policies
 from envmgr.downloads import Download, Fetched, FetchedFile, Given, has, unreadable
-from envmgr.downloads.logins import with_login
 from envmgr.downloads.transfer import Bounds, NotHad, TooLarge, take_file
-from envmgr.downloads.web import open_url
 from envmgr.report import Reporter
 from envmgr.system.child import Failure
 from envmgr.system.files import explain_os_error
@@ -28,9 +24,7 @@ from envmgr.system.run import Runner
 from envmgr.wording import size_text
 
 _AT_ONCE = 6  # downloads side by side
-_ASKED = 16  # servers that are asked side by side for the size of a file
 _HASHING = 4  # threads that hash files
-_HEAD_TIMEOUT = 2.0  # seconds
 _LOOK_EVERY = 0.1  # seconds between two looks whether somebody cancelled
 _GRACE = 2.0  # seconds in which transfers that were cancelled remove their part files
 
@@ -72,15 +66,13 @@ def bring(
         if missing and not dry_run:
             cache.mkdir(parents=True, exist_ok=True)
             try:
-                _require_room(wanted, present, cache, policies.min_free, unpacked=unpacked, copy=copy)
-                taken, lost = _take_all(missing, cache, policies, runner, reporter, label=label, copy=copy)
+                _require_room(wanted, missing, cache, policies.min_free, unpacked=unpacked, copy=copy)
+                paths |= _take_all(missing, cache, policies, runner, reporter, label=label, copy=copy)
             except TooLarge as error:
                 raise failure({"kind": "TooLarge", "message": str(error)}, {"cache": str(cache)}) from None
-            if lost:
-                failed = [{"name": d.name, "sha256": d.sha256, "reasons": e.reasons} for d, e in lost.items()]
-                names = ", ".join(d.name for d in lost)
-                raise failure({"kind": "DownloadError", "message": names, "failed": failed}, {"cache": str(cache)})
-            paths |= taken
+            except _LostError as error:
+                event = {"kind": "DownloadError", "message": str(error), "failed": error.failed}
+                raise failure(event, {"cache": str(cache)}) from None
 
     def outcome(file: Download) -> FetchedFile:
         if file in present:
@@ -120,57 +112,21 @@ def _is_there(file: Download, cache: Path, runner: Runner, *, mend: bool) -> boo
 
 
 def _require_room(
-    wanted: Sequence[Download],
-    present: Mapping[Download, int],
-    cache: Path,
-    keep_free: int,
-    *,
-    unpacked: int,
-    copy: bool,
+    wanted: Sequence[Download], missing: Sequence[Download], cache: Path, keep_free: int, *, unpacked: int, copy: bool
 ) -> None:
-    """Require room for the files that are missing, and for all of them unpacked.
+    """Require room for the files that are missing, and for all of them unpacked, as far as their size is known.
 
-    Before the first byte: a disk that is full at the end would waste the whole transfer. An unknown size is asked of the
-    first place that knows it. Raise TooLarge.
+    Before the first byte: a disk that is full at the end would waste the whole transfer. Raise TooLarge.
     """
-    silent: set[str] = set()  # hosts that did not answer: not asked again for every file
-
-    def size_of(file: Download) -> int:
-        return present.get(file) or file.size or next((s for place in file.places if (s := _size_at(place, silent))), 0)
-
-    def comes(file: Download) -> bool:
-        in_folder = bool(file.places) and file.places[0].startswith("file://") and _size_at(file.places[0], silent) > 0
-        return file not in present and (copy or not in_folder)
-
-    with ThreadPoolExecutor(_ASKED) as pool:
-        sizes = dict(zip(wanted, pool.map(size_of, wanted), strict=True))
-    download = sum(size for file, size in sizes.items() if comes(file))
-    needed = download + unpacked * sum(sizes.values())
+    comes = [d for d in missing if copy or not (d.places and d.places[0].startswith("file://"))]
+    download = sum(d.size or 0 for d in comes)
+    needed = download + unpacked * sum(d.size or 0 for d in wanted)
     free = shutil.disk_usage(cache).free
     if needed + keep_free > free:
         raise TooLarge(
             f"{size_text(needed)} are needed ({size_text(download)} to download), {size_text(free)} are free, "
             f"of which policies.min_free keeps {size_text(keep_free)}"
         )
-
-
-def _size_at(place: str, silent: set[str]) -> int:
-    """Return the bytes of a file, or of what a server would send; 0 if that is not known."""
-    parts = urlsplit(place)
-    try:
-        if parts.scheme == "file":
-            path = Path(unquote(parts.path))
-            return path.stat().st_size if path.is_file() else 0
-        if parts.netloc in silent:
-            return 0
-        bare, secrets = with_login(place)
-        with open_url(bare, method="HEAD", secrets=secrets, stall=_HEAD_TIMEOUT) as answer:
-            return int(answer.headers.get("Content-Length") or 0)
-    except HTTPError:
-        return 0  # the host answers; the download itself will say what is wrong
-    except (OSError, ValueError):
-        silent.add(parts.netloc)
-        return 0
 
 
 def _take_all(
@@ -182,17 +138,17 @@ def _take_all(
     *,
     label: str,
     copy: bool,
-) -> tuple[dict[Download, Path], dict[Download, NotHad]]:
-    """Take the files by threads; return where each is, and those that no place gave."""
+) -> dict[Download, Path]:
+    """Take the files by threads; return where each is. Raise _LostError, once all others are there."""
     taken, lost, faults = dict[Download, Path](), dict[Download, NotHad](), list[BaseException]()
-    over, todo = threading.Event(), SimpleQueue[Download]()
-    bounds = Bounds(policies.download_retries, policies.stall_timeout, policies.min_free, over)
+    todo = SimpleQueue[Download]()
+    bounds = Bounds(policies.download_retries, policies.stall_timeout, policies.min_free)
     for file in missing:
         todo.put(file)
     with _bar(missing, reporter, label) as tick:
 
         def take() -> None:
-            while not over.is_set():
+            while not bounds.over.is_set():
                 try:
                     file = todo.get_nowait()
                 except Empty:
@@ -210,7 +166,7 @@ def _take_all(
                     lost[file] = error
                 except BaseException as error:  # noqa: BLE001 - it is raised below
                     faults.append(error)
-                    over.set()
+                    bounds.end()
 
         # Daemons: a server may keep one waiting, and no exit waits for it.
         threads = [threading.Thread(target=take, daemon=True) for _ in range(min(_AT_ONCE, len(missing)))]
@@ -222,12 +178,22 @@ def _take_all(
                     thread.join(_LOOK_EVERY)
                     runner.raise_if_cancelled()
         finally:
-            over.set()
+            bounds.end()
             for thread in threads:
                 thread.join(_GRACE)
-    if faults:
-        raise faults[0]
-    return taken, lost
+        if faults:
+            raise faults[0]
+        if lost:
+            raise _LostError(lost)
+    return taken
+
+
+class _LostError(Exception):
+    """Files that no place gave; `failed` has the name, the sha256 and the reasons of each."""
+
+    def __init__(self, lost: Mapping[Download, NotHad]) -> None:
+        super().__init__(", ".join(file.name for file in lost))
+        self.failed = [{"name": d.name, "sha256": d.sha256, "reasons": e.reasons} for d, e in lost.items()]
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from io import BufferedReader
 from pathlib import Path
@@ -66,13 +66,34 @@ class AttemptFailed(Exception):  # noqa: N818 - one attempt's end, not the whole
 class Bounds:
     """The bounds of transfers: `retries` of a place, `stall` seconds without a byte, `min_free` bytes of the disk.
 
-    Once `over` is set, each transfer ends with Interrupted at its next piece.
+    Once they are `over`, each transfer ends with Interrupted at its next piece.
     """
 
     retries: int
     stall: float
     min_free: int
-    over: threading.Event
+    over: threading.Event = field(default_factory=threading.Event)
+    _answers: set[Answer] = field(default_factory=set)
+
+    def end(self) -> None:
+        """End all transfers, also those that wait for a byte."""
+        self.over.set()
+        for answer in [*self._answers]:
+            answer.hang_up()
+
+    @contextmanager
+    def reading(self, answer: Answer) -> Iterator[None]:
+        """Let `end` reach the answer while it is read. Raise Interrupted."""
+        self._answers.add(answer)
+        try:
+            self.raise_if_over()
+            yield
+        finally:
+            self._answers.discard(answer)
+
+    def raise_if_over(self) -> None:
+        if self.over.is_set():
+            raise Interrupted
 
 
 class Room:
@@ -177,17 +198,17 @@ def _pieces(place: str, size: int | None, bounds: Bounds) -> Iterator[bytes]:
     if place.startswith("file://"):
         with _open_in_folder(place) as file:
             while piece := _read(file):
-                _raise_if_over(bounds)
+                bounds.raise_if_over()
                 yield piece
         return
     least = min(_LEAST_RATE, size / _SMALL) if size else _LEAST_RATE
     done = before = 0
     try:
-        with _open(place, bounds) as answer:
+        with _open(place, bounds) as answer, bounds.reading(answer):
             began = time.monotonic()
             ends = began + _LONGEST
             while piece := answer.read1(_PIECE):  # what is there: a drip is seen as one
-                _raise_if_over(bounds)
+                bounds.raise_if_over()
                 done += len(piece)
                 yield piece
                 now = time.monotonic()
@@ -203,6 +224,7 @@ def _pieces(place: str, size: int | None, bounds: Bounds) -> Iterator[bytes]:
         said = f"no byte for {bounds.stall:g} s after {size_text(done)}"
         raise AttemptFailed("stalled", said, again=True) from None
     except NetworkError:
+        bounds.raise_if_over()  # it was hung up
         raise AttemptFailed("cut", "the transfer ended early", again=True) from None
 
 
@@ -227,11 +249,6 @@ def _open(place: str, bounds: Bounds) -> Answer:
         raise AttemptFailed("unreachable", error.words, again=error.was_connected) from None
     except ValueError:
         raise AttemptFailed("refused", "only http(s):// URLs and folders are fetched from", again=False) from None
-
-
-def _raise_if_over(bounds: Bounds) -> None:
-    if bounds.over.is_set():
-        raise Interrupted
 
 
 @contextmanager

@@ -67,6 +67,11 @@ class Answer:
         except urllib3.exceptions.HTTPError as error:
             raise _network_error(error, self._host) from error
 
+    def hang_up(self) -> None:
+        """End a read that another thread waits in."""
+        with suppress(Exception):  # it may have ended meanwhile
+            self._answer.shutdown()
+
     def __enter__(self) -> Self:
         return self
 
@@ -74,9 +79,7 @@ class Answer:
         self._answer.close()
 
 
-def open_url(
-    url: str, *, method: str = "GET", headers: Headers = None, secrets: Headers = None, stall: float = STALL
-) -> Answer:
+def open_url(url: str, *, headers: Headers = None, secrets: Headers = None, stall: float = STALL) -> Answer:
     """Open a URL, by a kept connection if there is one. `secrets` are headers that do not go on to another host.
 
     Raises:
@@ -84,7 +87,7 @@ def open_url(
     """
     at, all_headers = url, {**(headers or {}), **(secrets or {})}
     for _ in range(1 + _REDIRECTS):
-        answer = _ask(method, at, all_headers, stall)
+        answer = _ask(at, all_headers, stall)
         if answer.status < 300:
             return answer
         with suppress(OSError), answer:
@@ -99,7 +102,7 @@ def open_url(
     raise OSError(f"{url}: more than {_REDIRECTS} redirects")
 
 
-def _ask(method: str, url: str, headers: Mapping[str, str], stall: float) -> Answer:
+def _ask(url: str, headers: Mapping[str, str], stall: float) -> Answer:
     """Return the answer of this URL itself, also if that is a redirect."""
     import urllib3
 
@@ -111,9 +114,9 @@ def _ask(method: str, url: str, headers: Mapping[str, str], stall: float) -> Ans
     bare: dict[str, Any] = {"retries": False, "redirect": False, "preload_content": False, "decode_content": False}
     try:
         try:
-            answer = connections.request(method, url, headers=headers, timeout=stall, **bare)
+            answer = connections.request("GET", url, headers=headers, timeout=stall, **bare)
         except urllib3.exceptions.ProtocolError:  # a server ends a kept connection when it likes
-            answer = connections.request(method, url, headers=headers, timeout=stall, **bare)
+            answer = connections.request("GET", url, headers=headers, timeout=stall, **bare)
     except urllib3.exceptions.HTTPError as error:
         raise _network_error(error, host) from error
     return Answer(answer, host)

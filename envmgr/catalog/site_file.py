@@ -256,38 +256,6 @@ class Staging(_Chosen):
     before_publish: Seconds = Field(default=900, gt=0, description="seconds that a promote waits for nodes that stage")
 
 
-class UsageSettings(_Model):
-    """Use of entries (`envmgr usage`): with `on`, modules say to the node's syslog that they are loaded. `usage: true` in
-    the file is `usage: {on: true}`.
-
-    `host` is a node set, or `here`.
-    """
-
-    on: bool = Field(default=False, description="whether a module says to the node's syslog that it is loaded")
-    logs: tuple[str, ...] = Field(
-        default=("/var/log/syslog*", "/var/log/messages*"),
-        description="files of the syslog, `*` for a part of a name; or `journal`",
-    )
-    host: str | None = Field(
-        default=None, description="whose logs hold those of all nodes: a node, or `here`; each node's own if not given"
-    )
-    uids: bool = Field(default=False, description="whether it is kept who loaded what, where the log has the uid")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _switch(cls, value: object) -> object:
-        return {"on": value} if isinstance(value, bool) else value
-
-    @field_validator("logs")
-    @classmethod
-    def _logs(cls, values: tuple[str, ...]) -> tuple[str, ...]:
-        wrong = (v for v in values if v != "journal" and not re.fullmatch(r"(/[A-Za-z0-9._+*?-]+)+", v))
-        refuse(
-            f"`{value}` is neither the path of a log, in which `*` stands for a part, nor `journal`" for value in wrong
-        )
-        return values
-
-
 _CATALOGS = "must be a list of folders, or have only `folders` and `require_commit`"
 
 
@@ -320,7 +288,7 @@ class SiteFile(_Model):
     users: UserSettings = UserSettings()
     images: ImageSettings = ImageSettings()
     staging: Staging = Staging()
-    usage: UsageSettings = UsageSettings()
+    usage: bool = Field(default=False, description="whether a module says to the node's syslog that it is loaded")
 
     @model_validator(mode="before")
     @classmethod

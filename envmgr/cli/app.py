@@ -200,7 +200,7 @@ add_verb("find", "Check", "envmgr find 'openssl<3.0.15'", "find.md")(parts.find)
 add_verb("sbom", "Check", "envmgr sbom pydata/1.0 --format cyclonedx -o pydata.cdx.json", "find.md")(parts.sbom)
 
 add_verb("gc", "Maintain", "envmgr gc --dry-run", "prefix.md")(publish.gc)
-add_verb("usage", "Maintain", "envmgr usage --since 2026-11-01", "usage.md")(publish.usage)
+add_verb("usage", "Maintain", "envmgr usage /var/log/envmgr.log", "usage.md")(publish.usage)
 add_verb("sign", "Maintain", "envmgr sign --dry-run", "signing.md")(publish.sign_verb)
 
 

@@ -1,4 +1,4 @@
-"""The verbs for generations: publish, remove, rollback, history, diff, sign, gc; and usage, which gc may ask."""
+"""The verbs for generations: publish, remove, rollback, history, diff, sign, gc; and usage."""
 
 from __future__ import annotations
 
@@ -205,67 +205,37 @@ def diff(
 def gc(
     dry_run: DryRun = False,
     now: Annotated[bool, typer.Option("--now", help="Ignore the age of generations, as if keep_days were 0.")] = False,
-    unused_for: Annotated[
-        str | None,
-        typer.Option(
-            "--unused-for", metavar="DAYS", help="Also remove entries that nobody loaded for so long, such as 180d."
-        ),
-    ] = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
 ) -> VerbAnswer:
     """Remove old generations and unused installs.
 
     The site's `policies` say which generations are old. An install is unused when no remaining generation names it.
-    What a process of this host or of a node, or a Slurm job, uses or may use is kept, and reported. With --unused-for,
-    nothing is removed unless all loads on all nodes are known for so long.
+    What a process of this host or of a node, or a Slurm job, uses or may use is kept, and reported.
     """
     from envmgr.cli.text.catalog import show_gc
     from envmgr.commands.gc import collect_garbage
 
     ctx = open_context(site, fmt)
-
-    def settle() -> None:
-        become_build_user(ctx.site)
-
-    if unused_for is None:
-        return answer_with(collect_garbage(ctx, dry_run=dry_run, now=now, settle=settle), show_gc)
-    from envmgr.commands.gc_unused import collect_unused
-
-    return answer_with(collect_unused(ctx, unused_for, dry_run=dry_run, now=now, settle=settle), show_gc)
+    found = collect_garbage(ctx, dry_run=dry_run, now=now, settle=lambda: become_build_user(ctx.site))
+    return answer_with(found, show_gc)
 
 
 @verb
 def usage(
-    entries: SomeEntries = None,
-    since: Annotated[str | None, typer.Option(metavar="DAY", help="Count loads since this day.")] = None,
-    unused_for: Annotated[
-        str | None,
-        typer.Option("--unused-for", metavar="DAYS", help="Only entries that nobody loaded for so long, such as 180d."),
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE]...", help="Text of journals or syslogs; without one, standard input."),
     ] = None,
-    deprecated: Annotated[bool, typer.Option("--deprecated", help="Only deprecated entries.")] = False,
-    recorded: Annotated[
-        bool, typer.Option("--recorded", help="Show what earlier readings recorded; read no log, and write nothing.")
-    ] = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
 ) -> VerbAnswer:
-    """Show how often entries are loaded, by the logs of nodes.
+    """Count how often entries were loaded, in the text of logs.
 
-    It needs `usage: true` in site.yaml. What the logs say is counted and kept in the prefix. The exit code is 3 if not
-    all nodes were read.
+    With `usage: true` in site.yaml, modules report each load to the syslog of their node. Collect these lines from the
+    nodes; envmgr only counts them.
     """
     from envmgr.cli.text.usage import show_usage
-    from envmgr.commands.usage import show_use
+    from envmgr.commands.usage import count_loads
 
-    ctx = open_context(site, fmt)
-    found = show_use(
-        ctx,
-        entries or (),
-        since=since,
-        unused_for=unused_for,
-        deprecated=deprecated,
-        recorded=recorded,
-        settle=lambda: become_build_user(ctx.site),
-    )
-    return answer_with(found, show_usage)
+    return answer_with(count_loads(open_context(site, fmt, anywhere=True), files or ()), show_usage)

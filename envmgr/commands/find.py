@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -17,11 +16,8 @@ from envmgr.publish.records import GenerationRecord, current_number, raw_default
 from envmgr.report import Result
 from envmgr.store.away import why_not_mounted
 from envmgr.store.parts import Part
-from envmgr.store.usage import Usage, read_usage, recorded_loads
 from envmgr.store.user_holds import read_holds
 from envmgr.wheels.parts import wheel_parts
-
-_LOADS_DAYS = 180  # the loads that count
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +27,7 @@ class FoundPart:
 
     `generations` are those in which the entry has this install, `current` says whether the one that users get is among
     them. `default` says whether a load of the name without a version gets the entry. `held` are user environments that
-    keep the install. `loads` counts loads of the last 180 days, None where these are not recorded. `rebuild` are the commands that
-    follow once a recipe gives another version, empty where the entry is not current.
+    keep the install. `rebuild` are the commands that follow once a recipe gives another version, empty where the entry is not current.
     """
 
     asked: str
@@ -47,7 +42,6 @@ class FoundPart:
     current: bool
     default: bool
     held: tuple[str, ...]
-    loads: int | None
     rebuild: str
 
 
@@ -190,8 +184,7 @@ def _read_own(ctx: Context, store: _Store) -> Iterator[NotLooked]:
 def _found(ctx: Context, store: _Store, wanted: Sequence[Wanted]) -> Iterator[FoundPart]:
     current = store.current
     specs = read_specs(ctx.prefix, current) if current is not None and current in store.records else {}
-    defaults, usage = frozenset(raw_defaults(specs).values()), _usage(ctx)
-    since = datetime.datetime.now(datetime.UTC).date() - datetime.timedelta(days=_LOADS_DAYS)
+    defaults = frozenset(raw_defaults(specs).values())
     for path, known in store.known.items():
         users = store.used.get(path, {})
         for one, part, compared in _matches(known, wanted):
@@ -210,7 +203,6 @@ def _found(ctx: Context, store: _Store, wanted: Sequence[Wanted]) -> Iterator[Fo
                     current=store.current in numbers,
                     default=store.current in numbers and entry in defaults,
                     held=tuple(store.held.get(path, ())),
-                    loads=recorded_loads(usage, entry, since),
                     rebuild=store.rebuild(path, part.name) if path in store.own or store.current in numbers else "",
                 )
 
@@ -220,12 +212,3 @@ def _matches(known: Known, wanted: Sequence[Wanted]) -> Iterator[tuple[Wanted, P
         for part in known.parts:
             if (judged := one.judge(part)) is not False:
                 yield one, part, judged is not None
-
-
-def _usage(ctx: Context) -> Usage:
-    """Return what is recorded of loads; nothing where that cannot be read, which is said."""
-    try:
-        return read_usage(ctx.prefix)
-    except EnvmgrError as error:
-        ctx.reporter.say(f"warning: loads are not shown: {error.message}")
-        return Usage()

@@ -48,7 +48,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class GcResult(Result):
-    """The result of `gc`. `entries` left by a new generation, or would: see `gc_unused`.
+    """The result of `gc`.
 
     `generations` and `installs` (paths relative to the prefix) were removed, or would be; `size` is bytes of files.
     `kept` is what would have been removed but is, or may be, in use: at most 200 rows, and `kept_more` others.
@@ -67,7 +67,6 @@ class GcResult(Result):
     kept_more: int = 0
     kept_all: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
-    entries: tuple[str, ...] = ()
     users: tuple[str, ...] = ()
 
 

@@ -47,7 +47,7 @@ class ModulePolicies(FrozenModel):
 
     @classmethod
     def from_site(cls, site: Site) -> ModulePolicies:
-        return cls(driver_gate=site.policies.driver_gate, user_site=site.policies.user_site, usage=site.usage.on)
+        return cls(driver_gate=site.policies.driver_gate, user_site=site.policies.user_site, usage=site.usage)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -24,9 +23,8 @@ exec sleep 1000000
 """
 
 _TEXT = "%syslogtag%%msg:::sp-if-no-1st-sp%%msg:::drop-last-lf%\\n"
-# With the sender's uid before the tag, as docs/usage.md has it.
-_CONF = """module(load="imuxsock"{trusted})
-template(name="line" type="string" string="%timestamp:::date-rfc3339% %hostname% {uid}{text}")
+_CONF = """module(load="imuxsock")
+template(name="line" type="string" string="%timestamp:::date-rfc3339% %hostname% {text}")
 action(type="omfile" file="{file}" template="line")
 """
 
@@ -61,26 +59,15 @@ class Syslog:
             check=False,
         )
 
-    def start(self, *, uid: bool = False) -> None:
+    def start(self) -> None:
         """Start rsyslogd, and wait for its socket."""
         conf = self.folder / "rsyslog.conf"
         self.log.parent.mkdir(exist_ok=True)
-        trusted, said = (' SysSock.Annotate="on" SysSock.ParseTrusted="on"', "uid=%$!uid% ") if uid else ("", "")
-        conf.write_text(_CONF.format(trusted=trusted, uid=said, text=_TEXT, file=self.log))
+        conf.write_text(_CONF.format(text=_TEXT, file=self.log))
         argv = ["rsyslogd", "-n", "-f", str(conf), "-i", str(self.folder / f"rsyslog.{len(self.own)}.pid")]
         with (self.folder / "rsyslog.err").open("ab") as errors:
             self.own.append(subprocess.Popen(self.enter(*argv), stderr=errors))
         self.wait_for("test -S /dev/log")
-
-    def stop(self) -> None:
-        """End rsyslogd by itself: it takes its socket away."""
-        process = self.own.pop()
-        process.send_signal(signal.SIGTERM)
-        process.wait(DEADLINE)
-
-    def freeze(self, *, again: bool = False) -> None:
-        """rsyslogd reads nothing more, or goes on."""
-        self.own[-1].send_signal(signal.SIGCONT if again else signal.SIGSTOP)
 
     def wait_for(self, script: str) -> None:
         until = time.monotonic() + DEADLINE
@@ -114,7 +101,6 @@ def syslog(folder: Path) -> Iterator[Syslog]:
         yield made
     finally:
         for process in made.own:
-            process.send_signal(signal.SIGCONT)
             process.kill()
             process.wait()
         holder.kill()

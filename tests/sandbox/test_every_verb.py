@@ -46,7 +46,7 @@ STORY = [
     *(
         ([verb, "--help"], f"Example: envmgr {verb}") for verb in ("apply", "report")
     ),  # tests/sandbox/commands/test_apply.py
-    (["usage"], "loads are not recorded now: site.yaml has no `usage: true`"),
+    (["usage", "taken.txt"], "loads are not recorded now: site.yaml has no `usage: true`"),
     (["node-setup"], "/etc/envmgr/node/pin"),
     (["audit", "--explain", "mount"], "mount"),
     (["user", "list"], "no environment in"),

@@ -29,7 +29,6 @@ from envmgr.catalog.site_file import (
     Sources,
     Staging,
     Transport,
-    UsageSettings,
     UserSettings,
 )
 from envmgr.cli import app
@@ -88,7 +87,6 @@ def test_errors_page_is_sorted() -> None:
         ("site.md", UserSettings, "users."),
         ("site.md", ImageSettings, "images."),
         ("site.md", Staging, "staging."),
-        ("site.md", UsageSettings, "usage."),
         ("recipe.md", Software, ""),
         ("recipe.md", Recipe, ""),
         ("recipe.md", CondaInput, "input."),
@@ -136,7 +134,6 @@ def test_page_has_a_row_for_every_field(page: str, model: type[BaseModel], prefi
                 "users.": [UserSettings],
                 "images.": [ImageSettings],
                 "staging.": [Staging],
-                "usage.": [UsageSettings],
             },
         ),
         (

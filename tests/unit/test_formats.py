@@ -43,7 +43,6 @@ from envmgr.store.node_facts import FleetFacts, facts_file, read_node_facts
 from envmgr.store.node_tests import NodeTests, node_tests_file, read_node_tests
 from envmgr.store.place import require_place, write_place
 from envmgr.store.prefix import Install, Prefix
-from envmgr.store.usage import Usage, read_usage, usage_file
 from envmgr.system.run import Runner
 from tests.helpers.places import ROOT
 
@@ -99,13 +98,6 @@ def record(scene: Scene) -> Path:
     path = scene.prefix.generation(1) / RECORD
     path.parent.mkdir(parents=True)
     path.write_text(made.model_dump_json())
-    return path
-
-
-def loads(scene: Scene) -> Path:
-    path = usage_file(scene.prefix)
-    path.parent.mkdir(parents=True)
-    path.write_text(Usage().model_dump_json(by_alias=True))
     return path
 
 
@@ -240,7 +232,6 @@ KINDS = {
     "node facts": Kind(node_facts, lambda scene: read_node_facts(scene.prefix)),
     "node tests": Kind(node_tests, lambda scene: read_node_tests(scene.prefix, 1)),
     "candidate": Kind(candidate, lambda scene: read_candidate(scene.prefix, 1), "schema_version"),
-    "loads": Kind(loads, lambda scene: read_usage(scene.prefix)),
     "baseline": Kind(baseline, lambda scene: read_baseline(scene.root / "baseline.yaml"), known="envmgr.baseline/1"),
     "lock of conda": Kind(lock("python/3.12", CONDA_SIDECAR), of_catalog(read_lock, "python/3.12")),
     "lock of wheels": Kind(
@@ -334,5 +325,4 @@ def test_every_reader_that_requires_a_format_has_its_kinds_here() -> None:
         "store/node_facts.py",
         "store/node_tests.py",
         "store/place.py",
-        "store/usage.py",
     }

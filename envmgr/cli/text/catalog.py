@@ -208,8 +208,6 @@ _SHOWN = 20
 
 def show_gc(result: gc.GcResult) -> None:
     verb = "would remove" if result.dry_run else "removed"
-    for entry in result.entries:
-        out(f"{'would publish' if result.dry_run else 'published'} a generation without {entry}")
     for number in result.generations:
         out(f"{verb} generation {number}")
     for path in (*result.installs, *result.leftovers):

@@ -16,7 +16,7 @@ _NAMED_ONLY = "only names and versions of packages are known, not their extensio
 
 
 def show_find(result: FindResult) -> None:
-    header = ("entry", "package", "version", "of", "generations", "loads", "install")
+    header = ("entry", "package", "version", "of", "generations", "install")
     table([_row(each) for each in result.found], header=header)
     if result.found:
         out()
@@ -37,9 +37,8 @@ def _row(each: FoundPart) -> tuple[str, ...]:
     words = [str(number) for number in each.generations]
     words += [word for word, holds in (("current", each.current), ("default", each.default)) if holds]
     version = f"{each.version}{'' if each.compared else ' (cannot be compared)'}"
-    loaded = "not recorded" if each.loads is None else f"{each.loads} in 180 days"
     kept = ", ".join(words) or ("users' environments" if each.held else "your environment")
-    return each.entry, each.package, version, each.ecosystem, kept, loaded, each.install
+    return each.entry, each.package, version, each.ecosystem, kept, each.install
 
 
 def _environments(result: FindResult) -> str:

@@ -81,7 +81,6 @@ def test_package_of_an_entry_is_found_in_all_that_have_its_install(scene: WheelB
         "current": True,
         "default": True,
         "held": [],
-        "loads": None,
         # ON stands on it: its own lock has no six, and is not made again.
         "rebuild": f"envmgr lock {BASE} && envmgr build {BASE} {ON}",
     }
@@ -92,7 +91,7 @@ def test_package_of_an_entry_is_found_in_all_that_have_its_install(scene: WheelB
 def test_what_is_found_and_what_is_not_is_said_in_a_sentence(scene: WheelBox) -> None:
     done = find(scene, "six")
     lines = done.stdout.splitlines()
-    assert (done.code, lines[0].split()) == (1, "entry package version of generations loads install".split())
+    assert (done.code, lines[0].split()) == (1, "entry package version of generations install".split())
     assert f"once the recipe gives another version: envmgr lock {BASE} && envmgr build {BASE} {ON}" in lines
     where = "3 entries, 4 generations, 1 environment of yours, what environments of 1 user stand on"
     assert lines[-1] == f"2 found in {where}"

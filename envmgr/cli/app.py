@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 
 from envmgr import __version__
-from envmgr.cli import apply, build, catalog, completion, images, man, nodes, parts, people, publish, users
+from envmgr.cli import apply, build, catalog, completion, images, nodes, parts, people, publish, users
 from envmgr.cli.options import SiteOption
 from envmgr.cli.run import refuse_other_values
 
@@ -42,7 +42,7 @@ class _Listed(NamedTuple):
 
 _BEFORE = {"site": "--site", "fmt": "--format"}
 """Options that may stand before the verb, by their names in the functions."""
-_WITHOUT_SITE = ("man", "schema")
+_WITHOUT_SITE = ("schema",)
 """Verbs that look at no site, and are typed by aliases with one."""
 _LISTED: dict[str, _Listed] = {}
 """The verbs in the order of the help; a verb of two words with both (`site check`)."""
@@ -150,7 +150,6 @@ add_verb("node-setup", "Start", "envmgr node-setup --nodes 'c[1-3]' --apply", "n
 add_verb("shell-init", "Start", "envmgr shell-init zsh", "node-setup.md")(users.shell_init)
 
 add_verb("completion", "Start", "envmgr completion bash", "node-setup.md")(completion.completion_for(app))
-add_verb("man", "Start", "envmgr man build", "verbs.md")(man.man_for(app))
 
 add_verb("list", "Build", "envmgr list --format json", "recipe.md")(catalog.list_)
 add_verb("show", "Build", "envmgr show pytorch/2.7-cuda12.9", "gpu.md")(catalog.show)

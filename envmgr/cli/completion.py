@@ -54,10 +54,6 @@ def verb_words(command: Any, verb: str = "") -> Iterator[Word]:
         else:
             arguments += 1
             yield Word(verb, "*" if parameter.nargs < 0 else str(arguments), kind, "")
-    if not verb:
-        shown = {name: inner for name, inner in sorted(command.commands.items()) if not inner.hidden}
-        second = {each for inner in shown.values() for each in getattr(inner, "commands", {})}
-        yield from (Word("man", str(at), "=" + " ".join(sorted(of)), "") for at, of in ((1, shown), (2, second)))
     for name, inner in sorted(getattr(command, "commands", {}).items()):
         if not inner.hidden:  # what envmgr runs on nodes
             yield from verb_words(inner, f"{verb} {name}".strip())

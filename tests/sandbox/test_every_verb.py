@@ -25,7 +25,6 @@ STORY = [
     (["show", "hello/1.0"], "hello for tests"),
     (["shell-init", "bash"], "LMOD_RC="),
     (["completion", "bash"], "complete -F _envmgr envmgr"),
-    (["man", "user", "create"], ".TH ENVMGR"),
     (["test", "hello/1.0"], "hello/1.0"),
     (["page", "--output", "www"], "page of generation 2: "),
     (["job", "hello/1.0", "-N", "2"], "#SBATCH --nodes=2"),

@@ -7,11 +7,11 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import typer
 
 from envmgr.cli.app import app
-from envmgr.cli.man import verb_helps
 
 CODE = Path(__file__).resolve().parents[2] / "envmgr"
 EXIT_CODES = {"EnvmgrError": 3, "InputError": 2}
@@ -36,6 +36,32 @@ def command_reference() -> str:
         parts += [f"    {example.removeprefix('Example: ')}\n"] * bool(example)
         parts += [see] * bool(see)
     return "\n".join(parts)
+
+
+class VerbHelp(NamedTuple):
+    """The help of a verb, or of a group of verbs. `lists` has rows of two columns by the heading of their section."""
+
+    verb: str
+    usage: str
+    text: str
+    lists: dict[str, list[tuple[str, str]]]
+    epilog: str
+
+
+def verb_helps(command: Any, name: str = "envmgr", above: typer.Context | None = None) -> Iterator[VerbHelp]:
+    """Yield the help of a typer command, and of the commands in it that a help lists."""
+    ctx = typer.Context(command, parent=above, info_name=name, **command.context_settings)
+    inner = {each: sub for each, sub in sorted(getattr(command, "commands", {}).items()) if not sub.hidden}
+    rows = [(each, each.get_help_record(ctx)) for each in command.get_params(ctx)]
+    lists = {
+        "COMMANDS": [(each, (sub.help or "").partition("\n")[0]) for each, sub in inner.items()],
+        "ARGUMENTS": [row for each, row in rows if row and each.param_type_name == "argument"],
+        "OPTIONS": [row for each, row in rows if row and each.param_type_name == "option"],
+    }
+    usage = " ".join([ctx.command_path, *command.collect_usage_pieces(ctx)])
+    yield VerbHelp(ctx.command_path, usage, command.help or "", lists, command.epilog or "")
+    for each, sub in inner.items():
+        yield from verb_helps(sub, each, ctx)
 
 
 def error_reference(page: str) -> str:

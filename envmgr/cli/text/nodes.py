@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from envmgr.cli.render import out, table
-from envmgr.system.shelltext import quote
 from envmgr.wording import counted
 
 if TYPE_CHECKING:
     from envmgr.audit.grouping import Caused
-    from envmgr.commands import adopt, audit, exchange, export, job, man, node_setup, schema, shell_init, test, verify
+    from envmgr.commands import adopt, audit, exchange, export, job, node_setup, schema, shell_init, test, verify
     from envmgr.report import Finding
     from envmgr.smoke import SmokeOutcome
 
@@ -38,16 +37,6 @@ def show_node_setup(result: node_setup.NodeSetupResult) -> None:
 
 def show_shell_init(result: shell_init.ShellInitResult) -> None:
     sys.stdout.write(result.text)
-
-
-def show_man(result: man.ManResult) -> None:
-    if result.output is None:
-        sys.stdout.write(result.pages[0].text)
-        return
-    pages = (
-        f"{'would write' if result.dry_run else 'wrote'} {counted(len(result.pages), 'pages')} to {result.output}/man1"
-    )
-    out(f"{pages}; `man -M {quote(str(result.output))} envmgr` shows the first")
 
 
 def show_schema(result: schema.SchemaResult) -> None:

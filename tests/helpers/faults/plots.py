@@ -238,7 +238,6 @@ PLOTS: dict[str, Plot] = {
     "init": Plot(("init", "made"), done=made_site, over=("site-exists",)),
     "job": Plot(("job", "kept/1.0", "-o", "job.sh"), done=written("job.sh")),
     "lock": Plot(("lock", "hello/1.0", "kept/1.0"), unlocked, has_locks),
-    "man": Plot(("man", "--output", "pages"), done=written("pages/man1/envmgr.1")),
     "node-setup": Plot(("node-setup", "--output", "files"), done=node_files),
     "node-setup --apply": Plot(("node-setup", "--here", "--apply"), own_etc, set_up, within=IN_OWN_ETC),
     "page": Plot(("page", "--output", "www"), done=written("www/index.html")),

@@ -100,7 +100,6 @@ def test_help_of_every_verb_works_and_imports_nothing_heavy(helps: dict[str, dic
         "envmgr.cli.completion",
         "envmgr.cli.formats",
         "envmgr.cli.images",
-        "envmgr.cli.man",
         "envmgr.cli.nodes",
         "envmgr.cli.options",
         "envmgr.cli.parts",
@@ -149,7 +148,6 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
         "init",
         "job",
         "lock",
-        "man",
         "node-setup",
         "page",
         "promote",
@@ -171,7 +169,7 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
 
 
 def test_every_verb_takes_a_site_except_the_one_that_makes_it_and_those_that_need_none() -> None:
-    assert [verb for verb in VERBS if "--site" not in options(verb)] == ["init", "man", "schema"]
+    assert [verb for verb in VERBS if "--site" not in options(verb)] == ["init", "schema"]
 
 
 def test_every_verb_takes_site_and_format_before_it_or_refuses_them_as_after_it() -> None:
@@ -192,7 +190,7 @@ def test_every_verb_takes_site_and_format_before_it_or_refuses_them_as_after_it(
     )
     found = json.loads(python(code, json.dumps([*VERBS])).stdout)
     # An alias with `--site` opens pages, too; `init` makes the site.
-    assert [verb for verb, (before, after) in found.items() if before != after] == ["init", "man", "schema"]
+    assert [verb for verb, (before, after) in found.items() if before != after] == ["init", "schema"]
     assert [verb for verb, (before, _) in found.items() if before[0] != 0] == ["init"]
 
 
@@ -239,7 +237,6 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         "init": ["new"],
         "job": ["app/1.0", "--output", "job.sh"],
         "lock": ["app/1.0"],
-        "man": ["--output", "man"],
         "node-setup": ["--apply", "--here"],
         "page": ["--output", "www"],
         "promote": [],

@@ -56,7 +56,7 @@ def test_lock_of_an_environment_on_a_python_is_imported_and_built_as_it_is(scene
     said = box.ok("import", "mine.toml", "--as", "mine/1.0").stdout
     assert "  exactly 1 package of mine.toml; `envmgr build mine/1.0`\n" in said
     box.ok("build", "mine/1.0")
-    assert installed(box, "mine/1.0") == installed(box, "user/mine")
+    assert installed(box, "mine/1.0") == ["einops 0.7"]
 
 
 def test_rows_of_an_environment_go_into_a_copy_of_a_recipe_of_condas(scene: WheelBox) -> None:

@@ -65,8 +65,6 @@ OFFERED = {
     "envmgr history --site=si": ["--site=site.yaml"],
     "envmgr export --to re": ["reframe", "requirements"],
     "envmgr import --from pix": ["pixi"],
-    "envmgr man rol": ["rollback"],
-    "envmgr man user ren": ["rename"],
     "envmgr build --no-g": ["--no-gate"],
 }
 """What is typed, and what is offered in the place of its last word."""

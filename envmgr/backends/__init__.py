@@ -173,13 +173,21 @@ class LoadedLock(ABC):
         to use.
         """
 
-    def facts(self, *, checked: bool = False) -> LockFacts:  # noqa: ARG002 - most cost nothing
-        """Return what is judged of the lock and of the recipe's input: as `LockResult.facts`, and by the lock's text.
-
-        `checked` means that the lock was built or published as it is. The check that it answers its recipe is then
-        skipped.
-        """
+    def facts(self) -> LockFacts:
+        """Return what is judged of the lock and of the recipe's input: as `LockResult.facts`, and by the lock's text."""
         return _no_facts()
+
+    def solve_again(
+        self,
+        site: Site,  # noqa: ARG002 - most locks are no solver's
+        runner: Runner,  # noqa: ARG002
+        reporter: Reporter,  # noqa: ARG002
+        options: LockOptions,  # noqa: ARG002
+    ) -> Mapping[str, str] | None:
+        """Return the packages that a solver chooses that may take no other version of those in the lock; None if the
+        backend has no solver. Raises EnvmgrError as `Backend.lock`; `unsolvable` if they do not fit together.
+        """
+        return None
 
     def cuda(self) -> str | None:
         """Return the CUDA version that the lock brings, such as `12.1`; None without CUDA."""

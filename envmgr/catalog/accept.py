@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-FILE_NEEDS = "file-needs"
 HIDDEN = "hidden-commands"
 MISSING_EXTENSIONS = "missing-extensions"
 NOT_IMPORTED = "not-imported"
@@ -14,11 +13,7 @@ RULES: Mapping[str, str] = {
     "cuda-virtual": "packages of CUDA that the recipe does not ask for by `__cuda`, or by an older one",
     "cuda-driver": "CUDA without a driver requirement, or with one that is too old",
     "blas-variants": "`libblas`, `libcblas`, `liblapack` of different variants",
-    "openmp-mutex": "an `_openmp_mutex` of another OpenMP than a package needs",
-    "unmet-need": "a package that lacks what it needs, or has another build of it",
     "glibc-floor": "wheels for a newer glibc than the recipe requires",
-    FILE_NEEDS: "packages whose files need others than their channel lists; a build looks, and takes those "
-    "that the reason begins with",
     MISSING_EXTENSIONS: "extension modules that a source declares and its wheel lacks; a build looks, and takes those "
     "that the reason begins with",
     NOT_IMPORTED: "modules of wheels that were built from source; the test of these leaves out those that the reason "
@@ -27,7 +22,7 @@ RULES: Mapping[str, str] = {
     "that the reason begins with",
 }
 """The rules that a recipe may accept, each with a reason: `accept: {cuda-majors: why}`."""
-SEEN_IN_BUILDS = frozenset({FILE_NEEDS, HIDDEN, MISSING_EXTENSIONS, NOT_IMPORTED})
+SEEN_IN_BUILDS = frozenset({HIDDEN, MISSING_EXTENSIONS, NOT_IMPORTED})
 """Those whose faults no lock shows."""
 
 

@@ -1,13 +1,13 @@
 """The rules by which a lock is judged, for `lock`, `lock --check`, `catalog check`, `build` and `publish` alike. Pure.
 
-A lock must answer its recipe: no package that is needed is missing, and no package is there that nothing needs.
+A lock must meet each requirement of its recipe. Whether it has all that its packages need, only a solver says.
 
 The workers of backends read this module: it imports nothing that takes long to load.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -142,18 +142,6 @@ def closure_of(roots: Iterable[Node], needs: Callable[[Node], Iterable[Node]]) -
         found |= fresh
         waiting += fresh
     return found
-
-
-def unneeded(
-    packages: Iterable[tuple[str, str]], needed: Iterable[str], asker: str = "the recipe"
-) -> Iterator[LockFault]:
-    """Yield a fault for each package (name, and its name for people) that is not needed. `asker` is who would need
-    it.
-    """
-    known = {*needed}
-    for name, shown in packages:
-        if name not in known:
-            yield LockFault(UNANSWERED, f"{shown} is in the lock, and neither {asker} nor another package needs it")
 
 
 def unanswered(wanted: str, there: str, by: str = "the recipe") -> LockFault:

@@ -20,7 +20,10 @@ def lock(
     entries: options.SomeEntries = None,
     everything: options.All = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Write nothing; exit with 1 if a lock does not match its recipe.")
+        bool,
+        typer.Option(
+            "--check", help="Write nothing; solve with the locked packages, and exit with 1 if a lock has others."
+        ),
     ] = False,
     solver: Annotated[
         str | None, typer.Option(metavar="NAME", help="Solve with rattler, or with conda-lock and the site's conda.")

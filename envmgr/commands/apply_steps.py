@@ -144,17 +144,6 @@ def _check(run: Run) -> ApplyStep:
     return ApplyStep("check", "failed" if faults or odd else "ok", said, hint)
 
 
-def _lock(run: Run) -> ApplyStep:
-    done = run.verb("lock", "--check", *run.names)
-    if "outcomes" not in done.data:
-        return _failed(run, "lock", done)
-    stale = [each["entry"] for each in done.data["outcomes"] if each["status"] != "fresh"]
-    if done.code == 0:
-        return ApplyStep("lock", "ok", (f"{counted(len(run.names), 'locks')} checked",))
-    hint = f"`envmgr lock {' '.join(stale)}`, and commit the result"
-    return ApplyStep("lock", "failed", tuple(f"{name}: its lock does not answer its recipe" for name in stale), hint)
-
-
 def _build(run: Run) -> ApplyStep:
     dry = ("--dry-run",) if run.options.dry_run else ()
     done = run.verb("build", "--no-publish", *run.options.build, *dry, *run.names)
@@ -272,7 +261,6 @@ def _audit(run: Run) -> ApplyStep:
 
 STEPS: Mapping[str, Callable[[Run], ApplyStep]] = {
     "check": _check,
-    "lock": _lock,
     "build": _build,
     "publish": _publish,
     "test": _test,

@@ -7,7 +7,7 @@ Each verb asks here, so that all say the same.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from envmgr.backends import LoadedEntry
@@ -34,12 +34,10 @@ def require_new_name(entry: Entry, catalog: Catalog, prefix: Prefix, others: Ite
 
 
 def judge_all(
-    entry: Entry, recipe: Recipe, facts: LockFacts, below: Iterable[LoadedEntry], *, checked: Collection[Entry] = ()
+    entry: Entry, recipe: Recipe, facts: LockFacts, below: Iterable[LoadedEntry]
 ) -> list[tuple[Entry, Judged]]:
-    """Judge the entries `below` first, in build order; the entry's own is the last. `checked` are those of
-    `LoadedLock.facts`.
-    """
-    found = [(e.lock.entry, judge_lock(e.lock.facts(checked=e.lock.entry in checked), e.recipe)) for e in below]
+    """Judge the entries `below` first, in build order; the entry's own is the last."""
+    found = [(each.lock.entry, judge_lock(each.lock.facts(), each.recipe)) for each in below]
     return [*found, (entry, judge_lock(facts, recipe))]
 
 

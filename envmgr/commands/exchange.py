@@ -25,7 +25,6 @@ from envmgr.system.scratch import clear_dead_scratch, copy_folder, scratch_folde
 from envmgr.system.yamlfile import dump_yaml
 from envmgr.wording import one_line, shortened
 
-_INCOMPLETE = (UNANSWERED, "unmet-need")  # rules of a lock that lacks packages
 _VERSION = "1.0"  # of an entry from a file that has a name and no version
 
 
@@ -165,7 +164,7 @@ def _decisions(ctx: Context, draft: Draft, folder: Path) -> Iterator[str]:
     except EnvmgrError as error:
         raise NotExact(why_failed(error).replace(f"{folder}/", "")) from None
     for fault in faults:
-        if fault.rule in _INCOMPLETE:
+        if fault.rule == UNANSWERED:
             raise NotExact(fault.text)
         yield f"{fault.rule}: {fault.text}: {fault.mend}"
 

@@ -179,10 +179,7 @@ def _state(
             *([OLD_LAYOUT] if loaded.of_older_layout else []),
             *_moved(loaded, current),
         ]
-        notes += [
-            f"its lock contradicts: {fault.rule}: {fault.text}"
-            for fault in loaded.faults(current.entries if current else {})
-        ]
+        notes += [f"its lock contradicts: {fault.rule}: {fault.text}" for fault in loaded.faults()]
         return EntryState(name, state, description, tuple(notes), found.shipped)
     notes, description = [], ""
     try:

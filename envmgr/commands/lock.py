@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from envmgr.backends import Backend, LockOptions, get_backend
+from envmgr.backends import Backend, LoadedLock, LockOptions, get_backend
 from envmgr.catalog.entries import CatalogEntry
 from envmgr.catalog.locks import LockChange, diff_packages, require_lock_visible
 from envmgr.catalog.names import catalog_of
+from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site
 from envmgr.commands import Context
 from envmgr.commands.entry_faults import Losses, entry_faults, judge_all, reading_entry, require_decided, why_failed
@@ -61,7 +62,8 @@ def lock_entries(
     solver: str | None = None,
     places: Mapping[str, str] | None = None,
 ) -> LockCommandResult:
-    """Solve the named entries. With `check`, compare recipes with their locks; that solves and writes nothing.
+    """Solve the named entries. With `check`, judge their locks, and solve with the packages that they have; that writes
+    nothing.
 
     Each lock is written whole, as soon as it is solved. All entries are tried: an entry that fails keeps its lock as it
     was, and one error reports all that failed.
@@ -70,12 +72,6 @@ def lock_entries(
     found = catalog.entries() if everything else [catalog.find(catalog.parse(n)) for n in dict.fromkeys(names)]
     if not found:
         raise InputError("nothing-named", "name at least one entry, or --all", hint="`envmgr list` shows what there is")
-    if check:
-        outcomes = [_check(e, ctx.site) for e in found]
-        if everything:  # an entry that ships without a lock says so where it is named
-            pairs = zip(found, outcomes, strict=True)
-            outcomes = [outcome for e, outcome in pairs if not e.shipped or outcome.status != "stale"]
-        return LockCommandResult(tuple(outcomes), check=True, dry_run=dry_run)
     # The shipped catalog is read-only, and its locks come with envmgr.
     if everything:
         found = [e for e in found if not e.shipped]
@@ -92,11 +88,12 @@ def lock_entries(
         for number, entry in enumerate(found):
             stage.update(number, detail=str(entry.entry))
             with losses.of(entry.entry), reading_entry(entry.entry):
-                outcomes.append(_lock(ctx, entry, LockOptions(solver, places), dry_run=dry_run))
+                options = LockOptions(solver, places)
+                outcomes.append(_check(ctx, entry, options) if check else _lock(ctx, entry, options, dry_run=dry_run))
         if losses.failed:
             raise _one_error(losses.failed, [o.entry for o in outcomes if o.status == "written"])
         stage.update(len(found))
-    return LockCommandResult(tuple(outcomes), check=False, dry_run=dry_run)
+    return LockCommandResult(tuple(outcomes), check=check, dry_run=dry_run)
 
 
 def _one_error(failed: Mapping[str, EnvmgrError], written: Sequence[str]) -> EnvmgrError:
@@ -174,27 +171,52 @@ def _holds(path: Path, text: str) -> bool:
         return False
 
 
-def _check(entry: CatalogEntry, site: Site) -> LockOutcome:
-    """Check one entry. Nothing that its author wrote ends the check of other entries."""
+def _check(ctx: Context, entry: CatalogEntry, options: LockOptions) -> LockOutcome:
+    """Check one entry. Nothing that its author wrote ends the check of other entries.
+
+    Raises EnvmgrError if the solver cannot be asked.
+    """
+    lock = None
     try:
-        return _check_lock(entry, site)
+        recipe = entry.recipe()
+        backend = get_backend(recipe.backend)
+        _require_solver(backend, options.solver)
+        lock, outcome = _judge(entry, recipe, backend, ctx.site)
     # Ctrl-C is an EnvmgrError as well, and is no fault of the entry.
     except Interrupted:
         raise
     except Exception as error:  # noqa: BLE001 - of any library that reads what others wrote
         return LockOutcome(str(entry.entry), "faulty", 0, (), reason=why_failed(error))
+    return outcome if lock is None else _solve_again(ctx, lock, outcome, options)
 
 
-def _check_lock(entry: CatalogEntry, site: Site) -> LockOutcome:
-    recipe = entry.recipe()
-    backend = get_backend(recipe.backend)
+def _judge(entry: CatalogEntry, recipe: Recipe, backend: Backend, site: Site) -> tuple[LoadedLock | None, LockOutcome]:
+    """Return the lock, if it is sound, and what its text says."""
     try:
         lock = backend.load_lock(entry.entry, recipe, entry.folder, site)
         judged = judge_all(entry.entry, recipe, lock.facts(), lock.below)
     except EnvmgrError as error:
-        return LockOutcome(str(entry.entry), "stale", 0, (), reason=error.message)
+        return None, LockOutcome(str(entry.entry), "stale", 0, (), reason=error.message)
     if faults := entry_faults(entry.entry, judged):
         reason = "; ".join(f"{fault.rule}: {fault.text}" for fault in faults)
         mends = tuple(dict.fromkeys(fault.mend for fault in faults if fault.mend))
-        return LockOutcome(str(entry.entry), "faulty", len(lock.packages), (), reason=reason, mends=mends)
-    return LockOutcome(str(entry.entry), "fresh", len(lock.packages), (), (*lock.notes, *judged[-1][1].notes))
+        return None, LockOutcome(str(entry.entry), "faulty", len(lock.packages), (), reason=reason, mends=mends)
+    notes = (*lock.notes, *judged[-1][1].notes)
+    return lock, LockOutcome(str(entry.entry), "fresh", len(lock.packages), (), notes)
+
+
+def _solve_again(ctx: Context, lock: LoadedLock, outcome: LockOutcome, options: LockOptions) -> LockOutcome:
+    """Return the outcome after a solve: `faulty` if a solver does not choose just the packages of the lock."""
+    try:
+        found = lock.solve_again(ctx.site, ctx.runner, ctx.reporter, options)
+    except EnvmgrError as error:
+        if error.reference != "unsolvable":
+            raise
+        changes, reason = tuple[LockChange, ...](), f"its packages do not fit together: {' '.join(error.context[-3:])}"
+    else:
+        changes = () if found is None else diff_packages(lock.packages, found)
+        reason = "a solver chooses other packages for the recipe"
+        if not changes:
+            return outcome
+    mends = (f"`envmgr lock {outcome.entry}` writes it again",)
+    return replace(outcome, status="faulty", changes=changes, reason=reason, mends=mends)

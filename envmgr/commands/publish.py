@@ -203,12 +203,11 @@ def publish_change(
 def _built(ctx: Context) -> list[ResolvedEntry]:
     """Return every catalog entry whose current lock is installed; the others are no error here."""
     target = read_target(ctx.site.cpu_level)
-    published = current_entries(ctx.prefix)
     found = []
     for entry in ctx.catalog.entries():
         try:
             item = resolve_entry(ctx, entry, target)
-            item.require_sound(published)
+            item.require_sound()
         except EnvmgrError as error:
             if error.reference == "lock-contradicts":
                 ctx.reporter.say(f"left out: {error.message}: `envmgr catalog check {entry.entry}` tells")

@@ -37,18 +37,6 @@ class LockInstalls:
     made_by: LoadedEntry
     items: tuple[Item, ...]
 
-    def was_checked(self, published: PublishedEntries) -> bool:
-        """Return whether the install is there, and was built or published by the very text of this lock."""
-        lock, install = self.made_by.lock, self.items[-1].install
-        if not install.exists():
-            return False
-        found = published.get(str(lock.entry))
-        if found is not None and (found.path, found.lock) == (install.relative, lock.sha256):
-            return True
-        with suppress(EnvmgrError):  # a damaged manifest is reported where it matters
-            return bool(read_manifest(install.manifest).provenance.get("lock_sha256") == lock.sha256)
-        return False
-
 
 @dataclass(frozen=True, slots=True)
 class ResolvedEntry:
@@ -101,9 +89,9 @@ class ResolvedEntry:
                 runs.update(item.needs)
         return any(each.of_older_layout and each.exists() for each in runs)
 
-    def require_sound(self, published: PublishedEntries) -> None:
+    def require_sound(self) -> None:
         """Raise InputError `lock-contradicts` for the first of its locks with faults."""
-        require_sound(self._judged(published))
+        require_sound(self._judged())
 
     def require_none_hidden(self, facts: InstallFacts) -> None:
         """Raise EnvmgrError `commands-hidden` for programs that its finished install brings."""
@@ -111,15 +99,13 @@ class ResolvedEntry:
 
         require_none_hidden(self.entry, facts.environment, self.recipe, facts.home(self.install.path))
 
-    def faults(self, published: PublishedEntries) -> list[LockFault]:
+    def faults(self) -> list[LockFault]:
         """Return the faults of the locks that it is built from."""
-        return entry_faults(self.entry, self._judged(published))
+        return entry_faults(self.entry, self._judged())
 
-    def _judged(self, published: PublishedEntries) -> list[tuple[Entry, Judged]]:
-        checked = {part.made_by.lock.entry for part in self.parts if part.was_checked(published)}
+    def _judged(self) -> list[tuple[Entry, Judged]]:
         with reading_entry(self.entry):
-            facts = self.lock.facts(checked=self.entry in checked)
-            return judge_all(self.entry, self.recipe, facts, self.lock.below, checked=checked)
+            return judge_all(self.entry, self.recipe, self.lock.facts(), self.lock.below)
 
     def module(self, facts: InstallFacts) -> NewModule:
         """Return what the next generation publishes of it."""
@@ -179,13 +165,13 @@ def resolve_named(ctx: Context, names: Sequence[str], losses: Losses | None = No
         EnvmgrError: `lock-missing`, `lock-stale`, `lock-contradicts`, `licence-not-acknowledged`.
     """
     entries = [ctx.catalog.parse(name) for name in dict.fromkeys(names)]
-    target, published = read_target(ctx.site.cpu_level), current_entries(ctx.prefix)
+    target = read_target(ctx.site.cpu_level)
     losses = losses or Losses(allowed=False)
     wanted: list[ResolvedEntry] = []
     for found in _loadable(ctx.catalog, entries, losses):
         with losses.of(found.entry):
             item = resolve_entry(ctx, found, target)
-            item.require_sound(published)
+            item.require_sound()
             wanted.append(item)
     _require_one_default(wanted)
     return wanted
@@ -200,7 +186,7 @@ def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[Resolv
     Raises:
         As `resolve_named`, except for `licence-not-acknowledged`.
     """
-    target, published = read_target(ctx.site.cpu_level), current_entries(ctx.prefix)
+    target = read_target(ctx.site.cpu_level)
     losses = losses or Losses(allowed=False)
     wanted: list[ResolvedEntry] = []
     left_out: list[str] = []
@@ -216,7 +202,7 @@ def resolve_all(ctx: Context, losses: Losses | None = None) -> tuple[list[Resolv
                     raise
                 unlocked.append(str(found.entry))
             if item is not None and not unacknowledged(ctx, item):
-                item.require_sound(published)
+                item.require_sound()
         if item is None:
             continue
         if unacknowledged(ctx, item) or set(item.recipe.depends) & set(left_out):

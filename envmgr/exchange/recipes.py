@@ -96,6 +96,7 @@ def _exact_conda(contents: Contents, entry: Entry, site: Site) -> Draft:
     if contents.lacks:
         raise NotExact(contents.lacks)
     packages = tuple(_own_url(each, site) for each in contents.packages)
+    _require_complete(packages)
     wheels = [_in_index(each, each.url or "", site) for each in contents.wheels]
     indexes = [*dict.fromkeys(each.index for each in wheels)]
     more = {} if indexes in ([], [PUBLIC]) else {"indexes": indexes}
@@ -124,6 +125,16 @@ def _exact_conda(contents: Contents, entry: Entry, site: Site) -> Draft:
         added=added,
     )
     return replace(draft, lock=lock_texts(lock))
+
+
+def _require_complete(packages: Sequence[LockedPackage]) -> None:
+    """Raise NotExact if the file lacks a package that another one needs. Virtual packages are the system's."""
+    names = {each.name for each in packages}
+    for package in packages:
+        for row in package.depends:
+            name = read_row(row).name
+            if name and not name.startswith("__") and name not in names:
+                raise NotExact(f"{package.name} {package.version} needs `{row}`, which the file lacks")
 
 
 def _own_url(package: LockedPackage, site: Site) -> LockedPackage:

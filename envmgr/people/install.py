@@ -18,7 +18,6 @@ from envmgr.errors import EnvmgrError
 from envmgr.modules.render import pip_names, render_shim
 from envmgr.people.base import Base, BasePackage
 from envmgr.people.lock import UserLock, lock_text
-from envmgr.people.lock_checks import require_files_agree
 from envmgr.people.places import LOCK
 from envmgr.report import Reporter
 from envmgr.store.build_folders import staged_install
@@ -73,9 +72,8 @@ def make_install(
                 fetched = own.model_copy(update={"prefix": downloads.root})
                 fetch_wheels(lock.wheels, str(install.entry), fetched, runner, reporter, given=given)
                 staged.folder.mkdir()
-                files = {wheel.name: wheel.cached(cache) for wheel in lock.wheels.wheels}
-                require_files_agree(lock, base, site, files)
-                promised = _unpack([*files.values()], base, install, runner, reporter, jobs=jobs)
+                files = [wheel.cached(cache) for wheel in lock.wheels.wheels]
+                promised = _unpack(files, base, install, runner, reporter, jobs=jobs)
                 _finish(staged.folder, install, lock, base)
                 staged.land()
             facts = InstallFacts(environment=path_environment(install.path), python=base.minor)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from packaging.utils import parse_wheel_filename
@@ -12,11 +12,9 @@ from envmgr.catalog.site import Site
 from envmgr.errors import InputError
 from envmgr.people.base import Base
 from envmgr.people.lock import UserLock
-from envmgr.people.solve import known_packages, question_of
+from envmgr.people.solve import question_of
 from envmgr.people.wishes import unchanged
-from envmgr.wheels.answers import closure_faults, needed_of, require_hashes, require_own_wheels
-from envmgr.wheels.locked import Distribution
-from envmgr.wheels.metadata import distributions_in
+from envmgr.wheels.answers import require_hashes, require_own_wheels, unmet_requirements
 from envmgr.wheels.target import target_tags
 
 _MOST = 20
@@ -33,29 +31,10 @@ def require_sound(lock: UserLock, base: Base, site: Site, path: Path) -> None:
     wanted = question_of(unchanged(lock), site)
     require_own_wheels(lock.wheels.files, wanted.indexes, site, path)
     require_hashes(wanted, lock.wheels.files, base.version, path)
-    if faults := [*_faults_of_needs(lock, base, site, _said(lock))]:
+    versions = {name: package.version for name, package in base.packages.items()} | lock.versions
+    unmet = unmet_requirements(wanted.requirements, versions, base.version, wanted.platform, "what was asked for")
+    if faults := [fault.text for fault in unmet]:
         raise _invalid(path, faults)
-
-
-def require_files_agree(lock: UserLock, base: Base, site: Site, files: Mapping[str, Path]) -> None:
-    """Refuse wheels that are not what the lock says, by their METADATA; `files` maps the names of packages to them.
-
-    Raises:
-        InputError: `files-differ`; EnvmgrError: `wheel-invalid`.
-    """
-    found = distributions_in(_said(lock), files)
-    if faults := [*_faults_of_needs(lock, base, site, found)]:
-        raise InputError(
-            "files-differ",
-            f"the files for {lock.on} need other packages than the lock has; nothing was installed",
-            context=faults[:_MOST],
-            hint="the index or the lock says other than the files do: `envmgr user create NAME --on "
-            f"{lock.on} PACKAGE` chooses again, and another version of the package may do",
-        )
-
-
-def _said(lock: UserLock) -> dict[str, Distribution]:
-    return {wheel.name: Distribution(wheel.version, wheel.requires) for wheel in lock.wheels.wheels}
 
 
 def _faults_of_files(lock: UserLock, base: Base, site: Site) -> Iterator[str]:
@@ -73,18 +52,6 @@ def _faults_of_files(lock: UserLock, base: Base, site: Site) -> Iterator[str]:
             yield f"{wheel.file} is not for Python {base.minor} on this host"
         if wheel.name in base.packages and wheel.name not in lock.replaced:
             yield f"{wheel.name} would take the place of that of {base.entry}, and the lock does not say so"
-
-
-def _faults_of_needs(lock: UserLock, base: Base, site: Site, parts: Mapping[str, Distribution]) -> Iterator[str]:
-    wanted = question_of(unchanged(lock), site)
-    known = known_packages(base, lock.replaced)
-    # A package of the entry counts only by what its extras need, where something asks for these.
-    extras = {each.name: Distribution(each.version, each.requires) for each in known if each.extras}
-    needed = needed_of(wanted, {**extras, **parts}, base.version)
-    asked = {name: each for name, each in extras.items() if name in needed}
-    present = {each.name: each.version for each in known}
-    for fault in closure_faults(wanted, {**asked, **parts}, base.version, present=present, asker="what was asked for"):
-        yield fault.text
 
 
 def _invalid(path: Path, faults: list[str]) -> InputError:

@@ -81,10 +81,8 @@ def solve(
     asked = _asked(wish.requirements)
     # First all of them, then those that nobody asks for by name, then none.
     for held in (stay, {name: version for name, version in stay.items() if name not in asked}, {}):
-        limits = tuple(f"{name}=={version}" for name, version in sorted(held.items()))
-        limited = wanted.model_copy(update={"constraints": limits})
         try:
-            wheels, older = _ask(limited, base, present, site, runner, reporter)
+            wheels, older = _ask(wanted.held_to(held), base, present, site, runner, reporter)
             break
         except EnvmgrError as error:
             if error.reference != "unsolvable":

@@ -76,20 +76,13 @@ class LockedPatch(FrozenModel):
 class LockedSdist(_LockedFile):
     """One source that a wheel is built from. `requires` is the Requires-Dist of that wheel.
 
-    `build` are the wheels that it is built with, sorted by name; `asks` are the rows that its pyproject.toml and its
-    build hook ask for. None if the lock does not give them.
+    `build` are the wheels that it is built with, sorted by name.
     """
 
     file: str = Field(max_length=400, pattern=r"^[A-Za-z0-9_.!+-]+\.(tar\.gz|zip)$")
     requires: tuple[str, ...] = ()
     build: tuple[LockedWheel, ...]
-    asks: tuple[str, ...] | None = None
     patches: tuple[LockedPatch, ...] = ()
-
-    @property
-    def parts(self) -> dict[str, Distribution]:
-        """The wheels that it is built with, and what the lock says that they need."""
-        return {wheel.name: Distribution(wheel.version, wheel.requires) for wheel in self.build}
 
     def identity(self) -> list[object]:
         """Return everything of it that decides the bytes of its wheel."""

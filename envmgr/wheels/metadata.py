@@ -1,4 +1,4 @@
-"""METADATA of packages: read with `packaging` and written again; from wheels or from their index; compared with a lock.
+"""METADATA of packages: read with `packaging` and written again; from wheels or from their index.
 
 Source: packaging.python.org, "Core metadata specifications"; PEP 658, PEP 714 (`<url>.metadata`).
 """
@@ -10,7 +10,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from email.parser import HeaderParser
@@ -24,12 +24,9 @@ from packaging.version import InvalidVersion, Version
 
 from envmgr.downloads.ranges import RemoteFile
 from envmgr.downloads.web import read_page
-from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.models import FrozenModel
 from envmgr.system.run import Runner
-from envmgr.wheels.answers import closure_faults
-from envmgr.wheels.locked import Distribution
-from envmgr.wheels.requirements import Question, checked_all
+from envmgr.wheels.requirements import checked_all
 from envmgr.wording import one_line
 
 _NAME = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
@@ -131,58 +128,3 @@ def _at(url: str) -> str:
     with suppress(HTTPError):
         return read_page(f"{url}.metadata", most=_LARGEST).content.decode(errors="replace")
     return _from_wheel(io.BufferedReader(RemoteFile(url, most=_MOST_OF_WHEEL), _PIECE))
-
-
-def require_files_answer(
-    wanted: Question,
-    parts: Mapping[str, Distribution],
-    files: Mapping[str, Path],
-    python: str,
-    entry: object,
-    *,
-    present: Mapping[str, str] | None = None,
-    elsewhere: bool = False,
-    asker: str = "the recipe",
-) -> None:
-    """Raise InputError `files-differ` if files do not need what the lock says; before any is unpacked.
-
-    `parts` are what the lock says (by normalised name), and `files` the wheels that are there; for other parts the lock
-    counts. For the rest see `closure_faults`.
-
-    Raises:
-        EnvmgrError: `wheel-invalid`.
-    """
-    known = {**parts, **distributions_in(parts, files)}
-    found = closure_faults(wanted, known, python, present=present, elsewhere=elsewhere, asker=asker)
-    if faults := [fault.text for fault in found]:
-        raise files_differ(entry, faults)
-
-
-def distributions_in(parts: Mapping[str, Distribution], files: Mapping[str, Path]) -> dict[str, Distribution]:
-    """Return the parts of `files`, with what their METADATA says that they need. Raise EnvmgrError `wheel-invalid`."""
-    return {name: _distribution(name, parts[name], path) for name, path in files.items()}
-
-
-def _distribution(name: str, said: Distribution, path: Path) -> Distribution:
-    try:
-        head = metadata_in(path)
-        if head.name == name and Version(head.version) == Version(said.version):
-            return Distribution(said.version, head.requires)
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise EnvmgrError("wheel-invalid", f"the METADATA of {path.name} cannot be read", context=str(error)) from None
-    raise EnvmgrError(
-        "wheel-invalid",
-        f"{path.name} says that it is {head.name} {head.version}",
-        context=f"the lock has {name} {said.version}",
-    )
-
-
-def files_differ(entry: object, lines: Iterable[str], accept: str = "") -> InputError:
-    """Return the error of files that need other packages; `accept` is what the recipe may say if that is meant."""
-    hints = [f"find out who changed the lock; `envmgr lock {entry}` writes it again", *([accept] if accept else [])]
-    return InputError(
-        "files-differ",
-        f"the files of {entry} need other packages than its lock has; nothing was installed",
-        context=[*lines][:20],
-        hint="\n  ".join(hints),
-    )

@@ -7,8 +7,8 @@ can name a place, an option or a second line; the result is one line of visible 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Self
 
 from envmgr.system.models import FrozenModel
 from envmgr.wheels.target import marker_holds
@@ -64,6 +64,11 @@ class Question(FrozenModel):
     indexes: tuple[str, ...]
     exclude_newer: str | None = None
     platform: str
+
+    def held_to(self, versions: Mapping[str, str]) -> Self:
+        """Return the same question, whose answer has no other version of these packages."""
+        limits = (f"{name}=={version}" for name, version in sorted(versions.items()))
+        return self.model_copy(update={"constraints": (*self.constraints, *limits)})
 
 
 def read_requirement(row: str) -> Requirement:

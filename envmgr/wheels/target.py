@@ -87,8 +87,9 @@ def target_environment(python: str, platform: str) -> Environment:
 
 def marker_holds(marker: Marker | None, python: str, platform: str) -> bool:
     """Return True if a row of Requires-Dist counts there when no extra is asked for."""
-    values = {**target_environment(python, platform), "extra": ""}
-    return marker is None or marker.evaluate(cast("dict[str, str]", values))
+    if marker is None:
+        return True
+    return marker.evaluate(cast("dict[str, str]", {**target_environment(python, platform), "extra": ""}))
 
 
 _RUNTIME = re.compile(r"nvidia-cuda-runtime(-cu(?P<major>\d+))?")  # its version is CUDA's

@@ -38,16 +38,6 @@ def refused_everywhere(box: Sandbox, told: str) -> None:
     assert not [*box.prefix.glob(f"store/{ENTRY}-*")]
 
 
-def only_the_build_refuses(box: Sandbox, *told: str) -> None:
-    assert box.run("lock", "--check", ENTRY).code == 0
-    assert box.run("catalog", "check", ENTRY).code == 0
-    built = box.run("build", ENTRY)
-    assert built.code == 2, built.stdout + built.stderr
-    for text in told:
-        assert text in built.stderr
-    assert not [*box.prefix.glob(f"store/{ENTRY}-*")]
-
-
 def others(scene: WheelBox, *requirements: str) -> WheelsLock:
     """What a lock of these would have."""
     folder = scene.entry("other/1.0", *requirements)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envmgr.backends import Backend, Built, LoadedLock, LockOptions, LockResult, OwnFolder, read_input
 from envmgr.backends.conda.cuda import cuda_of
-from envmgr.backends.conda.judging import facts_of, faults_of, notes_of
+from envmgr.backends.conda.judging import facts_of, notes_of
 from envmgr.backends.conda.lock import MARKED, PYTHON, UNPACKED, CondaLock, LockedPackage
 from envmgr.backends.conda.lockfile import (
     LOCK_NAME,
@@ -30,7 +30,6 @@ from envmgr.backends.conda.models import (
     places_of,
     program_of,
 )
-from envmgr.catalog.accept import FILE_NEEDS, named_in
 from envmgr.catalog.gpus import short_cuda
 from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.locks import stale_lock
@@ -60,13 +59,12 @@ _ANACONDAS = re.compile(
 class LoadedCondaLock(LoadedLock):
     """The packages of one environment, which is one install.
 
-    `folder` is the recipe's; `accepts` is its reason for accepting files whose needs differ.
+    `folder` is the recipe's.
     """
 
     content: CondaLock
     wanted: CondaInput
     folder: Path
-    accepts: str = ""
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
         # Layout 2 only changed installs with a Python: the others keep their digest.
@@ -79,9 +77,11 @@ class LoadedCondaLock(LoadedLock):
     def cuda_compat(self) -> str:
         return short_cuda(self.content.versions.get("cuda-compat")) or ""
 
-    def facts(self, *, checked: bool = False) -> LockFacts:
-        edited = edited_by_hand(self.folder)
-        return facts_of(self.content, self.wanted, edited) if checked else _facts(self.content, self.wanted, edited)
+    def facts(self) -> LockFacts:
+        return facts_of(self.content, self.wanted, edited_by_hand(self.folder))
+
+    def solve_again(self, site: Site, runner: Runner, reporter: Reporter, options: LockOptions) -> Mapping[str, str]:
+        return _solve(self.wanted, site, runner, reporter, options, keep=self.content)[0].describe()
 
     def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - the lock says all
         return lock_texts(self.content)
@@ -103,9 +103,7 @@ class LoadedCondaLock(LoadedLock):
 
         from envmgr.backends.conda.install import install_packages
 
-        facts, expected = install_packages(
-            self.content, self.wanted, named_in(self.accepts.lower()), item.install, site, runner, reporter, jobs=jobs
-        )
+        facts, expected = install_packages(self.content, self.wanted, item.install, site, runner, reporter, jobs=jobs)
         tools = ("py-rattler",) if self.content.added is None else ("py-rattler", "installer")
         return Built(facts, expected, {tool: version(tool) for tool in tools})
 
@@ -140,24 +138,15 @@ class CondaBackend(Backend):
     def lock(
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
     ) -> LockResult:
-        from envmgr.backends.conda.solve import solve
-
-        solver = options.solver or self.solvers[0]
-        wanted, places = read_input(entry, recipe, CondaInput), options.places or {}
-        _require_one_meaning(wanted, places)
-        solved = solve(wanted, site, runner, reporter, solver=solver, places=places)
+        wanted = read_input(entry, recipe, CondaInput)
+        solved, more = _solve(wanted, site, runner, reporter, options)
         notes = [
             f"{c.name}: solved from a snapshot{f' ({c.note})' if c.note else ''}, not from the channel itself"
             for c in solved.channels
             if c.kind == "snapshot"
         ]
-        if wanted.pip:
-            from envmgr.backends.conda.pip import add_wheels
-
-            solved, more = add_wheels(solved, wanted, site, runner, reporter, places)
-            notes += more
-        notes += notes_of(solved, wanted)
-        return LockResult(lock_texts(solved), solved.describe(), tuple(notes), _facts(solved, wanted))
+        notes += [*more, *notes_of(solved, wanted)]
+        return LockResult(lock_texts(solved), solved.describe(), tuple(notes), facts_of(solved, wanted))
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedCondaLock:
         found, sha256 = read_lock(folder)
@@ -190,7 +179,6 @@ class CondaBackend(Backend):
             content=found,
             wanted=wanted,
             folder=folder,
-            accepts=recipe.accept.get(FILE_NEEDS, ""),
         )
 
     def read_packages(self, folder: Path) -> Mapping[str, str]:
@@ -223,11 +211,26 @@ class CondaBackend(Backend):
         return (OwnFolder(package_cache(prefix)),)
 
 
-def _facts(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts:
-    facts = facts_of(lock, wanted, edited)
-    known = {fault.text for fault in facts.own}
-    more = [fault for fault in faults_of(lock, wanted) if fault.text not in known]
-    return replace(facts, own=(*facts.own, *more))
+def _solve(
+    wanted: CondaInput,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    options: LockOptions,
+    keep: CondaLock | None = None,
+) -> tuple[CondaLock, list[str]]:
+    """Return the lock, and notes on its wheels. Of what `keep` has, no other version is taken."""
+    from envmgr.backends.conda.solve import solve
+
+    places = options.places or {}
+    _require_one_meaning(wanted, places)
+    solver = options.solver or SOLVERS[0]
+    solved = solve(wanted, site, runner, reporter, solver=solver, places=places, keep=keep)
+    if not wanted.pip:
+        return solved, []
+    from envmgr.backends.conda.pip import add_wheels
+
+    return add_wheels(solved, wanted, site, runner, reporter, places, keep=keep)
 
 
 def _sizes(lock: CondaLock) -> tuple[int | None, int | None]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from envmgr.backends.conda.models import CondaSettings, channels_of
-from envmgr.catalog.accept import FILE_NEEDS
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.names import parse_entry
 from envmgr.catalog.settings import backend_settings
@@ -70,15 +69,6 @@ def failure_for(entry: str, site: Site) -> Failure:
     """Return `failure` with a hint on how this entry's packages reach a site that has no access to their channels."""
 
     def explain(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
-        if event["kind"] == "FilesDiffer":
-            from envmgr.wheels.metadata import files_differ
-
-            return files_differ(
-                entry,
-                event["lines"],
-                "or, where the channel lists other needs than its files have, and that is meant, say so in "
-                f'recipe.yaml: `accept: {{{FILE_NEEDS}: "NAMES: why"}}`',
-            )
         error = failure(event, request)
         if event["kind"] == "DownloadError" and error.reference in _WITHOUT_NETWORK:
             # The package's own URL is the last place, after all mirrors.
@@ -182,10 +172,6 @@ def _full_now(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrErr
 def failure_of_added(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:
     """Return the error for a failure of the worker that adds wheels, wheels_worker.py."""
     kind = event["kind"]
-    if kind == "FilesDiffer":
-        from envmgr.wheels.metadata import files_differ
-
-        return files_differ(request["entry"], event["lines"])
     if kind == "Taken":
         return EnvmgrError(
             "wheel-over-conda",

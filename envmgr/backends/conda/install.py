@@ -32,32 +32,24 @@ if TYPE_CHECKING:
 
 
 def install_packages(
-    lock: CondaLock,
-    wanted: CondaInput,
-    accepts: Collection[str],
-    install: Install,
-    site: Site,
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    jobs: int,
+    lock: CondaLock, wanted: CondaInput, install: Install, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
 ) -> tuple[InstallFacts, dict[str, str]]:
     """Make `install.path` from the lock, read-only. Return its facts, and path -> sha256 as the packages promise it.
 
-    The needs in the files are compared with the lock's; `accepts` are names of packages that the recipe excludes from
-    this check. On any failure neither staging nor a partial install stays; downloads stay in the cache, checked.
+    On any failure neither staging nor a partial install stays; downloads stay in the cache, checked.
     """
     has_python = PYTHON in lock.versions and (install.layout or 0) >= MARKED
     with staged_install(install, site, marks=has_python) as staged:
         package_cache(install.prefix).mkdir(parents=True, exist_ok=True)
         if lock.added is not None:
-            # Before conda's packages are linked: nothing is unpacked if a wheel has other needs than the lock says.
-            _fetch_wheels(lock.added, wanted, install, site, runner, reporter)
+            from envmgr.wheels.fetch import fetch_wheels  # slow to load, and most locks have no wheels
+
+            fetch_wheels(lock.added, str(install.entry), site, runner, reporter, given={})
         label = str(install.entry)
         fetched = _bring(lock, label, site, runner, reporter, given={}, copy=False, unpacked=UNPACKED)
         with ExitStack() as stack:
             bars = WorkerBars(label, reporter, stack, work=("link", "packages", len(lock.packages)))
-            request = _request(lock, wanted, accepts, install, fetched, jobs)
+            request = _request(lock, install, fetched, jobs)
             failure = failure_for(label, site)
             call_worker(INSTALLER, request, runner, reporter, failure=failure, on_event=bars.on_event)
         staged.promised |= promised_files(staged.folder)
@@ -109,29 +101,10 @@ def _bring(
     )
 
 
-def _fetch_wheels(
-    added: AddedWheels, wanted: CondaInput, install: Install, site: Site, runner: Runner, reporter: Reporter
-) -> None:
-    """Fetch the wheels, and require that their files have the needs that the lock has."""
-    from envmgr.wheels.fetch import fetch_wheels  # slow to load, and most locks have no wheels
-    from envmgr.wheels.metadata import require_files_answer
-
-    fetch_wheels(added, str(install.entry), site, runner, reporter, given={})
-    cache = wheel_cache(install.prefix)
-    files = {name: cache / wheel.sha256 / wheel.file for name, wheel in added.by_name.items()}
-    # conda's distributions are checked when they are linked: wheels_worker.py
-    require_files_answer(wanted.question(), added.parts, files, added.python, install.entry, elsewhere=True)
-
-
-def _request(
-    lock: CondaLock, wanted: CondaInput, accepts: Collection[str], install: Install, fetched: Fetched, jobs: int
-) -> dict[str, object]:
+def _request(lock: CondaLock, install: Install, fetched: Fetched, jobs: int) -> dict[str, object]:
     """Return the request for install_worker.py."""
     return {
         "records": [p.to_json() | {"file": p.file_name, "path": str(fetched.paths[p.sha256])} for p in lock.packages],
-        "specs": list(wanted.specs),
-        "virtual": sorted(wanted.all_virtual_packages()),
-        "accepts": sorted(accepts),
         "staging": str(install.staging),
         "final": str(install.path),
         "cache": str(package_cache(install.prefix)),

@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from envmgr.backends.conda.lock import FilesDiffer, needed_names, read_row
 from envmgr.store.bytecode import compile_python
 from envmgr.system.files import pretty_json
 from envmgr.system.worker import cancel_on_sigterm, emit, serve
@@ -63,7 +62,6 @@ async def link_packages(request: dict[str, Any]) -> None:
 
     files = {record["name"]: Path(record["path"]) for record in request["records"]}
     staging = Path(request["staging"])
-    await asyncio.to_thread(require_answer, files, request)
     await rattler.install(
         [to_record(rattler, r, files[r["name"]].as_uri()) for r in request["records"]],
         staging,
@@ -89,48 +87,6 @@ def to_record(rattler: Any, data: dict[str, Any], place: str) -> Any:
         md5=bytes.fromhex(data["md5"]) if data.get("md5") else None,
     )
     return rattler.RepoDataRecord(package, data["url"].rpartition("/")[2], place, data["url"].rsplit("/", 2)[0])
-
-
-def require_answer(archives: Mapping[str, Path], request: Mapping[str, Any]) -> None:
-    """Require that the package files have the needs that the lock has. Raises FilesDiffer.
-
-    `archives` maps each package to its file. `request` has its `records`, the recipe's `specs` and `virtual` packages,
-    and the names that it `accepts`.
-    """
-    import rattler
-
-    depends: dict[str, tuple[str, ...]] = {}
-    lines = []
-    for record in request["records"]:
-        index = rattler.package.IndexJson.from_package_archive(archives[record["name"]])
-        found = (index.name.normalized, str(index.version), str(index.build), index.subdir or record["subdir"])
-        if found != (record["name"].lower(), record["version"], record["build"], record["subdir"]):
-            lines.append(
-                f"{record['file']} is {' '.join(found[:3])} for {found[3]}, the lock says {_shown(record)} for "
-                f"{record['subdir']}"
-            )
-        depends[record["name"].lower()] = tuple(index.depends)
-    lines += _differences(depends, request)
-    if lines:
-        raise FilesDiffer(lines)
-
-
-def _differences(depends: Mapping[str, tuple[str, ...]], request: Mapping[str, Any]) -> Iterator[str]:
-    accepts = {*request["accepts"]}
-    shown = {record["name"].lower(): _shown(record) for record in request["records"]}
-    needed = needed_names([*request["specs"], *(name for name in accepts if name in depends)], depends)
-    known = {*depends, *request["virtual"], *accepts}
-    for name in sorted(needed - known):
-        by = [shown[each] for each, rows in depends.items() if any(read_row(row).name == name for row in rows)]
-        # `__conda` is the version of conda itself, which takes no part here.
-        if by and not name.startswith("__conda"):
-            yield f"{by[0]} needs {name}, which the lock lacks"
-    for name in sorted(depends.keys() - needed):
-        yield f"{shown[name]} is in the lock, and no file of it needs that"
-
-
-def _shown(record: Mapping[str, Any]) -> str:
-    return f"{record['name']} {record['version']} {record['build']}"
 
 
 def normalise_meta(staging: Path, records: Iterable[Mapping[str, Any]], archives: Mapping[str, Path]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -179,16 +178,6 @@ def read_row(text: str) -> SpecParts:
     return SpecParts(match[1].lower(), version, own.strip() or build)
 
 
-def is_build(found: str, wanted: str) -> bool:
-    """Compare build strings as conda does: `*` is any text, and `^…$` is a regular expression."""
-    if wanted.startswith("^") and wanted.endswith("$"):
-        try:
-            return re.fullmatch(wanted[1:-1], found) is not None
-        except re.error:
-            return True  # an unreadable build string contradicts nothing
-    return any(fnmatchcase(found, each) for each in wanted.split("|"))
-
-
 def needed_names(specs: Collection[str], depends: Mapping[str, tuple[str, ...]]) -> set[str]:
     """Return the names that the recipe asks for, and those that packages (name -> rows) then need."""
 
@@ -198,11 +187,3 @@ def needed_names(specs: Collection[str], depends: Mapping[str, tuple[str, ...]])
 
     found = closure_of([read_row(spec).name for spec in specs], needs)
     return found - {name for names in ALWAYS.values() for name in names if name not in depends}
-
-
-class FilesDiffer(Exception):  # noqa: N818 - the name states the fault
-    """The files have other needs than the lock. `details` has `lines`."""
-
-    def __init__(self, lines: Collection[str]) -> None:
-        super().__init__("; ".join(lines))
-        self.details = {"lines": [*lines]}

@@ -148,9 +148,16 @@ _WITHOUT = frozenset({"python", "python_abi", "pytorch-cpu", "pytorch-gpu", "pyt
 
 
 def add_wheels(
-    lock: CondaLock, wanted: CondaInput, site: Site, runner: Runner, reporter: Reporter, places: Mapping[str, str]
+    lock: CondaLock,
+    wanted: CondaInput,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    places: Mapping[str, str],
+    keep: CondaLock | None = None,
 ) -> tuple[CondaLock, list[str]]:
-    """Return the lock with the wheels that the recipe asks for, and notes for the user.
+    """Return the lock with the wheels that the recipe asks for, and notes for the user. Of the wheels that `keep` has,
+    no other version is taken.
 
     Raises:
         EnvmgrError: `pip-without-python`, and those of `wheels.resolve.resolve_beside`.
@@ -161,6 +168,8 @@ def add_wheels(
     python = require_python(lock.packages)
     brought = promised_distributions(lock.packages)
     question = wanted.question()
+    if keep is not None and keep.added is not None:
+        question = question.held_to(keep.added.versions)
     present = {name: _marked(version) for name, (_, version) in brought.items()}
     fields = RecipeFields(platform='`virtual_packages: {{__glibc: "{glibc}"}}`')
     try:

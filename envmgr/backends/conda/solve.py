@@ -28,9 +28,16 @@ _BOUNDS = Bounds(memory=8 << 30)  # for conda-lock and the conda that it starts
 
 
 def solve(
-    wanted: CondaInput, site: Site, runner: Runner, reporter: Reporter, *, solver: str, places: Mapping[str, str]
+    wanted: CondaInput,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    solver: str,
+    places: Mapping[str, str],
+    keep: CondaLock | None = None,
 ) -> CondaLock:
-    """Solve and return the lock, packages sorted by name.
+    """Solve and return the lock, packages sorted by name. rattler takes no other build of a package that `keep` has.
 
     Raises:
         EnvmgrError: `unsolvable`, `no-network`, `solver-missing`; InputError: `unknown-channel`, `spec-invalid`.
@@ -41,6 +48,7 @@ def solve(
             "op": "solve",
             "channels": channels,
             "specs": list(wanted.specs),
+            "constraints": [f"{p.name} =={p.version} {p.build}" for p in keep.packages] if keep else [],
             "platform": wanted.platform,
             "virtual_packages": wanted.all_virtual_packages(),
             "cache": str(scratch),

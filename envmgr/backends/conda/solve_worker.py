@@ -67,6 +67,7 @@ async def solve_specs(request: dict[str, Any]) -> None:
                 records = await rattler.solve(
                     sources,
                     [match_spec(rattler, s) for s in request["specs"]],
+                    constraints=request["constraints"],
                     gateway=gateway,
                     platforms=platforms,
                     virtual_packages=[virtual(rattler, n, v) for n, v in request["virtual_packages"].items()],

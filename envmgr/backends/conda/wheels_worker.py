@@ -17,12 +17,10 @@ from typing import Any
 
 from packaging.utils import canonicalize_name, parse_wheel_filename
 
-from envmgr.backends.conda.lock import FilesDiffer
 from envmgr.store.bytecode import compile_python
 from envmgr.system.safe_paths import change
 from envmgr.system.worker import emit, serve
-from envmgr.wheels.answers import closure_faults
-from envmgr.wheels.locked import Distribution
+from envmgr.wheels.answers import named, unmet_requirements
 from envmgr.wheels.metadata import metadata_in
 from envmgr.wheels.requirements import Question
 from envmgr.wheels.unpack import Promised, promised, unpack_all
@@ -57,7 +55,7 @@ def add(request: Mapping[str, Any]) -> None:
     `question` is the recipe's; `assumed` maps a distribution to the conda package that should bring it.
 
     Raises:
-        Taken; Lacking; FilesDiffer; Overlap; BadWheel; ChildProcessError: see `compile_python`.
+        Taken; Lacking; Overlap; BadWheel; ChildProcessError: see `compile_python`.
     """
     staging, final, python = Path(request["staging"]), Path(request["final"]), str(request["python"])
     minor, jobs = ".".join(python.split(".")[:2]), int(request["jobs"])
@@ -136,17 +134,22 @@ def _is_no_folder(staging: Path, folder: str) -> bool:
 def refuse_lacking(
     wheels: Sequence[Path], there: Installed, assumed: Mapping[str, str], wanted: Question, python: str
 ) -> None:
-    """Require what the recipe and the files of its wheels need, and every distribution that the lock assumes."""
-    parts = {head.name: Distribution(head.version, head.requires) for head in map(metadata_in, wheels)}
-    present = {name: version for name, (version, _) in there.items()}
-    lines = [fault.text for fault in closure_faults(wanted, parts, python, present=present)]
+    """Require every distribution that the lock assumes, in a version that meets the recipe and the wheels: conda's
+    packages are only known by their names before.
+    """
+    versions = {name: version for name, (version, _) in there.items()}
+    asking = [("the recipe", wanted.requirements)]
+    asking += [(f"{head.name} {head.version}", head.requires) for head in map(metadata_in, wheels)]
     for name, package in assumed.items():
-        if name not in present:
+        lines = [
+            fault.text
+            for asker, rows in asking
+            for fault in unmet_requirements(named(name, rows), versions, python, wanted.platform, asker)
+        ]
+        if name not in versions:
             raise Lacking(name, package, lines)
-        if lines and present[name] != package.rpartition(" ")[2]:
-            raise Lacking(f"it brings {name} {present[name]}", package, lines)
-    if lines:
-        raise FilesDiffer(lines)
+        if lines:
+            raise Lacking(f"it brings {name} {versions[name]}", package, lines)
 
 
 def _records(staging: Path) -> Iterator[dict[str, Any]]:

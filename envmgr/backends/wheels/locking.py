@@ -42,7 +42,7 @@ from envmgr.system.users import Account, runs_for_root
 from envmgr.wheels.answers import prerelease_errors, require_hashes
 from envmgr.wheels.fetch import wheel_failure
 from envmgr.wheels.locked import LockedFile, LockedPatch, LockedSdist
-from envmgr.wheels.metadata import Metadata, metadata_in
+from envmgr.wheels.metadata import Metadata
 from envmgr.wheels.newest import RecipeFields
 from envmgr.wheels.resolve import FoundWheel, Resolution, ask_indexes, choose_wheels, find_missing_wheels
 from envmgr.wheels.settings import wheel_cache
@@ -59,21 +59,29 @@ def resolve_recipe(
     runner: Runner,
     reporter: Reporter,
     places: Mapping[str, str],
+    keep: WheelsLock | None = None,
 ) -> tuple[WheelsLock, tuple[EnvmgrError, ...]]:
     """Resolve for the Python of `base`; return also the problems that a person has to decide. `recipe` is the recipe's
     folder.
 
-    `places` maps an index to the URL or folder to ask instead, this once.
+    `places` maps an index to the URL or folder to ask instead, this once. The sources of `keep` are taken as they are,
+    and of its wheels no other version.
 
     Raises:
         EnvmgrError: as `find_missing_wheels` and `_lock_sources`;
             InputError: `build-unasked`, `hash-differs`.
     """
     with (
-        ask_indexes(wanted, base.version, site, runner, reporter, places) as resolution,
+        ask_indexes(
+            wanted if keep is None else wanted.held_to(keep.versions), base.version, site, runner, reporter, places
+        ) as resolution,
         reporter.stage("resolve", unit="packages") as stage,
     ):
-        sdists = _lock_sources(wanted, base, recipe, resolution, stage) if wanted.build else ()
+        sdists = () if keep is None else keep.sdists
+        if keep is not None:
+            resolution.know([Metadata(name=s.name, version=s.version, requires=s.requires) for s in sdists])
+        elif wanted.build:
+            sdists = _lock_sources(wanted, base, recipe, resolution, stage)
         found = find_missing_wheels(resolution, stage, _FIELDS)
         if unasked := [name for name in wanted.build if name not in found.needed]:
             raise InputError(
@@ -170,10 +178,6 @@ class _Locker:
                 wheels = self._wheels([*rows, *more, *held])
                 paths = self._fetch(wheels, files, name)
             metadata = self._ask("metadata", source, work, paths).metadata
-            built_with = [
-                wheel.model_copy(update={"requires": _requires(path)})
-                for (wheel, _), path in zip(wheels, paths, strict=True)
-            ]
         if metadata is None or metadata.name != name or Version(metadata.version) != Version(found.version):
             says = "nothing" if metadata is None else f"{metadata.name} {metadata.version}"
             raise EnvmgrError(
@@ -184,8 +188,7 @@ class _Locker:
         locked = found.model_copy(
             update={
                 "requires": metadata.requires,
-                "asks": tuple(dict.fromkeys([*rows, *more])),
-                "build": tuple(sorted(built_with, key=lambda wheel: wheel.name)),
+                "build": tuple(sorted((wheel for wheel, _ in wheels), key=lambda wheel: wheel.name)),
                 "patches": tuple(LockedPatch(file=patch.file, sha256=patch.sha256) for patch in patches),
             }
         )
@@ -285,14 +288,6 @@ def _failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrErro
             "name a folder with more room in $TMPDIR, which the build user may enter, and run the same command again"
         )
     return error
-
-
-def _requires(wheel: Path) -> tuple[str, ...] | None:
-    """Return the rows for the sidecar; None for rows that only old tools read."""
-    try:
-        return metadata_in(wheel).requires
-    except ValueError:
-        return None
 
 
 def _give(folder: Path, account: Account) -> None:

@@ -227,7 +227,7 @@ def published(scene: Audited, catalog: Path, flipped: object) -> dict[str, Any]:
 
 
 def test_entry_of_123_packages_is_built_loaded_in_a_job_and_audited(scene: Audited, published: dict[str, Any]) -> None:
-    assert scene.envmgr("lock", ENTRY, "--check").code == 0
+    assert scene.envmgr("catalog", "check", ENTRY).code == 0
     (step,) = published["steps"]
     assert len(step["planned"]["packages"]) == 123
     assert [(t["test"], t["status"]) for t in published["tests"]] == [("import", "passed"), ("gpu", "skipped")]

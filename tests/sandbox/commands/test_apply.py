@@ -56,7 +56,7 @@ def test_from_a_commit_to_a_candidate_to_what_is_current(box: Sandbox) -> None:
     assert not (box.prefix / "generations").exists()
     made = box.ok("apply", "--format", "json", "--output", "report.md").data
     assert steps(made) == {
-        **dict.fromkeys(("check", "lock", "build", "publish"), "ok"),
+        **dict.fromkeys(("check", "build", "publish"), "ok"),
         **dict.fromkeys(("test", "promote", "audit"), "nothing to do"),
     }
     assert (made["candidate"], made["current"], box.current()) == (1, None, None)
@@ -182,7 +182,7 @@ def test_dry_run_and_report_name_a_module_that_changes_without_a_build(box: Sand
     commit(box)
     dry = box.ok("apply", "--dry-run", "--format", "json").data
     assert steps(dry) == {
-        **dict.fromkeys(("check", "lock", "publish"), "ok"),
+        **dict.fromkeys(("check", "publish"), "ok"),
         "build": "nothing to do",
         **dict.fromkeys(("test", "promote", "audit"), "not reached"),
     }

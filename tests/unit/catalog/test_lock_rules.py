@@ -68,7 +68,7 @@ def test_every_entry_with_cuda_is_judged_as_one_with_cuda(tmp_path: Path) -> Non
         ),
         (LockFacts(glibc="2.28"), {}, []),  # nothing is said of it
         (LockFacts(glibc="2.28"), {"requires": {"glibc": "2.17"}}, ["glibc-floor"]),
-        (LockFacts(own=(LockFault("openmp-mutex", ""), LockFault(EDITED, ""))), {}, [EDITED, "openmp-mutex"]),
+        (LockFacts(own=(LockFault("blas-variants", ""), LockFault(EDITED, ""))), {}, [EDITED, "blas-variants"]),
     ],
 )
 def test_rules(facts: LockFacts, fields: dict[str, Any], expected: list[str]) -> None:
@@ -77,7 +77,7 @@ def test_rules(facts: LockFacts, fields: dict[str, Any], expected: list[str]) ->
 
 def test_accepting_what_only_builds_see_is_not_called_needless() -> None:
     judged = judge_lock(LockFacts(), recipe(accept=dict.fromkeys(RULES, "a, b: why")))
-    builds = {"file-needs", "hidden-commands", "missing-extensions", "not-imported"}
+    builds = {"hidden-commands", "missing-extensions", "not-imported"}
     assert judged.unused == tuple(sorted(RULES.keys() - builds))
 
 

@@ -11,7 +11,7 @@ from envmgr.builds.prepare import can_write
 from envmgr.catalog.site import read_target
 from envmgr.commands import Context, logged, published_record, require_published, trusted_owners
 from envmgr.commands.extras import generation_extras
-from envmgr.commands.resolved import ResolvedEntry, current_entries, plan_for, resolve_entry, resolve_named
+from envmgr.commands.resolved import ResolvedEntry, plan_for, resolve_entry, resolve_named
 from envmgr.commands.status import keep_status
 from envmgr.errors import EnvmgrError, failed_ones
 from envmgr.modules.lmod import Lmod

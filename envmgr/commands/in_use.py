@@ -32,7 +32,6 @@ from envmgr.system.usernames import user_name
 
 _PART = "use"
 _ONCE = 10  # seconds for some processes at a time: reading takes milliseconds, where it does not hang
-_USERS = 8  # a user's processes may take three such times, and the last one: half of all time
 _AROUND = 12  # seconds that the probe needs in addition
 _SHOWN = 3
 
@@ -58,7 +57,7 @@ class Uses:
 def uses_script(prefix: str, seconds: float, paths: Sequence[str]) -> str:
     """Return the script, which asks who uses `paths` below the prefix, and ends after about `seconds`."""
     work = max(2, math.floor(seconds) - _AROUND)
-    once = max(1, min(work // _USERS, _ONCE))
+    once = max(1, min(work // 8, _ONCE))  # some that hang leave time for others
     text = assign(use_seconds=work, use_once=once, use_paths="\n".join(paths)) + script_text(__file__, "uses.node.sh")
     plan = ProbePlan(prefix=prefix, user="", build_user="", seconds=work + _ONCE)
     return join_probes([ProbePart(_PART, {"node": text})], plan, stages=("node",))

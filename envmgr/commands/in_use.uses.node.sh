@@ -2,7 +2,7 @@
 # Which of `use_paths`, generations and installs, the processes of this node use. Nothing below the prefix is touched. Of each process: its
 # environment, command line and maps, where it works, what it runs and has open. A shell keeps what it exports only in its own memory, so
 # that is searched too. Reading of a process may hang with it: some of one user at a time are looked at, and those that do not end are left
-# behind. So are all others of a user whose processes took too long.
+# behind. So are all others of a user, but root, whose processes took half of the time.
 #
 # use.named  PATH COUNT PID UID NAME   one of the paths, by how many processes, and one of them
 # use.staged PATH                      an install over which an image is mounted
@@ -148,7 +148,8 @@ for use_round in 1 2 3 4 5; do
     fi
     use_spent=0
     eval "use_spent=\${use_spent_$use_uid:-0}"
-    use_until=$((use_now + 3 * use_once - use_spent))
+    use_until=$((use_now + use_seconds / 2 - use_spent))
+    [ "$use_uid" != 0 ] || use_until=$((use_began + use_seconds))
     if [ "$use_until" -le "$use_now" ]; then
       sed -n "s#^$use_uid \(.*\)#/proc/\1/late:#p" "$0.alive" >>"$0.uses"
       sed "/^$use_uid /d" "$0.alive" >"$0.rest"

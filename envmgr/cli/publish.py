@@ -128,15 +128,11 @@ def page(
             "--output", "-o", metavar="DIR", help="Copy the page to this folder, in one step, with status.json."
         ),
     ] = None,
-    serve: Annotated[
-        bool, typer.Option("--serve", help="Serve the page on the loopback of this host, until Ctrl-C.")
-    ] = False,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of --serve; 0 takes a free one.")] = 8000,
     dry_run: DryRun = False,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
 ) -> VerbAnswer:
-    """Show, serve or copy the page of the published software.
+    """Show or copy the page of the published software.
 
     Every publish writes this page into its generation.
     """
@@ -146,7 +142,7 @@ def page(
 
     refuse_missing_folder(output)
     ctx = open_context(site, fmt, anywhere=True)
-    found = show_page(ctx, generation=generation, output=output, port=port if serve else None, dry_run=dry_run)
+    found = show_page(ctx, generation=generation, output=output, dry_run=dry_run)
     return answer_with(found, show_page_result)
 
 

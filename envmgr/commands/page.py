@@ -1,4 +1,4 @@
-"""`envmgr page`: the page of a generation, made at its publish, served and copied."""
+"""`envmgr page`: the page of a generation, made at its publish, and copied."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.page import CATALOG, FEED, INDEX, STATUS, WWW
 from envmgr.page.entries import make_catalog
 from envmgr.page.render import render_page
-from envmgr.page.serve import LOOPBACK, make_page_server
 from envmgr.publish.extras import Contents
-from envmgr.publish.records import GenerationRecord, current_number, published_spec, read_record, read_specs
+from envmgr.publish.records import GenerationRecord, published_spec, read_record, read_specs
 from envmgr.report import Result
 from envmgr.system.files import exchange, explain_os_error, read_regular, sync_file_system, write_new
 from envmgr.system.safe_paths import change
@@ -33,7 +32,7 @@ from envmgr.wording import and_more
 @dataclass(frozen=True, slots=True)
 class PageResult(Result):
     """The page of a generation. `folder` is where it lies, None for one that had none and was made now. `size` is in
-    bytes, without `status.json`; `output` and `url` are where it was copied, and served.
+    bytes, without `status.json`; `output` is where it was copied.
     """
 
     schema: ClassVar[str] = "envmgr.page/1"
@@ -43,7 +42,6 @@ class PageResult(Result):
     size: int
     status: bool
     output: Path | None
-    url: str | None
     dry_run: bool
 
 
@@ -84,33 +82,25 @@ class _Page:
 
 
 def show_page(
-    ctx: Context,
-    *,
-    generation: int | None = None,
-    output: Path | None = None,
-    port: int | None = None,
-    dry_run: bool = False,
+    ctx: Context, *, generation: int | None = None, output: Path | None = None, dry_run: bool = False
 ) -> PageResult:
-    """Copy the page of `generation` (None: the current one) to the folder `output`, or serve it on `port` until a signal
-    comes; with neither, only say where it is.
+    """Copy the page of `generation` (None: the current one) to the folder `output`; without one, only say where
+    it is.
 
     Raises:
         InputError: `page-output` if `output` has something else than a page, or lies in the prefix.
-        EnvmgrError: `nothing-published`, `no-generation`, `port-taken`; it cannot be written.
+        EnvmgrError: `nothing-published`, `no-generation`; it cannot be written.
     """
     page = _open(ctx, _record(ctx, generation))
     status = _status(ctx)
     found = {name: read() for name, read in page.files.items()}
-    url = None
     if output is not None:
         output = Path(os.path.abspath(output))  # noqa: PTH100 - a link is refused, not followed
         _require_page(ctx, output)
         if not dry_run:
             _copy(found | ({STATUS: status} if status is not None else {}), output)
-    if port is not None:
-        url = _serve(ctx, generation, port, dry_run=dry_run)
     size = sum(map(len, found.values()))
-    return PageResult(page.number, page.folder, len(found), size, status is not None, output, url, dry_run)
+    return PageResult(page.number, page.folder, len(found), size, status is not None, output, dry_run)
 
 
 def _record(ctx: Context, generation: int | None) -> GenerationRecord:
@@ -191,41 +181,3 @@ def _copy(files: Mapping[str, bytes], output: Path) -> None:
             change(folder, mode=0o755)  # whatever the umask: a web server reads it
         sync_file_system(top)
         exchange(top, output)
-
-
-class _Served:
-    """The answers of a server: a request gets a file of what is current then, or of `generation`."""
-
-    def __init__(self, ctx: Context, generation: int | None) -> None:
-        self._ctx, self._generation = ctx, generation
-        self._page: _Page | None = None
-
-    def find(self, name: str) -> bytes | None:
-        """Return a file; None if the page has no such. Raises EnvmgrError."""
-        if name == STATUS:
-            return _status(self._ctx)
-        page = self._now()
-        try:
-            return page.files[name]() if name in page.files else None
-        except EnvmgrError:
-            if self._now().number == page.number:
-                raise
-            return self.find(name)  # a publish and a gc came in between
-
-    def _now(self) -> _Page:
-        number = self._generation or current_number(self._ctx.prefix)
-        page = self._page
-        if page is None or page.number != number:
-            page = self._page = _open(self._ctx, _record(self._ctx, number))
-        return page
-
-
-def _serve(ctx: Context, generation: int | None, port: int, *, dry_run: bool) -> str:
-    """Serve until a signal comes; return the address."""
-    with make_page_server(_Served(ctx, generation).find, port) as server:
-        url = f"http://{LOOPBACK}:{server.server_port}/"
-        if not dry_run:
-            ctx.reporter.say(f"{url} has the page; Ctrl-C ends it")
-            with suppress(KeyboardInterrupt):
-                server.serve_forever()
-    return url

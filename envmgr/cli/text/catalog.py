@@ -144,8 +144,6 @@ def show_page_result(result: PageResult) -> None:
     )
     if result.output is not None:
         out(f"{'would copy it' if result.dry_run else 'copied'} to {result.output}")
-    if result.url is not None:
-        out(f"{'would serve it' if result.dry_run else 'served'} at {result.url}")
 
 
 def show_history(result: generations.HistoryResult) -> None:

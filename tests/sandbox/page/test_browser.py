@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import threading
 from collections.abc import Iterator, Mapping
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,6 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from envmgr.page.render import render_page
-from envmgr.page.serve import make_page_server
 from tests.helpers.page_scene import SCRIPT, PageScene, rich
 from tests.helpers.waiting import DEADLINE
 
@@ -54,10 +56,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def url(files: Mapping[str, bytes]) -> Iterator[str]:
-    import threading
-
-    with make_page_server(files.get, 0) as server:
+def url(files: Mapping[str, bytes], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("www")
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}/"

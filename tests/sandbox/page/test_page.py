@@ -1,17 +1,11 @@
-"""The page of real publishes: what it says, that it goes back with a rollback, its copy, its server, its bad days."""
+"""The page of real publishes: what it says, that it goes back with a rollback, its copy, its bad days."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
-import signal
 import subprocess
-import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +15,6 @@ from tests.helpers.sandbox import Sandbox
 from tests.helpers.scenes import HELLO, RUNS, complete, locked
 from tests.helpers.small_disk import small_in
 from tests.helpers.standin.channel import Channel
-from tests.helpers.waiting import DEADLINE
 
 PAGE = {"catalog.json", "feed.xml", "index.html"}
 
@@ -53,26 +46,6 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 def copied(folder: Path) -> dict[str, bytes]:
     return {name: data for name, data in tree(folder).items() if name != "status.json"}
-
-
-@contextmanager
-def served(box: Sandbox, *words: str) -> Iterator[str]:
-    """`envmgr page --serve`, ended by Ctrl-C: then it says where it was, and all is well."""
-    process = box.start("page", "--serve", "--port", "0", *words)
-    assert process.stderr is not None
-    found = next(match for line in process.stderr if (match := re.search(r"http://127.0.0.1:\d+/", line)))
-    yield found[0]
-    process.send_signal(signal.SIGINT)
-    out, _ = process.communicate(timeout=DEADLINE)
-    assert (process.returncode, out.splitlines()[-1]) == (0, f"served at {found[0]}")
-
-
-def get(url: str, **headers: str) -> tuple[int, bytes]:
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=DEADLINE) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read()
 
 
 @pytest.mark.always
@@ -139,12 +112,9 @@ def test_a_page_that_lost_a_file_is_told(box: Sandbox) -> None:
 
 
 def test_a_rollback_takes_the_page_back(box: Sandbox) -> None:
-    with served(box) as url:
-        assert json.loads(get(f"{url}catalog.json")[1])["generation"] == 3
-        box.ok("rollback", "1")
-        assert page(box)["generation"] == 1
-        assert json.loads(get(f"{url}catalog.json")[1])["generation"] == 1
-        box.ok("rollback", "3")
+    box.ok("rollback", "1")
+    assert page(box)["generation"] == 1
+    box.ok("rollback", "3")
     assert page(box)["generation"] == 3
 
 
@@ -182,57 +152,6 @@ def test_a_copy_takes_the_place_of_an_earlier_one_and_of_nothing_else(box: Sandb
     box.ok("page", "--output", f"{target}/locks/..")  # the folder itself, by another name
     assert copied(target) == tree(box.prefix / "current/www")
     assert "error[output-failed]: there is no folder " in box.run("page", "--output", str(tmp_path / "a/b")).stderr
-
-
-def test_the_server_gives_files_of_the_page_and_of_nothing_else(box: Sandbox) -> None:
-    with served(box, "--generation", "1") as url:
-        assert get(url) == (200, (box.prefix / "generations/0001/www/index.html").read_bytes())
-        lock = next(path for path in tree(box.prefix / "generations/0001/www") if path.startswith("locks/"))
-        assert get(url + lock)[1] == (box.prefix / "generations/0001/www" / lock).read_bytes()
-        for path in (
-            "../generation.json",
-            "%2e%2e/generation.json",
-            "..%2f..%2f..%2fsite.yaml",
-            "/etc/passwd",
-            "locks",
-            "%00",
-        ):
-            assert get(url + path)[0] == 404, path
-        assert get(url, Host="evil.example")[0] == 421
-        assert get(url, Host="localhost:1")[0] == 200
-        port = url.rstrip("/").rpartition(":")[2]
-        taken = box.run("page", "--serve", "--port", port)
-        assert (taken.code, taken.stderr.splitlines()[0]) == (3, f"error[port-taken]: port {port} cannot be used")
-
-
-@pytest.mark.always
-def test_a_publish_that_flips_while_the_page_is_read(sandbox: Sandbox) -> None:
-    """Each answer is a whole file of one generation, before, while and after it flips."""
-    locked(sandbox, "hello/1.0", HELLO)
-    sandbox.ok("build", "hello/1.0")
-    seen: list[int] = []
-    wrong: list[str] = []
-    done = threading.Event()
-
-    def read(url: str) -> None:
-        while not done.is_set():
-            status, content = get(f"{url}catalog.json")
-            try:
-                seen.append(json.loads(content)["generation"])
-            except ValueError:
-                wrong.append(f"{status} {content[:200]!r}")
-
-    with served(sandbox) as url:
-        reader = threading.Thread(target=read, args=(url,))
-        reader.start()
-        for number in (2, 3, 4):
-            locked(sandbox, "hello/1.0", HELLO, help=f"text {number}")
-            sandbox.ok("publish")
-        done.set()
-        reader.join(DEADLINE)
-        assert json.loads(get(f"{url}catalog.json")[1])["generation"] == 4
-    assert wrong == []
-    assert (seen[0], seen) == (1, sorted(seen))
 
 
 @pytest.mark.always

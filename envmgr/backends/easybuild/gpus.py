@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from envmgr.backends import GpuCodes
 from envmgr.backends.easybuild.settings import (
@@ -14,7 +13,6 @@ from envmgr.backends.easybuild.settings import (
     FIELDS,
     SETTINGS,
     VENDORS,
-    Setting,
     easybuild_settings,
     said_by,
 )
@@ -31,40 +29,18 @@ _MOST = 8  # easyconfigs that are named
 _MAKERS = {CUDA: "NVIDIA", AMD: "AMD"}
 
 
-def capabilities_refused(
-    easyconfig: str, looks: Sequence[Mapping[str, Any]], said: Mapping[Setting, Sequence[str]]
-) -> InputError:
-    """Return why a closure cannot be built: `template-unresolved`, `capabilities-missing`, `capabilities-too-many`.
-
-    `looks` are EasyBuild's on the easyconfigs at fault: see `inside/gpu_templates.py`.
+def capabilities_missing(easyconfig: str, lacks: Sequence[Sequence[str]]) -> InputError:
+    """Return the error of a closure with templates that nothing gives a value; `lacks` has each easyconfig with its
+    settings.
     """
-    if wrong := [f"{look['easyconfig']}: {p} has {t}" for look in looks for t, p in look["unresolved"].items()]:
-        return InputError(
-            "template-unresolved",
-            f"{easyconfig} needs templates that EasyBuild does not know, and would fail in the build",
-            context=shortened(wrong, _MOST),
-            hint="correct the easyconfig: a name that EasyBuild has, %% for a % that is no template, "
-            "or the dependency whose version the template stands for",
-        )
-    for setting in SETTINGS:
-        if few := [f"{look['easyconfig']}: {why}" for look in looks if (why := look["lacks"].get(setting))]:
-            example = EXAMPLES[setting]
-            return InputError(
-                "capabilities-missing",
-                f"{easyconfig} needs {setting}, which neither site.yaml nor the recipe says",
-                context=shortened(few, _MOST),
-                hint=f"set in site.yaml for which {_MAKERS[setting]} GPUs software is compiled, such as "
-                f"{site_line(FIELDS[setting], example)}, "
-                f"or under `input` of the recipe `{setting}: {example}`",
-            )
-    setting = next(setting for setting in SETTINGS for look in looks if setting in look["only_one"])
-    many = [f"{look['easyconfig']}: {why}" for look in looks if (why := look["only_one"].get(setting))]
+    setting = next(setting for setting in SETTINGS for _, *settings in lacks if setting in settings)
+    example = EXAMPLES[setting]
     return InputError(
-        "capabilities-too-many",
-        f"{easyconfig} is built for one value of {setting}, not for {', '.join(said[setting])}",
-        context=shortened(many, _MOST),
-        hint=f"choose one under `input` of the recipe, such as `{setting}: {quoted(said[setting][-1:])}`: "
-        "for all that is below it, too",
+        "capabilities-missing",
+        f"{easyconfig} needs {setting}, which neither site.yaml nor the recipe says",
+        context=shortened([f"{name} has a template of it" for name, *settings in lacks if setting in settings], _MOST),
+        hint=f"set in site.yaml for which {_MAKERS[setting]} GPUs software is compiled, such as "
+        f"{site_line(FIELDS[setting], example)}, or under `input` of the recipe `{setting}: {example}`",
     )
 
 

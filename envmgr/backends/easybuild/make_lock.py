@@ -92,6 +92,8 @@ def _notes(lock: EasyBuildLock, wanted: EasyBuildInput) -> Iterator[str]:
     for setting in SETTINGS:
         if getattr(wanted, setting) and setting not in asked:
             yield f"input.{setting}: no easyconfig of the closure asks for it"
+        if setting in asked and not getattr(lock, setting):
+            yield f"{setting} is neither in site.yaml nor in the recipe: easyconfigs that need it fail when they are built"
     values = lock.cuda_compute_capabilities
     for item in lock.items:
         if item.name in _ONE_OF_SEVERAL and len(values) > 1:

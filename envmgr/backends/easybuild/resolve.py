@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envmgr.backends.easybuild.failures import EULA_NEEDED, eula_not_accepted
-from envmgr.backends.easybuild.gpus import capabilities_refused, capabilities_unread
+from envmgr.backends.easybuild.gpus import capabilities_missing, capabilities_unread
 from envmgr.backends.easybuild.installation import INSIDE, EasyBuild, contents_sum
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedFile, LockedItem, LockedSource, letter_folder
 from envmgr.backends.easybuild.settings import EasyBuildInput, Setting, accept_eula_for, easyconfig_folders, said_now
@@ -33,7 +33,7 @@ def resolve_easyconfig(wanted: EasyBuildInput, tool: EasyBuild, site: Site, runn
 
     Raises:
         InputError: `unknown-easyconfig`, `easyconfig-invalid`, `easyconfig-misplaced`, `source-unhashed`,
-            `external-module`, `eula-not-accepted`, `patch-missing`, `patch-differs`; see `capabilities_refused`.
+            `external-module`, `eula-not-accepted`, `patch-missing`, `patch-differs`; `capabilities-missing`, `capabilities-unread`.
         EnvmgrError: `unresolved-dependency`; `easybuild-failed`; `source-differs` for one beside its easyconfig.
     """
     said = said_now(wanted, site)
@@ -87,8 +87,8 @@ def _ask(
         raise _why_not_resolved(wanted, answer, done.stderr, roots)
     if "unread" in answer:
         raise capabilities_unread(wanted.easybuild, answer["settings"], str(answer["unread"]))
-    if "refused" in answer:
-        raise capabilities_refused(wanted.easyconfig, answer["refused"], said)
+    if "lacks" in answer:
+        raise capabilities_missing(wanted.easyconfig, answer["lacks"])
     return dict(answer)
 
 

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).resolve().parent))  # only our own files
-import gpu_templates
+import gpu_settings
 
 TYPES = ("adler32", "crc32", "md5", "sha1", "sha256", "sha512", "size")
 
@@ -33,9 +33,6 @@ def main():
         except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets it
             code = getattr(error, "exit_code", None)
             result = {"error": str(getattr(error, "msg", error)), "code": int(code) if code is not None else None}
-            if lacks := gpu_templates.lacks_in(result["error"]):
-                look = {"lacks": lacks, "only_one": {}, "unresolved": {}, "easyconfig": request["easyconfig"]}
-                result = {"refused": [look]}
     answer.write(json.dumps(result) + "\n")
     answer.flush()
     os._exit(0)
@@ -52,8 +49,8 @@ def resolve_closure(request):
 
     # ConfigureMake would get a config.guess; easyblocks, which import this function, are imported later.
     filetools.download_file = lambda *_args, **_more: None
-    values = gpu_templates.known_settings(request["capabilities"])
-    capabilities = [f"--{name.replace('_', '-')}={','.join(each)}" for name, each in values.items()]
+    values = gpu_settings.known_settings(request["capabilities"])
+    capabilities = [f"--{name.replace('_', '-')}={','.join(each)}" for name, each in values.items() if each]
     unread = ""
     try:
         set_up_configuration(args=[*request["options"], *capabilities], silent=True)
@@ -69,16 +66,12 @@ def resolve_closure(request):
     except EasyBuildError as error:
         code = error.exit_code
         raise EasyBuildError("%s", "\n".join([error.msg, *wanting(parsed)]), exit_code=code) from error
-    looks = gpu_templates.look_at(ordered)
-    wrong = [
-        {**look, "easyconfig": Path(item["spec"]).name}
-        for item, look in zip(ordered, looks, strict=True)
-        if look["lacks"] or look["only_one"] or look["unresolved"]
-    ]
-    if unread and any(look["asks"] or look["lacks"] for look in looks):
-        return {"unread": unread, "settings": sorted(values)}
-    if wrong:
-        return {"refused": wrong}
+    looks = gpu_settings.look_at(ordered, values)
+    if unread and any(look["asks"] for look in looks):
+        return {"unread": unread, "settings": sorted(name for name, each in values.items() if each)}
+    lacks = [[Path(item["spec"]).name, *look["lacks"]] for item, look in zip(ordered, looks, strict=True)]
+    if any(settings for _, *settings in lacks):
+        return {"lacks": [row for row in lacks if row[1:]]}
     return {
         "framework": str(VERSION),
         "easyblocks": str(EASYBLOCKS_VERSION),

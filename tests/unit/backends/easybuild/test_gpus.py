@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from envmgr.backends.easybuild.backend import EasyBuildBackend
-from envmgr.backends.easybuild.gpus import capabilities_refused, capabilities_unread, explain_gpus
+from envmgr.backends.easybuild.gpus import capabilities_missing, capabilities_unread, explain_gpus
 from envmgr.backends.easybuild.items import chain_of, configuration_of
 from envmgr.backends.easybuild.lock import EasyBuildLock, LockedItem, locked_versions, render_lock
 from envmgr.backends.easybuild.lock_checks import differing_from_now
@@ -174,16 +174,12 @@ def test_lock_is_stale_by_the_values_only_where_an_item_asks(tmp_path: Path) -> 
 
 
 def test_refusal_names_the_first_of_many_easyconfigs() -> None:
-    looks = [
-        {"easyconfig": f"a{number}.eb", "lacks": {CUDA: "why"}, "only_one": {}, "unresolved": {}}
-        for number in range(12)
-    ]
-    error = capabilities_refused("top.eb", looks, {CUDA: (), AMD: ()})
-    assert (error.reference, error.context[0], error.context[-1]) == (
+    error = capabilities_missing("top.eb", [["rocm.eb", AMD], *([f"a{number}.eb", CUDA] for number in range(12))])
+    assert (error.reference, error.message) == (
         "capabilities-missing",
-        "a0.eb: why",
-        "and 4 more",
+        "top.eb needs cuda_compute_capabilities, which neither site.yaml nor the recipe says",
     )
+    assert (error.context[0], error.context[-1]) == ("a0.eb has a template of it", "and 4 more")
 
 
 # What `site check` says

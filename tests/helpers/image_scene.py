@@ -23,7 +23,9 @@ class Images:
 
     def __init__(self, audited: Audited) -> None:
         self.audited, self.cluster = audited, audited.cluster
-        host = next((self.cluster.host_prefix / "store/hello").glob("1.0-????????"))
+        # Other tests of the same cluster have made more installs of it.
+        current = json.loads((self.cluster.host_prefix / "current/generation.json").read_text())
+        host = self.cluster.host_prefix / current["entries"][ENTRY]["path"]
         self.install = f"{self.cluster.prefix}/store/hello/{host.name}"
         self.image = f"{self.cluster.prefix}/images/hello/{host.name}.sqfs"
         self.host_image = self.cluster.host_prefix / "images/hello" / f"{host.name}.sqfs"

@@ -1,4 +1,4 @@
-"""What breaks users' shells and programs, and so no module may do: variables, values that not every shell gets, names
+"""The rules for what no module may do, because it breaks users' shells and programs: variables, values that not every shell gets, names
 of functions, and text that csh would change.
 
 The rules are the same for the `environment` of recipes, for activation scripts of packages, and for modules that another

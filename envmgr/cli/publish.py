@@ -175,12 +175,12 @@ def diff(
     a: Annotated[
         str | None,
         typer.Argument(
-            metavar="[GENERATION|OUTPUT]",
+            metavar="GENERATION|OUTPUT",
             help="Number of a generation, by default the parent of the other one; or the output file of a job.",
         ),
     ] = None,
     b: Annotated[
-        int | None, typer.Argument(metavar="[GENERATION]", help="Number of a generation; by default the current one.")
+        int | None, typer.Argument(metavar="GENERATION", help="Number of a generation; by default the current one.")
     ] = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,
@@ -221,7 +221,7 @@ def gc(
 def usage(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE]...", help="Text of journals or syslogs; without one, standard input."),
+        typer.Argument(metavar="FILE", help="Text of journals or syslogs; without one, standard input."),
     ] = None,
     site: SiteOption = None,
     fmt: FormatOption = Format.table,

@@ -16,7 +16,7 @@ def show_usage(result: UsageResult) -> None:
     loads = counted(sum(each.own + sum(each.by.values()) for each in result.entries), "loads")
     out(f"{loads} from {result.first} to {result.last}" if result.first else "no load is in this text")
     if result.others:
-        out(f"left out: {counted(result.others, 'lines')} that make no sense, or name an entry that is not published")
+        out(f"left out: {counted(result.others, 'lines')} of entries that are not published, or without sense")
     if not result.recorded:
         out("loads are not recorded now: site.yaml has no `usage: true`")
 

@@ -103,7 +103,7 @@ def test_lines_that_anybody_can_send_break_nothing(box: Sandbox, tmp_path: Path)
     )
     log.write_bytes(b"\xff\0\n" + "".join([good, *(f"c1 envmgr: {each}\n" for each in forged), good[:-1]]).encode())
     done = box.ok("usage", str(log))
-    left = "left out: 5 lines that make no sense, or name an entry that is not published"
+    left = "left out: 5 lines of entries that are not published, or without sense"
     assert done.stdout.splitlines()[-2:] == [f"2 loads from {TODAY} to {TODAY}", left]
     assert "evil" not in done.stdout
 

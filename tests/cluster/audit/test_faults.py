@@ -283,10 +283,10 @@ def test_modules_that_one_node_lacks_below_a_folder_that_a_line_of_all_nodes_nam
             stack.enter_context(file_on(audited.cluster, node, "/etc/profile.d/local-apps.sh", line))
             for module in ("vasp/6", *(["gromacs/2024"] if node != "c2" else [])):
                 stack.enter_context(file_on(audited.cluster, node, f"{folder}/{module}.lua", ""))
-        found = audited.findings("--via", "ssh", "--check", "contexts", "--check", "resolution", code=1)
-    assert found == [
-        ("warning", "contexts", "c[1-3]", "bash-ssh (root, alice)", f"MODULEPATH lacks {folder}"),
-        ("warning", "resolution", "c2", folder, "`module avail` does not list gromacs/2024"),
+        result = audited.audit("--via", "ssh", "--check", "contexts", "--check", "resolution", code=1)
+    assert [(f["severity"], f["check"], f["nodes"], f["found"]) for f in result["causes"]] == [
+        ("warning", "contexts", "c[1-3]", f"MODULEPATH lacks {folder}"),
+        ("warning", "resolution", "c2", "`module avail` does not list gromacs/2024"),
     ]
 
 

@@ -94,7 +94,8 @@ def made_again(
     install, root = work.install, work.install.prefix.root
     words = require_own_mounts(work, runner)
     beside = work.made_by.lock.backend.extra_files(install)
-    places = dict.fromkeys([install.prefix.locks, install.path.parent, *(file.parent for file in beside)])
+    # The store's folder comes last: once something lies over it, `folder` cannot be seen.
+    places = dict.fromkeys([install.prefix.locks, *(file.parent for file in beside), install.path.parent])
     staged = {place: folder / str(number) for number, place in enumerate(places)}
     try:
         with explain_os_error(folder):

@@ -1,5 +1,5 @@
-"""The rules for what no module may do, because it breaks users' shells and programs: variables, values that not every shell gets, names
-of functions, and text that csh would change.
+"""The things that break users' shells and programs, and that no module may do: variables, values that not every shell
+gets, names of functions, and text that csh would change.
 
 The rules are the same for the `environment` of recipes, for activation scripts of packages, and for modules that another
 tool made. Everything else is for the eyes of reviewers: the package's own programs are on PATH and run anyway.

@@ -72,9 +72,10 @@ def build_entries_again(ctx: Context, names: Sequence[str], *, jobs: int, dry_ru
     todo, sound = _find_work(ctx, names)
     for work in todo:
         require_own_mounts(work, ctx.runner)
-        work.made_by.lock.may_build()
     if dry_run:
         return AgainResult(tuple(AgainInstall(work.install.relative, work.damage) for work in todo), True)
+    for work in todo:
+        work.made_by.lock.may_build()
     can_write(ctx.site, [work.made_by.lock.backend for work in todo])
     uses = {i.relative for work in todo for i in (work.install, *work.item.needs, *work.item.build_needs)}
     with logged(ctx, "build") as (inner, log), holding(ctx.prefix, uses | sound, ctx.runner, inner.reporter):

@@ -19,7 +19,7 @@ from envmgr.system.files import remove_tree
 from tests.helpers.builders import builders, compiled
 from tests.helpers.open_folders import for_everybody
 from tests.helpers.sandbox import Sandbox
-from tests.helpers.scenes import HELLO, data, error_of, locked, log_of, processes
+from tests.helpers.scenes import HELLO, data, error_of, locked, log_of, processes, tamper
 from tests.helpers.standin.channel import Channel
 from tests.helpers.wheel_scene import make_wheel_box
 
@@ -114,6 +114,27 @@ def test_code_of_a_source_runs_as_the_build_user_at_the_lock_and_at_the_build(
     assert f"{uid}-True-bdist_wheel" in {path.name for path in who.iterdir()}
     assert all(path.stat().st_uid == uid for path in who.iterdir())
     assert "its build runs as root" not in done.stderr
+    install = Path(data(open_box, "show", "some/1.0")["install"])
+    tamper(next(install.rglob("*.so")), "damaged")
+    (made,) = data(open_box, "build", "--again", "some/1.0")["installs"]
+    assert (made["outcome"], made["other"]) == ("replaced", []), "at the same place, in a namespace in a namespace"
+    open_box.ok("verify")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes a user")
+def test_what_the_build_user_makes_again_is_in_the_group_of_the_site(open_box: OpenSandbox, build_user: str) -> None:
+    """Its user namespace has no such group."""
+    subprocess.run(["usermod", "-aG", "users", build_user], check=True)
+    open_box.policies |= {"group": "users", "umask": "027"}
+    open_box.write_site()
+    open_box.ok("build", "hello/1.0")
+    install = Path(data(open_box, "show", "hello/1.0")["install"])
+    tamper(install / "bin/hello-prefix", "damaged")
+    (made,) = data(open_box, "build", "--again", "hello/1.0")["installs"]
+    assert made["outcome"] == "replaced"
+    assert {(path.owner(), path.group()) for path in [install, *install.rglob("*")]} == {(build_user, "users")}
+    assert open_box.leftovers() == []
+    open_box.ok("verify")
 
 
 def test_build_user_builds_too_and_others_are_refused(open_box: OpenSandbox, build_user: str) -> None:

@@ -529,7 +529,7 @@ def test_what_cannot_be_made_again_is_refused(published: Published) -> None:
     done = box.run("build", "--again", "more/1.0")
     assert (done.code, done.stderr) == (
         3,
-        "error[not-built]: more/1.0 is not built\nhint: run `envmgr build more/1.0`\n",
+        "error[not-built]: more/1.0 is not built\n\nhint: run `envmgr build more/1.0`\n",
     )
 
 

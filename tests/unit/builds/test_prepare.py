@@ -16,12 +16,15 @@ from envmgr.system import locks
 from envmgr.system.locks import mark_of
 from envmgr.system.processes import this_process
 
+LEFT = ["one/.again-1.0-01234567", "one/.staging-1.0-01234567", "one/1.0-01234567"]
+
 
 @pytest.fixture
 def install(tmp_path: Path) -> Install:
-    """Half an install: a staging folder, and a tree without a manifest."""
+    """Half an install: what was made again, a staging folder, and a tree without a manifest."""
     install = Prefix(tmp_path).install_at("store/one/1.0-01234567")
-    install.staging.mkdir(parents=True)
+    install.again.mkdir(parents=True)
+    install.staging.mkdir()
     install.path.mkdir()
     install.lock.parent.mkdir(parents=True)
     return install
@@ -49,11 +52,11 @@ def test_what_a_dead_run_of_another_host_left_goes_with_its_mark(
     done.write_text(theirs.read_text())
     for path in (theirs, done):
         os.utime(path, (1, 1))
-    assert clean_leftovers(install.prefix, SilentReporter()) == ["one/.staging-1.0-01234567", "one/1.0-01234567"]
+    assert clean_leftovers(install.prefix, SilentReporter()) == LEFT
     assert [*install.prefix.locks.glob("*.holder")] == []
 
 
 def test_mark_of_a_killed_run_of_this_host_goes_at_once(install: Install) -> None:
     theirs = mark(install, host=this_process().host, ticks=1)
-    assert clean_leftovers(install.prefix, SilentReporter()) == ["one/.staging-1.0-01234567", "one/1.0-01234567"]
+    assert clean_leftovers(install.prefix, SilentReporter()) == LEFT
     assert not theirs.exists()

@@ -50,7 +50,6 @@ _DOWNLOADS = {
 }
 # Kind of a worker's error -> reference, context and hint; the error's own message stays.
 _KINDS: Mapping[str, tuple[str, Sequence[str], str]] = {
-    "BadWheel": ("wheel-invalid", (), "report it to the package's authors; lock another version"),
     "NoPython": ("base-without-python", (), "is the entry that `python:` names whole? `envmgr verify` tells"),
     "Ended": (
         "install-failed",
@@ -83,6 +82,9 @@ def wheel_failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> Envmg
         return download_failure(event, _DOWNLOADS, again=_AGAIN)
     if disk := disk_failure(event, request):
         return disk
+    if kind == "BadWheel":
+        hint = "report it to the package's authors; lock another version"
+        return EnvmgrError("wheel-invalid", message, hint=hint)
     if kind in _KINDS:
         reference, context, hint = _KINDS[kind]
         return EnvmgrError(reference, message, context=context, hint=hint)

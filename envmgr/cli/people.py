@@ -147,23 +147,6 @@ def doctor(site: options.SiteOption = None, fmt: options.FormatOption = options.
 
 
 @verb
-def rename(
-    name: Name,
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The name that it gets.")],
-    jobs: Jobs = 0,
-    dry_run: options.DryRun = False,
-    site: options.SiteOption = None,
-    fmt: options.FormatOption = options.Format.table,
-) -> VerbAnswer:
-    """Give an environment another name."""
-    from envmgr.cli.text.people import show_change
-    from envmgr.commands.user import rename_environment
-
-    ctx = open_context(site, fmt, anywhere=True)
-    return answer_with(rename_environment(ctx, name, new, jobs=jobs, dry_run=dry_run), show_change)
-
-
-@verb
 def kernel(
     name: Name,
     remove: Annotated[bool, typer.Option("--remove", help="Take the kernel away.")] = False,

@@ -27,7 +27,7 @@ CATALOG = "envmgr.catalog/1"
 """The name of `catalog.json`, which lies beside the page of a generation."""
 # Verbs whose form has another name.
 _SAME = {"stage": "staged", "unstage": "staged", "catalog-check": "check"}
-_SAME |= dict.fromkeys(("user-create", "user-add", "user-remove", "user-update", "user-rename"), "user")
+_SAME |= dict.fromkeys(("user-create", "user-add", "user-remove", "user-update"), "user")
 
 
 @dataclass(frozen=True, slots=True)

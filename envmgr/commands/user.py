@@ -160,40 +160,6 @@ def change_environment(
         return result
 
 
-def rename_environment(ctx: Context, name: str, new: str, *, jobs: int = 0, dry_run: bool = False) -> UserResult:
-    """Make the packages of an environment again under another name, and then delete the first.
-
-    The path of an install is in its files, and its name in that path. Raise as `create_environment`.
-    """
-    require_name(new)
-    places = user_places(ctx.environ)
-    require_environment(places, name)
-    if name == new:
-        raise InputError("name-taken", f"`{name}` is its name already")
-    first, second = sorted((name, new))  # the same order for everyone: else two would wait for each other
-    with changing(ctx, places, first, dry_run=dry_run), changing(ctx, places, second, dry_run=dry_run):
-        former = require_environment(places, name)
-        lock = lock_of(former)
-        made = places.install(new)
-        if made is None or lock_of(made) != lock:  # else this was begun before, and killed
-            _require_free(places, new)
-        base = _base_of(ctx, lock, published_record(ctx), name)
-        place = (places.link(new), former.prefix)
-        result = _make(ctx, places, new, lock, base, place, lock.versions, jobs=jobs, dry_run=dry_run)
-        if not dry_run:
-            others = links_of(places, name, former) - {places.link(name)}  # that of `--at` stays
-            kernel = kernel_file(ctx.environ, new)
-            has_kernel = is_own(kernel_file(ctx.environ, name)) and (is_own(kernel) or not kernel.exists())
-            remove_environment(ctx, places, name)
-            for link in others:
-                _point(link, Path(result.path))
-            if has_kernel:
-                write_kernel(
-                    kernel, user_kernel(new, places.link(new), require_environment(places, new), lock, base, ctx.site)
-                )
-        return result
-
-
 def remove_environment(ctx: Context, places: UserPlaces, name: str) -> None:
     """Remove an environment with its module, links and all its installs. Call it under its lock."""
     install = require_environment(places, name)

@@ -47,7 +47,7 @@ def make_kernel(ctx: Context, name: str, *, remove: bool = False, dry_run: bool 
         raise InputError(
             "name-taken",
             f"{file} is there, and envmgr did not write it",
-            hint="`jupyter kernelspec remove` takes it away, or give the environment another name: `envmgr user rename`",
+            hint="`jupyter kernelspec remove` takes it away",
         )
     if not has_ipykernel(lock, base):
         raise InputError(

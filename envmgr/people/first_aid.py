@@ -91,7 +91,9 @@ def _environments(places: UserPlaces, record: GenerationRecord | None) -> Iterat
             yield Finding("environment", "note", where, f"{lock.on} {said}", hint=rebase if state == "newer" else "")
         if more := [*strangers(install, lock)]:
             found = f"its lock does not have {', '.join(more)}"
-            hint = f"`envmgr user rename {name} NEW` makes it again without that"
+            lock_file = f"{name}.toml"
+            again = f"envmgr user create {name} --from-lock {lock_file}"
+            hint = f"`envmgr user export {name} -o {lock_file} && envmgr user delete {name} && {again}` makes it without that"
             yield Finding("environment", "warning", where, found, hint=hint)
 
 

@@ -266,11 +266,5 @@ PLOTS: dict[str, Plot] = {
     "user remove": Plot(
         ("user", "remove", "mine", "ipykernel"), with_own, lambda box: own(box, "mine"), ("not-asked-for",)
     ),
-    "user rename": Plot(
-        ("user", "rename", "mine", "new"),
-        with_own,
-        lambda box: own(box, "new", "ipykernel") and gone(box),
-        ("no-environment",),
-    ),
     "user update": Plot(("user", "update", "mine"), with_own, lambda box: own(box, "mine", "ipykernel")),
 }

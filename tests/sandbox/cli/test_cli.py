@@ -158,10 +158,7 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
         "sign",
         "stage",
         "unstage",
-        *(
-            f"user {verb}"
-            for verb in ("add", "create", "delete", "export", "kernel", "remove", "rename", "request", "update")
-        ),
+        *(f"user {verb}" for verb in ("add", "create", "delete", "export", "kernel", "remove", "update")),
     ] == CHANGING
     assert [verb for verb in CHANGING if not {"--dry-run", "-n"} <= options(verb)] == []
     # Those write the files that options name.
@@ -253,7 +250,6 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         "user export": ["mine", "--output", "mine.toml"],
         "user kernel": ["mine"],
         "user remove": ["mine", "one"],
-        "user rename": ["mine", "new"],
         "user update": ["mine"],
     }
     assert sorted(arguments) == CHANGING

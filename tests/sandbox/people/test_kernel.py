@@ -42,9 +42,9 @@ def test_kernel_starts_with_the_environment_and_follows_its_changes(sandbox: San
     assert started(file) == f"['-f', 'connection'] {sandbox.root}/.local/share/envmgr/envs/mine/lib/python{PYTHON}/site-packages/einops.py 1 {path(made)}:/usr/bin:/bin\n"  # fmt: skip
     user("remove", "mine", "einops")
     assert "No module named 'einops'" in started(file)  # the link leads to what the environment is now
-    user("rename", "mine", "plots")
+    user("delete", "mine")
     assert not file.parent.exists()
-    assert "user/plots" in user("list")
+    user("create", "plots", "--on", "sci/1.0", "ipykernel")
     user("kernel", "plots")
     assert "wrote" in user("kernel", "plots")
     assert "removed the kernel" in user("remove", "plots", "ipykernel")

@@ -38,7 +38,7 @@ def lines(folder: Path, shell: str, groups: str = GROUPS) -> str:
 OFFERED = {
     "envmgr rol": ["rollback"],
     "envmgr site ": ["check"],
-    "envmgr --site site.yaml user ren": ["rename"],
+    "envmgr --site site.yaml user rem": ["remove"],
     "cd /; X=1 envmgr his": ["history"],
     "envmgr audit --ver": ["--verbose"],
     "envmgr --form": ["--format"],

@@ -22,7 +22,7 @@ def test_every_verb_has_a_schema_and_so_has_an_error() -> None:
         "envmgr.schemas/1",
         "envmgr.test-nodes/1",
     }
-    assert found["user rename"] == "envmgr.user/1"
+    assert found["user update"] == "envmgr.user/1"
     assert find_schema(["error"]).name == find_schema(["envmgr.error/1"]).name == ERROR
     assert {*NAMES} == {ERROR, CATALOG, *result_classes()}
 

@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 from envmgr.commands import Context, published_record, require_published
 from envmgr.commands.parts import Known, PartsReader
 from envmgr.errors import EnvmgrError, InputError, Interrupted
-from envmgr.exchange.sboms import CarriedPart, CarriedSbom, Component, Document, write_sbom
+from envmgr.exchange.sboms import write_sbom
+from envmgr.exchange.sboms.document import CarriedPart, CarriedSbom, Component, Document
 from envmgr.publish.records import PublishedEntry, read_record
 from envmgr.report import Result
 from envmgr.store.dist_info import DistInfo, dist_infos

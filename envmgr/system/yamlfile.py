@@ -23,6 +23,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 _MOST_VALUES = 2_000_000  # with those that aliases stand for: a few lines can expand without end
 _MOST_FAULTS = 20  # faults that are reported for one file
+_MOST_PLACED = 500  # faults whose line is looked for
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -208,15 +209,15 @@ def _model_or_faults(data: Any, model: type[Model]) -> tuple[Model | None, list[
 def faults_with_lines(faults: Iterable[Fault], text: str, path: Path) -> list[str]:
     """Return each fault, its place in the document and its reason, as `file:line: field: reason`, in file order.
 
-    If there are very many, return some and the number of further ones.
+    If there are many, return the first ones and the number of further ones.
     """
     root = yaml.compose(text, Loader=CSafeLoader)
     every = [(location, each) for location, reason in faults for each in each_fault(reason)]
     rows = []
-    for location, reason in every[:_MOST_FAULTS]:
+    for location, reason in every[:_MOST_PLACED]:
         field = ".".join(one_line(part, 60) for part in islice(location, 20)) or "(document)"
         rows.append((_line_of(root, location), f"{field}: {one_line(reason)}"))
-    shown = [f"{one_line(path)}:{line}: {told}" for line, told in sorted(rows)]
+    shown = [f"{one_line(path)}:{line}: {told}" for line, told in sorted(rows)[:_MOST_FAULTS]]
     return [*shown, f"and {len(every) - _MOST_FAULTS} more"] if len(every) > _MOST_FAULTS else shown
 
 

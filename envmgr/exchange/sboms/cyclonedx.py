@@ -14,7 +14,7 @@ from cyclonedx.model.tool import ToolRepository
 from cyclonedx.output.json import JsonV1Dot6
 from packageurl import PackageURL
 
-from envmgr.exchange import sboms
+from envmgr.exchange.sboms import document as sboms
 
 
 def write(document: sboms.Document) -> str:

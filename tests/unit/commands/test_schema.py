@@ -17,6 +17,7 @@ def test_every_verb_has_a_schema_and_so_has_an_error() -> None:
         ERROR,
         CATALOG,
         "envmgr.audit-explain/1",
+        "envmgr.build-again/1",
         "envmgr.build-item/1",
         "envmgr.export-lock/1",
         "envmgr.schemas/1",

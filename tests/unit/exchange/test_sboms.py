@@ -14,7 +14,8 @@ from packageurl import PackageURL
 
 from envmgr.backends import get_backend
 from envmgr.catalog.recipe import load_recipe
-from envmgr.exchange.sboms import CarriedPart, CarriedSbom, Component, Document, purl_of, write_sbom
+from envmgr.exchange.sboms import write_sbom
+from envmgr.exchange.sboms.document import CarriedPart, CarriedSbom, Component, Document, purl_of
 from envmgr.store.parts import Part
 from tests.helpers.sboms import valid_cyclonedx
 from tests.helpers.shipped import LOCKED, ROOT
@@ -133,7 +134,8 @@ import sys
 sys.modules["cyclonedx"] = None
 from datetime import datetime
 from envmgr.errors import EnvmgrError
-from envmgr.exchange.sboms import Document, write_sbom
+from envmgr.exchange.sboms import write_sbom
+from envmgr.exchange.sboms.document import Document
 try:
     write_sbom(Document("x", "1", "", datetime.now(), (), {}))
 except EnvmgrError as error:

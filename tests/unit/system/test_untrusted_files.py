@@ -195,6 +195,7 @@ def test_texts_of_others_are_one_short_line() -> None:
 
 # Who may open files in another way, and which these are. None of them is of a catalog, a lock, a record or the history.
 OTHERWISE = {
+    "commands/usage.py": "text of a log that the caller names: lines of a size",
     "commands/verb_run.py": "what a verb of ours printed just now",
     "commands/page.py": "files of a generation, by what opens no link and no pipe; what a copy writes",
     "page/render.py": "a style and a script that ship with envmgr",
@@ -222,12 +223,13 @@ OTHERWISE = {
     "backends/easybuild/inside/envmgr_naming.py": "runs in EasyBuild's process",
     "backends/easybuild/choose_easybuild.py": "EasyBuild's own files",
     "backends/easybuild/installation.py": "EasyBuild's own files",
-    "backends/easybuild/build_place.py": "EasyBuild's own modules",
+    "backends/easybuild/inside/gpu_settings.py": "EasyBuild's own easyconfigs, in its process",
     "backends/easybuild/resolve.py": "what EasyBuild resolved, by reading it itself, and sources in mirrors that are folders",
     "backends/wheels/inside/declared_extensions.py": "runs in a build's Python, and writes",
     "backends/wheels/build_child.py": "runs as the account that builds",
     "backends/wheels/install.py": "logs of a build",
     "wheels/install_worker.py": "an interpreter of the system, or of an install",
+    "builds/again.py": "the output of a process of ours",
     "builds/install.py": "an install, and what was built, or built anew",
     "builds/slurm/ends.py": "logs of a job",
     "catalog/site.py": "/etc/os-release",

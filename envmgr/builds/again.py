@@ -50,7 +50,7 @@ class AgainWork:
 
 @dataclass(frozen=True, slots=True)
 class MadeAgain:
-    """An install that was made, and where it lies: its tree, the file of its manifest, its files elsewhere by their places."""
+    """An install that was made, and where it lies: its tree, its manifest, its files elsewhere by their places."""
 
     manifest: Manifest
     tree: Path

@@ -32,9 +32,9 @@ class AgainInstall:
     """One install that was made again, or would be: then `outcome` is null.
 
     `damage` is how the install in place differed from its manifest. `other` are the files that are other ones than its
-    manifest says. `outcome` is `same` for a sound install, and `replaced` for a damaged one that is again what its
-    manifest says. It is `renewed` for a damaged one that has a new manifest, and `differs` for a sound one that stays,
-    although it was made again with other bytes.
+    manifest says. `outcome` of a sound install is `same`, or `differs` if it was made again with other bytes: it stays as
+    it is. `outcome` of a damaged one is `replaced` if it is again what its manifest says, else `renewed`: it has a new
+    manifest.
     """
 
     path: str

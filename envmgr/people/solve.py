@@ -25,7 +25,7 @@ from envmgr.system.run import Runner
 from envmgr.wheels.answers import prerelease_errors
 from envmgr.wheels.locked import WheelSet
 from envmgr.wheels.metadata import Metadata
-from envmgr.wheels.newest import RecipeFields, older_versions
+from envmgr.wheels.newest import older_versions
 from envmgr.wheels.requirements import HashedRow, Question, read_requirement
 from envmgr.wheels.resolve import ask_indexes, find_missing_wheels
 from envmgr.wheels.settings import PUBLIC, indexes_of
@@ -33,7 +33,6 @@ from envmgr.wheels.target import marker_holds
 
 _GLIBC = 28  # of the platform that recipes have by default; a host with an older one lowers it
 _EXTRA = re.compile(r"""\bextra\s*==\s*["']([A-Za-z0-9._-]+)["']""")
-_FIELDS = RecipeFields(platform="an entry for {platform}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +112,7 @@ def _ask(
         reporter.stage("resolve", unit="packages") as stage,
     ):
         resolution.know(present)
-        wheels = find_missing_wheels(resolution, stage, _FIELDS, newest=False).lock
+        wheels = find_missing_wheels(resolution, stage, newest=False).lock
         return wheels, [] if wanted.constraints else older_versions(resolution, wheels.versions)
 
 

@@ -62,14 +62,6 @@ def sha256_listed(
         return dict(zip(files, pool.map(one, files), strict=True))
 
 
-def names_listed(listed: ListedFile, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the names of all files on a page, for every Python and platform; none if it cannot be read."""
-    try:
-        return [*_files(_read(listed, environ))]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-
-
 def _read(listed: ListedFile, environ: Mapping[str, str]) -> Page:
     """Raise the errors of `read_page`."""
     parts = urlsplit(listed.page)

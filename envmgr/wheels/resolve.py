@@ -20,10 +20,10 @@ from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.users import Account, lesser_account
 from envmgr.wheels.answers import RequiredHashes, hash_differs, prerelease_errors
-from envmgr.wheels.index_pages import ListedFile, names_listed, sha256_listed
+from envmgr.wheels.index_pages import ListedFile, sha256_listed
 from envmgr.wheels.locked import LockedWheel, WheelSet
 from envmgr.wheels.metadata import Metadata, normal_name, requires_at
-from envmgr.wheels.newest import RecipeFields, explain_unsolvable, wheels_older
+from envmgr.wheels.newest import wheels_older
 from envmgr.wheels.requirements import Question
 from envmgr.wheels.settings import indexes_of, locked_url
 from envmgr.wheels.target import target_environment, target_tags
@@ -56,7 +56,6 @@ def resolve_beside(
     runner: Runner,
     reporter: Reporter,
     places: Mapping[str, str],
-    fields: RecipeFields,
 ) -> tuple[WheelSet, frozenset[str]]:
     """Return the wheels that are missing beside the distributions `present`, and the names of those that are needed.
 
@@ -71,17 +70,16 @@ def resolve_beside(
         reporter.stage("resolve", unit="packages") as stage,
     ):
         resolution.know([Metadata(name=normal_name(name), version=version) for name, version in present.items()])
-        found = find_missing_wheels(resolution, stage, fields)
+        found = find_missing_wheels(resolution, stage)
     if problems := [*found.problems, *prerelease_errors(wanted, found.lock.packages)]:
         raise joined_errors(problems)
     return found.lock, found.needed
 
 
-def find_missing_wheels(resolution: Resolution, stage: Stage, fields: RecipeFields, *, newest: bool = True) -> Resolved:
+def find_missing_wheels(resolution: Resolution, stage: Stage, *, newest: bool = True) -> Resolved:
     """Return the wheels that complete what `resolution` knows.
 
-    Its problem is `wheels-older`, if `newest` versions are wanted. `fields` are those of the recipe that change which
-    wheels fit.
+    Its problem is `wheels-older`, if `newest` versions are wanted.
 
     Raises:
         EnvmgrError: `unsolvable`, `no-network`, `resolve-failed`, `wheel-unhashed`.
@@ -89,15 +87,12 @@ def find_missing_wheels(resolution: Resolution, stage: Stage, fields: RecipeFiel
     from importlib.metadata import version
 
     wanted, python = resolution.wanted, resolution.python
-    try:
-        text = resolution.compile([*PYLOCK, *ONLY_WHEELS])
-    except EnvmgrError as error:
-        raise explain_unsolvable(resolution, error, fields) if error.reference == "unsolvable" else error from None
+    text = resolution.compile([*PYLOCK, *ONLY_WHEELS])
     chosen = [*choose_wheels(text, python, wanted.platform, wanted)]
     found = [each for each in chosen if each[0].name not in resolution.known]
     stage.update(len(found), total=len(found))
     versions = {wheel.name: wheel.version for wheel, _ in found}
-    older = wheels_older(resolution, versions, fields) if newest else None
+    older = wheels_older(resolution, versions) if newest else None
     found = resolution.with_index(found)
     requires = requires_at({wheel.name: url for wheel, url in found}, resolution.runner)
     wheels = [
@@ -149,10 +144,8 @@ class Resolution:
             _write_placeholders(present, folder)
             self._placeholders = ["--find-links", str(folder)]
 
-    def compile(
-        self, options: Sequence[str], requirements: Sequence[str] | None = None, *, platform: str | None = None
-    ) -> str:
-        """Return uv's text for `requirements` and `platform`, or for those of the question.
+    def compile(self, options: Sequence[str], requirements: Sequence[str] | None = None) -> str:
+        """Return uv's text for `requirements`, or for those of the question.
 
         Raise as `compile_requirements` does.
         """
@@ -165,7 +158,7 @@ class Resolution:
                     self.runner,
                     self.scratch,
                     python=self.python,
-                    platform=platform or self.wanted.platform,
+                    platform=self.wanted.platform,
                     constraints=limits,
                     exclude_newer=self.wanted.exclude_newer,
                     options=[*self._placeholders, *options],
@@ -201,21 +194,6 @@ class Resolution:
                 elif (match := re.match(r"\s+# from (\S+)", line)) and match[1].rstrip("/") in by_url:
                     found[package] = by_url[match[1].rstrip("/")]
         return lambda name: found.get(name, first)
-
-    def listed(self, name: str) -> list[str]:
-        """Return the names of all files of a package in the first index that has it, for every Python and platform.
-
-        uv leaves out what no later Python can use.
-        """
-        for place in self._now().values():
-            folder = place.folder
-            if folder is None:
-                names = names_listed(ListedFile(place.index, place.url, name, ""))
-            else:
-                names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-            if names:
-                return names
-        return []
 
     def with_index(self, wheels: Sequence[FoundWheel], requirements: Sequence[str] | None = None) -> list[FoundWheel]:
         """Return the wheels with the index that each came from. Raise as `refuse_unhashed` does."""

@@ -175,12 +175,6 @@ def _refuse_foreign(text: str, places: Sequence[IndexPlace], scratch: Path) -> N
                 )
 
 
-def later_platforms(platform: str) -> list[str]:
-    """Return the platforms with a later glibc that uv knows, the oldest first."""
-    arch, _, glibc = platform.rpartition("_")
-    return [f"{arch}_{each}" for each in _GLIBCS if each > int(glibc)]
-
-
 def _nearest(platform: str) -> str:
     """Return the newest platform that uv knows and that is no newer: uv finds no wheels for a glibc between the two."""
     arch, _, glibc = platform.rpartition("_")
@@ -212,6 +206,11 @@ def _failure(error: CommandError, asked: Sequence[str], places: Sequence[IndexPl
             "loosen a requirement, or name an index that has what is missing (`indexes`, `backends.wheels.indexes` "
             "of site.yaml)"
         )
+        if "usable wheels" in error.stderr or "no wheels with a matching" in error.stderr:
+            hint = (
+                "ask for a version with wheels for this Python and platform, or `build` it from its source, in a recipe "
+                "of wheels"
+            )
         if "exclude-newer" in error.stderr:
             hint = (
                 "files without an upload time are never old enough: name an index that tells it, or take "
@@ -239,4 +238,5 @@ def _sentences(text: str) -> list[str]:
     sentences = re.split(r"(?<=[.,])\s+(?=(?:And |Because |we can conclude))", reasons.strip())
     shown = sentences if len(plain) < 1500 else ["…", *sentences[-3:]]
     told = [each.strip()[:1000] for each in shown if each.strip()]
-    return told + [f"hint of uv: {each.strip()[:600]}" for each in hints]
+    # Nobody can give the option here that some hints name.
+    return told + [f"hint of uv: {each.strip()[:600]}" for each in hints if "--no-build" not in each]

@@ -39,7 +39,11 @@ _UNREADABLE = "InvalidMatchSpecError InvalidPackageNameError InvalidVersionError
 _TRANSFER = re.compile(
     r"error sending request|dns error|connect|timed out|Request failed|decod|end of file|incomplete|body", re.IGNORECASE
 )
-UNSOLVABLE = "loosen a spec of the recipe, add a channel, or declare the virtual package it asks for"
+UNSOLVABLE = (
+    "loosen a spec of the recipe, add a channel, or declare in `virtual_packages` what the nodes have, where a package "
+    "asks for `__cuda` and the like"
+)
+_LACKING = "add a channel that has it; if it is not a conda package, `pip` of the recipe takes it from an index"
 # The kind of the last place's fault -> reference and hint.
 _DOWNLOADS = {
     "unreachable": ("no-network", _MIRROR),
@@ -134,13 +138,14 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
             hint="is it a channel? open its URL, or lock against another place of it (`lock --channel "
             "NAME=URL-OR-FOLDER`)",
         )
-    if event["kind"] == "SolverError":
+    if event["kind"] == "Unsolvable":
         reasons = message.removeprefix("Cannot solve the request because of: ").rstrip().splitlines()
         virtual = ", ".join(f"{name} {version}" for name, version in request["virtual_packages"].items())
         asked = [f"specs: {', '.join(request['specs'])}", f"virtual packages: {virtual or 'none'}"]
-        return EnvmgrError(
-            "unsolvable", "the specs cannot be solved together", context=[*asked, "", *reasons], hint=UNSOLVABLE
-        )
+        lacking = [f"no channel of the recipe has {name}" for name in event["lacking"]]
+        context = [*asked, "", *reasons, *lacking]
+        hint = _LACKING if lacking else UNSOLVABLE
+        return EnvmgrError("unsolvable", "the specs cannot be solved together", context=context, hint=hint)
     if event["kind"] in _UNREADABLE:
         hint = "specs are written like `numpy 1.26.*`"
         return InputError("spec-invalid", "a spec of the recipe cannot be read", context=lines, hint=hint)

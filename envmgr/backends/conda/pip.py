@@ -162,7 +162,6 @@ def add_wheels(
     Raises:
         EnvmgrError: `pip-without-python`, and those of `wheels.resolve.resolve_beside`.
     """
-    from envmgr.wheels.newest import RecipeFields
     from envmgr.wheels.resolve import resolve_beside
 
     python = require_python(lock.packages)
@@ -171,9 +170,8 @@ def add_wheels(
     if keep is not None and keep.added is not None:
         question = question.held_to(keep.added.versions)
     present = {name: _marked(version) for name, (_, version) in brought.items()}
-    fields = RecipeFields(platform='`virtual_packages: {{__glibc: "{glibc}"}}`')
     try:
-        found, used = resolve_beside(present, question, python, site, runner, reporter, places, fields)
+        found, used = resolve_beside(present, question, python, site, runner, reporter, places)
     except EnvmgrError as error:
         if f"+{_OURS}" in "\n".join(error.context):
             error.hint = (

@@ -15,7 +15,6 @@ from urllib.parse import unquote, urlsplit
 from envmgr.backends.conda.client import SOLVER, UNSOLVABLE, failure
 from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage
 from envmgr.backends.conda.models import Channel, CondaInput, channels_of, program_of
-from envmgr.backends.conda.unsolved import explain_unsolvable
 from envmgr.catalog.site import Site
 from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.report import Reporter
@@ -45,7 +44,6 @@ def solve(
     channels = [_channel_request(name, site, places) for name in wanted.channels]
     with scratch_folder("solve") as scratch:
         request: dict[str, Any] = {
-            "op": "solve",
             "channels": channels,
             "specs": list(wanted.specs),
             "constraints": [f"{p.name} =={p.version} {p.build}" for p in keep.packages] if keep else [],
@@ -54,17 +52,12 @@ def solve(
             "cache": str(scratch),
             "stall_timeout": site.policies.stall_timeout,
         }
-        try:
-            if solver == "conda-lock":
-                urls = _conda_lock_urls(wanted, channels, site, runner, scratch)
-                # A file is called name-version-build, and only the name can have further dashes.
-                names = {url.rpartition("/")[2].rsplit("-", 2)[0] for url in urls}
-                request |= {"urls": sorted(urls), "names": sorted(names)}
-            solved = call_worker(SOLVER, request, runner, reporter, failure=failure)
-        except EnvmgrError as error:
-            if error.reference == "unsolvable":
-                explain_unsolvable(error, request, runner, reporter)
-            raise
+        if solver == "conda-lock":
+            urls = _conda_lock_urls(wanted, channels, site, runner, scratch)
+            # A file is called name-version-build, and only the name can have further dashes.
+            names = {url.rpartition("/")[2].rsplit("-", 2)[0] for url in urls}
+            request |= {"urls": sorted(urls), "names": sorted(names)}
+        solved = call_worker(SOLVER, request, runner, reporter, failure=failure)
     packages = tuple(sorted((package_of(r) for r in solved["records"]), key=lambda p: p.name))
     if solver == "conda-lock" and (lost := set(request["urls"]) - {p.url for p in packages}):
         raise EnvmgrError(

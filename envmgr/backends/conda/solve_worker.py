@@ -1,4 +1,4 @@
-"""The worker that asks channels with rattler: it solves, and says what the channels offer when a solve fails.
+"""The worker that solves with rattler.
 
 Its protocol is in system/worker.py. Events: `solved`, `retry`, `done`, `error`.
 """
@@ -26,24 +26,6 @@ _MOST_READ = 4 << 30  # bytes of unpacked repodata; the largest channels have a 
 _MOST_OF_DISK = 0.9  # share of the space that is free below the scratch folder at the start
 _MEMORY = 8 << 30  # bytes of data in a solve
 _BUSY = 0.1  # share of one core from which a solve counts as computing
-_BUILDS = 12
-# Users' name of a package -> its name in conda's channels.
-_CALLED = {
-    "sklearn": "scikit-learn",
-    "skimage": "scikit-image",
-    "cv2": "py-opencv",
-    "opencv-python": "py-opencv",
-    "opencv": "py-opencv",
-    "pil": "pillow",
-    "yaml": "pyyaml",
-    "bs4": "beautifulsoup4",
-    "torch": "pytorch",
-    "tensorflow-gpu": "tensorflow",
-    "attr": "attrs",
-    "dateutil": "python-dateutil",
-    "tables": "pytables",
-    "graphviz-python": "python-graphviz",
-}
 
 
 async def solve_specs(request: dict[str, Any]) -> None:
@@ -73,6 +55,10 @@ async def solve_specs(request: dict[str, Any]) -> None:
                     virtual_packages=[virtual(rattler, n, v) for n, v in request["virtual_packages"].items()],
                 )
             break
+        except rattler.exceptions.SolverError as error:
+            raise Unsolvable(
+                str(error), await _lacking(gateway, rattler, sources, platforms, request["specs"])
+            ) from None
         except rattler.exceptions.GatewayError as error:
             message = str(error)
             broken = next((n for n, ps in places.items() if ps[0].rstrip("/") in message), None)
@@ -98,6 +84,22 @@ def open_gateway(rattler: Any, request: dict[str, Any]) -> Any:
 
 class NetworkError(Exception):
     """No place of a channel answered."""
+
+
+class Unsolvable(Exception):  # noqa: N818 - the name states the fault
+    """The specs have no solution. `details` has `lacking`, the names of specs that no channel has."""
+
+    def __init__(self, message: str, lacking: list[str]) -> None:
+        super().__init__(message)
+        self.details = {"lacking": lacking}
+
+
+async def _lacking(gateway: Any, rattler: Any, sources: list[Any], platforms: list[str], specs: list[str]) -> list[str]:
+    names = [match_spec(rattler, spec).name.normalized for spec in specs]
+    real = [name for name in names if not name.startswith("__")]
+    found = await gateway.query(sources, platforms, [rattler.MatchSpec(name) for name in real], recursive=False)
+    there = {record.name.normalized for group in found for record in group}
+    return [name for name in real if name not in there]
 
 
 def bound_solve(cache: Path, timeout: float) -> None:
@@ -188,92 +190,10 @@ def snapshot_digests(place: str, platforms: list[str]) -> dict[str, str]:
     return {s: hashlib.sha256(f.read_bytes()).hexdigest() for s, f in files.items() if f.is_file()}
 
 
-async def offer(request: dict[str, Any]) -> None:
-    """Emit `solved` with `versions`, `near`, `unmatched` and `bare`.
-
-    `versions` maps name -> [version, builds] pairs, newest first. `near` maps a missing name -> similar names.
-    `unmatched` are the specs that no record fits. `bare` are the channels that have nothing for the platform.
-    """
-    import rattler
-    import rattler.exceptions
-
-    gateway = open_gateway(rattler, request)
-    platforms = [request["platform"], "noarch"]
-    sources = [
-        rattler.Channel(await _answering(gateway, rattler, channel, platforms)) for channel in request["channels"]
-    ]
-    found = await gateway.query(sources, platforms, [rattler.MatchSpec(n) for n in request["names"]], recursive=False)
-    versions: dict[str, list[tuple[str, list[str]]]] = {}
-    records = sorted((r for group in found for r in group), key=lambda r: (r.version, r.build_number), reverse=True)
-    for record in records:
-        rows = versions.setdefault(record.name.normalized, [])
-        if not rows or rows[-1][0] != str(record.version):
-            rows.append((str(record.version), []))
-        if (build := str(record.build)) not in rows[-1][1] and len(rows[-1][1]) < _BUILDS:
-            rows[-1][1].append(build)
-    unmatched = []
-    for spec in request["specs"]:
-        with suppress(Exception):  # a spec that cannot be read is reported elsewhere
-            match = rattler.MatchSpec(spec, strict=False)
-            name = str(match.name.normalized)
-            if not any(match.matches(record) for record in records if record.name.normalized == name):
-                unmatched.append(spec)
-    missing = [name for name in request["names"] if name not in versions]
-    near: dict[str, list[str]] = {}
-    bare: list[str] = []
-    if missing:
-        for channel, source in zip(request["channels"], sources, strict=True):
-            if not list(await gateway.names([source], [request["platform"]])):
-                bare.append(channel["name"])
-        known = sorted({name.normalized for name in await gateway.names(sources, platforms)})
-        near = {name: similar_names(name, known) for name in missing}
-    emit("solved", versions=versions, near=near, unmatched=unmatched, bare=bare)
-
-
-async def _answering(gateway: Any, rattler: Any, channel: dict[str, Any], platforms: list[str]) -> str:
-    """Return the first of the channel's places that answers; the last one if none does."""
-    place = ""
-    for place in channel["places"]:
-        try:
-            await gateway.names([rattler.Channel(place)], platforms)
-        except rattler.exceptions.GatewayError:
-            continue
-        break
-    return place
-
-
-def similar_names(wanted: str, known: list[str]) -> list[str]:
-    """Return up to three names: the package's name here, names with a prefix or suffix, and names that look very
-    similar.
-    """
-    from difflib import get_close_matches
-
-    own = wanted.lower()
-    first = [
-        _CALLED.get(own, ""),
-        f"{own}-base",
-        f"{own}-core",
-        f"py{own}",
-        f"py-{own}",
-        f"python-{own}",
-        f"lib{own}",
-        own.removeprefix("python-"),
-        own.removeprefix("lib"),
-        own.removeprefix("py"),
-        own.replace("_", "-"),
-        own.replace("-", "_"),
-    ]
-    there = set(known)
-    begins = sorted((name for name in known if len(own) > 3 and name.startswith(f"{own}-")), key=len)
-    close = [*begins, *get_close_matches(own, known, n=3, cutoff=0.84)]
-    return list(dict.fromkeys(name for name in (*first, *close) if name in there and name != own))[:3]
-
-
-async def ask_channels(request: dict[str, Any]) -> None:
-    """Answer the request by its `op`, `solve` or `offer`, within bounds."""
+def solve(request: dict[str, Any]) -> None:
     bound_solve(Path(request["cache"]), request["stall_timeout"])
-    await (solve_specs if request["op"] == "solve" else offer)(request)
+    asyncio.run(solve_specs(request))
 
 
 if __name__ == "__main__":
-    serve(lambda request: asyncio.run(ask_channels(request)))
+    serve(solve)

@@ -43,12 +43,9 @@ from envmgr.wheels.answers import prerelease_errors, require_hashes
 from envmgr.wheels.fetch import wheel_failure
 from envmgr.wheels.locked import LockedFile, LockedPatch, LockedSdist
 from envmgr.wheels.metadata import Metadata
-from envmgr.wheels.newest import RecipeFields
 from envmgr.wheels.resolve import FoundWheel, Resolution, ask_indexes, choose_wheels, find_missing_wheels
 from envmgr.wheels.settings import wheel_cache
 from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK
-
-_FIELDS = RecipeFields(platform="`platform: {platform}`", build="`build: [{names}]`")
 
 
 def resolve_recipe(
@@ -82,7 +79,7 @@ def resolve_recipe(
             resolution.know([Metadata(name=s.name, version=s.version, requires=s.requires) for s in sdists])
         elif wanted.build:
             sdists = _lock_sources(wanted, base, recipe, resolution, stage)
-        found = find_missing_wheels(resolution, stage, _FIELDS)
+        found = find_missing_wheels(resolution, stage)
         if unasked := [name for name in wanted.build if name not in found.needed]:
             raise InputError(
                 "build-unasked",

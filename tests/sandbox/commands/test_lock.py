@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import yaml
 
+from envmgr.backends.conda.client import UNSOLVABLE
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.standin.channel import Channel
@@ -181,8 +181,7 @@ def test_unsolvable_specs_name_the_package_in_conflict_and_leave_their_lock(sand
     assert lines[-3] == "  written: demo/1"
     reasons = "\n".join(lines[5:-3])
     assert "shared >=2" in reasons and "shared <2" in reasons  # noqa: PT018 - the solver chooses the order
-    assert lines[-6:-3] == ["  there is left 1.0", "  there is right 1.0", "  there is shared 2.0, 1.0"]
-    assert re.fullmatch(r"hint: loosen the spec of (left or of right|right or of left), so that .*", lines[-1])
+    assert lines[-1] == f"hint: {UNSOLVABLE}"
     assert (fine / LOCK_NAME).exists()
     assert not (folder / LOCK_NAME).exists()
     sandbox.ok("lock", "demo/1", "--check")
@@ -193,12 +192,8 @@ def test_virtual_package_of_the_recipe_decides_what_can_be_solved(sandbox: Sandb
     done = sandbox.run("lock", "demo/1")
     assert done.code == 3
     assert "__cuda >=11.8, for which no candidates were found" in done.stderr
-    line = 'virtual_packages: {__cuda: "11.8"}'
-    assert f"hint: say in the recipe's input what the nodes have: `{line}`" in done.stderr
-    for said in (yaml.safe_load(line)["virtual_packages"], {"__cuda": "12.9"}):
-        wanted = {"channels": ["standin"], "specs": ["needs-cuda"], "virtual_packages": said}
-        sandbox.recipe("demo/1", [], input=wanted)
-        sandbox.ok("lock", "demo/1", "--dry-run")
+    assert f"hint: {UNSOLVABLE}" in done.stderr
+    wanted = {"channels": ["standin"], "specs": ["needs-cuda"], "virtual_packages": {"__cuda": "12.9"}}
     sandbox.recipe("demo/1", [], input=wanted)
     sandbox.ok("lock", "demo/1")
 
@@ -206,26 +201,20 @@ def test_virtual_package_of_the_recipe_decides_what_can_be_solved(sandbox: Sandb
     assert json.loads((folder / SIDECAR_NAME).read_bytes())["virtual_packages"] == virtual
 
 
-def test_what_no_channel_has_names_what_there_is(sandbox: Sandbox, channel: Channel) -> None:
-    def refused(*specs: str) -> tuple[list[str], str]:
-        sandbox.recipe("demo/1", list(specs))
-        done = sandbox.run("lock", "demo/1")
-        assert done.code == 3
-        lines = done.stderr.splitlines()
-        return lines, lines[-1]
-
-    newest = ", ".join(reversed(channel.versions("numpy")))
-    lines, hint = refused("numpy 99.*")
-    assert f"  there is numpy {newest}" in lines
-    assert hint == "hint: ask for a numpy that is there, or add a channel that has `numpy 99.*`"
-    lines, hint = refused("numpy", "hello-prefx", "nothing-like-it")
-    assert "  no channel of the recipe has hello-prefx; there is hello-prefix" in lines
-    assert "  no channel of the recipe has nothing-like-it" in lines
-    assert lines[-2].startswith("hint: for hello-prefx, did you mean `hello-prefix`?")
-    lines, hint = refused(f"numpy {channel.versions('numpy')[0]} nosuch_0")
-    assert f"  builds of numpy {builds(channel, 'numpy')[0].replace(' ', ': ')}" in lines
-    lines, hint = refused("left", "shared >=2")
-    assert hint.startswith("hint: the recipe's own `shared >=2` leaves no shared that fits"), lines
+def test_name_that_no_channel_has_is_said(sandbox: Sandbox) -> None:
+    sandbox.recipe("demo/1", ["shared", "hello-prefx", "nothing-like-it"])
+    done = sandbox.run("lock", "demo/1")
+    assert done.code == 3
+    assert done.stderr.splitlines()[-4:] == [
+        "  no channel of the recipe has hello-prefx",
+        "  no channel of the recipe has nothing-like-it",
+        "",
+        "hint: add a channel that has it; if it is not a conda package, `pip` of the recipe takes it from an index",
+    ]
+    sandbox.recipe("demo/1", ["shared 99.*"])
+    done = sandbox.run("lock", "demo/1")
+    assert (done.code, "No candidates were found for shared 99.*" in done.stderr) == (3, True), done.stderr
+    assert done.stderr.endswith(f"\n\nhint: {UNSOLVABLE}\n")
 
 
 def test_spec_that_cannot_be_read_is_named(sandbox: Sandbox) -> None:

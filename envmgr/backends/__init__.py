@@ -63,11 +63,13 @@ class LockOptions:
     """Options for locking.
 
     `solver` is one of the backend's `solvers`; None selects the first one, if the backend has any. `places` maps
-    channel -> URL or folder to solve from.
+    channel -> URL or folder to solve from. With `upgrade`, names of packages of the lock that is there, these move with
+    what they need, and the lock keeps its other packages as far as they fit.
     """
 
     solver: str | None = None
     places: Mapping[str, str] | None = None
+    upgrade: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +249,7 @@ class Backend(ABC):
     backend makes a different install from the same lock. Installs of an older layout stay in use until their lock
     changes. Installs that a new layout does not change keep their number: see `install`. `input` is the model of a
     recipe's `input`; `settings` is the model of `backends.<name>` in the site file. `solvers` are the values of
-    `--solver`; the first one is the default.
+    `--solver`; the first one is the default. `upgrades` says that `lock` knows `LockOptions.upgrade`.
     """
 
     name: ClassVar[str]
@@ -255,6 +257,7 @@ class Backend(ABC):
     input: ClassVar[type[BaseModel]]
     settings: ClassVar[type[BaseModel] | None] = None
     solvers: ClassVar[tuple[str, ...]] = ()
+    upgrades: ClassVar[bool] = False
 
     def faults(self, recipe: Recipe, site: Site) -> list[str]:  # noqa: ARG002 - most inputs stand for themselves
         """Return the faults of the recipe's `input`, each as `field: reason`; no network, no effects."""

@@ -25,6 +25,12 @@ def lock(
             "--check", help="Write nothing; solve with the locked packages, and exit with 1 if a lock has others."
         ),
     ] = False,
+    upgrade: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Move this package and what it needs, and keep the others as they are in the lock.", metavar="PACKAGE"
+        ),
+    ] = None,
     solver: Annotated[
         str | None, typer.Option(metavar="NAME", help="Solve with rattler, or with conda-lock and the site's conda.")
     ] = None,
@@ -40,13 +46,19 @@ def lock(
     fmt: options.FormatOption = options.Format.table,
 ) -> VerbAnswer:
     """Resolve recipes exactly and write their locks beside them."""
+    from envmgr.backends import LockOptions
     from envmgr.cli.text.builds import show_lock
     from envmgr.commands.lock import lock_entries
 
     ctx = open_context(site, fmt, anywhere=True).allowing(network=allow_network)
     places = dict(_pair(text) for text in (*(channel or ()), *(index or ())))
     result = lock_entries(
-        ctx, entries or (), everything=everything, check=check, dry_run=dry_run, solver=solver, places=places
+        ctx,
+        entries or (),
+        everything=everything,
+        check=check,
+        dry_run=dry_run,
+        options=LockOptions(solver, places, tuple(upgrade or ())),
     )
     return answer_with(result, show_lock)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 from envmgr.backends import Backend, LoadedLock, LockOptions, get_backend
 from envmgr.catalog.entries import CatalogEntry
 from envmgr.catalog.locks import LockChange, diff_packages, require_lock_visible
-from envmgr.catalog.names import catalog_of
+from envmgr.catalog.names import catalog_of, nearest
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site
 from envmgr.commands import Context
@@ -20,6 +20,9 @@ from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error
 from envmgr.system.untrusted_files import LOCK, read_bytes
+from envmgr.wording import did_you_mean
+
+_USUAL = LockOptions()
 
 LockStatus = Literal["written", "unchanged", "would write", "fresh", "stale", "faulty"]
 
@@ -59,15 +62,16 @@ def lock_entries(
     everything: bool = False,
     check: bool = False,
     dry_run: bool = False,
-    solver: str | None = None,
-    places: Mapping[str, str] | None = None,
+    options: LockOptions = _USUAL,
 ) -> LockCommandResult:
     """Solve the named entries. With `check`, judge their locks, and solve with the packages that they have; that writes
-    nothing.
+    nothing. With `options.upgrade`, `everything` is each entry whose lock has one of these packages.
 
     Each lock is written whole, as soon as it is solved. All entries are tried: an entry that fails keeps its lock as it
     was, and one error reports all that failed.
     """
+    if check and options.upgrade:
+        raise InputError("lock-options", "--check writes nothing, and --upgrade changes locks: give one of them")
     catalog = ctx.catalog
     found = catalog.entries() if everything else [catalog.find(catalog.parse(n)) for n in dict.fromkeys(names)]
     if not found:
@@ -81,15 +85,20 @@ def lock_entries(
                 "only the shipped catalog has entries",
                 hint="`envmgr copy ENTRY` takes one into your own",
             )
-    _require_known_channels(places or {}, found, ctx.site)
+        if options.upgrade:
+            found = _having(found, options.upgrade)
+    _require_known_channels(options.places or {}, found, ctx.site)
     outcomes = []
     losses = Losses(allowed=True)
     with ctx.reporter.stage("lock", total=len(found), unit="entries") as stage:
         for number, entry in enumerate(found):
             stage.update(number, detail=str(entry.entry))
             with losses.of(entry.entry), reading_entry(entry.entry):
-                options = LockOptions(solver, places)
-                outcomes.append(_check(ctx, entry, options) if check else _lock(ctx, entry, options, dry_run=dry_run))
+                outcomes.append(
+                    _check(ctx, entry, options)
+                    if check
+                    else _lock(ctx, entry, options, dry_run=dry_run, each=not everything)
+                )
         if losses.failed:
             raise _one_error(losses.failed, [o.entry for o in outcomes if o.status == "written"])
         stage.update(len(found))
@@ -137,7 +146,62 @@ def _require_solver(backend: Backend, solver: str | None) -> None:
         raise InputError("unknown-solver", f"there is no solver `{solver}`", hint=known)
 
 
-def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: bool) -> LockOutcome:
+def _having(found: Sequence[CatalogEntry], upgrade: Sequence[str]) -> list[CatalogEntry]:
+    """Return the entries whose locks have one of the packages, and those that cannot be read, which is their error.
+
+    Raise InputError `lock-lacks` for a package that no lock has.
+    """
+    having, known = list[CatalogEntry](), set[str]()
+    for entry in found:
+        try:
+            with reading_entry(entry.entry):
+                packages = get_backend(entry.recipe().backend).read_packages(entry.folder)
+        except EnvmgrError:
+            having.append(entry)
+            continue
+        known |= {*packages}
+        having += [entry] if any(name for name in _in_lock(packages, upgrade).values()) else []
+    if lacking := [asked for asked, name in _in_lock(known, upgrade).items() if not name]:
+        raise _lacks(f"no lock of your entries has `{lacking[0]}`", lacking[0], known)
+    return having
+
+
+def _in_lock(packages: Collection[str], upgrade: Sequence[str]) -> dict[str, str]:
+    """Map each package that is asked for to its name in a lock: `PyYAML` is `pyyaml` there. Empty if it has none."""
+    from packaging.utils import canonicalize_name
+
+    alike = {canonicalize_name(name): name for name in packages}
+    return {name: name if name in packages else alike.get(canonicalize_name(name), "") for name in upgrade}
+
+
+def _lacks(message: str, package: str, known: Collection[str], shows: str = "list") -> InputError:
+    otherwise = f"`envmgr {shows}` shows what there is"
+    return InputError("lock-lacks", message, hint=did_you_mean(nearest(package, known), otherwise))
+
+
+def _upgrade(
+    entry: CatalogEntry, backend: Backend, old: Mapping[str, str], options: LockOptions, *, each: bool
+) -> LockOptions:
+    """Return the options with the names that the entry's lock has for the packages to move; with `each`, it has all.
+
+    A lock that is not there, or cannot be read, is the backend's error. Raise InputError.
+    """
+    if not backend.upgrades or options.solver not in (None, *backend.solvers[:1]):
+        who = options.solver if backend.upgrades else f"the backend {backend.name}"
+        raise InputError(
+            "upgrade-whole",
+            f"{who} cannot move one package and keep the others",
+            hint="leave --solver out"
+            if backend.upgrades
+            else f"name the version in recipe.yaml, if it has one, and `envmgr lock {entry.entry}` locks all of it again",
+        )
+    names = _in_lock(old, options.upgrade)
+    if old and (lacking := [asked for asked, name in names.items() if not name]) and each:
+        raise _lacks(f"the lock of {entry.entry} has no `{lacking[0]}`", lacking[0], old, f"show {entry.entry}")
+    return replace(options, upgrade=tuple(name for name in names.values() if name) or options.upgrade)
+
+
+def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: bool, each: bool) -> LockOutcome:
     if not dry_run:
         entry.require_writable()
         clear_temporaries(entry.folder)
@@ -145,6 +209,9 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
     backend = get_backend(recipe.backend)
     try:
         _require_solver(backend, options.solver)
+        old = backend.read_packages(entry.folder)
+        if options.upgrade:
+            options = _upgrade(entry, backend, old, options, each=each)
         result = backend.lock(entry.entry, recipe, ctx.site, ctx.runner, ctx.reporter, options)
         judged = judge_all(entry.entry, recipe, result.facts, result.below)
         require_decided(result.problems, judged)
@@ -153,7 +220,6 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
     except EnvmgrError as error:
         error.context = (f"entry {entry.entry}", *error.context)
         raise
-    old = backend.read_packages(entry.folder)
     same = all(_holds(entry.folder / name, text) for name, text in result.files.items())
     status: LockStatus = "unchanged" if same else ("would write" if dry_run else "written")
     if status == "written":
@@ -161,7 +227,13 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
             for name, text in result.files.items():  # in the backend's order
                 atomic_write(entry.folder / name, text)
     changes = diff_packages(old, result.packages)
-    return LockOutcome(str(entry.entry), status, len(result.packages), changes, (*result.notes, *judged[-1][1].notes))
+    stays = [
+        f"{name} stays at {old[name]}: the recipe, and what there is, allow no other"
+        for name in options.upgrade
+        if old[name] == result.packages.get(name)
+    ]
+    notes = (*stays, *result.notes, *judged[-1][1].notes)
+    return LockOutcome(str(entry.entry), status, len(result.packages), changes, notes)
 
 
 def _holds(path: Path, text: str) -> bool:

@@ -7,8 +7,10 @@ can name a place, an option or a second line; the result is one line of visible 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Self
+
+from pydantic import Field
 
 from envmgr.system.models import FrozenModel
 from envmgr.wheels.target import marker_holds
@@ -17,6 +19,8 @@ from envmgr.wording import one_line, shortened
 if TYPE_CHECKING:  # a parser, which is slow to import: a lock is read without it
     from packaging.markers import Marker
     from packaging.requirements import Requirement
+
+    from envmgr.wheels.locked import LockedFile
 
 MOST_ROWS = 5_000  # requirements of one file, or of one package
 MOST_FAULTS = 100  # rows that are refused, in one message
@@ -55,7 +59,8 @@ class Question(FrozenModel):
     """The question that a lock answers. `platform` is in uv's words.
 
     `indexes` are names of the site's: a package comes from the first that has its name. `hashed` are the rows that have
-    hashes, also those of constraints: a lock is held to them separately.
+    hashes, also those of constraints: a lock is held to them separately. `kept` (`name==version` -> sha256) are taken as
+    they are if they fit, while the packages `upgrade` move; neither is part of the question that a lock records.
     """
 
     requirements: tuple[str, ...]
@@ -64,6 +69,13 @@ class Question(FrozenModel):
     indexes: tuple[str, ...]
     exclude_newer: str | None = None
     platform: str
+    kept: Mapping[str, str] = Field(default={}, exclude=True)
+    upgrade: tuple[str, ...] = Field(default=(), exclude=True)
+
+    def keeping(self, files: Iterable[LockedFile], upgrade: Collection[str] = ()) -> Self:
+        """Return the same question, whose answer keeps the files of packages that are not to `upgrade`."""
+        kept = {f"{each.name}=={each.version}": each.sha256 for each in files if each.name not in upgrade}
+        return self.model_copy(update={"kept": kept, "upgrade": tuple(upgrade)})
 
     def held_to(self, versions: Mapping[str, str]) -> Self:
         """Return the same question, whose answer has no other version of these packages."""

@@ -87,13 +87,14 @@ def find_missing_wheels(resolution: Resolution, stage: Stage, *, newest: bool = 
     from importlib.metadata import version
 
     wanted, python = resolution.wanted, resolution.python
-    text = resolution.compile([*PYLOCK, *ONLY_WHEELS])
+    held = resolution.held()
+    text = held.compile([*PYLOCK, *ONLY_WHEELS])
     chosen = [*choose_wheels(text, python, wanted.platform, wanted)]
     found = [each for each in chosen if each[0].name not in resolution.known]
     stage.update(len(found), total=len(found))
     versions = {wheel.name: wheel.version for wheel, _ in found}
     older = wheels_older(resolution, versions) if newest else None
-    found = resolution.with_index(found)
+    found = held.with_index(found)
     requires = requires_at({wheel.name: url for wheel, url in found}, resolution.runner)
     wheels = [
         wheel.model_copy(update={"requires": requires.get(wheel.name), "url": locked_url(wheel.index, url, wheel.file)})
@@ -144,6 +145,20 @@ class Resolution:
             _write_placeholders(present, folder)
             self._placeholders = ["--find-links", str(folder)]
 
+    def held(self) -> Resolution:
+        """Return the resolution that holds the packages to upgrade to the versions that they have without anything
+        kept: uv may rather leave them old than change what is kept.
+        """
+        if not self.wanted.kept:
+            return self
+        free = replace(self, wanted=self.wanted.model_copy(update={"kept": {}}))
+        versions = {
+            package["name"]: str(package["version"])
+            for package in tomllib.loads(free.compile([*PYLOCK, *ONLY_WHEELS])).get("packages", ())
+        }
+        moved = {name: versions[name] for name in self.wanted.upgrade if name in versions}
+        return replace(self, wanted=self.wanted.held_to(moved))
+
     def compile(self, options: Sequence[str], requirements: Sequence[str] | None = None) -> str:
         """Return uv's text for `requirements`, or for those of the question.
 
@@ -161,6 +176,7 @@ class Resolution:
                     platform=self.wanted.platform,
                     constraints=limits,
                     exclude_newer=self.wanted.exclude_newer,
+                    kept=self.wanted.kept,
                     options=[*self._placeholders, *options],
                     account=self.account,
                 )
@@ -280,6 +296,8 @@ def choose_wheels(text: str, python: str, platform: str, wanted: Question | None
     if wanted is not None and wanted.hashed:
         required = RequiredHashes(wanted, python)
         pylock = replace(pylock, packages=[_only_hashed(each, required) for each in pylock.packages])
+    if wanted is not None and wanted.kept:
+        pylock = replace(pylock, packages=[_only_kept(each, wanted.kept) for each in pylock.packages])
     yield from choose_files(pylock, python, platform)
 
 
@@ -317,6 +335,13 @@ def choose_files(pylock: Pylock, python: str, platform: str) -> Iterator[FoundWh
             uploaded="" if wheel.upload_time is None else wheel.upload_time.isoformat(),
         )
         yield found, str(wheel.url or Path(str(wheel.path)).absolute().as_uri())
+
+
+def _only_kept(package: Package, kept: Mapping[str, str]) -> Package:
+    """Return the package with only the wheel that is kept, if it has that one: an index may get more of a version."""
+    sha256 = kept.get(f"{package.name}=={package.version}")
+    wheels = [wheel for wheel in package.wheels or () if wheel.hashes.get("sha256") == sha256]
+    return replace(package, wheels=wheels) if wheels else package
 
 
 def _only_hashed(package: Package, required: RequiredHashes) -> Package:

@@ -11,9 +11,10 @@ import shutil
 import signal
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from urllib.parse import unquote, urlsplit
 
 from envmgr.errors import CommandError, EnvmgrError, InputError
@@ -76,6 +77,7 @@ def compile_requirements(
     platform: str,
     constraints: Sequence[str] = (),
     exclude_newer: str | None = None,
+    kept: Iterable[str] = (),
     options: Sequence[str] = (),
     account: Account | None = None,
     environ: Mapping[str, str] = os.environ,
@@ -83,7 +85,8 @@ def compile_requirements(
     """Return the text that uv makes of them, as `options` ask, for `python` (a version) on `platform`.
 
     `folder` is a scratch folder; uv keeps its cache there. `places` are in order: a package comes from the first that
-    has its name, and a folder of wheels among the `options` goes before all. Root's uv runs as `account`, if there is
+    has its name, and a folder of wheels among the `options` goes before all. Of `kept` (`name==version`) it takes another
+    version only where that does not fit. Root's uv runs as `account`, if there is
     one, which can only write its cache.
 
     Raises:
@@ -102,7 +105,9 @@ def compile_requirements(
         folder.chmod(0o711)
         os.chown(cache, account.uid, account.gid, follow_symlinks=False)
         env |= {**account.variables(), "TMPDIR": str(cache), **_logins(places, environ)}
-    argv: list[str | Path] = [find_uv_bin(), "pip", "compile", "--no-config", "--quiet", "--no-header"]
+    argv: list[str | Path] = [find_uv_bin(), "pip", "compile", "--no-config", "--no-header"]
+    # uv keeps what the file has that it writes; a quiet uv would write nothing else.
+    argv += ["--output-file", _old_answer(kept, options, folder, account)] if kept else ["--quiet"]
     argv += ["--python", sys.executable, "--no-python-downloads", "--python-version", python]
     argv += [] if "--universal" in options else ["--python-platform", _nearest(platform)]
     argv += ["--cache-dir", cache, *options, *_index_options(places)]
@@ -129,6 +134,21 @@ def compile_requirements(
     if "pylock.toml" in options:
         _refuse_foreign(done.stdout, places, folder)
     return done.stdout
+
+
+def _old_answer(kept: Iterable[str], options: Sequence[str], folder: Path, account: Account | None) -> Path:
+    """Write an answer with these packages, in the format that is asked for, into a new folder that uv can write."""
+    place = Path(mkdtemp(dir=folder))
+    path = place / ("pylock.toml" if "pylock.toml" in options else "requirements.txt")
+    text = "".join(f"{row}\n" for row in kept)
+    if path.suffix == ".toml":
+        rows = "".join('{{name = "{}", version = "{}"}}, '.format(*row.split("==")) for row in kept)
+        text = f'lock-version = "1.0"\ncreated-by = "envmgr"\npackages = [{rows}]\n'
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o644)
+    if account is not None:
+        os.chown(place, account.uid, account.gid)
+    return path
 
 
 def _text(rows: Sequence[str]) -> str:

@@ -30,6 +30,7 @@ from envmgr.backends.conda.models import (
     places_of,
     program_of,
 )
+from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.gpus import short_cuda
 from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.locks import stale_lock
@@ -118,6 +119,7 @@ class CondaBackend(Backend):
     input = CondaInput
     settings = CondaSettings
     solvers = SOLVERS
+    upgrades = True
 
     def faults(self, recipe: Recipe, site: Site) -> list[str]:
         if wrong := super().faults(recipe, site):
@@ -139,7 +141,8 @@ class CondaBackend(Backend):
         self, entry: Entry, recipe: Recipe, site: Site, runner: Runner, reporter: Reporter, options: LockOptions
     ) -> LockResult:
         wanted = read_input(entry, recipe, CondaInput)
-        solved, more = _solve(wanted, site, runner, reporter, options)
+        keep = read_lock(open_catalog(site).find(entry).folder)[0] if options.upgrade else None
+        solved, more = _solve(wanted, site, runner, reporter, options, keep)
         notes = [
             f"{c.name}: solved from a snapshot{f' ({c.note})' if c.note else ''}, not from the channel itself"
             for c in solved.channels
@@ -219,18 +222,20 @@ def _solve(
     options: LockOptions,
     keep: CondaLock | None = None,
 ) -> tuple[CondaLock, list[str]]:
-    """Return the lock, and notes on its wheels. Of what `keep` has, no other version is taken."""
+    """Return the lock, and notes on its wheels. Of what `keep` has, no other version is taken; with `options.upgrade`, it
+    is only preferred.
+    """
     from envmgr.backends.conda.solve import solve
 
     places = options.places or {}
     _require_one_meaning(wanted, places)
     solver = options.solver or SOLVERS[0]
-    solved = solve(wanted, site, runner, reporter, solver=solver, places=places, keep=keep)
+    solved = solve(wanted, site, runner, reporter, solver=solver, places=places, keep=keep, upgrade=options.upgrade)
     if not wanted.pip:
         return solved, []
     from envmgr.backends.conda.pip import add_wheels
 
-    return add_wheels(solved, wanted, site, runner, reporter, places, keep=keep)
+    return add_wheels(solved, wanted, site, runner, reporter, places, keep=keep, upgrade=options.upgrade)
 
 
 def _sizes(lock: CondaLock) -> tuple[int | None, int | None]:

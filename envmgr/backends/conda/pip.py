@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -155,9 +155,10 @@ def add_wheels(
     reporter: Reporter,
     places: Mapping[str, str],
     keep: CondaLock | None = None,
+    upgrade: Collection[str] = (),
 ) -> tuple[CondaLock, list[str]]:
     """Return the lock with the wheels that the recipe asks for, and notes for the user. Of the wheels that `keep` has,
-    no other version is taken.
+    no other version is taken; with `upgrade`, these move, and the others stay where they fit.
 
     Raises:
         EnvmgrError: `pip-without-python`, and those of `wheels.resolve.resolve_beside`.
@@ -168,7 +169,8 @@ def add_wheels(
     brought = promised_distributions(lock.packages)
     question = wanted.question()
     if keep is not None and keep.added is not None:
-        question = question.held_to(keep.added.versions)
+        old = keep.added
+        question = question.keeping(old.wheels, upgrade) if upgrade else question.held_to(old.versions)
     present = {name: _marked(version) for name, (_, version) in brought.items()}
     try:
         found, used = resolve_beside(present, question, python, site, runner, reporter, places)

@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,10 @@ def solve(
     solver: str,
     places: Mapping[str, str],
     keep: CondaLock | None = None,
+    upgrade: Collection[str] = (),
 ) -> CondaLock:
-    """Solve and return the lock, packages sorted by name. rattler takes no other build of a package that `keep` has.
+    """Solve and return the lock, packages sorted by name. rattler takes no other build of a package that `keep` has; with
+    `upgrade`, these packages move with what they need, and the others stay where they fit.
 
     Raises:
         EnvmgrError: `unsolvable`, `no-network`, `solver-missing`; InputError: `unknown-channel`, `spec-invalid`.
@@ -46,7 +48,9 @@ def solve(
         request: dict[str, Any] = {
             "channels": channels,
             "specs": list(wanted.specs),
-            "constraints": [f"{p.name} =={p.version} {p.build}" for p in keep.packages] if keep else [],
+            "constraints": [f"{p.name} =={p.version} {p.build}" for p in keep.packages] if keep and not upgrade else [],
+            "upgrade": list(upgrade),
+            "kept": {p.name: p.url for p in keep.packages if p.name not in upgrade} if keep and upgrade else {},
             "platform": wanted.platform,
             "virtual_packages": wanted.all_virtual_packages(),
             "cache": str(scratch),

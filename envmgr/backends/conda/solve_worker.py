@@ -14,6 +14,7 @@ import shutil
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -46,14 +47,7 @@ async def solve_specs(request: dict[str, Any]) -> None:
                 wanted = set(request["urls"])
                 records = [r for group in found for r in group if canonical(r.url, request) in wanted]
             else:
-                records = await rattler.solve(
-                    sources,
-                    [match_spec(rattler, s) for s in request["specs"]],
-                    constraints=request["constraints"],
-                    gateway=gateway,
-                    platforms=platforms,
-                    virtual_packages=[virtual(rattler, n, v) for n, v in request["virtual_packages"].items()],
-                )
+                records = await solve_once(rattler, request, sources, gateway)
             break
         except rattler.exceptions.SolverError as error:
             raise Unsolvable(
@@ -75,6 +69,32 @@ async def solve_specs(request: dict[str, Any]) -> None:
         repodata={name: snapshot_digests(ps[0], platforms) for name, ps in places.items()},
         solver=f"rattler {rattler.__version__}",
     )
+
+
+async def solve_once(rattler: Any, request: dict[str, Any], sources: list[Any], gateway: Any) -> list[Any]:
+    """Return the records of a solution. With `upgrade`, the `kept` (name -> URL) stay as the channels list them now, if
+    they fit.
+    """
+    solve = partial(
+        rattler.solve,
+        sources,
+        [match_spec(rattler, s) for s in request["specs"]],
+        gateway=gateway,
+        platforms=[request["platform"], "noarch"],
+        virtual_packages=[virtual(rattler, n, v) for n, v in request["virtual_packages"].items()],
+    )
+    records = await solve(constraints=request["constraints"])
+    if request["kept"]:
+        # The solver may rather leave a package old than change what is kept.
+        moved = [r for r in records if r.name.normalized in request["upgrade"]]
+        asked = [rattler.MatchSpec(name) for name in request["kept"]]
+        groups = await gateway.query(sources, [request["platform"], "noarch"], asked, recursive=False)
+        kept = {*request["kept"].values()}
+        records = await solve(
+            constraints=[f"{r.name.normalized} =={r.version} {r.build}" for r in moved],
+            locked_packages=[r for group in groups for r in group if canonical(r.url, request) in kept],
+        )
+    return list(records)
 
 
 def open_gateway(rattler: Any, request: dict[str, Any]) -> Any:

@@ -150,6 +150,7 @@ class WheelsBackend(Backend):
     layout = _LAYOUT
     input = WheelsInput
     settings = WheelsSettings
+    upgrades = True
 
     def faults(self, recipe: Recipe, site: Site) -> list[str]:
         if wrong := super().faults(recipe, site):
@@ -173,7 +174,10 @@ class WheelsBackend(Backend):
         folder = open_catalog(site).find(entry).folder
         wanted = read_question(read_input(entry, recipe, WheelsInput), folder)
         base = load_base(wanted.python, entry, site)
-        found, problems = resolve_recipe(wanted, base, folder, site, runner, reporter, options.places or {})
+        keep = read_wheels_lock(folder)[0] if options.upgrade else None
+        found, problems = resolve_recipe(
+            wanted, base, folder, site, runner, reporter, options.places or {}, keep=keep, upgrade=options.upgrade
+        )
         return LockResult(
             wheels_lock_texts(found),
             describe_wheels(found.packages),

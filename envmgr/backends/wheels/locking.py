@@ -11,8 +11,8 @@ import platform
 import stat
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ from envmgr.system.untrusted_files import BESIDE, copy_file
 from envmgr.system.users import Account, runs_for_root
 from envmgr.wheels.answers import prerelease_errors, require_hashes
 from envmgr.wheels.fetch import wheel_failure
-from envmgr.wheels.locked import LockedFile, LockedPatch, LockedSdist
+from envmgr.wheels.locked import LockedFile, LockedPatch, LockedSdist, LockedWheel
 from envmgr.wheels.metadata import Metadata
 from envmgr.wheels.resolve import FoundWheel, Resolution, ask_indexes, choose_wheels, find_missing_wheels
 from envmgr.wheels.settings import wheel_cache
@@ -57,28 +57,31 @@ def resolve_recipe(
     reporter: Reporter,
     places: Mapping[str, str],
     keep: WheelsLock | None = None,
+    upgrade: Collection[str] = (),
 ) -> tuple[WheelsLock, tuple[EnvmgrError, ...]]:
     """Resolve for the Python of `base`; return also the problems that a person has to decide. `recipe` is the recipe's
     folder.
 
     `places` maps an index to the URL or folder to ask instead, this once. The sources of `keep` are taken as they are,
-    and of its wheels no other version.
+    and of its wheels no other version. With `upgrade`, these packages move with what they need, and the others of `keep`
+    stay where they fit.
 
     Raises:
         EnvmgrError: as `find_missing_wheels` and `_lock_sources`;
             InputError: `build-unasked`, `hash-differs`.
     """
+    asked = wanted
+    if keep is not None:
+        asked = wanted.keeping(keep.packages, upgrade) if upgrade else wanted.held_to(keep.versions)
     with (
-        ask_indexes(
-            wanted if keep is None else wanted.held_to(keep.versions), base.version, site, runner, reporter, places
-        ) as resolution,
+        ask_indexes(asked, base.version, site, runner, reporter, places) as resolution,
         reporter.stage("resolve", unit="packages") as stage,
     ):
         sdists = () if keep is None else keep.sdists
-        if keep is not None:
+        if keep is not None and not upgrade:
             resolution.know([Metadata(name=s.name, version=s.version, requires=s.requires) for s in sdists])
         elif wanted.build:
-            sdists = _lock_sources(wanted, base, recipe, resolution, stage)
+            sdists = _lock_sources(wanted, base, recipe, resolution, stage, old=sdists)
         found = find_missing_wheels(resolution, stage)
         if unasked := [name for name in wanted.build if name not in found.needed]:
             raise InputError(
@@ -107,9 +110,10 @@ def _other_versions(lock: WheelsLock, wanted: WheelsQuestion) -> Iterator[Envmgr
 
 
 def _lock_sources(
-    wanted: WheelsQuestion, base: Base, recipe: Path, resolution: Resolution, stage: Stage
+    wanted: WheelsQuestion, base: Base, recipe: Path, resolution: Resolution, stage: Stage, old: Iterable[LockedSdist]
 ) -> tuple[LockedSdist, ...]:
-    """Return one source for each name of `wanted.build`: the newest that fits, with the wheels that build it.
+    """Return one source for each name of `wanted.build`: the newest that fits, or the one that is kept, with the wheels
+    that build it; those of `old` are kept.
 
     From here on `resolution` knows what they need: uv resolves the rest beside them, and builds nothing.
 
@@ -120,7 +124,8 @@ def _lock_sources(
     account = runs_for_root(site.build_user, site.prefix, mask=site.policies.mask)
     warn_of_root(reporter, wanted.build, account)
     isolation = isolate(site, resolution.runner, reporter, account)
-    locker = _Locker(wanted, recipe, resolution, stage, account, isolation, *_python(base, wanted, site))
+    built = {sdist.name: sdist.build for sdist in old}
+    locker = _Locker(wanted, recipe, resolution, stage, account, isolation, built, *_python(base, wanted, site))
     locked = [locker.lock(name) for name in wanted.build]
     resolution.know([metadata for _, metadata in locked])
     return tuple(sdist for sdist, _ in locked)
@@ -130,7 +135,8 @@ def _lock_sources(
 class _Locker:
     """The locking of one recipe.
 
-    `installed` is the install of the Python, or None; then `programs` is a folder of this host that has it.
+    `built` are the wheels that each source of the old lock is built with, which stay where they fit. `installed` is the
+    install of the Python, or None; then `programs` is a folder of this host that has it.
     """
 
     wanted: WheelsQuestion
@@ -139,6 +145,7 @@ class _Locker:
     stage: Stage
     account: Account | None
     isolation: Isolation
+    built: Mapping[str, Sequence[LockedWheel]]
     installed: Path | None
     programs: Path
 
@@ -167,12 +174,12 @@ class _Locker:
             also = self.wanted.build_requires.get(name, ())
             held = self._held(also)
             rows = (*self._ask("system", source, work).requires, *also)
-            wheels = self._wheels([*rows, *held])
+            wheels = self._wheels(name, [*rows, *held])
             paths = self._fetch(wheels, files, name)
             more = self._ask("requires", source, work, paths).requires
             # Resolved again as a whole: a row of the hook may need other versions of what is already chosen.
             if more:
-                wheels = self._wheels([*rows, *more, *held])
+                wheels = self._wheels(name, [*rows, *more, *held])
                 paths = self._fetch(wheels, files, name)
             metadata = self._ask("metadata", source, work, paths).metadata
         if metadata is None or metadata.name != name or Version(metadata.version) != Version(found.version):
@@ -243,12 +250,13 @@ class _Locker:
         packages = Pylock.from_dict(tomllib.loads(text)).packages
         return [f"{each.name}=={each.version}" for each in packages if canonicalize_name(each.name) in names]
 
-    def _wheels(self, rows: Sequence[str]) -> list[FoundWheel]:
+    def _wheels(self, name: str, rows: Sequence[str]) -> list[FoundWheel]:
         """Return the wheels that build it, under the constraints of the recipe."""
         if not rows:
             return []
-        text = self.resolution.compile([*ONLY_WHEELS, *PYLOCK], rows)
-        return self.resolution.with_index([*choose_wheels(text, self.resolution.python, self.wanted.platform)], rows)
+        asks = replace(self.resolution, wanted=self.resolution.wanted.keeping(self.built.get(name, ())))
+        text = asks.compile([*ONLY_WHEELS, *PYLOCK], rows)
+        return asks.with_index([*choose_wheels(text, asks.python, self.wanted.platform, asks.wanted)], rows)
 
     def _fetch(self, files: Sequence[tuple[LockedFile, str]], folder: Path, label: str) -> list[Path]:
         """Fetch and check the files; those in the prefix are copied. `policies.min_free` bytes stay free here, too."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from envmgr.backends.conda.cuda import cuda_version
-from envmgr.backends.conda.lock import PYTHON, ChannelSource, CondaLock, LockedPackage, needed_names, read_row
+from envmgr.backends.conda.lock import PYTHON, ChannelSource, CondaLock, LockedPackage, name_of, needed_names
 from envmgr.backends.conda.lockfile import lock_texts
 from envmgr.backends.conda.models import CondaInput, channels_of
 from envmgr.catalog.entries import RECIPE_NAME, open_catalog
@@ -132,8 +132,9 @@ def _require_complete(packages: Sequence[LockedPackage]) -> None:
     names = {each.name for each in packages}
     for package in packages:
         for row in package.depends:
-            name = read_row(row).name
-            if name and not name.startswith("__") and name not in names:
+            if "[" in row:
+                raise NotExact(f"{package.name} {package.version} needs `{row}`, which only a solver reads")
+            if not (name := name_of(row)).startswith("__") and name not in names:
                 raise NotExact(f"{package.name} {package.version} needs `{row}`, which the file lacks")
 
 
@@ -148,7 +149,7 @@ def _own_url(package: LockedPackage, site: Site) -> LockedPackage:
 def _roots(packages: Sequence[LockedPackage]) -> list[LockedPackage]:
     """Return those that the others need nothing of, and one of each circle: the lock answers them, and no more."""
     depends = {each.name: each.depends for each in packages}
-    below = {read_row(row).name for rows in depends.values() for row in rows}
+    below = {name_of(row) for rows in depends.values() for row in rows}
     roots = [each for each in packages if each.name not in below or each.name == PYTHON]  # which a recipe should say
     seen = needed_names([each.name for each in roots], depends)
     for each in packages:

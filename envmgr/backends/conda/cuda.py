@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator
 
-from envmgr.backends.conda.lock import CondaLock, LockedPackage, read_row
+from envmgr.backends.conda.lock import CondaLock, LockedPackage, name_of, row_parts
 from envmgr.backends.conda.models import CondaInput
 from envmgr.catalog.gpus import short_cuda
 
@@ -40,7 +40,7 @@ def cuda_of(lock: CondaLock, wanted: CondaInput) -> str | None:
 
 
 def named_packages(wanted: CondaInput) -> frozenset[str]:
-    return frozenset(read_row(spec).name for spec in wanted.specs)
+    return frozenset(name_of(spec) for spec in wanted.specs)
 
 
 def conda_majors(packages: Collection[LockedPackage], named: Collection[str] = ()) -> dict[str, list[str]]:
@@ -79,7 +79,7 @@ def beside_cuda(packages: Collection[LockedPackage], named: Collection[str]) -> 
     `cuda-version` is included if only they ask for it and another toolkit package is present.
     """
     toolkit = {package.name for package in packages} & set(_TOOLKITS[:-1])
-    asking = {p.name for p in packages if any(read_row(row).name == "cuda-version" for row in p.depends)}
+    asking = {p.name for p in packages if any(name_of(row) == "cuda-version" for row in p.depends)}
     only = toolkit and asking and asking <= set(_BESIDE) and "cuda-version" not in named
     return frozenset((*_BESIDE, "cuda-version") if only else _BESIDE if toolkit else ())
 
@@ -103,7 +103,7 @@ def _by_build(package: LockedPackage) -> set[str]:
 
 
 def _needs_cuda(package: LockedPackage) -> bool:
-    return any(_CUDAS.match(read_row(row).name) for row in package.depends)
+    return any(_CUDAS.match(name_of(row)) for row in package.depends)
 
 
 def _known(majors: set[str]) -> set[str]:
@@ -122,11 +122,11 @@ def _major_of(digits: str, *, whole: bool) -> str:
 def asked(rows: Iterable[str]) -> Iterator[tuple[str, set[int]]]:
     """Yield the name and the possible majors for each row that asks for a CUDA package and limits its majors."""
     for row in rows:
-        read = read_row(row)
-        if read.name in _ASKED and read.version and read.version != "*":
-            allowed = {major for major in _MAJORS if _allows(read.version, major)}
+        name, version, _ = row_parts(row)
+        if name in _ASKED and version:
+            allowed = {major for major in _MAJORS if _allows(version, major)}
             if 0 < len(allowed) < len(_MAJORS):
-                yield read.name, allowed
+                yield name, allowed
 
 
 def _allows(version: str, major: int) -> bool:

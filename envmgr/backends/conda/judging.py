@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from envmgr.backends.conda.cuda import asked, beside_cuda, conda_majors, cuda_of, cuda_version, named_packages
-from envmgr.backends.conda.lock import PYTHON, CondaLock, LockedPackage, read_row
+from envmgr.backends.conda.lock import PYTHON, CondaLock, LockedPackage, name_of
 from envmgr.backends.conda.models import CondaInput
 from envmgr.catalog.accept import HIDDEN
 from envmgr.catalog.gpus import short_cuda
@@ -144,7 +144,7 @@ def _unmet(lock: CondaLock, wanted: CondaInput) -> Iterator[LockFault]:
     versions and builds a solve compares, and rows of `pip`.
     """
     names = {name.lower() for name in (*lock.versions, *wanted.all_virtual_packages())}
-    yield from (unanswered(spec, "") for spec in wanted.specs if read_row(spec).name not in names)
+    yield from (unanswered(spec, "") for spec in wanted.specs if name_of(spec) not in names and "when=" not in spec)
     if wanted.pip:  # few recipes ask for wheels: what reads their requirements loads slowly
         from envmgr.backends.conda.pip import brought_by
         from envmgr.wheels.answers import unmet_requirements

@@ -142,40 +142,26 @@ class CondaLock:
         return found | {f"{name} (pip)" if name in found else name: text for name, text in wheels.items()}
 
 
-_ROW = re.compile(r"\s*(?:\S+::)?([A-Za-z0-9_][A-Za-z0-9_.-]*)([^;]*)")
-_BRACKET = re.compile(r"\[(.*)\]\s*$")
+_ROW = re.compile(r"\s*([A-Za-z0-9_.-]+)(.*)", re.DOTALL)
 ALWAYS = {"python": ("pip",)}
 """Needs that no record lists: conda gives every Python a pip. Source: conda, `add_pip_as_python_dependency`."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpecParts:
-    """One row of needs. `version` and `build` are empty if the row does not limit them.
-
-    `name` is also empty if the row holds only conditionally (`mkl; if …`).
+def row_parts(row: str) -> tuple[str, str, str]:
+    """Return name, version and build of a plain row of needs, as channels write it: `numpy>=1.2` and `numpy >=1.2, <3`
+    occur, too. Only rattler reads conditions, extras and flags: its worker writes what holds of them as plain rows.
     """
+    row = " ".join(row.split())  # a long row of spaces takes the square of its length below
+    match = _ROW.match(row)
+    name, rest = (match[1], match[2].strip()) if match else (row, "")
+    rest = re.sub(r"\s*([,|])\s*", r"\1", rest)
+    version, _, build = re.sub(r"(?<=[<>=!~])\s+", "", rest).partition(" ")
+    return name, version, build.strip()
 
-    name: str
-    version: str = ""
-    build: str = ""
 
-
-def read_row(text: str) -> SpecParts:
-    """Parse `mkl 2023.*`, `mkl>=2023,<2024`, `_openmp_mutex * *_llvm`, `mkl=2023=h1_0`, `mkl[build='*_llvm']`."""
-    match = _ROW.fullmatch(text)
-    if match is None:
-        return SpecParts("")
-    rest, build = match[2].strip(), ""
-    if bracket := _BRACKET.search(rest):
-        build = next(iter(re.findall(r"build\s*=\s*['\"]?([^'\",\]]+)", bracket[1])), "")
-        rest = rest[: bracket.start()].strip()
-    if exact := re.fullmatch(r"={1,2}([^=<>!~|,\s]+)=([^=\s]+)", rest):
-        return SpecParts(match[1].lower(), exact[1], exact[2])
-    rest = re.sub(r"(?<=[<>=!~,|])\s+|\s+(?=[,|])", "", rest)
-    version, _, own = rest.partition(" ")
-    if inner := re.fullmatch(r"([^=<>!~|,]+)=([^=]+)", version):  # `_openmp_mutex 4.5=2_gnu`
-        return SpecParts(match[1].lower(), inner[1], inner[2])
-    return SpecParts(match[1].lower(), version, own.strip() or build)
+def name_of(row: str) -> str:
+    """Return the name of the package that a row of needs, or a spec, asks for."""
+    return row_parts(row)[0].lower()
 
 
 def needed_names(specs: Collection[str], depends: Mapping[str, tuple[str, ...]]) -> set[str]:
@@ -183,7 +169,7 @@ def needed_names(specs: Collection[str], depends: Mapping[str, tuple[str, ...]])
 
     def needs(name: str) -> list[str]:
         rows = (*depends.get(name, ()), *ALWAYS.get(name, ()))
-        return [found for row in rows if (found := read_row(row).name)]
+        return [name_of(row) for row in rows]
 
-    found = closure_of([read_row(spec).name for spec in specs], needs)
+    found = closure_of([name_of(spec) for spec in specs], needs)
     return found - {name for names in ALWAYS.values() for name in names if name not in depends}

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from pydantic import ValidationError
 
-from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage, is_sha256, unhashed
+from envmgr.backends.conda.lock import ChannelSource, CondaLock, LockedPackage, is_sha256, row_parts, unhashed
 from envmgr.catalog.locks import foreign_lock, lock_json, lock_text
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import pretty_json, sha256_bytes
@@ -223,7 +223,7 @@ def _dependencies(depends: Iterable[str]) -> dict[str, str]:
     versions: dict[str, list[str]] = {}
     builds: dict[str, str] = {}
     for text in depends:
-        name, version, build = _parts(text)
+        name, version, build = row_parts(text)
         known = versions.setdefault(name, [])
         if version and version not in known:
             known.append(version)
@@ -236,16 +236,6 @@ def _dependencies(depends: Iterable[str]) -> dict[str, str]:
         joined = ",".join(f"({v})" if "|" in v and len(strict) > 1 else v for v in strict)
         result[name] = f"{joined or '*'} {builds[name]}" if name in builds else joined
     return result
-
-
-def _parts(depend: str) -> tuple[str, str, str]:
-    """Return name, version and build string of a repodata dependency; `numpy>=1.2` and `numpy >=1.2, <3` also occur."""
-    depend = " ".join(depend.split())  # a long row of spaces takes the square of its length below
-    match = re.match(r"\s*([A-Za-z0-9_.-]+)(.*)", depend, re.DOTALL)
-    name, rest = (match[1], match[2].strip()) if match else (depend.strip(), "")
-    rest = re.sub(r"\s*([,|])\s*", r"\1", rest)
-    version, _, build = re.sub(r"(?<=[<>=!~])\s+", "", rest).partition(" ")
-    return name, version, build.strip()
 
 
 def _from_sidecar(path: Path, lock_sha256: str) -> CondaLock | None:

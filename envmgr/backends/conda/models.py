@@ -31,8 +31,9 @@ _MACHINES = {"linux-64": "x86_64", "linux-aarch64": "aarch64"}  # the platforms 
 OLDEST_GLIBC = 17  # 2.17, the oldest for which uv resolves
 _OF_WHEELS = frozenset({"pip", "indexes", "exclude_newer"})
 _LONGEST = 300  # characters of a spec
-# No channel, URL, file, hash or condition: the lock records each package's source and hash.
-_SPEC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*[A-Za-z0-9 ._,|<>=!~*+^$()-]*")
+# No channel, URL, file or hash: the lock records each package's source and hash.
+_SPEC = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*[A-Za-z0-9 ._,|<>=!~*+^$()-]*(\[[^/;#]+\])?")
+_SOURCE = re.compile(r"\b(channel|subdir|url|fn|md5|sha256)\b")
 _FILES = (".conda", ".tar.bz2")
 
 _Any = TypeVar("_Any")
@@ -75,8 +76,11 @@ class CondaInput(FrozenModel):
     def _no_extras(cls, values: tuple[str, ...]) -> tuple[str, ...]:
         refuse(
             f"`{one_line(value, 60)}`: write `name [version [build]]`; channels have their own field"
-            for value in values
-            if len(value) > _LONGEST or not _SPEC.fullmatch(value.strip()) or value.strip().endswith(_FILES)
+            for value in map(str.strip, values)
+            if len(value) > _LONGEST
+            or not _SPEC.fullmatch(value)
+            or value.endswith(_FILES)
+            or _SOURCE.search(value.partition("[")[2])
         )
         return values
 

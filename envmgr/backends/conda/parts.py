@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from envmgr.backends.conda.lock import LockedPackage, read_row
+from envmgr.backends.conda.lock import LockedPackage, name_of
 from envmgr.store.parts import Part
 from envmgr.wheels.locked import AddedWheels
 from envmgr.wheels.parts import wheel_parts
@@ -18,7 +18,7 @@ def parts_of(sidecar: str) -> Iterator[Part]:
     data = json.loads(sidecar)
     for row in data["packages"]:
         package = LockedPackage.from_json(row)
-        needs = (read_row(each).name for each in package.depends)
+        needs = (name_of(each) for each in package.depends)
         yield Part(
             ecosystem="conda",
             name=package.name,

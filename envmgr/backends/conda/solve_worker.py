@@ -13,6 +13,7 @@ import resource
 import shutil
 import threading
 import time
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -62,9 +63,11 @@ async def solve_specs(request: dict[str, Any]) -> None:
             if len(places[broken]) == 1:
                 raise NetworkError("\n".join(tried)) from None
             emit("retry", message=message, place=places[broken].pop(0))
+    found = [{**json.loads(r.to_json()), "url": canonical(r.url, request)} for r in records]
+    write_plain_needs(rattler, found, request["specs"])
     emit(
         "solved",
-        records=[{**json.loads(r.to_json()), "url": canonical(r.url, request)} for r in records],
+        records=found,
         places={name: ps[0] for name, ps in places.items()},
         repodata={name: snapshot_digests(ps[0], platforms) for name, ps in places.items()},
         solver=f"rattler {rattler.__version__}",
@@ -177,6 +180,42 @@ def match_spec(rattler: Any, text: str) -> Any:
         return rattler.MatchSpec(text, strict=False)
     except Exception as error:  # noqa: BLE001 - it is raised again, with the spec in its text
         raise type(error)(f"`{text}`: {error}") from None
+
+
+def write_plain_needs(rattler: Any, records: list[dict[str, Any]], specs: Iterable[str]) -> None:
+    """Write the needs of a solution as plain rows of name, version and build: what holds of conditions, extras and
+    flags. Without this, no other reader of a lock would understand them. Source: CEP 43, 44, 45.
+    """
+    own = {record["name"]: record for record in records}
+    waiting, seen = [*specs, *(row for record in records for row in record.get("depends", ()))], set[tuple[str, str]]()
+    while waiting:
+        if "[" not in (row := waiting.pop()):
+            continue
+        spec = match_spec(rattler, row)
+        name = spec.name.normalized
+        record = own.get(name, {})
+        for extra in spec.extras or ():
+            if (name, extra) not in seen:
+                seen.add((name, extra))
+                more = record.get("extra_depends", {}).get(extra, [])
+                record["depends"] = [*record.get("depends", ()), *more]
+                waiting += more
+    for record in records:
+        rows = (_plain(rattler, row, own) for row in record.get("depends", ()))
+        record["depends"] = [row for row in rows if row]
+
+
+def _plain(rattler: Any, row: str, there: Collection[str]) -> str:
+    """Return the row without what only rattler reads; empty if its package is not `there`, so that its condition does
+    not hold.
+    """
+    if "[" not in row:
+        return row
+    spec = match_spec(rattler, row)
+    name, version, build = spec.name.normalized, str(spec.version or "*"), spec.build
+    if name not in there and not name.startswith("__"):
+        return ""
+    return f"{name} {version} {build}" if build else f"{name} {version}"
 
 
 def virtual(rattler: Any, name: str, text: str) -> Any:

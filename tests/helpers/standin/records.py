@@ -9,11 +9,16 @@ from typing import Any
 
 
 def write_channel(folder: Path, packages: Sequence[Mapping[str, Any]]) -> Path:
-    """`is` of each package: its name, version and build; `depends` and `constrains` as repodata has them."""
-    records = {}
+    """`is` of each package: its name, version and build; `depends`, `constrains` as repodata has them.
+
+    With `extra_depends` and `flags` it is a record of the form `v3`. Source: CEP 43, 44, 45.
+    """
+    records, newer = dict[str, Any](), dict[str, Any]()
     for each in packages:
         name, version, build = str(each["is"]).split()
-        records[f"{name}-{version}-{build}.conda"] = {
+        more = {key: each[key] for key in ("extra_depends", "flags") if key in each}
+        place, key = (newer, f"{name}-{version}-{build}") if more else (records, f"{name}-{version}-{build}.conda")
+        place[key] = {
             "name": name,
             "version": version,
             "build": build,
@@ -24,9 +29,13 @@ def write_channel(folder: Path, packages: Sequence[Mapping[str, Any]]) -> Path:
             "md5": "0" * 32,
             "sha256": "ab" * 32,
             "size": 1,
+            **more,
         }
-    for subdir, found in (("linux-64", records), ("noarch", {})):
+    for subdir, found, later in (("linux-64", records, newer), ("noarch", {}, {})):
         (folder / subdir).mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"info": {"subdir": subdir}, "packages": {}, "packages.conda": found})
-        (folder / subdir / "repodata.json").write_text(text)
+        info = {"subdir": subdir, "repodata_revisions": {"v3": {"n_packages": len(later)}}}
+        data = {"info": info, "packages": {}, "packages.conda": found, "v3": {"conda": later}}
+        (folder / subdir / "repodata.json").write_text(
+            json.dumps(data if later else {**data, "info": {"subdir": subdir}})
+        )
     return folder

@@ -9,8 +9,10 @@ import yaml
 
 from envmgr.backends.conda.client import UNSOLVABLE
 from envmgr.backends.conda.lockfile import LOCK_NAME, SIDECAR_NAME
+from envmgr.wording import counted
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.standin.channel import Channel
+from tests.helpers.standin.records import write_channel
 
 
 def contents(folder: Path) -> dict[str, tuple[bytes, int]]:
@@ -215,6 +217,40 @@ def test_name_that_no_channel_has_is_said(sandbox: Sandbox) -> None:
     done = sandbox.run("lock", "demo/1")
     assert (done.code, "No candidates were found for shared 99.*" in done.stderr) == (3, True), done.stderr
     assert done.stderr.endswith(f"\n\nhint: {UNSOLVABLE}\n")
+
+
+def test_conditions_extras_and_flags_are_rattlers(sandbox: Sandbox) -> None:
+    """The lock has what holds of them, as rows that every reader understands."""
+    records = [
+        {"is": "python 3.12.1 0"},
+        {"is": "python 3.10.1 0"},
+        {"is": "tomli 2.0 0"},
+        {"is": "mkl 2024 0"},
+        {"is": "mkl 2023 0"},
+        {"is": "app 1.0 0", "depends": ["python", 'tomli[version=">=1", when="python <3.11"]'], "flags": []},
+        {"is": "lib 1.0 mkl", "depends": ["python"], "flags": ["blas:mkl"], "extra_depends": {"fast": ["mkl <2024"]}},
+        {"is": "lib 1.0 openblas", "depends": ["python"], "flags": ["blas:openblas"]},
+    ]
+    sandbox.mirror = str(write_channel(sandbox.root / "records", records))
+    sandbox.write_site()
+    for specs, described, needs in (
+        (["python 3.12.*", "app"], ["app 1.0 0", "python 3.12.1 0"], {"app": ["python"]}),
+        (
+            ["python 3.10.*", "app", "lib[extras=[fast], flags=[blas:mkl]]", 'tomli[when="python >=3.12"]'],
+            ["app 1.0 0", "lib 1.0 mkl", "mkl 2023 0", "python 3.10.1 0", "tomli 2.0 0"],
+            {"app": ["python", "tomli >=1"], "lib": ["python", "mkl <2024"]},
+        ),
+        (['tomli[when="python >=3.12"]', "python 3.10.*"], ["python 3.10.1 0"], {}),
+    ):
+        folder = sandbox.recipe("demo/1", specs)
+        sandbox.ok("lock", "demo/1")
+        packages = json.loads((folder / SIDECAR_NAME).read_bytes())["packages"]
+        assert [f"{each['name']} {each['version']} {each['build']}" for each in packages] == described
+        assert {each["name"]: each["depends"] for each in packages if "depends" in each} == needs
+        sandbox.ok("catalog", "check", "demo/1")
+        assert (
+            sandbox.ok("lock", "--check", "demo/1").stdout == f"demo/1: fresh  {counted(len(described), 'packages')}\n"
+        )
 
 
 def test_spec_that_cannot_be_read_is_named(sandbox: Sandbox) -> None:

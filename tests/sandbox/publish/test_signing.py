@@ -139,7 +139,7 @@ def test_what_was_changed_is_not_signed_again_and_nothing_is_made_from_it(box: S
     change(box.prefix / "generations/0002/modules.json", '"hello"', '"hello "')
     words = error_of(box.run("sign"), box)
     assert words.startswith("error[generation-changed]: generation 2 ")
-    assert words.endswith("; or `rm ROOT/prefix/current`; `envmgr publish` makes one of all that is built\n")
+    assert words.endswith("; or `rm ROOT/prefix/current`; `envmgr publish` makes one of all that is built")
     done = box.run("remove", "hello/1.0")
     assert (done.code, done.stderr.count("generation-changed")) == (3, 1)
     (box.prefix / "current").unlink()  # what the hint says

@@ -16,8 +16,7 @@ RULES: Mapping[str, str] = {
     "glibc-floor": "wheels for a newer glibc than the recipe requires",
     MISSING_EXTENSIONS: "extension modules that a source declares and its wheel lacks; a build looks, and takes those "
     "that the reason begins with",
-    NOT_IMPORTED: "modules of wheels that were built from source; the test of these leaves out those that the reason "
-    "begins with",
+    NOT_IMPORTED: "modules that tests import; they leave out those that the reason begins with",
     HIDDEN: "programs with the name of a command of the system or of shells; a build looks, and takes those "
     "that the reason begins with",
 }

@@ -73,14 +73,16 @@ class Requires(FrozenModel):
 
 
 class SmokeTest(FrozenModel):
-    """A bash command that must exit 0 with the entry's module loaded. `timeout` is in seconds.
+    """A bash command that must exit 0 with the entry's module loaded, or the distributions whose modules must import.
+    `timeout` is in seconds.
 
     With `nodes`, it runs once, on the first node of a Slurm job of at least that many nodes. `files` are names; in a
     loaded recipe, `run` begins with the text that writes them into the test's folder.
     """
 
     name: str
-    run: str = Field(min_length=1)
+    run: str = Field(default="", min_length=1)
+    imports: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     needs: tuple[Literal["gpu", "mpi", "slurm", "compiler"], ...] = ()
     nodes: int = Field(default=1, ge=1)
@@ -95,6 +97,19 @@ class SmokeTest(FrozenModel):
         wrong = (value for value in values if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", value))
         refuse(f"`{value}` is not the name of a file beside the recipe" for value in wrong)
         return values
+
+    @field_validator("imports")
+    @classmethod
+    def _distributions(cls, values: tuple[str, ...]) -> tuple[str, ...]:
+        wrong = (value for value in values if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", value))
+        refuse(f"`{value}` is not the name of a distribution" for value in wrong)
+        return values
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> SmokeTest:
+        if bool(self.run) == bool(self.imports) or (self.imports and self.files):
+            raise ValueError("a test has either `run`, which may have `files`, or `imports`")
+        return self
 
     @model_validator(mode="after")
     def _several_nodes(self) -> SmokeTest:

@@ -153,6 +153,7 @@ add_verb("completion", "Start", "envmgr completion bash", "node-setup.md")(compl
 
 add_verb("list", "Build", "envmgr list --format json", "recipe.md")(catalog.list_)
 add_verb("show", "Build", "envmgr show pytorch/2.7-cuda12.9", "gpu.md")(catalog.show)
+add_verb("new", "Build", "envmgr new pydata/1.0 numpy pandas", "recipe.md")(catalog.new)
 add_verb("copy", "Build", "envmgr copy python/3.11", "verbs.md")(catalog.copy)
 add_verb("catalog check", "Build", "envmgr catalog check python/3.11", "recipe.md")(catalog.catalog_check)
 add_verb("import", "Build", "envmgr import conda-lock.yml --as plots/1.0", "exchange.md")(catalog.import_)

@@ -1,4 +1,4 @@
-"""The verbs for the site and its catalog: init, site check, list, show, copy, catalog check."""
+"""The verbs for the site and its catalog: init, site check, list, show, new, copy, import, catalog check."""
 
 from __future__ import annotations
 
@@ -67,6 +67,34 @@ def show(
 
     ctx = open_context(site, fmt, anywhere=True)
     return answer_with(show_entry(ctx, entry), show_one_entry)
+
+
+@verb
+def new(
+    entry: Annotated[str, typer.Argument(metavar="NAME/VERSION", help="The new entry.")],
+    packages: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PACKAGE", help="What to ask for, as 'numpy<2'; by default NAME in its VERSION."),
+    ] = None,
+    conda: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CHANNEL", help="Take packages of this conda channel; of several, the first has priority."
+        ),
+    ] = None,
+    dry_run: DryRun = False,
+    site: SiteOption = None,
+    fmt: FormatOption = Format.table,
+) -> VerbAnswer:
+    """Write a recipe for packages of the index, or of conda.
+
+    Packages of the index stand on the newest Python of the catalog that is built; without any, on the system's.
+    """
+    from envmgr.cli.text.catalog import show_new
+    from envmgr.commands.new import new_entry
+
+    ctx = open_context(site, fmt, anywhere=True)
+    return answer_with(new_entry(ctx, entry, packages or (), channels=conda or (), dry_run=dry_run), show_new)
 
 
 @verb

@@ -29,7 +29,7 @@ def require_new_name(entry: Entry, catalog: Catalog, prefix: Prefix, others: Ite
     current = read_current(prefix)
     known = [*(each.entry for each in catalog.entries()), *others]
     if fault := clash_of(entry, [*known, *map(parse_entry, current.entries if current else ())]):
-        hint = "name another entry by `--as NAME/VERSION`"
+        hint = "give the new entry another name"
         raise InputError("entry-clash", f"no new entry can be {entry}: {fault}", hint=hint)
 
 

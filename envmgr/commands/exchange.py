@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -97,12 +98,13 @@ def import_file(
     elif entry is not None and len(drafts) > 1:
         message = f"{one_line(path)} makes {len(drafts)} entries, and --as names one"
         raise InputError("entry-syntax", message, hint="leave it out")
-    several, left, kept = len(drafts) > 1, list(contents.left), list[Draft]()
+    way = "take it out of the file" if len(drafts) > 1 else "name another entry by `--as NAME/VERSION`"
+    left, kept = list(contents.left), list[Draft]()
     for draft in drafts:
         if not dry_run:
             clear_dead_scratch(root / draft.entry.name)  # also where a killed run has made the entry
         try:
-            _require_free(ctx, root, draft.entry, several=several)
+            require_free(ctx, root, draft.entry, way)
             require_new_name(draft.entry, ctx.catalog, ctx.prefix, [each.entry for each in drafts])
             kept.append(draft)
         except InputError as error:
@@ -111,8 +113,12 @@ def import_file(
             left.append(Left(0, str(draft.entry), error.message))
     left += contents.differences
     description = one_line(contents.description or f"Imported from {path.name}")
-    rows = tuple(_write(ctx, root, draft, path, description, several=several, dry_run=dry_run) for draft in kept)
-    return ImportResult(str(path), found, rows, tuple(left), len(contents.differences), dry_run)
+    made_by = f"`envmgr import` from {one_line(path.name)}"
+    rows = [
+        _imported(ctx, draft, write_draft(ctx, root, draft, made_by, description, way, dry_run=dry_run))
+        for draft in kept
+    ]
+    return ImportResult(str(path), found, tuple(rows), tuple(left), len(contents.differences), dry_run)
 
 
 def _entry(name: str, version: str, path: Path, given: str | None) -> Entry:
@@ -125,10 +131,10 @@ def _entry(name: str, version: str, path: Path, given: str | None) -> Entry:
     return Entry(name, version)
 
 
-def _require_free(ctx: Context, root: Path, entry: Entry, *, several: bool) -> None:
+def require_free(ctx: Context, root: Path, entry: Entry, way: str) -> None:
+    """Raise InputError `entry-exists`, with the `way` out, if the entry is in a catalog, or its place is taken."""
     place, other = root / entry.name / entry.version, ctx.catalog.look(entry)
     if os.path.lexists(place) or other is not None:
-        way = "take it out of the file" if several else "name another entry by `--as NAME/VERSION`"
         hint = f"{way}, or remove it first"
         raise InputError("entry-exists", f"{place if other is None else other.folder} exists", hint=hint)
 
@@ -143,7 +149,7 @@ def _best(ctx: Context, contents: Contents, entry: Entry, python: str | None) ->
         with scratch_folder("import") as scratch:
             folder = scratch / entry.name / entry.version
             folder.mkdir(parents=True)
-            for name, text in draft.files("a file").items():
+            for name, text in draft.files("nobody").items():
                 (folder / name).write_text(text, encoding="utf-8")
             return replace(draft, needs=tuple(_decisions(ctx, draft, folder)))
     except NotExact as error:
@@ -169,28 +175,38 @@ def _decisions(ctx: Context, draft: Draft, folder: Path) -> Iterator[str]:
         yield f"{fault.rule}: {fault.text}: {fault.mend}"
 
 
-def _write(
-    ctx: Context, root: Path, draft: Draft, path: Path, description: str, *, several: bool, dry_run: bool
-) -> ImportedEntry:
-    target, texts = root / draft.entry.name / draft.entry.version, draft.files(one_line(path.name))
+def write_draft(
+    ctx: Context, root: Path, draft: Draft, made: str, description: str, way: str, *, dry_run: bool
+) -> tuple[Path, tuple[str, ...]]:
+    """Write an entry into the catalog `root`, and `software.yaml` where there is none; return its folder, and the names
+    of its files. `made` is as for `Draft.files`, `way` as for `require_free`. A failure leaves nothing.
+    """
+    target, texts = root / draft.entry.name / draft.entry.version, draft.files(made)
     if not dry_run:
         with explain_os_error(target):
             target.parent.mkdir(parents=True, exist_ok=True)
-            if not (software := target.parent / SOFTWARE_NAME).exists():
-                atomic_write(software, dump_yaml({"description": description}, width=120))
-            # A folder beside the target, so that one rename makes the whole entry appear.
-            with copy_folder(target.parent) as staging:
-                (staging / target.name).mkdir()
-                for name, text in texts.items():
-                    atomic_write(staging / target.name / name, text)
-                _require_free(ctx, root, draft.entry, several=several)  # another run may have made it meanwhile
-                (staging / target.name).rename(target)
+            try:
+                # A folder beside the target, so that one rename makes the whole entry appear.
+                with copy_folder(target.parent) as staging:
+                    (staging / target.name).mkdir()
+                    for name, text in texts.items():
+                        atomic_write(staging / target.name / name, text)
+                    require_free(ctx, root, draft.entry, way)  # another run may have made it meanwhile
+                    if not (software := target.parent / SOFTWARE_NAME).exists():
+                        atomic_write(software, dump_yaml({"description": description}, width=120))
+                    (staging / target.name).rename(target)
+            finally:
+                with suppress(OSError):  # it has the entry
+                    target.parent.rmdir()
+    return target, (*texts,)
+
+
+def _imported(ctx: Context, draft: Draft, written: tuple[Path, tuple[str, ...]]) -> ImportedEntry:
+    target, files = written
     recipe = Recipe(backend=draft.backend, input=dict(draft.input))
     faults = (*get_backend(draft.backend).faults(recipe, ctx.site), *draft.needs)
     exact = bool(draft.lock)
-    return ImportedEntry(
-        str(draft.entry), str(target), draft.backend, (*texts,), draft.count, exact, draft.lacks, faults
-    )
+    return ImportedEntry(str(draft.entry), str(target), draft.backend, files, draft.count, exact, draft.lacks, faults)
 
 
 @dataclass(frozen=True, slots=True)

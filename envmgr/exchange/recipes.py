@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from envmgr.backends import get_backend
 from envmgr.backends.conda.cuda import cuda_version
 from envmgr.backends.conda.lock import PYTHON, ChannelSource, CondaLock, LockedPackage, name_of, needed_names
 from envmgr.backends.conda.lockfile import lock_texts
@@ -17,10 +18,12 @@ from envmgr.backends.conda.models import CondaInput, channels_of
 from envmgr.catalog.entries import RECIPE_NAME, open_catalog
 from envmgr.catalog.gpus import short_cuda
 from envmgr.catalog.names import Entry
-from envmgr.catalog.site import Site
-from envmgr.errors import EnvmgrError
+from envmgr.catalog.recipe import Recipe
+from envmgr.catalog.site import Site, read_target
+from envmgr.errors import EnvmgrError, InputError
 from envmgr.exchange import Contents, conda_platform
 from envmgr.system.yamlfile import dump_yaml
+from envmgr.wheels.requirements import read_requirement
 from envmgr.wheels.settings import PUBLIC, index_for, locked_url
 from envmgr.wording import one_line
 
@@ -42,7 +45,7 @@ class Draft:
     """A recipe, with files `beside` it by name. `lock` are the files of its lock, of `count` packages; empty without one.
 
     `lacks` is why it has none, `needs` is what a person has to decide before it is built. `comment` says more of its
-    origin.
+    origin. `imports` are the distributions whose modules its test imports.
     """
 
     entry: Entry
@@ -54,12 +57,16 @@ class Draft:
     lacks: str = ""
     needs: tuple[str, ...] = ()
     comment: str = ""
+    imports: tuple[str, ...] = ()
 
-    def files(self, origin: str) -> dict[str, str]:
-        """Return the files in the order of writing. `origin` is the file that it is made of."""
-        recipe = dump_yaml({"schema": 1, "backend": self.backend, "input": dict(self.input)}, width=120)
+    def files(self, made: str) -> dict[str, str]:
+        """Return the files in the order of writing. `made` says by what it is made."""
+        said: dict[str, Any] = {"schema": 1, "backend": self.backend, "input": dict(self.input)}
+        if self.imports:
+            said["tests"] = [{"name": "imports", "imports": [*self.imports]}]
+        recipe = dump_yaml(said, width=120)
         more = f"# {one_line(self.comment)}\n" if self.comment else ""  # of another tool's file
-        head = f"# Made by `envmgr import` from {origin}.\n{more}"
+        head = f"# Made by {made}.\n{more}"
         return {**self.beside, RECIPE_NAME: head + recipe, **self.lock}
 
 
@@ -77,6 +84,28 @@ def drafts_of(contents: Contents, entry: Entry, site: Site, python: str | None) 
         return exact, lambda: _conda(contents, entry, site, contents.specs, {})
     kept = (lambda: _exact_wheels(contents, entry, site, python)) if contents.pylock is not None else None
     return kept, lambda: _wheels(contents, entry, site, python)
+
+
+def draft_of_packages(packages: Sequence[str], channels: Sequence[str], entry: Entry, site: Site) -> Draft:
+    """Return the draft for packages of conda's channels; without any, of the index, on the newest Python that is built.
+
+    What is asked for is imported by its test, unless a marker leaves it out, or no Python is asked for beside it.
+
+    Raises:
+        InputError: `requirement-invalid`.
+    """
+    if channels:
+        draft = _conda(Contents(channels=(*channels,), specs=(*packages,)), entry, site, packages, {})
+    else:
+        said = {"python": _newest_built(entry, site), "requirements": [*packages], **_platform()}
+        draft = Draft(entry, "wheels", said, {}, {}, len(packages))
+    if faults := get_backend(draft.backend).faults(Recipe(backend=draft.backend, input=dict(draft.input)), site):
+        raise InputError("requirement-invalid", f"no recipe of {entry} can ask for this", context=faults)
+    if channels:
+        names = [name_of(each) for each in packages]
+        return replace(draft, imports=tuple(each for each in names if each != PYTHON) if PYTHON in names else ())
+    rows = map(read_requirement, packages)
+    return replace(draft, imports=tuple(dict.fromkeys(each.name for each in rows if each.marker is None)))
 
 
 def _conda(contents: Contents, entry: Entry, site: Site, specs: Sequence[str], more: Mapping[str, Any]) -> Draft:
@@ -174,12 +203,32 @@ def _bases(contents: Contents, entry: Entry, site: Site, python: str | None) -> 
     if python is not None:
         yield python, load_base(python, entry, site)
         return
-    for each in reversed([each.entry for each in open_catalog(site).entries() if each.entry.name == PYTHON]):
-        with suppress(EnvmgrError):  # a Python without a lock
-            base = load_base(str(each), entry, site)
-            if _fits(contents, base, odd=True):
-                yield str(each), base
+    for each, base in _pythons(entry, site):
+        if _fits(contents, base, odd=True):
+            yield each, base
     yield SYSTEM, load_base(SYSTEM, entry, site)
+
+
+def _pythons(entry: Entry, site: Site) -> Iterator[tuple[str, Base]]:
+    """Yield the Pythons of the catalog, below `entry`, that have a lock, the newest first."""
+    from envmgr.backends.wheels.input import load_base
+
+    for each in reversed([str(each.entry) for each in open_catalog(site).entries() if each.entry.name == PYTHON]):
+        with suppress(EnvmgrError):
+            yield each, load_base(each, entry, site)
+
+
+def _newest_built(entry: Entry, site: Site) -> str:
+    """Return the newest Python of the catalog that is built; without any, the operating system's."""
+    from envmgr.backends.wheels.input import SYSTEM
+
+    target = read_target(site.cpu_level)
+    built = (
+        name
+        for name, base in _pythons(entry, site)
+        if base.entry is not None and base.entry.lock.items(site, target)[-1].install.exists()
+    )
+    return next(built, SYSTEM)
 
 
 def _fits(contents: Contents, base: Base, *, odd: bool) -> bool:

@@ -62,12 +62,14 @@ def fingerprint(
         "entry": [spec.name, spec.version],
         "default": spec.default,
         "hidden": spec.hidden,
-        # A test of one node keeps the form that it had before there were others.
+        # A test of one node, and one that runs a text, keep the form that they had before there were others.
         "tests": [
-            [t.name, t.run, list(t.needs), float(t.timeout), *([t.nodes] if t.nodes > 1 else [])] for t in spec.tests
+            [t.name, t.run, list(t.needs), float(t.timeout), *([t.nodes] if t.nodes > 1 else []), *t.imports]
+            for t in spec.tests
         ],
         **({"stands_on": list(spec.stands_on)} if spec.stands_on else {}),
         **({"imports": list(spec.imports)} if spec.imports else {}),
+        **({"not_imported": list(spec.not_imported)} if spec.not_imported else {}),
         **({"kernel": True} if spec.kernel else {}),
         **({"usage": True} if policies.usage else {}),
         "statements": [[s.kind, s.name, list(s.arguments)] for s in operations(spec, policies, families)],

@@ -103,7 +103,7 @@ class ModuleSpec(FrozenModel):
     `environment` is in load order. `python`: the module puts a Python into PATH; `own_python`: that Python is the
     install's own. `pip` is None without a Python; `kernel`: that Python has ipykernel; `kernel_program` starts it where it lies in an image. `families` are those that the recipe names; None if it names none:
     then all entries of a generation decide them (families.py). `stands_on` are installs of another prefix that it does
-    not work without: those below a user's environment. `imports` are the modules that its default test imports. `outside` is the tree that its install leads to, if the software is not ours.
+    not work without: those below a user's environment. `imports` are its distributions that were built from source, `not_imported` the modules that no test imports. `outside` is the tree that its install leads to, if the software is not ours.
     """
 
     name: str
@@ -132,6 +132,7 @@ class ModuleSpec(FrozenModel):
     gpu: GpuNeeds | None = None
     tests: tuple[SmokeTest, ...] = ()
     imports: tuple[str, ...] = ()
+    not_imported: tuple[str, ...] = ()
     default: bool = False
     hidden: bool = False
     deprecated: Deprecated | None = None

@@ -82,21 +82,27 @@ def run_smoke_tests(
 
 
 def tests_of(spec: ModuleSpec) -> tuple[SmokeTest, ...]:
-    """Return the tests of an entry. An entry without tests must still load, and its programs must start.
-
-    Packages that were built from source must be importable, whatever else is tested.
-    """
+    """Return the tests of an entry. An entry without tests must still load, and its programs must start."""
     load = SmokeTest(name="load", run=assign(root=spec.home, name=spec.name) + script_text(__file__, "load.sh"))
-    return (*(spec.tests or (load,)), *import_tests(spec))
+    return (*(() if spec.tests else (load,)), *own_tests(spec))
 
 
-def import_tests(spec: ModuleSpec) -> tuple[SmokeTest, ...]:
-    """Return the test that imports what was built from source; none if nothing was."""
-    if not spec.imports:
-        return ()
+def own_tests(spec: ModuleSpec) -> tuple[SmokeTest, ...]:
+    """Return the recipe's tests as bash text, and the one that imports what was built from source, whatever else is
+    tested.
+    """
+    built = [SmokeTest(name="built", imports=spec.imports, timeout=_IMPORTS_LIMIT)] if spec.imports else []
+    return tuple(_as_text(test, spec.not_imported) for test in (*spec.tests, *built))
+
+
+def _as_text(test: SmokeTest, left_out: Sequence[str]) -> SmokeTest:
+    """Return the test with the command that imports its distributions, but for modules that are left out."""
+    if not test.imports:
+        return test
     program = Path(__file__).with_name("imports.py").read_text(encoding="utf-8")
-    run = f"python - {words(*spec.imports)} <<'ENVMGR_IMPORTS'\n{program}ENVMGR_IMPORTS\n"
-    return (SmokeTest(name="imports", run=run, timeout=_IMPORTS_LIMIT),)
+    asked = words(*test.imports, *(f"-{module}" for module in left_out))
+    run = f"python - {asked} <<'ENVMGR_IMPORTS'\n{program}ENVMGR_IMPORTS\n"
+    return test.model_copy(update={"run": run, "imports": ()})
 
 
 def script_of(

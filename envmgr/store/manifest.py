@@ -32,7 +32,7 @@ class InstallFacts(FrozenModel):
 
     `needs` are the other installs that it does not work without, by their paths relative to the prefix. `gpu_codes` are
     the capabilities for which its binaries have code (`8.6`, `9.0+PTX`), as measured; None if nothing was found.
-    `imports` are the modules of packages that were built from source, in the order in which a test imports them.
+    `imports` are the distributions that were built from source, in the order in which a test imports their modules.
     `outside` is the tree that the install leads to, if the software is not ours. `kernel` is its program that starts a
     Python with ipykernel, relative to it, where that Python lies in an image.
     """

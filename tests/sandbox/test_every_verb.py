@@ -14,6 +14,7 @@ STORY = [
     (["init", "made"], "made/site.yaml"),
     (["site", "check"], "channels.standin"),
     (["copy", "python/3.12"], "recipes/python/3.12"),
+    (["new", "fresh/1.0", "six"], "envmgr lock fresh/1.0\nenvmgr build fresh/1.0"),
     (["import", "taken.txt", "--as", "taken/1.0"], "`envmgr lock taken/1.0` finds its packages"),
     (["catalog", "check"], ""),
     (["lock", "hello/1.0", "greet/1.0"], "hello/1.0: written"),

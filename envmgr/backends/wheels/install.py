@@ -19,7 +19,7 @@ from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
 from envmgr.backends.wheels.build_call import SourceBuild, lacked_package, said_of_extensions
-from envmgr.backends.wheels.built_contents import DeclaredExtension, missing_extensions, top_modules
+from envmgr.backends.wheels.built_contents import DeclaredExtension, missing_extensions
 from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base
 from envmgr.backends.wheels.lock import WheelsLock
 from envmgr.catalog.accept import MISSING_EXTENSIONS
@@ -46,11 +46,10 @@ _WHEEL = Kind("wheel", 1 << 40)
 
 @dataclass(frozen=True, slots=True)
 class BuiltWheel:
-    """A wheel that was built; `record` is what the manifest keeps of it, `imports` the modules that a test imports."""
+    """A wheel that was built; `record` is what the manifest keeps of it."""
 
     path: Path
     record: Mapping[str, str]
-    imports: tuple[str, ...]
 
 
 @contextmanager
@@ -146,13 +145,10 @@ class _Builder:
         path = work / "wheel0" / answer.wheel
         files = _require_the_same(sdist, path)
         extensions = _look_for_extensions(sdist, answer.extensions, files, self.without, work / "log", logs[-1])
-        imports, stray = top_modules(files)
         self.reporter.say(
             f"{install.entry}: {sdist.name} {sdist.version} was built from its source, twice the same: {path.name}; "
             f"extension modules: {extensions}"
         )
-        if stray:
-            self.reporter.say(f"{install.entry}: no test imports {', '.join(stray)} of {sdist.name}: nobody uses these")
         record = {
             "name": sdist.name,
             "version": sdist.version,
@@ -164,7 +160,7 @@ class _Builder:
             "path": str(seen),
             "extensions": extensions,
         }
-        return BuiltWheel(path, record, imports)
+        return BuiltWheel(path, record)
 
 
 def _require_the_same(sdist: LockedSdist, wheel: Path) -> list[str]:
@@ -271,7 +267,7 @@ def install_lock(
         environment=path_environment(install.path),
         python=base.minor,
         needs=() if below is None else (below.relative,),
-        imports=tuple(dict.fromkeys(module for each in made for module in each.imports)),
+        imports=tuple(each.record["name"] for each in made),
     )
     return facts, staged.promised, tuple(each.record for each in made)
 

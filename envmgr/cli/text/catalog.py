@@ -10,7 +10,7 @@ from envmgr.cli.text.builds import show_changes
 from envmgr.wording import counted, shortened, size_text
 
 if TYPE_CHECKING:
-    from envmgr.commands import catalog, exchange, gc, generations, init, site
+    from envmgr.commands import catalog, exchange, gc, generations, init, new, site
     from envmgr.commands.diff import DiffResult
     from envmgr.commands.list import GpuSummary, ListResult, ShowResult
     from envmgr.commands.page import PageResult
@@ -82,6 +82,13 @@ def _gpu_rows(gpu: GpuSummary | None) -> list[tuple[str, str]]:
     return [("gpu driver", "; ".join(driver)), ("gpu code", code), *seen]
 
 
+def show_new(result: new.NewResult) -> None:
+    stands = f", on {result.python}" if result.python else ""
+    out(f"{'would write' if result.dry_run else 'wrote'} {result.folder}: {', '.join(result.files)}{stands}")
+    for command in result.commands:
+        out(command)
+
+
 def show_copy(result: catalog.CopyResult) -> None:
     done = "would be copied" if result.dry_run else "copied"
     out(f"{result.entry}: {done} to {result.target} ({', '.join(result.files)})")
@@ -105,7 +112,7 @@ def show_init(result: init.InitResult) -> None:
     out(f"catalog: {result.catalog}")
     out(f"prefix:  {result.prefix}")
     if not result.dry_run:
-        out("next: `envmgr site check`, then `envmgr copy ENTRY`, or write a recipe")
+        out("next: `envmgr site check`, then `envmgr new NAME/VERSION PACKAGE`, or `envmgr copy ENTRY`")
 
 
 def show_site_check(result: site.SiteCheckResult) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from envmgr.commands.export import Cluster, ClusterPart
 from envmgr.modules.spec import ModuleSpec
-from envmgr.smoke.here import import_tests
+from envmgr.smoke.here import own_tests
 from envmgr.system.yamlfile import dump_yaml
 
 
@@ -91,7 +91,7 @@ def _environment(entry: ModuleSpec, name: str, system: str) -> dict[str, Any]:
             "root": entry.home,
             "digest": entry.digest,
             "tests": [  # `run` has their files
-                test.model_dump(mode="json", exclude={"files"}) for test in (*entry.tests, *import_tests(entry))
+                test.model_dump(mode="json", exclude={"files", "imports"}) for test in own_tests(entry)
             ],
         },
         "target_systems": [system],

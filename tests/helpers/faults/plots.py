@@ -220,7 +220,7 @@ def named_file(box: Sandbox) -> None:
     (box.root / "named.txt").write_text("six\n")
 
 
-def imported(box: Sandbox) -> bool:
+def has_six(box: Sandbox) -> bool:
     return "- six" in (box.root / "recipes/named/1.0/recipe.yaml").read_text()
 
 
@@ -234,10 +234,11 @@ PLOTS: dict[str, Plot] = {
         ("fetch", "hello/1.0"), without_cache, lambda box: any(box.prefix.glob("cache/*/*/hello-prefix*.conda"))
     ),
     "gc": Plot(("gc",), garbage, collected, forgets=True),
-    "import": Plot(("import", "named.txt", "--as", "named/1.0"), named_file, imported, over=("entry-exists",)),
+    "import": Plot(("import", "named.txt", "--as", "named/1.0"), named_file, has_six, over=("entry-exists",)),
     "init": Plot(("init", "made"), done=made_site, over=("site-exists",)),
     "job": Plot(("job", "kept/1.0", "-o", "job.sh"), done=written("job.sh")),
     "lock": Plot(("lock", "hello/1.0", "kept/1.0"), unlocked, has_locks),
+    "new": Plot(("new", "named/1.0", "six"), done=has_six, over=("entry-exists",)),
     "node-setup": Plot(("node-setup", "--output", "files"), done=node_files),
     "node-setup --apply": Plot(("node-setup", "--here", "--apply"), own_etc, set_up, within=IN_OWN_ETC),
     "page": Plot(("page", "--output", "www"), done=written("www/index.html")),

@@ -148,6 +148,7 @@ def test_every_verb_that_changes_something_has_a_dry_run() -> None:
         "init",
         "job",
         "lock",
+        "new",
         "node-setup",
         "page",
         "promote",
@@ -234,6 +235,7 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
         "init": ["new"],
         "job": ["app/1.0", "--output", "job.sh"],
         "lock": ["app/1.0"],
+        "new": ["fresh/1.0", "six"],
         "node-setup": ["--apply", "--here"],
         "page": ["--output", "www"],
         "promote": [],
@@ -255,8 +257,8 @@ def test_dry_runs_change_nothing(sandbox: Sandbox) -> None:
     assert sorted(arguments) == CHANGING
     home = str(sandbox.root)
     codes = {verb: sandbox.run(*verb.split(), *argv, "--dry-run", HOME=home).code for verb, argv in arguments.items()}
-    assert {verb: codes[verb] for verb in ("copy", "gc", "import", "init", "lock")} == dict.fromkeys(
-        ("copy", "gc", "import", "init", "lock"), 0
+    assert {verb: codes[verb] for verb in ("copy", "gc", "import", "init", "lock", "new")} == dict.fromkeys(
+        ("copy", "gc", "import", "init", "lock", "new"), 0
     )
     assert all(
         codes[verb] in (2, 3)

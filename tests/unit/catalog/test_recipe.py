@@ -139,6 +139,21 @@ FAULTS: dict[str, tuple[dict[str, Any], list[str]]] = {
         {"tests": [{"name": "a", "run": ""}]},
         [f"tests.0.run: {pydantic_says('string_too_short', min_length=1)}"],
     ),
+    "test-of-two-kinds": (
+        {"tests": [{"name": "a", "run": "x", "imports": ["one"]}]},
+        ["tests.0: a test has either `run`, which may have `files`, or `imports`"],
+    ),
+    "test-of-no-kind": (
+        {"tests": [{"name": "a", "imports": []}]},
+        ["tests.0: a test has either `run`, which may have `files`, or `imports`"],
+    ),
+    "test-imports": (
+        {"tests": [{"name": "a", "imports": ["one==1", "-x"]}]},
+        [
+            "tests.0.imports: `one==1` is not the name of a distribution",
+            "tests.0.imports: `-x` is not the name of a distribution",
+        ],
+    ),
     "test-nodes": (
         {"tests": [{"name": "a", "run": "x", "needs": ["slurm"], "nodes": 0}]},
         [f"tests.0.nodes: {pydantic_says('greater_than_equal', ge=1)}"],

@@ -279,6 +279,7 @@ OTHER = {
     "gpu": (GpuNeeds(cuda="12.1", codes=("7.0",)), True),
     "tests": ((SmokeTest(name="t", run="true"),), False),
     "imports": (("a",), False),
+    "not_imported": (("a",), False),
     "default": (True, True),
     "hidden": (True, True),
     "deprecated": (Deprecated(message="gone", date=date(2026, 1, 1)), True),
@@ -298,7 +299,7 @@ def test_fingerprint_changes_when_the_text_does_or_the_tests(field: str) -> None
     assert (render(changed) != render(BASE)) is shown
     families = find_families({changed.entry: member_of(changed)})[changed.entry]
     assert (fingerprint(changed, WARN, "t", families) != fingerprint(BASE, WARN, "t")) is (
-        shown or field in ("tests", "imports", "kernel")
+        shown or field in ("tests", "imports", "not_imported", "kernel")
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envmgr.backends.wheels.built_contents import DeclaredExtension, missing_extensions, top_modules
+from envmgr.backends.wheels.built_contents import DeclaredExtension, missing_extensions
 
 ABI = "cpython-311-x86_64-linux-gnu.so"
 HOROVOD = ("horovod.tensorflow.mpi_lib", "horovod.torch.mpi_lib_v2", "horovod.mxnet.mpi_lib")
@@ -56,25 +56,3 @@ def test_extensions_of_one_name_are_told_apart_by_their_packages() -> None:
 def test_label_of_what_another_tool_builds_is_no_name_of_a_module(name: str, file: str) -> None:
     assert missing((name,), "pkg/__init__.py", file, compiled=False) == ()
     assert missing((name,), "pkg/__init__.py", compiled=False) == (name,)
-
-
-@pytest.mark.parametrize(
-    ("files", "modules"),
-    [
-        (["pkg/__init__.py", "pkg/inner/__init__.py", "pkg-1.0.dist-info/METADATA"], ("pkg",)),
-        (["one.py", f"_one.{ABI}", "two/__init__.py"], ("one", "two", "_one")),
-        ([f"two_cuda.{ABI}", "two/__init__.py"], ("two", "two_cuda")),
-        ([f"pkg/__init__.{ABI}"], ("pkg",)),
-        (["google/cloud/storage/__init__.py", "google/cloud/plain.py"], ("google.cloud.plain", "google.cloud.storage")),
-        (["pkg-1.0.data/purelib/pkg/__init__.py", "pkg-1.0.data/scripts/run.py", "pkg-1.0.data/data/x.py"], ("pkg",)),
-        (["my-data/__init__.py", "pkg/__init__.py", "pkg.libs/libz.so", "data/table.csv"], ("pkg",)),
-        (["hash__mypyc.cpython-311-x86_64-linux-gnu.so", "__main__.py"], ("hash__mypyc",)),
-    ],
-)
-def test_modules_that_a_user_imports(files: list[str], modules: tuple[str, ...]) -> None:
-    assert top_modules(files) == (modules, ())
-
-
-def test_stray_modules_are_told_and_a_package_may_have_such_a_name() -> None:
-    assert top_modules(["pkg/__init__.py", "tests/__init__.py", "setup.py"]) == (("pkg",), ("setup", "tests"))
-    assert top_modules(["test/__init__.py"]) == (("test",), ())

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# $1: a file descriptor; $2: KiB of data that each process may have, or nothing; then a command. Runs it in a process group that dies with envmgr, whatever kills that: a watcher in it
+# $1: a file descriptor; then a command. Runs it in a process group that dies with envmgr, whatever kills that: a watcher in it
 # waits for the end of a pipe that envmgr holds. `setsid` would not do, nor PR_SET_PDEATHSIG, which grandchildren do not
 # inherit. The watcher is not the program's child: a program which waits for all of its children does not wait for it.
 # /proc/self/fd, because dash has one-digit files.
@@ -10,7 +10,5 @@
     kill -KILL 0
   ) </dev/null >/dev/null 2>&1 &
 )
-# shellcheck disable=SC3045 # dash, bash and busybox have it
-[ -z "$2" ] || ulimit -d "$2" 2>/dev/null # fails where the hard limit is lower still
-shift 2
+shift
 exec "$@"

@@ -43,18 +43,6 @@ class Completed:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """Limits of a command that reads what strangers wrote.
-
-    `memory` is bytes of data of each of its processes (RLIMIT_DATA; one that asks for more is refused, and usually
-    aborts); `output` is bytes of stdout, and of stderr. Source: getrlimit(2).
-    """
-
-    memory: int
-    output: int = 1 << 30
-
-
 def clean_env(**extra: str) -> dict[str, str]:
     """Return a small, predictable environment: no variable of the caller's shell gets into a build, a probe or a smoke
     test.
@@ -81,7 +69,7 @@ class Runner:
         check: bool = True,
         new_group: bool = True,
         run_as: Account | None = None,
-        bounds: Bounds | None = None,
+        most_output: int | None = None,
         on_tick: Callable[[], None] = lambda: None,
     ) -> Completed:
         """Run to the end and return the output as text. `timeout` is wall-clock seconds; `env` defaults to
@@ -91,7 +79,7 @@ class Runner:
 
         With `new_group`, processes that the command leaves running end with it, and all of them end with this process,
         even by kill -9. `run_as` is for root only: the command starts as that user, with only that user's groups, also
-        under the guard. `bounds` need `new_group`.
+        under the guard. `most_output` is bytes of stdout, and of stderr.
 
         Raises:
             CommandError: the command is missing, ran out of time, wrote too much or (with `check`) exited non-zero.
@@ -100,16 +88,14 @@ class Runner:
         args = tuple(str(a) for a in argv)
         start = time.monotonic()
         environment = clean_env() if env is None else env
-        assert new_group or bounds is None
         with in_memory(stdin) as given:
             process, release = (
-                self._spawn_guarded(args, environment, cwd, given, run_as, bounds)
+                self._spawn_guarded(args, environment, cwd, given, run_as)
                 if new_group
                 else (self._spawn(args, environment, cwd, given, run_as=run_as), None)
             )
         try:
-            most = None if bounds is None else bounds.output
-            out, err = self._communicate(process, args, start, timeout, on_tick, group=new_group, most=most)
+            out, err = self._communicate(process, args, start, timeout, on_tick, group=new_group, most=most_output)
         except BaseException:
             end_child(process, group=new_group)
             raise
@@ -227,13 +213,7 @@ class Runner:
             raise Interrupted
 
     def _spawn_guarded(
-        self,
-        args: tuple[str, ...],
-        env: Mapping[str, str],
-        cwd: Path | None,
-        stdin: IO[bytes],
-        run_as: Account | None,
-        bounds: Bounds | None,
+        self, args: tuple[str, ...], env: Mapping[str, str], cwd: Path | None, stdin: IO[bytes], run_as: Account | None
     ) -> tuple[subprocess.Popen[bytes], Callable[[], None]]:
         """Start the command under run.guard.sh; return it, and a function that ends its group after the command has
         ended.
@@ -245,8 +225,7 @@ class Runner:
         try:
             if run_as is not None:
                 os.fchown(reader, run_as.uid, run_as.gid)  # the watcher opens it again, by its name
-            memory = "" if bounds is None else str(bounds.memory >> 10)
-            guarded = ("/bin/sh", "-c", script_text(__file__, "guard.sh"), "envmgr-guard", str(reader), memory, *args)
+            guarded = ("/bin/sh", "-c", script_text(__file__, "guard.sh"), "envmgr-guard", str(reader), *args)
             process = self._spawn(guarded, env, cwd, stdin, new_group=True, pass_fds=(reader,), run_as=run_as)
         except BaseException:
             os.close(writer)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import signal
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,17 +17,13 @@ from urllib.parse import unquote, urlsplit
 
 from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.system.child import NETWORK, passed
-from envmgr.system.run import Bounds, Runner, clean_env
+from envmgr.system.run import Runner, clean_env
 from envmgr.system.users import Account
 from envmgr.wheels.index_pages import login_of, login_variables
 from envmgr.wheels.requirements import checked
-from envmgr.wording import size_text
 
 _LIMIT = 1800.0  # seconds that a resolution may take
-# Many times what the largest resolutions that were seen need (186 packages: 0.4 GB). uv keeps whole pages in memory,
-# and wheels without metadata on disk.
-_BOUNDS = Bounds(memory=2 << 30, output=256 << 20)
-_MOST_OF_DISK = 0.9  # share of the space that is free below the scratch folder at the start
+_MOST_OUTPUT = 256 << 20  # bytes
 _GLIBCS = (17, 28, *range(31, 41))  # 2.17 …; of `uv pip compile --help`
 # Proxies, certificates and credentials pass; no index, and none of uv's own settings, which would override the site's.
 _PASSED = (
@@ -90,7 +84,7 @@ def compile_requirements(
     one, which can only write its cache.
 
     Raises:
-        UnreachedError; EnvmgrError: `unsolvable`, `resolve-failed`, `index-too-large`, `index-foreign`, `disk-full`;
+        UnreachedError; EnvmgrError: `unsolvable`, `resolve-failed`, `index-foreign`, `disk-full`;
             InputError: `requirement-invalid`.
     """
     from uv import find_uv_bin
@@ -114,21 +108,8 @@ def compile_requirements(
     argv += ["--exclude-newer", exclude_newer] if exclude_newer else []
     argv += ["--constraints", limits, asked]
     context = [f"asked: {', '.join(requirements)}"[:1000], *(f"index {p.index}: {p.url}" for p in places)]
-    least = shutil.disk_usage(folder).free * (1 - _MOST_OF_DISK)
-
-    def require_space() -> None:
-        if (free := shutil.disk_usage(folder).free) < least:
-            raise EnvmgrError(
-                "disk-full",
-                f"{size_text(free)} are left under {folder} while uv reads the index",
-                context=context,
-                hint="an index that sends files without end does that; else name a larger folder by TMPDIR",
-            )
-
     try:
-        done = runner.run(
-            argv, cwd=folder, env=env, timeout=_LIMIT, run_as=account, bounds=_BOUNDS, on_tick=require_space
-        )
+        done = runner.run(argv, cwd=folder, env=env, timeout=_LIMIT, run_as=account, most_output=_MOST_OUTPUT)
     except CommandError as error:
         raise _failure(error, context, places) from None
     if "pylock.toml" in options:
@@ -212,15 +193,6 @@ def _index_options(places: Sequence[IndexPlace]) -> list[str]:
 
 def _failure(error: CommandError, asked: Sequence[str], places: Sequence[IndexPlace]) -> EnvmgrError:
     context = [*asked, *_sentences(error.stderr)]
-    # A Rust program aborts when it cannot get memory, here because of the limit.
-    if error.returncode == -signal.SIGABRT or "it wrote more than" in error.message:
-        return EnvmgrError(
-            "index-too-large",
-            f"uv needs more than {size_text(_BOUNDS.memory)} of memory for what the index sends",
-            context=asked,
-            hint="the index sends pages without end, or is no package index: open its URL, or ask another place "
-            "(`lock --index NAME=URL-OR-FOLDER`)",
-        )
     if "No solution found" in error.stderr or "no versions of" in error.stderr:
         hint = (
             "loosen a requirement, or name an index that has what is missing (`indexes`, `backends.wheels.indexes` "

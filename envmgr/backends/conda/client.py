@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -129,8 +128,7 @@ def failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError
     if event["kind"] == "Stalled":
         reference, hint = _DOWNLOADS["stalled"]
         return EnvmgrError(reference, f"a channel stalled: {message}", context=_places(request), hint=hint)
-    # The limit of a file's size that `bound_solve` sets gives EFBIG.
-    if event["kind"] == "Endless" or f"os error {errno.EFBIG}" in message:
+    if event["kind"] == "Endless":
         return EnvmgrError(
             "channel-too-large",
             "a channel sends repodata without end",

@@ -20,10 +20,8 @@ from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.system.child import call_worker
 from envmgr.system.files import pretty_json
-from envmgr.system.run import Bounds, Runner, clean_env
+from envmgr.system.run import Runner, clean_env
 from envmgr.system.scratch import scratch_folder
-
-_BOUNDS = Bounds(memory=8 << 30)  # for conda-lock and the conda that it starts
 
 
 def solve(
@@ -153,7 +151,7 @@ def _conda_lock_urls(
     argv: list[str | Path] = [tool, "lock", "--conda", conda, "-f", folder / "environment.yml", "-p", wanted.platform]
     argv += ["--virtual-package-spec", folder / "virtual.yml", "--lockfile", folder / "conda-lock.yml"]
     try:
-        runner.run(argv, cwd=folder, env=_conda_environment(os.environ), timeout=1800, bounds=_BOUNDS)
+        runner.run(argv, cwd=folder, env=_conda_environment(os.environ), timeout=1800)
     except CommandError as error:
         raise _conda_lock_failure(error, conda) from None
     locked = yaml.safe_load((folder / "conda-lock.yml").read_text(encoding="utf-8"))

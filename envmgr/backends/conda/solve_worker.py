@@ -9,8 +9,6 @@ import asyncio
 import hashlib
 import json
 import os
-import resource
-import shutil
 import threading
 import time
 from collections.abc import Collection, Iterable
@@ -24,9 +22,7 @@ from envmgr.system.worker import emit, serve
 from envmgr.wording import size_text
 
 _LEAST_RATE = 1024  # bytes per second, averaged over the stall timeout
-_MOST_READ = 4 << 30  # bytes of unpacked repodata; the largest channels have a tenth of that
-_MOST_OF_DISK = 0.9  # share of the space that is free below the scratch folder at the start
-_MEMORY = 8 << 30  # bytes of data in a solve
+MOST_READ = 4 << 30  # bytes of unpacked repodata; the largest channels have a tenth of that
 _BUSY = 0.1  # share of one core from which a solve counts as computing
 
 
@@ -126,49 +122,30 @@ async def _lacking(gateway: Any, rattler: Any, sources: list[Any], platforms: li
 
 
 def bound_solve(cache: Path, timeout: float) -> None:
-    """Limit the memory of a solve, and the disk space for the repodata that rattler keeps in `cache`.
-
-    End the worker, with an event, when a solve neither reads nor computes for `timeout` seconds, or reads so little
-    that it would take hours. Rattler itself would wait.
+    """End the worker, with an event, when a solve neither computes nor reads enough in `timeout` seconds, or when the
+    repodata that rattler keeps in `cache` grows without end. Rattler itself would wait, and go on.
     """
     pause = min(1.0, timeout / 4)
-    free = shutil.disk_usage(cache).free
-    least = free * (1 - _MOST_OF_DISK)
-    # The limit per file: a fast server fills a small disk between two checks. Two files may come at once.
-    for kind, most in (
-        (resource.RLIMIT_DATA, _MEMORY),
-        (resource.RLIMIT_FSIZE, min(_MOST_READ, int(free - least) // 2)),
-    ):
-        _, hard = resource.getrlimit(kind)
-        # The kernel refuses a soft limit above the hard one.
-        resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
     def watch() -> None:
-        cpu, size, moved = time.process_time(), 0, time.monotonic()
-        began, before = moved, 0  # start of a period in which little came
+        cpu, began, before = time.process_time(), time.monotonic(), 0  # of a period in which little came
         while True:
             time.sleep(pause)
-            now = time.monotonic()
+            now, used = time.monotonic(), time.process_time()
+            read = before
             with suppress(OSError):  # a file was removed during the check
                 read = sum(p.stat().st_size for p in cache.rglob("*") if p.is_file())
-                used = time.process_time() - cpu
-                computes = used > _BUSY * pause  # this thread itself uses far less
-                if read != size or computes:
-                    moved = now
-                if computes or not read or read < before or read - before >= _LEAST_RATE * timeout:
-                    began, before = now, read
-                size, cpu = read, cpu + used
-            if size > _MOST_READ or shutil.disk_usage(cache).free < least:
-                emit("error", kind="Endless", message=f"{size_text(size)} of repodata came")
-                # An exception would only end this thread, and rattler would go on.
-                os._exit(1)
-            if now - moved > timeout:
-                said = f"no byte for {timeout:g} s"
+            # This thread itself uses far less.
+            if used - cpu > _BUSY * pause or abs(read - before) >= _LEAST_RATE * timeout:
+                began, before = now, read
+            cpu = used
+            if read > MOST_READ:
+                emit("error", kind="Endless", message=f"{size_text(read)} of repodata came")
             elif now - began > timeout:
-                said = f"{size_text(size - before)} in {timeout:g} s"
+                emit("error", kind="Stalled", message=f"{size_text(max(0, read - before))} in {timeout:g} s")
             else:
                 continue
-            emit("error", kind="Stalled", message=said)
+            # An exception would only end this thread, and rattler would go on.
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()

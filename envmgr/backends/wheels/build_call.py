@@ -24,7 +24,7 @@ from envmgr.system.child import python_module
 from envmgr.system.files import explain_os_error
 from envmgr.system.log_excerpt import meaningful, without_colour
 from envmgr.system.models import FrozenModel
-from envmgr.system.run import Bounds, Completed, Runner, clean_env
+from envmgr.system.run import Completed, Runner, clean_env
 from envmgr.system.sandbox import PLACE, seen_at_place
 from envmgr.system.untrusted_files import ROW, Kind, open_untrusted, read_json
 from envmgr.system.users import Account
@@ -40,7 +40,6 @@ _ANSWER = "answer.json"
 _CHILD = "envmgr.backends.wheels.build_child"
 # What a source may take to answer before it is built: seconds, and memory.
 _QUESTION_LIMIT = 3600.0
-_QUESTION = Bounds(memory=8 << 30)
 _OF_PYTHON = 6  # lines
 _OF_EXTENSIONS = 6  # lines
 _LEFT_OUT = re.compile(
@@ -132,7 +131,6 @@ class SourceBuild:
                 run_as=self.account,
                 on_tick=on_tick,
                 timeout=None if building else _QUESTION_LIMIT,
-                bounds=None if building else _QUESTION,
             )
         except CommandError as error:
             said = [one_line(error.message), *_excerpt(log)]

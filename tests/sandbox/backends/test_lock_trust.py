@@ -75,7 +75,7 @@ def test_lock_against_a_mirror_that_stalls_ends_with_the_mirror_named(sandbox: S
         server.release()
     assert done.code == 3
     lines = done.stderr[done.stderr.index("error[") :].splitlines()
-    assert lines[0] == "error[download-stalled]: a channel stalled: no byte for 1.5 s"
+    assert lines[0] == "error[download-stalled]: a channel stalled: 0 B in 1.5 s"
     assert f"  {server.url}" in lines
 
 

@@ -393,16 +393,6 @@ def test_login_of_a_download_is_the_one_in_rattlers_file(scene: WheelBox, tmp_pa
         scene.box.ok("fetch", "some/1.0", RATTLER_AUTH_FILE=str(logins), **own)
 
 
-def test_index_that_sends_a_page_without_end_is_given_up(scene: WheelBox) -> None:
-    """uv took 4 GB of memory in 20 s, and went on."""
-    scene.house.wheel("top")
-    scene.entry("some/1.0", "top")
-    with scene.served() as server:
-        server.faults["simple/top*"] = Fault("endless")
-        text = scene.refused("lock", "some/1.0").stderr
-    assert "error[index-too-large]: uv needs more than" in text
-
-
 def test_page_on_the_network_lists_no_file_of_this_machine(scene: WheelBox) -> None:
     other = scene.house.wheel("top").rename(scene.house.folder / "top-1.0-py3-none-any.whl")
     scene.entry("some/1.0", "top")

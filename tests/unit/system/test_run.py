@@ -17,7 +17,7 @@ import pytest
 
 from envmgr.errors import CommandError, EnvmgrError, Interrupted
 from envmgr.system import processes
-from envmgr.system.run import Bounds, Completed, Runner, clean_env
+from envmgr.system.run import Completed, Runner, clean_env
 from tests.helpers.places import ROOT
 from tests.helpers.waiting import DEADLINE, long_enough, soon
 
@@ -470,24 +470,5 @@ def test_command_gets_all_of_its_input_however_late_it_reads() -> None:
 
 @pytest.mark.parametrize("stream", [1, 2])
 def test_run_ends_a_command_that_writes_without_end(stream: int) -> None:
-    bounds = Bounds(1 << 30, output=1 << 20)
     with pytest.raises(CommandError, match="it wrote more than 1048576 bytes"):
-        Runner().run(["sh", "-c", f"exec yes >&{stream}"], bounds=bounds)
-
-
-def test_run_gives_each_process_its_bound_of_memory() -> None:
-    text = "import sys; sys.stdout.write('x'); b = bytearray(300 << 20); print(len(b))"
-    bounds = Bounds(200 << 20)
-    with pytest.raises(CommandError, match="exit status 1"):
-        Runner().run([sys.executable, "-c", text], bounds=bounds)
-    with pytest.raises(CommandError, match="exit status 1"):
-        Runner().run(["sh", "-c", '"$@"; exit', "-", sys.executable, "-c", text], bounds=bounds)
-    assert Runner().run([sys.executable, "-c", text], bounds=Bounds(1 << 30)).stdout == f"x{300 << 20}\n"
-
-
-def test_run_takes_a_bound_above_the_one_that_holds_already() -> None:
-    code = (
-        "from envmgr.system.run import *; print(Runner().run(['sh', '-c', 'ulimit -d'], bounds=Bounds(1 << 30)).stdout)"
-    )
-    done = Runner().run([SH, "-c", 'ulimit -d 524288 && exec "$@"', "-", sys.executable, "-c", code], cwd=ROOT)
-    assert done.stdout.strip() == "524288"
+        Runner().run(["sh", "-c", f"exec yes >&{stream}"], most_output=1 << 20)

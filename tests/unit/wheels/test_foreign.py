@@ -73,26 +73,6 @@ def test_metadata_is_written_anew() -> None:
     assert found == Metadata(name="dep-one", version="1.0.post1", requires=('two>1; extra == "q-a"',), extras=("q-a",))
 
 
-def test_uv_has_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of memory: every process that asks an index has them."""
-    told = tmp_path / "limits"
-    program = tmp_path / "uv"
-    program.write_text(f"#!/bin/sh\ncat /proc/self/limits >{told}\n")
-    program.chmod(0o755)
-    monkeypatch.setattr("uv.find_uv_bin", lambda: str(program))
-    compile_requirements(
-        ["one"],
-        [IndexPlace("x", "http://127.0.0.1:1")],
-        Runner(),
-        tmp_path,
-        python="3.11",
-        platform="x86_64-manylinux_2_28",
-    )
-    (row,) = [line.split() for line in told.read_text().splitlines() if line.startswith("Max data size")]
-    assert int(row[3]) <= 4 << 30
-    assert os.access(tmp_path / "cache", os.W_OK)
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_uv_of_root_runs_as_the_other_user_who_writes_its_cache_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

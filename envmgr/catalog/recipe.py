@@ -81,7 +81,7 @@ class SmokeTest(FrozenModel):
     """
 
     name: str
-    run: str = Field(default="", min_length=1)
+    run: str = ""
     imports: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     needs: tuple[Literal["gpu", "mpi", "slurm", "compiler"], ...] = ()

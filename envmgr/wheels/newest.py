@@ -5,17 +5,27 @@ to the last version that works, and does not say so.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envmgr.errors import EnvmgrError, Interrupted
+from envmgr.wheels.requirements import Question
 from envmgr.wheels.uv import ONLY_WHEELS
 
-if TYPE_CHECKING:
-    from envmgr.wheels.resolve import Resolution
+
+class Resolution(Protocol):
+    """A resolution, as resolve.py has it: the question, the version of its Python, and uv's answers."""
+
+    @property
+    def wanted(self) -> Question: ...
+
+    @property
+    def python(self) -> str: ...
+
+    def compile(self, options: Sequence[str], requirements: Sequence[str] | None = None) -> str: ...
 
 
 def wheels_older(resolution: Resolution, versions: Mapping[str, str]) -> EnvmgrError | None:

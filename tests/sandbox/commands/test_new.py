@@ -67,7 +67,9 @@ def test_packages_of_a_channel_become_a_module(scene: WheelBox) -> None:
 
 
 def test_module_that_the_install_lacks_fails_the_build(scene: WheelBox) -> None:
-    scene.entry("wrong/1.0", "on-einops", indexes=["pypi"], tests=[{"name": "imports", "imports": ["einops"]}])
+    wanted = {"python": "system", "requirements": ["on-einops"]}
+    tests = [{"name": "imports", "imports": ["einops"]}]
+    scene.box.recipe("wrong/1.0", [], backend="wheels", input=wanted, tests=tests)
     scene.box.ok("lock", "wrong/1.0")
     said = scene.refused("build", "wrong/1.0").stderr
     assert "wrong/1.0 `imports`:\n    no distribution in the install is called einops\n" in said

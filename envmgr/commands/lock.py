@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,16 +11,16 @@ from typing import ClassVar, Literal
 from envmgr.backends import Backend, LoadedLock, LockOptions, get_backend
 from envmgr.catalog.entries import CatalogEntry
 from envmgr.catalog.locks import LockChange, diff_packages, require_lock_visible
-from envmgr.catalog.names import catalog_of, nearest
+from envmgr.catalog.names import catalog_of
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.site import Site
 from envmgr.commands import Context
 from envmgr.commands.entry_faults import Losses, entry_faults, judge_all, reading_entry, require_decided, why_failed
+from envmgr.commands.lock_upgrade import having, names_in_lock
 from envmgr.errors import EnvmgrError, InputError, Interrupted, Written, failed_ones, joined_errors
 from envmgr.report import Result
 from envmgr.system.files import atomic_write, clear_temporaries, explain_os_error
 from envmgr.system.untrusted_files import LOCK, read_bytes
-from envmgr.wording import did_you_mean
 
 _USUAL = LockOptions()
 
@@ -86,7 +86,7 @@ def lock_entries(
                 hint="`envmgr copy ENTRY` takes one into your own",
             )
         if options.upgrade:
-            found = _having(found, options.upgrade)
+            found = having(found, options.upgrade)
     _require_known_channels(options.places or {}, found, ctx.site)
     outcomes = []
     losses = Losses(allowed=True)
@@ -146,61 +146,6 @@ def _require_solver(backend: Backend, solver: str | None) -> None:
         raise InputError("unknown-solver", f"there is no solver `{solver}`", hint=known)
 
 
-def _having(found: Sequence[CatalogEntry], upgrade: Sequence[str]) -> list[CatalogEntry]:
-    """Return the entries whose locks have one of the packages, and those that cannot be read, which is their error.
-
-    Raise InputError `lock-lacks` for a package that no lock has.
-    """
-    having, known = list[CatalogEntry](), set[str]()
-    for entry in found:
-        try:
-            with reading_entry(entry.entry):
-                packages = get_backend(entry.recipe().backend).read_packages(entry.folder)
-        except EnvmgrError:
-            having.append(entry)
-            continue
-        known |= {*packages}
-        having += [entry] if any(name for name in _in_lock(packages, upgrade).values()) else []
-    if lacking := [asked for asked, name in _in_lock(known, upgrade).items() if not name]:
-        raise _lacks(f"no lock of your entries has `{lacking[0]}`", lacking[0], known)
-    return having
-
-
-def _in_lock(packages: Collection[str], upgrade: Sequence[str]) -> dict[str, str]:
-    """Map each package that is asked for to its name in a lock: `PyYAML` is `pyyaml` there. Empty if it has none."""
-    from packaging.utils import canonicalize_name
-
-    alike = {canonicalize_name(name): name for name in packages}
-    return {name: name if name in packages else alike.get(canonicalize_name(name), "") for name in upgrade}
-
-
-def _lacks(message: str, package: str, known: Collection[str], shows: str = "list") -> InputError:
-    otherwise = f"`envmgr {shows}` shows what there is"
-    return InputError("lock-lacks", message, hint=did_you_mean(nearest(package, known), otherwise))
-
-
-def _upgrade(
-    entry: CatalogEntry, backend: Backend, old: Mapping[str, str], options: LockOptions, *, each: bool
-) -> LockOptions:
-    """Return the options with the names that the entry's lock has for the packages to move; with `each`, it has all.
-
-    A lock that is not there, or cannot be read, is the backend's error. Raise InputError.
-    """
-    if not backend.upgrades or options.solver not in (None, *backend.solvers[:1]):
-        who = options.solver if backend.upgrades else f"the backend {backend.name}"
-        raise InputError(
-            "upgrade-whole",
-            f"{who} cannot move one package and keep the others",
-            hint="leave --solver out"
-            if backend.upgrades
-            else f"name the version in recipe.yaml, if it has one, and `envmgr lock {entry.entry}` locks all of it again",
-        )
-    names = _in_lock(old, options.upgrade)
-    if old and (lacking := [asked for asked, name in names.items() if not name]) and each:
-        raise _lacks(f"the lock of {entry.entry} has no `{lacking[0]}`", lacking[0], old, f"show {entry.entry}")
-    return replace(options, upgrade=tuple(name for name in names.values() if name) or options.upgrade)
-
-
 def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: bool, each: bool) -> LockOutcome:
     if not dry_run:
         entry.require_writable()
@@ -211,7 +156,7 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
         _require_solver(backend, options.solver)
         old = backend.read_packages(entry.folder)
         if options.upgrade:
-            options = _upgrade(entry, backend, old, options, each=each)
+            options = names_in_lock(entry, backend, old, options, each=each)
         result = backend.lock(entry.entry, recipe, ctx.site, ctx.runner, ctx.reporter, options)
         judged = judge_all(entry.entry, recipe, result.facts, result.below)
         require_decided(result.problems, judged)
@@ -230,7 +175,7 @@ def _lock(ctx: Context, entry: CatalogEntry, options: LockOptions, *, dry_run: b
     stays = [
         f"{name} stays at {old[name]}: the recipe, and what there is, allow no other"
         for name in options.upgrade
-        if old[name] == result.packages.get(name)
+        if name in old and old[name] == result.packages.get(name)
     ]
     notes = (*stays, *result.notes, *judged[-1][1].notes)
     return LockOutcome(str(entry.entry), status, len(result.packages), changes, notes)

@@ -109,6 +109,7 @@ def test_code_of_a_source_runs_as_the_build_user_at_the_lock_and_at_the_build(
     scene.entry("some/1.0", "here", build=["here"])
     uid = pwd.getpwnam(build_user).pw_uid
     open_box.ok("lock", "some/1.0")
+    open_box.ok("lock", "--upgrade", "here", "some/1.0")  # its uv writes over what it keeps
     assert {path.name for path in who.iterdir()} == {f"{uid}-True-egg_info", f"{uid}-True-dist_info"}
     done = open_box.ok("build", "some/1.0")
     assert f"{uid}-True-bdist_wheel" in {path.name for path in who.iterdir()}

@@ -38,7 +38,7 @@ hint: run `envmgr lock demo/2` and commit the result
 error[upgrade-whole]: the backend existing cannot move one package and keep the others
   entry demo/3
 
-hint: name the version in recipe.yaml, if it has one, and `envmgr lock demo/3` locks all of it again
+hint: `envmgr lock demo/3` locks all of it again; a version that recipe.yaml names is changed there
 """,
     ("shared", "demo/1", "--solver", "conda-lock"): """\
 error[upgrade-whole]: conda-lock cannot move one package and keep the others
@@ -65,7 +65,7 @@ def publish_newer(scene: WheelBox) -> None:
         scene.house.wheel(name, "2.0")
     scene.house.wheel("beta", "3.0")
     scene.house.wheel("alpha", "2.0", requires=["beta>=2", "gamma"])
-    scene.house.wheel("delta", "1.0", build="1")
+    scene.house.wheel("delta", "1.0", {"more.py": ""}, build="1")
 
 
 def test_wheel_moves_with_what_it_needs_and_the_others_keep_their_files(scene: WheelBox) -> None:

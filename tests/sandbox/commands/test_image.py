@@ -97,11 +97,11 @@ def test_manifest_that_was_changed_tells_stage_of_no_image(box: Sandbox) -> None
     path.write_text(path.read_text().replace('["bin"', ' ["bin"', 1))
     said = f"""error[manifest-differs]: {path} is not what the generation's record says
 
-hint: `envmgr verify --repair {ENTRY}` makes it again
+hint: `envmgr build --again {ENTRY}` makes it again
 """
     for argv in (["--private", ENTRY, "true"], [ENTRY, "--nodes", "nowhere", "--via", "ssh"]):
         assert fails(box, 3, "stage", *argv).stderr == said
-    box.ok("verify", "--repair", ENTRY)
+    box.ok("build", "--again", ENTRY)
     made(box)
     box.ok("stage", "--private", ENTRY, "true")
 

@@ -59,7 +59,6 @@ FOUND = [
     ("init", "no space, once", "mkdir .*/made/easyconfigs"),
     ("init", "envmgr killed", r"rename .*/made/site\.yaml"),
     ("copy", "envmgr killed", r"(rename .*/recipes/python/3\.12|unlinkat .*/\.copy-)"),
-    ("new", "no space, once", r"rename .*/recipe\.yaml"),
     ("export", "envmgr killed", r"rename .*/exported\.py"),
     ("job", "read-only", r"fsync .*/\.job\.sh"),
     ("lock", "envmgr killed", r"rename .*/conda-lock\.yml"),

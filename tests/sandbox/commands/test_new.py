@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -108,3 +110,18 @@ def test_bad_days_write_nothing(scene: WheelBox) -> None:
         ),
     )
     assert files(scene) == before
+
+
+def test_disk_that_is_full_leaves_nothing(scene: WheelBox) -> None:
+    full = 'mount -t tmpfs -o nr_inodes=4 tmpfs recipes; "$@"; find recipes -mindepth 1'
+    user = [] if os.geteuid() == 0 else ["--map-root-user"]
+    new = scene.box.command("new", "half/1.0", "one")
+    done = subprocess.run(
+        ["unshare", *user, "--mount", "--propagation", "private", "sh", "-c", full, "sh", *new],
+        cwd=scene.box.root,
+        env=scene.box.environ(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ("error[disk-full]" in done.stderr, done.stdout) == (True, ""), done.stderr

@@ -12,7 +12,7 @@ USER_VERBS = [verb.partition(" ")[2] for verb in VERBS if verb.startswith("user 
 # What is typed, and a text that its output must have. The lines build on each other.
 STORY = [
     (["init", "made"], "made/site.yaml"),
-    (["site", "check"], "channels.standin"),
+    (["site", "check"], "transport.via"),
     (["copy", "python/3.12"], "recipes/python/3.12"),
     (["new", "fresh/1.0", "six"], "envmgr lock fresh/1.0\nenvmgr build fresh/1.0"),
     (["import", "taken.txt", "--as", "taken/1.0"], "`envmgr lock taken/1.0` finds its packages"),

@@ -64,7 +64,7 @@ def test_every_fault_of_one_recipe_is_named_at_once(folder: Path) -> None:
         },
         "requires": {"glibc": "new", "compute_capability": ["many", "more"]},
         "tests": [
-            {"name": "t", "run": "", "timeout": "long"},
+            {"name": "t", "run": "true", "timeout": "long"},
             {"name": "u", "run": "true", "nodes": 2},
             {"name": "v", "run": "true", "files": ["../x", "/y"]},
         ],
@@ -93,7 +93,6 @@ def test_every_fault_of_one_recipe_is_named_at_once(folder: Path) -> None:
         "requires.glibc: `new`",
         "`many`",
         "`more`",
-        "tests.0.run: ",
         "tests.0.timeout: ",
         "tests.1: a test of several nodes",
         "`../x` is not the name",

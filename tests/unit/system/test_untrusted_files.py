@@ -252,6 +252,7 @@ OTHERWISE = {
     "publish/staging.py": "a generation that is being made, and manifests of installs, which are only hashed",
     "report.py": "the log of this run",
     "smoke/here.py": "a program that ships with envmgr",
+    "smoke/imports.py": "an install, as the user that tests it",
     "store/away.py": "files of /etc that name mounts",
     "store/gpu_code.py": "an install that is being made",
     "store/dead_builds.py": "/proc",

@@ -8,7 +8,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from envmgr.catalog.site_file import Policies
 from envmgr.downloads import Download, Fetched, FetchedFile, Given, has, unreadable
 from envmgr.downloads.transfer import Bounds, NotHad, TooLarge, take_file
-from envmgr.report import Reporter
+from envmgr.report import Reporter, Stage
 from envmgr.system.child import Failure
 from envmgr.system.files import explain_os_error
 from envmgr.system.run import Runner
@@ -201,12 +201,15 @@ def _bar(files: Sequence[Download], reporter: Reporter, label: str) -> Iterator[
     """Yield a function that takes the bytes of a file that came so far, for one bar of all files."""
     came: dict[Download, int] = {}
     lock = threading.Lock()
+    stages: list[Stage] = []
     total = sum(file.size or 0 for file in files)
-    with reporter.stage(f"{label} download", total=total or None, unit="bytes") as stage:
+    with ExitStack() as stack:
 
         def tick(file: Download, done: int) -> None:
             with lock:
+                if not stages:  # files in folders that are used where they are need no bar
+                    stages.append(stack.enter_context(reporter.stage(f"{label} download", unit="bytes")))
                 came[file] = done
-                stage.update(sum(came.values()), total=total or None, detail=file.name)
+                stages[0].update(sum(came.values()), total=total or None, detail=file.name)
 
         yield tick

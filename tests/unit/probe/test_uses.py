@@ -115,7 +115,9 @@ def test_process_that_hangs_who_looks_at_it_is_named_and_hides_no_other_users(pr
         )
         (tmp_path / "bin/grep").chmod(0o755)
         before = f"PATH={tmp_path}/bin:$PATH\n"
-        found = long_enough(lambda limit: look(prefix, before, limit), lambda found: found.named and not found.unknown, first=28)
+        found = long_enough(
+            lambda limit: look(prefix, before, limit), lambda found: found.named and not found.unknown, first=28
+        )
     assert found.named == {"generations/0002": f"cat ({other.pid}) of root"}
     assert f"cat ({hangs[0].pid}) of uid 61184 and 4 more" in [who for _, who in found.late]
     assert (found.since, found.closed, found.unknown) == (None, "", "")

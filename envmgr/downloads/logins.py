@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envmgr.downloads import unreadable
+from envmgr.errors import InputError
 from envmgr.system.usernames import own_home
 
 
@@ -52,6 +52,11 @@ def _basic(user: str, password: str) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
 
 
+def _unreadable(path: Path, why: str | None) -> InputError:
+    hint = "let RATTLER_AUTH_FILE name a JSON file with rattler's logins that you can read, or unset it"
+    return InputError("file-unreadable", f"cannot read the logins in {path}", context=str(why), hint=hint)
+
+
 def _of_rattler(host: str, environ: Mapping[str, str]) -> Any:
     """Return what rattler's file has for the host, or for `*.` and the end of its name; None for nothing."""
     named = environ.get("RATTLER_AUTH_FILE")
@@ -60,12 +65,12 @@ def _of_rattler(host: str, environ: Mapping[str, str]) -> Any:
         logins = json.loads(path.read_bytes())
     except FileNotFoundError as error:
         if named:
-            raise unreadable(path, error) from None
+            raise _unreadable(path, error.strerror) from None
         return None
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise _unreadable(path, error.strerror) from None
     except ValueError:
-        raise unreadable(path, OSError(0, "it is not JSON", str(path))) from None
+        raise _unreadable(path, "it is not JSON") from None
     labels = host.split(".")
     names = (host, *("*." + ".".join(labels[at:]) for at in range(1, len(labels))))
     return next((logins[name] for name in names if name in logins), None) if isinstance(logins, dict) else None

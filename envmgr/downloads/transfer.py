@@ -241,14 +241,18 @@ def _open(place: str, bounds: Bounds) -> Answer:
     try:
         return within(bounds.stall, lambda: open_url(bare, secrets=secrets, stall=bounds.stall), bounds.over)
     except HTTPError as error:
-        if error.code in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE):
-            raise AttemptFailed("not-found", "404 Not Found", again=False) from None
-        kind, again = ("server", True) if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR else ("refused", False)
+        again = error.code >= HTTPStatus.INTERNAL_SERVER_ERROR
+        gone = error.code in (HTTPStatus.NOT_FOUND, HTTPStatus.GONE)
+        kind = "server" if again else "not-found" if gone else "refused"
         raise AttemptFailed(kind, f"{error.code} {error.reason}", again=again) from None
     except NetworkError as error:
         raise AttemptFailed("unreachable", error.words, again=error.was_connected) from None
     except ValueError:
         raise AttemptFailed("refused", "only http(s):// URLs and folders are fetched from", again=False) from None
+    except TimeoutError:
+        raise
+    except OSError as error:  # redirects without end: no fault of the disk
+        raise AttemptFailed("refused", str(error), again=False) from None
 
 
 @contextmanager

@@ -112,6 +112,9 @@ def _resolve(ctx: Context, name: str) -> ResolvedEntry:
 
 def _find_work(ctx: Context, names: Collection[str]) -> tuple[list[AgainWork], set[str]]:
     """Return what is to be made, in build order, and the installs of the same locks that are sound."""
+    resolved = {name: _resolve(ctx, name) for name in names}
+    if not ctx.prefix.root.is_dir():
+        raise _not_built(next(iter(resolved)))
     named, owners = named_manifests(ctx.prefix), trusted_owners(ctx)
     rows: dict[str, AgainWork] = {}
     chosen: set[str] = set()
@@ -119,8 +122,7 @@ def _find_work(ctx: Context, names: Collection[str]) -> tuple[list[AgainWork], s
     def is_absent(install: Install) -> bool:
         return not (install.relative in named or os.path.lexists(install.path) or os.path.lexists(install.manifest))
 
-    for name in names:
-        wanted = _resolve(ctx, name)
+    for name, wanted in resolved.items():
         for part in wanted.parts:
             for item in part.items:
                 path = item.install.relative
@@ -160,7 +162,11 @@ def _require_own(ctx: Context, name: str, own: Install, *, absent: bool) -> None
             f"or `envmgr build {name}` publishes it as it is now",
         )
     if absent:
-        raise EnvmgrError("not-built", f"{name} is not built", hint=f"run `envmgr build {name}`")
+        raise _not_built(name)
+
+
+def _not_built(name: str) -> EnvmgrError:
+    return EnvmgrError("not-built", f"{name} is not built", hint=f"run `envmgr build {name}`")
 
 
 def _make(ctx: Context, work: AgainWork, jobs: int, sound: Collection[str]) -> AgainInstall:

@@ -15,9 +15,6 @@ from envmgr.errors import InputError
 
 
 class Redirects(BaseHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        pass
-
     def do_GET(self) -> None:
         self.send_response(302)
         self.send_header("Location", self.path)
@@ -39,10 +36,10 @@ def test_redirects_without_end_are_the_places_fault_and_not_the_disks(tmp_path: 
 @pytest.mark.parametrize(("content", "why"), [(None, "No such file or directory"), ("{", "it is not JSON")])
 def test_file_of_logins_that_cannot_be_read_is_named(tmp_path: Path, content: str | None, why: str) -> None:
     path = tmp_path / "logins.json"
-    if content is not None:
+    if content:
         path.write_text(content)
     with pytest.raises(InputError) as raised:
-        with_login("http://127.0.0.1/x", {"RATTLER_AUTH_FILE": str(path), "HOME": str(tmp_path)})
+        with_login("http://127.0.0.1/x", {"RATTLER_AUTH_FILE": str(path)})
     assert raised.value.render() == (
         f"error[file-unreadable]: cannot read the logins in {path}\n  {why}\n\n"
         "hint: let RATTLER_AUTH_FILE name a JSON file with rattler's logins that you can read, or unset it"

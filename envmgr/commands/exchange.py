@@ -91,7 +91,7 @@ def import_file(
     root, drafts = ctx.catalog.own_root(), list[Draft]()
     for each in contents.entries:
         made = _entry(each.name, each.version, path, entry if len(contents.entries) == 1 else None)
-        drafts.append(Draft(made, each.backend, each.input, {}, {}, 1, needs=each.needs, comment=each.comment))
+        drafts.append(Draft(made, each.backend, each.input, {}, 1, needs=each.needs, comment=each.comment))
     if not (drafts or contents.differences):
         made = _entry(contents.name, contents.version or _VERSION, path, entry)
         drafts.append(_best(ctx, contents, made, python))

@@ -188,8 +188,6 @@ _HINTS = {
     "download-refused": f"the server wants a login, or forbids it: {_ASK} a mirror of the index",
     "lock-foreign": "nothing was installed; take it only if you know its author, and then choose the packages by name: "
     "`envmgr user create NAME --on ENTRY PACKAGE`",
-    "hash-differs": "find out which of the two is right: the file of requirements may speak of a source, or of a wheel "
-    "for another platform",
     "disk-full": f"`envmgr user list` shows what your environments take; {_ELSEWHERE}",
     "not-writable": f"your environments lie below your home; {_ELSEWHERE}",
     "mount-lost": f"is your home there? {_ELSEWHERE}",

@@ -145,6 +145,11 @@ class Contents:
     differences: tuple[Left, ...] = ()
     lacks: str = ""
 
+    @property
+    def summed(self) -> bool:
+        """True if it has sums beside what it asks for."""
+        return any(row.sha256 for row in self.rows)
+
 
 @dataclass(frozen=True, slots=True)
 class Exact:

@@ -30,10 +30,8 @@ from envmgr.wording import one_line
 if TYPE_CHECKING:
     from envmgr.backends.wheels.input import Base
     from envmgr.wheels.locked import LockedWheel
-    from envmgr.wheels.requirements import HashedRow
 
 _GLIBC = 28  # of the platform that recipes have by default
-_REQUIREMENTS = "requirements.txt"
 
 
 class NotExact(Exception):  # noqa: N818 - the name of what happened
@@ -42,7 +40,7 @@ class NotExact(Exception):  # noqa: N818 - the name of what happened
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A recipe, with files `beside` it by name. `lock` are the files of its lock, of `count` packages; empty without one.
+    """A recipe. `lock` are the files of its lock, of `count` packages; empty without one.
 
     `lacks` is why it has none, `needs` is what a person has to decide before it is built. `comment` says more of its
     origin. `imports` are the distributions whose modules its test imports.
@@ -51,7 +49,6 @@ class Draft:
     entry: Entry
     backend: str
     input: Mapping[str, Any]
-    beside: Mapping[str, str]
     lock: Mapping[str, str]
     count: int
     lacks: str = ""
@@ -67,7 +64,7 @@ class Draft:
         recipe = dump_yaml(said, width=120)
         more = f"# {one_line(self.comment)}\n" if self.comment else ""  # of another tool's file
         head = f"# Made by {made}.\n{more}"
-        return {**self.beside, RECIPE_NAME: head + recipe, **self.lock}
+        return {RECIPE_NAME: head + recipe, **self.lock}
 
 
 Make = Callable[[], Draft]
@@ -98,7 +95,7 @@ def draft_of_packages(packages: Sequence[str], channels: Sequence[str], entry: E
         draft = _conda(Contents(channels=(*channels,), specs=(*packages,)), entry, site, packages, {})
     else:
         said = {"python": _newest_built(entry, site), "requirements": [*packages], **_platform()}
-        draft = Draft(entry, "wheels", said, {}, {}, len(packages))
+        draft = Draft(entry, "wheels", said, {}, len(packages))
     if faults := get_backend(draft.backend).faults(Recipe(backend=draft.backend, input=dict(draft.input)), site):
         raise InputError("requirement-invalid", f"no recipe of {entry} can ask for this", context=faults)
     if channels:
@@ -118,7 +115,7 @@ def _conda(contents: Contents, entry: Entry, site: Site, specs: Sequence[str], m
         found["virtual_packages"] = {"__cuda": cuda}
     if contents.rows:
         found["pip"] = [row.requirement for row in contents.rows]
-    return Draft(entry, "conda", found, {}, {}, len(contents.packages) + len(contents.wheels))
+    return Draft(entry, "conda", found, {}, len(contents.packages) + len(contents.wheels))
 
 
 def _exact_conda(contents: Contents, entry: Entry, site: Site) -> Draft:
@@ -244,13 +241,9 @@ def _wheels(contents: Contents, entry: Entry, site: Site, python: str | None) ->
     odd = contents.python and not _fits(contents, base, odd=False)
     needs = (f"the file wants Python {one_line(contents.python)}",) if odd else ()
     rows = [row.requirement for row in contents.rows]
-    beside = {_REQUIREMENTS: "".join(map(_line, contents.rows))} if any(row.sha256 for row in contents.rows) else {}
-    found = {"python": name, "requirements": _REQUIREMENTS if beside else rows, **_platform()}
-    return Draft(entry, "wheels", found, beside, {}, len(rows), needs=needs)
-
-
-def _line(row: HashedRow) -> str:
-    return " ".join([row.requirement, *(f"--hash=sha256:{each}" for each in row.sha256)]) + "\n"
+    lacks = "its sums are left out, and the lock gets those of the index" if contents.summed else ""
+    found = {"python": name, "requirements": rows, **_platform()}
+    return Draft(entry, "wheels", found, {}, len(rows), lacks, needs)
 
 
 def _platform() -> dict[str, str]:
@@ -286,5 +279,5 @@ def _exact_wheels(contents: Contents, entry: Entry, site: Site, python: str | No
             wheels=tuple(sorted(found, key=lambda each: each.name)),
             recipe_digest=question.digest(),
         )
-        return Draft(entry, "wheels", said, {}, wheels_lock_texts(lock), len(found))
+        return Draft(entry, "wheels", said, wheels_lock_texts(lock), len(found))
     raise NotExact(why)

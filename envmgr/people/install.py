@@ -43,7 +43,6 @@ def install_of(name: str, lock: UserLock, prefix: Prefix, site: Site) -> Install
     entry = Entry(MODULE_NAME, name)
     # Its lock lies in the install: what was asked for decides that, too.
     identity = [lock.content, [*lock.requirements], [*lock.replaced]]
-    identity += [[row.requirement, *row.sha256] for row in lock.hashed]
     digest = install_digest(entry, "user", identity, read_target(site.cpu_level), prefix.root, layout=_LAYOUT)
     return Install(prefix, entry, digest)
 

@@ -20,7 +20,6 @@ from envmgr.system.models import FrozenModel, require_format
 from envmgr.system.untrusted_files import ANYWHERE, read_bytes
 from envmgr.system.untrusted_files import LOCK as LOCK_FILE
 from envmgr.wheels.locked import LockedWheel, WheelSet
-from envmgr.wheels.requirements import HashedRow
 from envmgr.wording import one_line
 
 _FORMAT = 1
@@ -30,15 +29,13 @@ class UserLock(FrozenModel):
     """The content of an environment. `on` is the entry below, `base` its full digest.
 
     `requirements` are what the user asked for; `replaced` are packages of the entry that the environment has itself;
-    `hashed` are requirements with the sums that their author wrote beside them; `editable` are folders whose Python
-    files it uses as they are, which no lock holds.
+    `editable` are folders whose Python files it uses as they are, which no lock holds.
     """
 
     on: str
     base: str = Field(pattern=r"^[0-9a-f]{64}$")
     requirements: tuple[str, ...]
     replaced: tuple[str, ...] = ()
-    hashed: tuple[HashedRow, ...] = ()
     editable: tuple[Annotated[str, Field(pattern=r"^/[^\r\n]*$")], ...] = ()
     wheels: WheelSet
 
@@ -71,8 +68,6 @@ def lock_text(lock: UserLock) -> str:
         "uv": own.uv,
     }
     minor = ".".join(own.python.split(".")[:2])
-    if lock.hashed:
-        tool["hashed"] = [{"requirement": row.requirement, "sha256": [*row.sha256]} for row in lock.hashed]
     content = {
         "lock-version": "1.0",
         "created-by": "envmgr",
@@ -107,8 +102,7 @@ def read_lock(path: Path) -> UserLock:
             wheels=tuple(_wheel(package) for package in data["packages"]),
         )
         given = {key: tuple(tool[key]) for key in ("requirements", "replaced", "editable")}
-        hashed = tuple(HashedRow.model_validate(row) for row in tool.get("hashed", ()))
-        return UserLock(on=tool["on"], base=tool["base"], wheels=wheels, hashed=hashed, **given)
+        return UserLock(on=tool["on"], base=tool["base"], wheels=wheels, **given)
     except FileNotFoundError:
         raise EnvmgrError("lock-missing", f"there is no {path}") from None
     except (OSError, ValueError, KeyError, TypeError, IndexError, ValidationError) as error:

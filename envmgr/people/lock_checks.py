@@ -14,7 +14,7 @@ from envmgr.people.base import Base
 from envmgr.people.lock import UserLock
 from envmgr.people.solve import question_of
 from envmgr.people.wishes import unchanged
-from envmgr.wheels.answers import require_hashes, require_own_wheels, unmet_requirements
+from envmgr.wheels.answers import require_own_wheels, unmet_requirements
 from envmgr.wheels.target import target_tags
 
 _MOST = 20
@@ -24,13 +24,12 @@ def require_sound(lock: UserLock, base: Base, site: Site, path: Path) -> None:
     """Refuse a lock that says other than its requirements ask for on the entry, or names files of no index of the site.
 
     Raises:
-        InputError: `lock-invalid`, `lock-foreign`, `hash-differs`.
+        InputError: `lock-invalid`, `lock-foreign`.
     """
     if faults := [*_faults_of_files(lock, base, site)]:
         raise _invalid(path, faults)
     wanted = question_of(unchanged(lock), site)
     require_own_wheels(lock.wheels.files, wanted.indexes, site, path)
-    require_hashes(wanted, lock.wheels.files, base.version, path)
     versions = {name: package.version for name, package in base.packages.items()} | lock.versions
     unmet = unmet_requirements(wanted.requirements, versions, base.version, wanted.platform, "what was asked for")
     if faults := [fault.text for fault in unmet]:

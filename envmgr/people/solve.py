@@ -26,7 +26,7 @@ from envmgr.wheels.answers import prerelease_errors
 from envmgr.wheels.locked import WheelSet
 from envmgr.wheels.metadata import Metadata
 from envmgr.wheels.newest import older_versions
-from envmgr.wheels.requirements import HashedRow, Question, read_requirement
+from envmgr.wheels.requirements import Question, read_requirement
 from envmgr.wheels.resolve import ask_indexes, find_missing_wheels
 from envmgr.wheels.settings import PUBLIC, indexes_of
 from envmgr.wheels.target import marker_holds
@@ -37,14 +37,11 @@ _EXTRA = re.compile(r"""\bextra\s*==\s*["']([A-Za-z0-9._-]+)["']""")
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A user's wish: requirements as checked rows, packages of the entry to replace, and folders. `hashed` are the rows
-    that have hashes.
-    """
+    """A user's wish: requirements as checked rows, packages of the entry to replace, and folders."""
 
     requirements: tuple[str, ...]
     replaced: tuple[str, ...] = ()
     editable: tuple[str, ...] = ()
-    hashed: tuple[HashedRow, ...] = ()
 
 
 def solve(
@@ -98,7 +95,6 @@ def solve(
         requirements=wish.requirements,
         replaced=tuple(sorted(replaced)),
         editable=wish.editable,
-        hashed=wish.hashed,
         wheels=wheels,
     )
 
@@ -121,7 +117,6 @@ def question_of(wish: Wish, site: Site) -> Question:
     replaced = {canonicalize_name(name) for name in wish.replaced}
     return Question(
         requirements=(*wish.requirements, *sorted(replaced - _asked(wish.requirements))),
-        hashed=wish.hashed,
         indexes=(*(name for name in indexes_of(site) if name != PUBLIC), PUBLIC),
         platform=_platform(),
     )

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from envmgr.errors import InputError
-from envmgr.exchange import REQUIREMENTS, read_file
+from envmgr.exchange import REQUIREMENTS, Contents, read_file
 from envmgr.people.lock import UserLock
 from envmgr.people.solve import Wish
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
 from envmgr.system.untrusted_files import ANYWHERE
-from envmgr.wheels.requirements import HashedRow, checked_all
+from envmgr.wheels.requirements import checked_all
 from envmgr.wheels.requirements_file import read_rows
 from envmgr.wording import shortened
 
 _WAY = "give it the name that its tool gives it"
 
 
-def rows_of(packages: Sequence[str], file: Path | None, runner: Runner, reporter: Reporter) -> tuple[HashedRow, ...]:
+def rows_of(packages: Sequence[str], file: Path | None, runner: Runner, reporter: Reporter) -> tuple[str, ...]:
     """Return the requirements of the command line and of a file, each once. What of the file is left out is reported.
 
     Raises InputError `requirement-invalid`, `import-empty`, and as the file's format.
@@ -32,42 +32,39 @@ def rows_of(packages: Sequence[str], file: Path | None, runner: Runner, reporter
     except ValueError as error:
         raise InputError("requirement-invalid", str(error)) from None
     more = () if file is None else _rows_in(file, runner, reporter)
-    return tuple(dict.fromkeys((*(HashedRow(requirement=row) for row in rows), *more)))
+    return tuple(dict.fromkeys((*rows, *more)))
 
 
-def _rows_in(file: Path, runner: Runner, reporter: Reporter) -> Iterable[HashedRow]:
-    format_, contents = REQUIREMENTS, None
+def _rows_in(file: Path, runner: Runner, reporter: Reporter) -> list[str]:
+    format_, contents = REQUIREMENTS, Contents()
     if file.is_file():
         format_, contents = read_file(file, runner, way=_WAY, otherwise=REQUIREMENTS)
-    if contents is None or format_ == REQUIREMENTS:
-        return read_rows(file, ANYWHERE)  # which refuses what it cannot take
+    if format_ == REQUIREMENTS:
+        contents = Contents(rows=tuple(read_rows(file, ANYWHERE)))  # which refuses what it cannot take
     left = [f"{file}{f':{row.line}' if row.line else ''}: left out: {row.text}: {row.why}" for row in contents.left]
     left += [f"{file}: left out: {spec}: a package of conda" for spec in contents.specs]
-    if not contents.rows:
+    if contents.summed:
+        left.append(f"{file}: left out: its sums: the lock gets those of the index")
+    if not contents.rows and format_ != REQUIREMENTS:
         raise InputError(
             "import-empty", f"{file} asks for no package that an environment can have", context=shortened(left)
         )
     for line in shortened(left):
         reporter.say(line)
-    return contents.rows
+    return [row.requirement for row in contents.rows]
 
 
 def wish_of(
-    rows: Sequence[HashedRow], replaced: Sequence[str] = (), editable: Sequence[str] = (), *, more: Wish | None = None
+    rows: Sequence[str], replaced: Sequence[str] = (), editable: Sequence[str] = (), *, more: Wish | None = None
 ) -> Wish:
     """Return the wish for rows; those of `more` stay, but for the packages that the rows name."""
-    names = {_name(row.requirement) for row in rows}
+    names = {_name(row) for row in rows}
     kept = Wish(()) if more is None else more
     return Wish(
-        (*(row for row in kept.requirements if _name(row) not in names), *(row.requirement for row in rows)),
+        (*(row for row in kept.requirements if _name(row) not in names), *rows),
         tuple(dict.fromkeys((*kept.replaced, *replaced))),
         (*kept.editable, *editable),
-        (*_without(names, kept.hashed), *(row for row in rows if row.sha256)),
     )
-
-
-def _without(names: Collection[str], hashed: Iterable[HashedRow]) -> tuple[HashedRow, ...]:
-    return tuple(row for row in hashed if _name(row.requirement) not in names)
 
 
 def _name(row: str) -> str:
@@ -96,11 +93,11 @@ def without_packages(packages: Sequence[str]) -> Callable[[UserLock], Wish]:
             )
         kept = tuple(row for row in lock.requirements if _name(row) not in names)
         replaced = tuple(each for each in lock.replaced if each not in names)
-        return Wish(kept, replaced, lock.editable, _without(names, lock.hashed))
+        return Wish(kept, replaced, lock.editable)
 
     return change
 
 
 def unchanged(lock: UserLock) -> Wish:
     """Return the same wish: the newest versions that fit to it are taken."""
-    return Wish(lock.requirements, lock.replaced, lock.editable, lock.hashed)
+    return Wish(lock.requirements, lock.replaced, lock.editable)

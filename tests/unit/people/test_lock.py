@@ -10,7 +10,6 @@ from packaging.pylock import Pylock
 from envmgr.errors import EnvmgrError
 from envmgr.people.lock import UserLock, lock_text, read_lock
 from envmgr.wheels.locked import LockedWheel, WheelSet
-from envmgr.wheels.requirements import HashedRow
 
 WHEEL = LockedWheel(
     name="einops",
@@ -28,7 +27,6 @@ LOCK = UserLock(
     requirements=("einops",),
     replaced=("six",),
     editable=("/home/alice/own",),
-    hashed=(HashedRow(requirement="einops>=0.7", sha256=("ab" * 32,)),),
     wheels=WheelSet(python="3.11.7", platform="x86_64-manylinux_2_28", uv="0.13", wheels=(WHEEL,)),
 )
 

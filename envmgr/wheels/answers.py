@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
 
 from packaging.requirements import Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
 from envmgr.catalog.lock_rules import LockFault, closure_of, unanswered
 from envmgr.catalog.locks import foreign_lock
 from envmgr.catalog.site import Site
-from envmgr.errors import EnvmgrError, InputError
+from envmgr.errors import EnvmgrError
 from envmgr.wheels.locked import Distribution, LockedFile, LockedSdist
 from envmgr.wheels.requirements import Question, read_requirement
 from envmgr.wheels.settings import home_of, indexes_of
@@ -125,46 +124,6 @@ def _is_pre(version: str) -> bool:
         return Version(version).is_prerelease
     except InvalidVersion:
         return False
-
-
-class RequiredHashes:
-    """The hashes that people wrote next to requirements: a lock names one of these files, even if an index changed."""
-
-    def __init__(self, wanted: Question, python: str) -> None:
-        """Read the rows that count for the version `python`."""
-        self._rows: dict[str, list[tuple[SpecifierSet, frozenset[str]]]] = {}
-        for row in wanted.hashed:
-            read = Requirement(row.requirement)
-            if marker_holds(read.marker, python, wanted.platform):
-                rows = self._rows.setdefault(canonicalize_name(read.name), [])
-                rows.append((read.specifier, frozenset(row.sha256)))
-
-    def sums(self, name: str, version: str) -> frozenset[str] | None:
-        """Return the sha256 sums that a file of that version may have: those in all of its rows. None without a row."""
-        found = [sums for specifier, sums in self._rows.get(name, ()) if specifier.contains(version, prereleases=True)]
-        return frozenset.intersection(*found) if found else None
-
-
-def require_hashes(wanted: Question, files: Iterable[LockedFile], python: str, where: object) -> None:
-    """Raise InputError `hash-differs` for the first of a lock's files that the question does not name; `where` is the
-    lock's.
-    """
-    required = RequiredHashes(wanted, python)
-    for each in files:
-        sums = required.sums(each.name, each.version)
-        if sums is not None and each.sha256 not in sums:
-            raise hash_differs(f"{each.name} {each.version}", sums, [f"{each.file}  sha256 {each.sha256}"], where)
-
-
-def hash_differs(package: str, sums: Iterable[str], found: Sequence[str], where: object) -> InputError:
-    """Return the error that shows both: the sums of the recipe, and the files that were `found` at `where`."""
-    return InputError(
-        "hash-differs",
-        f"{package} has none of the hashes that the requirements say",
-        context=[*(f"required: sha256 {each}" for each in sorted(sums)), *(f"{where}: {each}" for each in found)],
-        hint="find out which of the two is right: the index may have another file of that version, or the hash is of "
-        "its source (`build` in the recipe) or of a wheel for another platform",
-    )
 
 
 def require_own_wheels(files: Iterable[LockedFile], names: Collection[str], site: Site, lock: Path) -> None:

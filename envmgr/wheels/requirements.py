@@ -47,9 +47,7 @@ _STRANGE = re.compile(r"[^A-Za-z0-9 \t._,;:<>=!~*+()\[\]\"'@/%&?^|-]")
 
 
 class HashedRow(FrozenModel):
-    """A requirement, and the sha256 sums that its author wrote beside it: if there are any, its file has one of
-    them.
-    """
+    """A requirement of a file, and the sha256 sums that its author wrote beside it."""
 
     requirement: str
     sha256: tuple[str, ...] = ()
@@ -58,14 +56,13 @@ class HashedRow(FrozenModel):
 class Question(FrozenModel):
     """The question that a lock answers. `platform` is in uv's words.
 
-    `indexes` are names of the site's: a package comes from the first that has its name. `hashed` are the rows that have
-    hashes, also those of constraints: a lock is held to them separately. `kept` (`name==version` -> sha256) are taken as
-    they are if they fit, while the packages `upgrade` move; neither is part of the question that a lock records.
+    `indexes` are names of the site's: a package comes from the first that has its name. `kept` (`name==version` ->
+    sha256) are taken as they are if they fit, while the packages `upgrade` move; neither is part of the question that a
+    lock records.
     """
 
     requirements: tuple[str, ...]
     constraints: tuple[str, ...] = ()
-    hashed: tuple[HashedRow, ...] = ()
     indexes: tuple[str, ...]
     exclude_newer: str | None = None
     platform: str

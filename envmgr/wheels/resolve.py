@@ -19,7 +19,7 @@ from envmgr.report import Reporter, Stage
 from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.users import Account, lesser_account
-from envmgr.wheels.answers import RequiredHashes, hash_differs, prerelease_errors
+from envmgr.wheels.answers import prerelease_errors
 from envmgr.wheels.index_pages import ListedFile, sha256_listed
 from envmgr.wheels.locked import LockedWheel, WheelSet
 from envmgr.wheels.metadata import Metadata, normal_name, requires_at
@@ -289,13 +289,10 @@ def _host(url: str) -> str:
 
 
 def choose_wheels(text: str, python: str, platform: str, wanted: Question | None = None) -> Iterator[FoundWheel]:
-    """Yield as `choose_files`. `wanted` may name the hashes of some. Raise also InputError `hash-differs`."""
+    """Yield as `choose_files`; what `wanted` keeps is kept."""
     from packaging.pylock import Pylock
 
     pylock = Pylock.from_dict(tomllib.loads(text))
-    if wanted is not None and wanted.hashed:
-        required = RequiredHashes(wanted, python)
-        pylock = replace(pylock, packages=[_only_hashed(each, required) for each in pylock.packages])
     if wanted is not None and wanted.kept:
         pylock = replace(pylock, packages=[_only_kept(each, wanted.kept) for each in pylock.packages])
     yield from choose_files(pylock, python, platform)
@@ -342,18 +339,3 @@ def _only_kept(package: Package, kept: Mapping[str, str]) -> Package:
     sha256 = kept.get(f"{package.name}=={package.version}")
     wheels = [wheel for wheel in package.wheels or () if wheel.hashes.get("sha256") == sha256]
     return replace(package, wheels=wheels) if wheels else package
-
-
-def _only_hashed(package: Package, required: RequiredHashes) -> Package:
-    """Return the package with only the wheels whose hashes the recipe says, if it says any.
-
-    Raise InputError `hash-differs`.
-    """
-    sums = required.sums(package.name, str(package.version))
-    wheels = package.wheels or ()
-    if sums is None or not wheels:
-        return package
-    if kept := [wheel for wheel in wheels if wheel.hashes.get("sha256") in sums]:
-        return replace(package, wheels=kept)
-    found = [f"{wheel.filename}  sha256 {wheel.hashes.get('sha256', 'unknown')}" for wheel in wheels[:10]]
-    raise hash_differs(f"{package.name} {package.version}", sums, found, "the index")

@@ -43,7 +43,7 @@ from envmgr.store.parts import Part
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.system.untrusted_files import BESIDE, LOCK, copy_files, read_bytes
-from envmgr.wheels.answers import asks_for_all, require_hashes, require_own_wheels, unmet_requirements
+from envmgr.wheels.answers import asks_for_all, require_own_wheels, unmet_requirements
 from envmgr.wheels.locked import WHEEL_UNPACKED, describe_wheels
 from envmgr.wheels.parts import wheel_parts
 from envmgr.wheels.settings import WheelsSettings, explain_indexes, indexes_of, wheel_cache
@@ -193,7 +193,6 @@ class WheelsBackend(Backend):
         wanted = read_question(read_input(entry, recipe, WheelsInput), folder)
         if found.recipe_digest != wanted.digest():
             raise stale_lock(entry, path, wanted.digest(), found.recipe_digest)
-        require_hashes(wanted, found.files, found.python, path)
         require_own_wheels([each for group in found.groups for each in group], wanted.indexes, site, path)
         base = load_base(wanted.python, entry, site)
         if base.minor != ".".join(found.python.split(".")[:2]):

@@ -22,9 +22,9 @@ from envmgr.errors import EnvmgrError, InputError
 from envmgr.system.files import sha256_bytes
 from envmgr.system.models import FrozenModel, refuse
 from envmgr.system.untrusted_files import BESIDE, read_bytes, require_visible_patch
-from envmgr.wheels.requirements import HashedRow, Question, checked, checked_all
+from envmgr.wheels.requirements import Question, checked, checked_all
 from envmgr.wheels.requirements_file import read_rows
-from envmgr.wording import one_line
+from envmgr.wording import one_line, shortened
 
 SYSTEM = "system"
 SYSTEM_PYTHONS = Path("/usr/bin")
@@ -144,8 +144,7 @@ class WheelsQuestion(Question):
 
     def digest(self) -> str:
         """Return the digest of everything that is said: fields of sources count only where sources are built."""
-        # `hashed` decides nothing about the answer: `require_hashes` compares each lock with it.
-        unused = {"hashed", *(name for name in ("build", "build_requires", "patches") if not getattr(self, name))}
+        unused = {name for name in ("build", "build_requires", "patches") if not getattr(self, name)}
         return recipe_digest("wheels", self.model_dump(mode="json", exclude=unused))
 
 
@@ -155,21 +154,14 @@ def read_question(given: WheelsInput, folder: Path) -> WheelsQuestion:
     Raises:
         InputError: `requirements-missing`, `requirement-invalid` with file and line; `patch-missing`, `patch-differs`.
     """
-
-    def rows(value: tuple[str, ...] | str) -> list[HashedRow]:
-        if isinstance(value, str):
-            return [*read_rows(folder / value, catalog_of(folder), hint=_BESIDE)]
-        return [HashedRow(requirement=row) for row in value]
-
-    requirements, constraints = rows(given.requirements), rows(given.constraints)
+    requirements, constraints = (_rows(each, folder) for each in (given.requirements, given.constraints))
     if not requirements:
         raise _asks_for_nothing(folder / str(given.requirements))
     date = given.exclude_newer
     return WheelsQuestion(
         python=given.python,
-        requirements=tuple(row.requirement for row in requirements),
-        constraints=tuple(row.requirement for row in constraints),
-        hashed=tuple(row for row in (*requirements, *constraints) if row.sha256),
+        requirements=requirements,
+        constraints=constraints,
         indexes=given.indexes,
         exclude_newer=None if date is None else date.isoformat(),
         platform=given.platform,
@@ -184,7 +176,7 @@ def question_faults(given: WheelsInput, folder: Path) -> Iterator[EnvmgrError]:
     for value in (given.requirements, given.constraints):
         if isinstance(value, str):
             try:
-                rows = [*read_rows(folder / value, catalog_of(folder), hint=_BESIDE)]
+                rows = _rows(value, folder)
             except EnvmgrError as error:
                 yield error
             else:
@@ -195,6 +187,21 @@ def question_faults(given: WheelsInput, folder: Path) -> Iterator[EnvmgrError]:
             _checked_patch(patch, folder, given.build)
         except EnvmgrError as error:
             yield error
+
+
+def _rows(value: tuple[str, ...] | str, folder: Path) -> tuple[str, ...]:
+    """Return the requirements of a list, or those of a file. Raise InputError as `read_question`."""
+    if not isinstance(value, str):
+        return value
+    rows = [*read_rows(path := folder / value, catalog_of(folder), hint=_BESIDE)]
+    if hashed := [row.requirement for row in rows if row.sha256]:
+        raise InputError(
+            "requirement-invalid",
+            f"{path} has hashes, and a recipe has none: its lock has one of each file",
+            context=shortened(hashed),
+            hint=f"`envmgr import {path} --as NAME/VERSION` makes another entry of the file; or take the hashes out",
+        )
+    return tuple(row.requirement for row in rows)
 
 
 def _asks_for_nothing(path: Path) -> InputError:

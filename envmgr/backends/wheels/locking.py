@@ -39,7 +39,7 @@ from envmgr.system.safe_paths import change_tree
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.untrusted_files import BESIDE, copy_file
 from envmgr.system.users import Account, runs_for_root
-from envmgr.wheels.answers import prerelease_errors, require_hashes
+from envmgr.wheels.answers import prerelease_errors
 from envmgr.wheels.fetch import wheel_failure
 from envmgr.wheels.locked import LockedFile, LockedPatch, LockedSdist, LockedWheel
 from envmgr.wheels.metadata import Metadata
@@ -68,7 +68,7 @@ def resolve_recipe(
 
     Raises:
         EnvmgrError: as `find_missing_wheels` and `_lock_sources`;
-            InputError: `build-unasked`, `hash-differs`.
+            InputError: `build-unasked`.
     """
     asked = wanted
     if keep is not None:
@@ -90,7 +90,6 @@ def resolve_recipe(
                 hint="add it to `requirements`, or take it out of `build`",
             )
         lock = WheelsLock(recipe_digest=wanted.digest(), sdists=sdists, **dict(found.lock))
-        require_hashes(wanted, lock.files, lock.python, "the index")
     return lock, (*found.problems, *prerelease_errors(wanted, lock.packages), *_other_versions(lock, wanted))
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from envmgr.backends.wheels.input import WheelsInput, read_question
+from envmgr.backends.wheels.input import WheelsInput, question_faults, read_question
 from envmgr.errors import InputError
-from envmgr.wheels.requirements import HashedRow, checked
+from envmgr.wheels.requirements import checked
 
-A, B = "a" * 64, "b" * 64
+A = "a" * 64
 
 
 @pytest.mark.parametrize(
@@ -54,22 +54,25 @@ def test_rows_that_are_refused(row: str) -> None:
         checked(row)
 
 
-def test_file_with_comments_hashes_and_continued_lines(tmp_path: Path) -> None:
-    (tmp_path / "requirements.txt").write_text(
-        f"# head\n\none==1.0 \\\n    --hash=sha256:{A} \\\n    --hash=sha256:{B}\n  two>2 # why\n"
-    )
+def test_file_with_comments_and_continued_lines(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("# head\n\none==1.0 \\\n    ; python_version > '3'\n  two>2 # why\n")
     given = WheelsInput(python="python/3.11", requirements="requirements.txt")
-    wanted = read_question(given, tmp_path)
-    assert wanted.requirements == ("one==1.0", "two>2")
-    assert wanted.hashed == (HashedRow(requirement="one==1.0", sha256=(A, B)),)
+    assert read_question(given, tmp_path).requirements == ('one==1.0; python_version > "3"', "two>2")
 
 
-def test_hashes_are_held_and_not_answered(tmp_path: Path) -> None:
-    def digest(text: str) -> str:
-        (tmp_path / "requirements.txt").write_text(text)
-        return read_question(WheelsInput(python="system", requirements="requirements.txt"), tmp_path).digest()
-
-    assert digest("one==1.0\n") == digest(f"one==1.0 --hash sha256:{A.upper()}\n")
+@pytest.mark.parametrize("field", ["requirements", "constraints"])
+def test_hashes_are_refused_and_lead_to_import(tmp_path: Path, field: str) -> None:
+    path = tmp_path / "rows.txt"
+    path.write_text(f"six\none==1.0 --hash=sha256:{A}\n")
+    given = WheelsInput.model_validate({"python": "system", "requirements": ["six"], field: path.name})
+    with pytest.raises(InputError) as caught:
+        read_question(given, tmp_path)
+    assert [each.render() for each in question_faults(given, tmp_path)] == [caught.value.render()]
+    assert caught.value.render() == (
+        f"error[requirement-invalid]: {path} has hashes, and a recipe has none: its lock has one of each file\n"
+        "  one==1.0\n\n"
+        f"hint: `envmgr import {path} --as NAME/VERSION` makes another entry of the file; or take the hashes out"
+    )
 
 
 @pytest.mark.parametrize(

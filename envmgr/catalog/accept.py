@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 
 HIDDEN = "hidden-commands"
-MISSING_EXTENSIONS = "missing-extensions"
 NOT_IMPORTED = "not-imported"
 RULES: Mapping[str, str] = {
     "cuda-majors": "packages for different majors of CUDA",
@@ -14,14 +13,12 @@ RULES: Mapping[str, str] = {
     "cuda-driver": "CUDA without a driver requirement, or with one that is too old",
     "blas-variants": "`libblas`, `libcblas`, `liblapack` of different variants",
     "glibc-floor": "wheels for a newer glibc than the recipe requires",
-    MISSING_EXTENSIONS: "extension modules that a source declares and its wheel lacks; a build looks, and takes those "
-    "that the reason begins with",
     NOT_IMPORTED: "modules that tests import; they leave out those that the reason begins with",
     HIDDEN: "programs with the name of a command of the system or of shells; a build looks, and takes those "
     "that the reason begins with",
 }
 """The rules that a recipe may accept, each with a reason: `accept: {cuda-majors: why}`."""
-SEEN_IN_BUILDS = frozenset({HIDDEN, MISSING_EXTENSIONS, NOT_IMPORTED})
+SEEN_IN_BUILDS = frozenset({HIDDEN, NOT_IMPORTED})
 """Those whose faults no lock shows."""
 
 

@@ -27,7 +27,6 @@ from envmgr.backends.wheels.lock import (
     read_wheels_lock,
     wheels_lock_texts,
 )
-from envmgr.catalog.accept import MISSING_EXTENSIONS, named_in
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.lock_rules import LockFacts
 from envmgr.catalog.locks import stale_lock
@@ -52,22 +51,18 @@ from envmgr.wheels.target import cuda_majors, cuda_of_wheels, glibc_of, newer_th
 # 1: a prefix of links over the base's Python, wheels unpacked by installer 1.1, compiled, marked, read-only.
 _LAYOUT = 1
 # How a wheel is built from its source: the environment of the build, its order, its time. Counts up when its
-# bytes change. 2: at one path, on a host of one name, where mounts can be had.
-_BUILT_AS = 2
+# bytes change. 3: by uv, at one path, on a host of one name, where mounts can be had.
+_BUILT_AS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedWheelsLock(LoadedLock):
-    """The wheels of one environment, which is one install, over the Python of `base`. `folder` is the recipe's.
-
-    `without` are extension modules that wheels built from source may lack.
-    """
+    """The wheels of one environment, which is one install, over the Python of `base`. `folder` is the recipe's."""
 
     content: WheelsLock
     wanted: WheelsQuestion
     base: Base
     folder: Path
-    without: frozenset[str]
 
     def items(self, site: Site, target: Target) -> tuple[Item, ...]:
         needs = tuple(each.lock.items(site, target)[-1].install for each in self.below)
@@ -111,7 +106,7 @@ class LoadedWheelsLock(LoadedLock):
         from envmgr.backends.wheels.install import install_lock
 
         facts, expected, made = install_lock(
-            self.content, self.base, self.folder, item, site, runner, reporter, jobs=jobs, without=self.without
+            self.content, self.base, self.folder, item, site, runner, reporter, jobs=jobs
         )
         return Built(facts, expected, {"installer": version("installer")}, made=made)
 
@@ -220,7 +215,6 @@ class WheelsBackend(Backend):
             wanted=wanted,
             base=base,
             folder=folder,
-            without=named_in(recipe.accept.get(MISSING_EXTENSIONS, "")),
         )
 
     def read_packages(self, folder: Path) -> Mapping[str, str]:

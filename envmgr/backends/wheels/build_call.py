@@ -5,19 +5,19 @@ The package's own code runs next to that process, as the same user: its answer a
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 import envmgr
-from envmgr.backends.wheels.built_contents import DeclaredExtension
 from envmgr.errors import CommandError, EnvmgrError, ending
 from envmgr.store.isolation import Isolation
 from envmgr.system.child import python_module
@@ -29,6 +29,7 @@ from envmgr.system.sandbox import PLACE, seen_at_place
 from envmgr.system.untrusted_files import ROW, Kind, open_untrusted, read_json
 from envmgr.system.users import Account
 from envmgr.system.yamlfile import reason_of
+from envmgr.wheels.locked import LockedWheel
 from envmgr.wheels.metadata import Metadata, read_metadata
 from envmgr.wheels.requirements import checked_all
 from envmgr.wording import one_line, shortened
@@ -41,34 +42,40 @@ _CHILD = "envmgr.backends.wheels.build_child"
 # What a source may take to answer before it is built: seconds, and memory.
 _QUESTION_LIMIT = 3600.0
 _OF_PYTHON = 6  # lines
-_OF_EXTENSIONS = 6  # lines
-_LEFT_OUT = re.compile(
-    r"(?i)could not find|not found|skipping|not been built|no module named|: (fatal )?error: |building extension .* failed"
-)
 _LACKS = re.compile(r"No module named '([A-Za-z0-9_]+)")
 _TRACEBACK = re.compile(r"\s*Traceback \(most recent call last\)")
+# uv's own words at the end of a log are about a developer's project.
+_OF_UV = "error: Failed to build "
+_FULL = os.strerror(errno.ENOSPC)
+_HINTS = {
+    "sdist-invalid": "report it to the package's authors; lock another version",
+    "patch-failed": "make the patch again for this version, with `diff -ru a b` or git (`patch -p1` must read it)",
+    "build-differs": "its build puts something of the moment (a time, a random name, the order of a folder) into its "
+    "files: a patch (`patches` in the recipe) takes that out; or put a wheel that you made into a folder that is an "
+    "index of the site",
+    "build-failed": "its build has no network, and only the packages that it asks for: "
+    "`build_requires: {{{name}: [{lacked}]}}` in the recipe adds one that it imports and does not ask for, in the "
+    "version that the entry has; `constraints` holds one to an older version",
+}
 
 
 class BuildReply(FrozenModel):
-    """The answer of that process; see build_child.py. `requires` and `metadata` are the package's, written again.
-
-    `extensions` are None if the build does not use setuptools, to which they are declared.
-    """
+    """The answer of that process; see build_child.py. `requires` and `metadata` are the package's, written again."""
 
     requires: Annotated[tuple[str, ...], AfterValidator(checked_all)] = ()
     metadata: Annotated[Metadata | None, BeforeValidator(lambda text: read_metadata(str(text)))] = None
-    extensions: tuple[DeclaredExtension, ...] | None = None
     wheel: str = Field(default="", pattern=r"^([A-Za-z0-9_.!+-]+\.whl)?$")
-    kind: str = ""
+    kind: Literal["", "sdist-invalid", "patch-failed", "build-differs", "build-failed"] = ""
     message: str = ""
     lines: tuple[str, ...] = ()
-    errno: int = Field(default=0, ge=0, lt=4096)
-    path: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceBuild:
-    """A source as a file, and the way to build it. `base` is the folder of the Python's install; None: `programs`."""
+    """A source as a file, and the way to build it. `base` is the folder of the Python's install; None: `programs`.
+
+    `cache` is the folder with the wheels that it is built with.
+    """
 
     name: str
     version: str
@@ -77,6 +84,7 @@ class SourceBuild:
     minor: str
     base: Path | None
     programs: Path
+    cache: Path
     isolation: Isolation
     runner: Runner
     account: Account | None = None
@@ -85,10 +93,9 @@ class SourceBuild:
         self,
         question: str,
         work: Path,
-        wheels: Sequence[Path] = (),
+        wheels: Sequence[LockedWheel] = (),
         *,
         jobs: int = 1,
-        times: int = 1,
         keep_log: Callable[[Path], str] = lambda _: "",
         on_tick: Callable[[], None] = lambda: None,
     ) -> BuildReply:
@@ -97,30 +104,27 @@ class SourceBuild:
         `work` is a folder of that user's. `keep_log` keeps the log and returns its path; `on_tick` runs every 0.1 s.
 
         Raises:
-            EnvmgrError: `build-failed`, `patch-failed`, `build-differs`, `sdist-invalid`, and of the disk.
+            EnvmgrError: `build-failed`, `patch-failed`, `build-differs`, `sdist-invalid`, `disk-full`.
         """
+        from uv import find_uv_bin
+
         log, told = work / "log", work / _ANSWER
-        words = self.placed(work, wheels)
+        words = self.placed(work)
         seen = PLACE if words else work
         request = {
             "ask": question,
-            "work": str(seen),
-            "log": str(seen / "log"),
-            "answer": str(seen / _ANSWER),
             "sdist": str(self.sdist),
             "patches": [str(path) for path in self.patches],
-            "minor": self.minor,
-            "wheels": [str(path) for path in wheels],
-            "base": None if self.base is None else str(self.base),
-            "programs": str(self.programs),
+            "python": str(self._python),
+            "lock": "".join(f"{each.name}=={each.version} --hash=sha256:{each.sha256}\n" for each in wheels),
+            "folders": [str(self.cache / each.sha256) for each in wheels],
+            "uv": find_uv_bin(),
             "jobs": jobs,
-            "times": times,
         }
         env = clean_env(PYTHONPATH=str(_PACKAGES), HOME=str(seen), TMPDIR=str(seen))
         # Its output goes into the log from its first instruction on: a pipe would be ours, and could be flooded.
         argv: list[str | Path] = [*self.isolation.words, *words, "/bin/sh", "-c", 'exec "$@" >>"$0" 2>&1', seen / "log"]
         argv += python_module(_CHILD)
-        building = question == "wheel"
         try:
             done = self.runner.run(
                 argv,
@@ -130,30 +134,40 @@ class SourceBuild:
                 check=False,
                 run_as=self.account,
                 on_tick=on_tick,
-                timeout=None if building else _QUESTION_LIMIT,
+                timeout=None if question == "wheel" else _QUESTION_LIMIT,
             )
         except CommandError as error:
-            said = [one_line(error.message), *_excerpt(log)]
-            raise self._failure(BuildReply(kind="late"), question, said, keep_log(log)) from None
+            raise self._failure(
+                BuildReply(kind="build-failed"), question, [error.message], log, keep_log(log)
+            ) from None
         except BaseException:
             keep_log(log)
             raise
         kept = keep_log(log)
         answer = self._read(told, question, done, log, kept)
-        if answer.kind == "os" and answer.errno:
-            with explain_os_error(work):
-                raise OSError(answer.errno, os.strerror(answer.errno), answer.path)
         if answer.kind:
-            raise self._failure(answer, question, _excerpt(log), kept)
+            raise self._failure(answer, question, (), log, kept)
         return answer
 
-    def placed(self, work: Path, wheels: Sequence[Path] = ()) -> tuple[str, ...]:
+    @property
+    def _python(self) -> Path:
+        """uv finds the Python of a whole install by its folder."""
+        return self.base or self.programs / f"python{self.minor}"
+
+    def placed(self, work: Path) -> tuple[str, ...]:
         """Return the words by which a build sees `work` at PLACE, which is the same for every user and host.
 
         There are no words if the build would lack something at that place.
         """
-        needed = [self.sdist, *self.patches, *wheels, self.programs, Path(sys.executable), Path(sys.prefix), _PACKAGES]
-        needed += [] if self.base is None else [self.base]
+        needed = [
+            self.sdist,
+            *self.patches,
+            self.cache,
+            self._python,
+            Path(sys.executable),
+            Path(sys.prefix),
+            _PACKAGES,
+        ]
         if any(path.is_relative_to(PLACE) or path.resolve().is_relative_to(PLACE) for path in needed):
             return ()
         return seen_at_place(work, self.isolation.words, self.runner, self.account)
@@ -175,52 +189,27 @@ class SourceBuild:
         # Without an answer that can be read, the log says most.
         except (OSError, ValueError, EnvmgrError):
             pass
-        said = [f"its process {ending(done.returncode)}", *done.stderr.strip().splitlines()[-5:], *_excerpt(log)]
-        raise self._failure(BuildReply(kind="died"), question, said, kept)
+        said = [f"its process {ending(done.returncode)}", *done.stderr.strip().splitlines()[-5:]]
+        raise self._failure(BuildReply(kind="build-failed"), question, said, log, kept)
 
-    def _failure(self, answer: BuildReply, question: str, said: Sequence[str], log: str) -> EnvmgrError:
-        package, lines = f"{self.name} {self.version}", [one_line(line) for line in answer.lines]
-        message = one_line(answer.message)
-        match answer.kind:
-            case "archive":
-                reference, context = "sdist-invalid", [*lines, *said]
-                hint = "report it to the package's authors; lock another version"
-            case "patch":
-                reference, context = "patch-failed", [*said]
-                hint = "make the patch again for this version, with `diff -ru a b` or git (`patch -p1` must read it)"
-            case "differs":
-                reference, context = "build-differs", shortened(lines, 10)
-                message = f"two builds of {package} differ"
-                hint = (
-                    "its build puts something of the moment (a time, a random name, the order of a folder) into its "
-                    "files: a patch (`patches` in the recipe) takes that out; or put a wheel that you made into a "
-                    "folder that is an index of the site"
-                )
-            case _:
-                reference, context = "build-failed", [*said] or [message or "its process was ended"]
-                fact = (
-                    "build from its source" if question == "wheel" else "say what it is built with, and what it needs"
-                )
-                message = f"{package} did not {fact}"
-                hint = (
-                    "its build has no network, and only the packages that it asks for: "
-                    f"`build_requires: {{{self.name}: [{lacked_package(said)}]}}` in the recipe adds one that it imports and does not "
-                    "ask for, in the version that the entry has; `constraints` holds one to an older version"
-                )
-        return EnvmgrError(reference, message, context=context, log=log, hint=hint)
+    def _failure(self, answer: BuildReply, question: str, said: Sequence[str], log: Path, kept: str) -> EnvmgrError:
+        """Return the error of an answer; `said` is what the process itself ended with."""
+        package, message = f"{self.name} {self.version}", one_line(answer.message)
+        lines = [*map(one_line, (*said, *answer.lines)), *_excerpt(log)]
+        if any(_FULL in line for line in lines):
+            with explain_os_error(log.parent):
+                raise OSError(errno.ENOSPC, _FULL)
+        if answer.kind == "build-differs":
+            message, lines = f"two builds of {package} differ", shortened([*map(one_line, answer.lines)], 10)
+        elif answer.kind == "build-failed":
+            lines = lines or [message]
+            fact = "build from its source" if question == "wheel" else "say what it is built with, and what it needs"
+            message = f"{package} did not {fact}"
+        hint = _HINTS[answer.kind].format(name=self.name, lacked=_lacked_package(lines))
+        return EnvmgrError(answer.kind, message, context=lines, log=kept, hint=hint)
 
 
-def said_of_extensions(log: Path, names: Collection[str]) -> list[str]:
-    """Return lines of a log that say that something was not found or did not compile.
-
-    First come those that name one of these extension modules, or a part of its name (`torch` of `horovod.torch.lib`).
-    """
-    parts = {part.lower() for name in names for part in name.split(".")[-2:]}
-    found = [one_line(line.strip()) for line in dict.fromkeys(_lines(log)) if _LEFT_OUT.search(line)]
-    return sorted(found, key=lambda line: not any(part in line.lower() for part in parts))[:_OF_EXTENSIONS]
-
-
-def lacked_package(lines: Iterable[str]) -> str:
+def _lacked_package(lines: Iterable[str]) -> str:
     """Return what a build needs by what it said: the name of the module that it did not find, as a requirement."""
     lacks = _LACKS.search("\n".join(lines))
     return lacks[1].replace("_", "-") if lacks else "NAME==VERSION"
@@ -233,8 +222,9 @@ def _lines(log: Path) -> list[str]:
             text = os.pread(file, _TAIL, max(0, os.fstat(file).st_size - _TAIL)).decode(errors="replace")
     except (OSError, EnvmgrError):
         return []
+    lines = without_colour(text.partition(f"\n{_OF_UV}")[0]).splitlines()
     # Lines with `$ ` are the commands themselves, which build_child.py writes.
-    return [line for line in without_colour(text).splitlines() if line.strip() and not line.startswith("$ ")]
+    return [line for line in lines if line.strip() and not line.startswith("$ ")]
 
 
 def _excerpt(log: Path) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import time
 import zipfile
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +18,9 @@ from pathlib import Path
 from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 from packaging.version import Version
 
-from envmgr.backends.wheels.build_call import SourceBuild, lacked_package, said_of_extensions
-from envmgr.backends.wheels.built_contents import DeclaredExtension, missing_extensions
+from envmgr.backends.wheels.build_call import SourceBuild
 from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base
 from envmgr.backends.wheels.lock import WheelsLock
-from envmgr.catalog.accept import MISSING_EXTENSIONS
 from envmgr.catalog.site import Site
 from envmgr.downloads.bars import promised_by_worker
 from envmgr.errors import EnvmgrError
@@ -39,7 +37,6 @@ from envmgr.wheels.locked import LockedSdist
 from envmgr.wheels.metadata import metadata_in
 from envmgr.wheels.requirements import checked_all
 from envmgr.wheels.settings import wheel_cache
-from envmgr.wording import one_line, shortened
 
 _WHEEL = Kind("wheel", 1 << 40)
 
@@ -54,29 +51,20 @@ class BuiltWheel:
 
 @contextmanager
 def built_wheels(
-    lock: WheelsLock,
-    base: Base,
-    recipe: Path,
-    item: Item,
-    site: Site,
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    jobs: int,
-    without: Collection[str] = (),
+    lock: WheelsLock, base: Base, recipe: Path, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
 ) -> Iterator[tuple[BuiltWheel, ...]]:
     """Yield the wheels of a lock's sources, until they are installed. The cache has what they are built from.
 
-    `recipe` is the folder in which the patches lie; `without` are the extension modules that a wheel may lack.
+    `recipe` is the folder in which the patches lie.
 
     Raises:
-        EnvmgrError: `build-network`, `build-folder`, `extensions-missing`, and see `SourceBuild.ask`.
+        EnvmgrError: `build-network`, `build-folder`, and see `SourceBuild.ask`.
     """
     if not lock.sdists:
         yield ()
         return
     install, total = item.install, len(lock.sdists)
-    builder = _Builder(base, recipe, item, isolate(site, runner, reporter), runner, reporter, jobs, without)
+    builder = _Builder(base, recipe, item, isolate(site, runner, reporter), runner, reporter, jobs)
     warn_of_root(reporter, [sdist.name for sdist in lock.sdists])
     folder = work_folder(site, install)
     with build_folder(install, folder, runner, reporter):
@@ -101,7 +89,6 @@ class _Builder:
     runner: Runner
     reporter: Reporter
     jobs: int
-    without: Collection[str]
 
     def build(self, sdist: LockedSdist, work: Path, tell: Callable[[str], None]) -> BuiltWheel:
         """Build one in the new folder `work`; `tell` is called with what goes on."""
@@ -115,12 +102,12 @@ class _Builder:
             programs=SYSTEM_PYTHONS,
             patches=[self.recipe / patch.file for patch in sdist.patches],
             base=self.item.needs[0].path if self.item.needs else None,
+            cache=cache,
             isolation=self.isolation,
             runner=self.runner,
         )
-        wheels = [wheel.cached(cache) for wheel in sdist.build]
         work.mkdir()
-        seen = PLACE if source.placed(work, wheels) else work
+        seen = PLACE if source.placed(work) else work
         if seen == work:
             self.reporter.say(
                 f"{install.entry}: {sdist.name} is built in {work}, as it cannot be seen elsewhere here: with another "
@@ -141,13 +128,11 @@ class _Builder:
                 self.reporter.say(f"{install.entry}: the log was kept as {logs[-1]}")
             return logs[-1]
 
-        answer = source.ask("wheel", work, wheels, jobs=self.jobs, times=2, keep_log=keep, on_tick=tick)
+        answer = source.ask("wheel", work, sdist.build, jobs=self.jobs, keep_log=keep, on_tick=tick)
         path = work / "wheel0" / answer.wheel
-        files = _require_the_same(sdist, path)
-        extensions = _look_for_extensions(sdist, answer.extensions, files, self.without, work / "log", logs[-1])
+        _require_the_same(sdist, path)
         self.reporter.say(
-            f"{install.entry}: {sdist.name} {sdist.version} was built from its source, twice the same: {path.name}; "
-            f"extension modules: {extensions}"
+            f"{install.entry}: {sdist.name} {sdist.version} was built from its source, twice the same: {path.name}"
         )
         record = {
             "name": sdist.name,
@@ -158,23 +143,18 @@ class _Builder:
             "wheel_sha256": digest_of(path, _WHEEL),
             "network": self.isolation.network,
             "path": str(seen),
-            "extensions": extensions,
         }
         return BuiltWheel(path, record)
 
 
-def _require_the_same(sdist: LockedSdist, wheel: Path) -> list[str]:
-    """Return the names of its files. Raise EnvmgrError `sdist-invalid` if it is not the package, or does not need the
-    packages, that the lock says.
-    """
+def _require_the_same(sdist: LockedSdist, wheel: Path) -> None:
+    """Raise EnvmgrError `sdist-invalid` if it is not the package, or does not need the packages, that the lock says."""
     try:
         name, version, *_ = parse_wheel_filename(wheel.name)
     except InvalidWheelFilename as error:
         raise EnvmgrError("sdist-invalid", f"{sdist.file} built a file that is no wheel", context=str(error)) from None
     try:
         needs = metadata_in(wheel).requires
-        with zipfile.ZipFile(wheel) as archive:
-            files = archive.namelist()
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         message = f"{sdist.file} built a wheel that cannot be read"
         raise EnvmgrError("sdist-invalid", message, context=str(error)) from None
@@ -185,41 +165,6 @@ def _require_the_same(sdist: LockedSdist, wheel: Path) -> list[str]:
             context=[f"locked: {sdist.name} {sdist.version}", *sdist.requires, f"built: {name} {version}", *needs],
             hint="what it needs depends on the host that builds it: lock it on a host like that",
         )
-    return files
-
-
-def _look_for_extensions(
-    sdist: LockedSdist,
-    declared: Sequence[DeclaredExtension] | None,
-    files: Sequence[str],
-    without: Collection[str],
-    log: Path,
-    kept: str,
-) -> str:
-    """Return how many of the extension modules that a source declares its wheel has, in words.
-
-    Raises:
-        EnvmgrError: `extensions-missing`, unless `without` names them.
-    """
-    if declared is None:
-        return "not looked at, because its build does not use setuptools"
-    lacking = missing_extensions(declared, files)
-    wrong = [name for name in lacking if name not in without]
-    if not wrong:
-        left_out = f", without {', '.join(lacking)}" if lacking else ""
-        return f"{len(declared) - len(lacking)} of {len(declared)} declared{left_out}" if declared else "none declared"
-    line = f'accept: {{{MISSING_EXTENSIONS}: "{", ".join(lacking)}: why"}}'
-    said = said_of_extensions(log, wrong)
-    raise EnvmgrError(
-        "extensions-missing",
-        f"the wheel of {sdist.name} {sdist.version} lacks {len(lacking)} of the {len(declared)} extension modules that "
-        "its source declares",
-        context=[*shortened([one_line(name) for name in wrong], 10), *said],
-        log=kept,
-        hint="its build left them out without an error, and its log says why. A package that it looks for: "
-        f"`build_requires: {{{sdist.name}: [{lacked_package(said)}]}}` in the recipe. A compiler or a library: install it on "
-        f"this host. Where users do not need them: `{line}`",
-    )
 
 
 def _keep_log(log: Path, install: Install, name: str) -> str:
@@ -235,16 +180,7 @@ def _keep_log(log: Path, install: Install, name: str) -> str:
 
 
 def install_lock(
-    lock: WheelsLock,
-    base: Base,
-    recipe: Path,
-    item: Item,
-    site: Site,
-    runner: Runner,
-    reporter: Reporter,
-    *,
-    jobs: int,
-    without: Collection[str] = (),
+    lock: WheelsLock, base: Base, recipe: Path, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
 ) -> tuple[InstallFacts, dict[str, str], tuple[Mapping[str, str], ...]]:
     """Make the item's install, read-only.
 
@@ -258,7 +194,7 @@ def install_lock(
     files = [wheel.cached(cache) for wheel in lock.wheels]
     with staged_install(install, site) as staged:
         fetch_wheels(lock, str(install.entry), site, runner, reporter, given={})
-        with built_wheels(lock, base, recipe, item, site, runner, reporter, jobs=jobs, without=without) as made:
+        with built_wheels(lock, base, recipe, item, site, runner, reporter, jobs=jobs) as made:
             staged.folder.mkdir()
             wheels = [*files, *(each.path for each in made)]
             staged.promised |= _run_worker(wheels, base, below, install, runner, reporter, jobs=jobs)

@@ -166,6 +166,7 @@ class _Locker:
                 minor=".".join(self.resolution.python.split(".")[:2]),
                 base=self.installed,
                 programs=self.programs,
+                cache=files,
                 isolation=self.isolation,
                 runner=self.resolution.runner,
                 account=self.account,
@@ -174,13 +175,13 @@ class _Locker:
             held = self._held(also)
             rows = (*self._ask("system", source, work).requires, *also)
             wheels = self._wheels(name, [*rows, *held])
-            paths = self._fetch(wheels, files, name)
-            more = self._ask("requires", source, work, paths).requires
+            self._fetch(wheels, files, name)
+            more = self._ask("requires", source, work, wheels).requires
             # Resolved again as a whole: a row of the hook may need other versions of what is already chosen.
             if more:
                 wheels = self._wheels(name, [*rows, *more, *held])
-                paths = self._fetch(wheels, files, name)
-            metadata = self._ask("metadata", source, work, paths).metadata
+                self._fetch(wheels, files, name)
+            metadata = self._ask("metadata", source, work, wheels).metadata
         if metadata is None or metadata.name != name or Version(metadata.version) != Version(found.version):
             says = "nothing" if metadata is None else f"{metadata.name} {metadata.version}"
             raise EnvmgrError(
@@ -274,14 +275,13 @@ class _Locker:
         )
         return [file.cached(folder) for file, _ in files]
 
-    def _ask(self, question: str, source: SourceBuild, folder: Path, wheels: Sequence[Path] = ()) -> BuildReply:
+    def _ask(self, question: str, source: SourceBuild, folder: Path, found: Sequence[FoundWheel] = ()) -> BuildReply:
         work = folder / question
         work.mkdir()
         if self.account is not None:
             _give(folder, self.account)
-        return source.ask(
-            question, work, wheels, on_tick=partial(self.stage.update, 0, detail=f"{source.name}, its build is asked")
-        )
+        tell = partial(self.stage.update, 0, detail=f"{source.name}, its build is asked")
+        return source.ask(question, work, [wheel for wheel, _ in found], on_tick=tell)
 
 
 def _failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:

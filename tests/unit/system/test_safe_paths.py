@@ -393,7 +393,6 @@ BY_NAME = {
     "backends/conda/install_worker.py": "removes folders of its own, by Python's own descriptors",
     "backends/conda/wheels_worker.py": "removes a folder of its own, by Python's own descriptors",
     "backends/container/programs.py": "an install that is being made: programs written just now",
-    "backends/wheels/build_child.py": "runs as the account that builds, in a folder that only that one reaches",
     "people/install.py": "an install of this user's own that is being made: programs written just now",
     "wheels/install_worker.py": "an install that is being made: a program written just now, and a folder of its own",
     "wheels/resolve.py": "files that were written just now, in a folder of temporary files that is this run's alone",

@@ -225,7 +225,6 @@ OTHERWISE = {
     "backends/easybuild/installation.py": "EasyBuild's own files",
     "backends/easybuild/inside/gpu_settings.py": "EasyBuild's own easyconfigs, in its process",
     "backends/easybuild/resolve.py": "what EasyBuild resolved, by reading it itself, and sources in mirrors that are folders",
-    "backends/wheels/inside/declared_extensions.py": "runs in a build's Python, and writes",
     "backends/wheels/build_child.py": "runs as the account that builds",
     "backends/wheels/install.py": "logs of a build",
     "wheels/install_worker.py": "an interpreter of the system, or of an install",

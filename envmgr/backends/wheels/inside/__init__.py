@@ -1,1 +1,0 @@
-"""A file that runs in the Python of a build from source."""

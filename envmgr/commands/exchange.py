@@ -261,7 +261,8 @@ def export_lock(
     exact = exact_of(lock, ctx.site, ctx.runner)
     text, left = writers()[to].write(exact)
     dropped = {row.text for row in left}
-    packages = [*(exact.conda.packages if exact.conda else ()), *exact.wheels]
+    packages = [f"{each.name} {each.version}" for each in (exact.conda.packages if exact.conda else ())]
+    packages += [f"{each.name} {each.version}" for each in exact.wheels]
     for line in shortened([f"not in it: {row.text}: {row.why}" for row in left]):
         ctx.reporter.say(line)
     if output is not None and not dry_run:
@@ -271,7 +272,7 @@ def export_lock(
         str(found.entry),
         lock.sha256,
         row is not None and row.lock == lock.sha256,
-        sum(f"{each.name} {each.version}" not in dropped for each in packages),
+        sum(package not in dropped for package in packages),
         tuple(left),
         output,
         dry_run,

@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from email.message import Message
 from functools import cache
-from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -41,19 +40,20 @@ Headers = Mapping[str, str] | None
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page. `kind` is the content type in lower case, without parameters; empty for a file. `part` is the header
-    Content-Range of an answer that is a part of a file.
+    """A page. `url` is where it is, after redirects. `kind` is the content type in lower case, without parameters;
+    empty for a file.
     """
 
+    url: str
     kind: str
     content: bytes
-    part: str = ""
 
 
 class Answer:
     """An answer whose body is read in pieces. One that is read whole leaves its connection to the next."""
 
-    def __init__(self, answer: urllib3.BaseHTTPResponse, host: str) -> None:
+    def __init__(self, answer: urllib3.BaseHTTPResponse, url: str, host: str) -> None:
+        self.url = url
         self.status, self.reason, self.headers = answer.status, answer.reason or "", answer.headers
         self.moved_to = answer.get_redirect_location() or ""
         self._answer, self._host = answer, host
@@ -119,7 +119,7 @@ def _ask(url: str, headers: Mapping[str, str], stall: float) -> Answer:
             answer = connections.request("GET", url, headers=headers, timeout=stall, **bare)
     except urllib3.exceptions.HTTPError as error:
         raise _network_error(error, host) from error
-    return Answer(answer, host)
+    return Answer(answer, url, host)
 
 
 def _network_error(error: urllib3.exceptions.HTTPError, host: str) -> OSError:
@@ -170,7 +170,7 @@ def read_page(
     parts = urlsplit(url)
     if parts.scheme == "file":
         try:
-            return Page("", read_bytes(Path(unquote(parts.path)), Kind("page", most), tree=ANYWHERE))
+            return Page(url, "", read_bytes(Path(unquote(parts.path)), Kind("page", most), tree=ANYWHERE))
         except EnvmgrError as error:
             raise ValueError(error.message) from None
     ends = time.monotonic() + longest
@@ -217,8 +217,6 @@ def within(seconds: float, work: Callable[[], T], over: threading.Event | None =
 def _read(url: str, most: int, headers: Headers, secrets: Headers, ends: float) -> Page:
     content = bytearray()
     with open_url(url, headers=headers, secrets=secrets) as answer:  # one that is read whole leaves its connection
-        if "Range" in (headers or {}) and answer.status != HTTPStatus.PARTIAL_CONTENT:
-            raise OSError(f"{url}: the server gives no parts of a file")  # before a body that may have gigabytes
         while piece := answer.read1(_PIECE):
             content += piece
             if len(content) > most:
@@ -226,4 +224,4 @@ def _read(url: str, most: int, headers: Headers, secrets: Headers, ends: float) 
             if time.monotonic() > ends:
                 raise TimeoutError(f"{url} is not there in time")
         kind = answer.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        return Page(kind, bytes(content), answer.headers.get("Content-Range", ""))
+        return Page(answer.url, kind, bytes(content))

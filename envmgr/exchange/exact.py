@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from envmgr.backends import LoadedLock
 from envmgr.backends.conda.backend import LoadedCondaLock
 from envmgr.backends.wheels.backend import LoadedWheelsLock
@@ -11,40 +9,34 @@ from envmgr.catalog.site import Site
 from envmgr.errors import InputError
 from envmgr.exchange import Exact
 from envmgr.system.run import Runner
-from envmgr.wheels.locked import LockedFile, LockedWheel, WheelSet
-from envmgr.wheels.settings import indexes_of
+from envmgr.wheels.fetch import locate_rows, places_of
+from envmgr.wheels.locked import LockedWheel
 
 
 def exact_of(lock: LoadedLock, site: Site, runner: Runner) -> Exact:
     """Return the packages. Raise InputError `export-impossible` for an entry of a backend without such packages."""
-    own: WheelSet | None
     if isinstance(lock, LoadedCondaLock):
-        own, files = lock.content.added, lock.content.added.packages if lock.content.added else ()
+        added = lock.content.added
+        python, rows, indexes = ("", (), ()) if added is None else (added.python, added.rows, added.indexes)
     elif isinstance(lock, LoadedWheelsLock):
-        own, files = lock.content, lock.content.packages
+        own = lock.content.wheels
+        python, rows, indexes = own.python, own.rows, own.indexes
     else:
         raise InputError(
             "export-impossible",
             f"{lock.entry} is made by the backend `{lock.backend.name}`: no other tool's lock has such packages",
             hint="entries of conda packages and of wheels can be written for other tools",
         )
+    files = locate_rows(rows, indexes, site, runner)
+    wheels = [
+        LockedWheel(name=row.name, version=row.version, file=files[row.sha256].file, sha256=row.sha256, index="")
+        for row in rows
+    ]
     return Exact(
         entry=str(lock.entry),
-        python="" if own is None else own.python,
+        python=python,
         conda=lock.content if isinstance(lock, LoadedCondaLock) else None,
-        wheels=tuple(files),
-        urls=lambda: {} if own is None else _urls(own, files, str(lock.entry), site, runner),
-        indexes=tuple(dict.fromkeys(indexes_of(site)[each.index].url for each in files if each.index)),
+        wheels=tuple(wheels),
+        urls=lambda: {sha256: each.url for sha256, each in files.items()},
+        indexes=tuple(place.url for place in places_of(indexes, site, runner)),
     )
-
-
-def _urls(own: WheelSet, files: Sequence[LockedFile], label: str, site: Site, runner: Runner) -> dict[str, str]:
-    """Return the URLs that the lock names, and those that the indexes have today for other files. Raise EnvmgrError if an
-    index does not answer, or no longer has a file.
-    """
-    from envmgr.wheels.fetch import locate_files
-
-    urls = {each.sha256: each.url for each in files if isinstance(each, LockedWheel) and each.url}
-    known = {sha256: url for sha256, url in urls.items() if "://" in url}
-    unknown = [each for each in files if each.sha256 not in known]
-    return known | (locate_files(unknown, own, label, site, runner) if unknown else {})

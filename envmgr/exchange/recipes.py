@@ -30,6 +30,7 @@ from envmgr.wording import one_line
 if TYPE_CHECKING:
     from envmgr.backends.wheels.input import Base
     from envmgr.wheels.locked import LockedWheel
+    from envmgr.wheels.resolve import FoundFile
 
 _GLIBC = 28  # of the platform that recipes have by default
 
@@ -193,6 +194,13 @@ def _in_index(wheel: LockedWheel, url: str, site: Site) -> LockedWheel:
     return wheel.model_copy(update={"index": index, "url": locked_url(index, url, wheel.file)})
 
 
+def _index_of(each: FoundFile, site: Site) -> str:
+    """Return the site's index of a file. Raise NotExact if it lies in none."""
+    if not (index := index_for(each.url, site)):
+        raise NotExact(f"{each.file} comes from no index of the site (`backends.wheels.indexes`)")
+    return index
+
+
 def _bases(contents: Contents, entry: Entry, site: Site, python: str | None) -> Iterator[tuple[str, Base]]:
     """Yield the Pythons for wheels: the one that was named, or those of the catalog that fit, the newest first."""
     from envmgr.backends.wheels.input import SYSTEM, load_base
@@ -253,6 +261,7 @@ def _platform() -> dict[str, str]:
 def _exact_wheels(contents: Contents, entry: Entry, site: Site, python: str | None) -> Draft:
     from envmgr.backends.wheels.input import WheelsInput, read_question
     from envmgr.backends.wheels.lock import WheelsLock, wheels_lock_texts
+    from envmgr.wheels.lockfile import LockedWheels
     from envmgr.wheels.resolve import choose_files
 
     assert contents.pylock is not None
@@ -261,23 +270,24 @@ def _exact_wheels(contents: Contents, entry: Entry, site: Site, python: str | No
     for name, base in _bases(contents, entry, site, python):
         version = base.version if base.version.count(".") > 1 else f"{base.version}.0"
         try:
-            found = [_in_index(*each, site) for each in choose_files(contents.pylock, version, wanted)]
+            found = [*choose_files(contents.pylock, version, wanted)]
+            indexes = [*dict.fromkeys(_index_of(each, site) for each in found)]
         except (EnvmgrError, NotExact) as error:
             why = why or (
                 f"{error.message}: {' '.join(error.context)}" if isinstance(error, EnvmgrError) else str(error)
             )
             continue
-        indexes = [*dict.fromkeys(each.index for each in found)]
-        said: dict[str, Any] = {"python": name, "requirements": [f"{each.name}=={each.version}" for each in found]}
+        rows = sorted((each.row for each in found), key=lambda row: row.name)
+        said: dict[str, Any] = {"python": name, "requirements": [f"{row.name}=={row.version}" for row in rows]}
         said |= {} if indexes == [PUBLIC] else {"indexes": indexes}
         said |= _platform()
         question = read_question(WheelsInput.model_validate(said), site.prefix)  # it names no file
-        lock = WheelsLock(
+        lock = LockedWheels(
+            recipe=question.digest(),
             python=base.version,
             platform=question.platform,
-            uv="",
-            wheels=tuple(sorted(found, key=lambda each: each.name)),
-            recipe_digest=question.digest(),
+            indexes=question.indexes,
+            rows=tuple(rows),
         )
-        return Draft(entry, "wheels", said, wheels_lock_texts(lock), len(found))
+        return Draft(entry, "wheels", said, wheels_lock_texts(WheelsLock(lock, {})), len(found))
     raise NotExact(why)

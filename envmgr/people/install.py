@@ -69,7 +69,9 @@ def make_install(
         try:
             with staged_install(install, own, marks=False) as staged:
                 fetched = own.model_copy(update={"prefix": downloads.root})
-                fetch_wheels(lock.wheels, str(install.entry), fetched, runner, reporter, given=given)
+                fetch_wheels(
+                    lock.wheels.rows, lock.wheels.indexes, str(install.entry), fetched, runner, reporter, given=given
+                )
                 staged.folder.mkdir()
                 files = [wheel.cached(cache) for wheel in lock.wheels.wheels]
                 promised = _unpack(files, base, install, runner, reporter, jobs=jobs)

@@ -29,7 +29,7 @@ def require_sound(lock: UserLock, base: Base, site: Site, path: Path) -> None:
     if faults := [*_faults_of_files(lock, base, site)]:
         raise _invalid(path, faults)
     wanted = question_of(unchanged(lock), site)
-    require_own_wheels(lock.wheels.files, wanted.indexes, site, path)
+    require_own_wheels(lock.wheels.wheels, wanted.indexes, site, path)
     versions = {name: package.version for name, package in base.packages.items()} | lock.versions
     unmet = unmet_requirements(wanted.requirements, versions, base.version, wanted.platform, "what was asked for")
     if faults := [fault.text for fault in unmet]:

@@ -23,11 +23,10 @@ from envmgr.people.lock import UserLock
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
 from envmgr.wheels.answers import prerelease_errors
-from envmgr.wheels.locked import WheelSet
+from envmgr.wheels.locked import WheelSet, wheel_set
 from envmgr.wheels.metadata import Metadata
-from envmgr.wheels.newest import older_versions
 from envmgr.wheels.requirements import Question, read_requirement
-from envmgr.wheels.resolve import ask_indexes, find_missing_wheels
+from envmgr.wheels.resolve import ask_indexes, find_missing_wheels, older_versions
 from envmgr.wheels.settings import PUBLIC, indexes_of
 from envmgr.wheels.target import marker_holds
 
@@ -108,7 +107,7 @@ def _ask(
         reporter.stage("resolve", unit="packages") as stage,
     ):
         resolution.know(present)
-        wheels = find_missing_wheels(resolution, stage, newest=False).lock
+        wheels = wheel_set(find_missing_wheels(resolution, stage, newest=False), site)
         return wheels, [] if wanted.constraints else older_versions(resolution, wheels.versions)
 
 

@@ -1,16 +1,15 @@
 """Fetch a lock's wheels and sources into the prefix's cache; word the errors of workers that handle wheels.
 
-No lock names a host: the index says where a file lies.
+A row names no place: the pages of the lock's indexes say which file has its sha256, and where it lies.
 """
 
 from __future__ import annotations
 
-import re
-import tomllib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.error import HTTPError
 
 from envmgr.catalog.site import Site
 from envmgr.downloads import Download, Fetched, FetchedFile, Given
@@ -21,11 +20,10 @@ from envmgr.report import Reporter
 from envmgr.store.prefix import Prefix
 from envmgr.system.child import Failure
 from envmgr.system.run import Runner
-from envmgr.system.scratch import scratch_folder
-from envmgr.wheels.locked import LockedFile, LockedSdist, LockedWheel, WheelSet
-from envmgr.wheels.resolve import index_places
+from envmgr.wheels.index import IndexPlace, ListedFile, is_file_of, look
+from envmgr.wheels.lockfile import LockedRow, file_of
+from envmgr.wheels.resolve import index_places, unhashed
 from envmgr.wheels.settings import wheel_cache
-from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK, IndexPlace, UnreachedError, compile_requirements
 
 _MIRROR = (
     "give the index a mirror in site.yaml (backends.wheels.indexes.<name>.mirrors takes URLs and folders), or bring "
@@ -57,11 +55,7 @@ _KINDS: Mapping[str, tuple[str, Sequence[str], str]] = {
         "run the same command again, with a smaller --jobs where memory is short",
     ),
 }
-
-
-def other_ways(entry: str) -> str:
-    """Return the hint how wheels come to a host that does not reach their index."""
-    return _MIRROR.replace("ENTRY", entry)
+_OURS = ("disk-full", "not-writable", "file-unreadable")  # no other place helps
 
 
 def wheel_failure_for(entry: str) -> Failure:
@@ -105,159 +99,162 @@ def wheel_failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> Envmg
     )
 
 
-_OURS = ("disk-full", "not-writable", "file-unreadable")  # no other place helps
-
-
 def fetch_wheels(
-    lock: WheelSet, label: str, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False
+    rows: Iterable[LockedRow],
+    indexes: Iterable[str],
+    label: str,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    given: Given,
+    dry_run: bool = False,
+    cache: Path | None = None,
 ) -> Fetched:
-    """Bring the files into the cache, also those in folders; `label` is the entry.
+    """Bring the files of these rows into the cache, also those in folders; `label` is the entry.
 
-    Each index is asked at its places in order; what one of them does not have comes from the next. A wheel without an
-    index has a URL.
+    The cache comes first, then the files that the administrator gave, then the places of each index, in order: what one
+    of them does not have, or does not give, comes from the next.
 
     Raises:
         EnvmgrError: for what cannot be fetched, by what the last place said of it.
     """
-    cache = wheel_cache(Prefix(site.prefix))
-    files = lock.files
-    places = index_places(list(dict.fromkeys(file.index for file in files if file.index)), site, {})
-    turns = max(map(len, places.values()), default=1)
-    own = {wheel.sha256: wheel.url for wheel in lock.wheels if wheel.url and not wheel.index}
-
-    def fetch(
-        wheels: Sequence[LockedFile], urls: Mapping[str, str], *, dry: bool = False, given: Given | None = None
-    ) -> Fetched:
-        downloads = [Download(w.file, w.sha256, (urls[w.sha256],) if w.sha256 in urls else (), w.size) for w in wheels]
-        failure = wheel_failure_for(label)
-        policies = site.policies
-        return bring(
-            downloads, cache, policies, runner, reporter, label=label, failure=failure, given=given or {}, dry_run=dry
-        )
-
-    # The cache comes first: no index is asked for a file that is already there.
-    looked = fetch(files, {}, dry=True, given=given)
+    wanted = {row.sha256: row for row in rows}
+    fetching = _Fetching(wanted, cache or wheel_cache(Prefix(site.prefix)), label, site, runner, reporter)
+    own = {sha256: given[sha256] for sha256, row in wanted.items() if sha256 in given}
+    own = {sha256: path for sha256, path in own.items() if is_file_of(wanted[sha256], path.name)}
+    here = {sha256: path for sha256, row in wanted.items() if (path := row.cached(fetching.cache))}
+    fetching.bring([Download(path.name, sha256, ()) for sha256, path in here.items()], dry_run=True)
     if dry_run:
-        return Fetched(tuple(_with_places(f, lock, places) for f in looked.files))
-    done = {file.sha256: file for file in looked.files if file.state == "present"}
-    refused: EnvmgrError | None = None
-    # Then the files that the administrator gave: if they are all, no index is asked.
-    for turn in range(-1 if given else 0, turns):
-        waiting = [file for file in files if file.sha256 not in done]
-        if turn < 0:
-            waiting = [file for file in waiting if file.sha256 in given]
-        if not waiting:
-            continue
-        # An index with fewer places than the others is asked at its last one again.
-        now = {name: IndexPlace(name, urls[min(turn, len(urls) - 1)]) for name, urls in places.items()}
+        return Fetched(tuple(fetching.look_for(row, own, [*indexes]) for row in wanted.values()), fetching.paths)
+    for sha256 in here.keys() - fetching.done.keys():
+        here[sha256].unlink(missing_ok=True)  # it is damaged
+    fetching.bring([Download(path.name, sha256, ()) for sha256, path in own.items()], given=own)
+    fetching.bring([Download(file_of(row.url), row.sha256, (row.url,)) for row in wanted.values() if row.url])
+    fetching.ask([*indexes])
+    return Fetched(tuple(fetching.done[sha256] for sha256 in wanted), fetching.paths)
+
+
+def places_of(indexes: Iterable[str], site: Site, runner: Runner) -> list[IndexPlace]:
+    """Return all places of the indexes, in the order in which they are asked."""
+    return [IndexPlace(name, url) for name, urls in index_places(indexes, site, runner).items() for url in urls]
+
+
+def locate_rows(rows: Iterable[LockedRow], indexes: Iterable[str], site: Site, runner: Runner) -> dict[str, ListedFile]:
+    """Map the sha256 of rows to their file at the first place that has it; rows that no place has are left out."""
+    wanted = [*rows]
+    found = {row.sha256: ListedFile(file_of(row.url), row.url, row.sha256, None) for row in wanted if row.url}
+    for place in places_of(indexes, site, runner):
+        if waiting := [row for row in wanted if row.sha256 not in found]:
+            sums = {row.sha256 for row in waiting}
+            for listed in look(waiting, place, runner).values():
+                if not isinstance(listed, Exception):
+                    found |= {each.sha256: each for each in listed if each.sha256 in sums}
+    return found
+
+
+@dataclass(slots=True)
+class _Fetching:
+    """The files that are fetched: `done` are those that are there, by their sha256."""
+
+    rows: Mapping[str, LockedRow]
+    cache: Path
+    label: str
+    site: Site
+    runner: Runner
+    reporter: Reporter
+    done: dict[str, FetchedFile] = field(default_factory=dict)
+    paths: dict[str, Path] = field(default_factory=dict)
+    failed: EnvmgrError | None = None
+
+    @property
+    def waiting(self) -> dict[str, LockedRow]:
+        return {sha256: row for sha256, row in self.rows.items() if sha256 not in self.done}
+
+    def bring(self, downloads: Sequence[Download], *, given: Given | None = None, dry_run: bool = False) -> None:
+        """Bring those that are still missing; an error is kept, for another place may have the file."""
+        missing = [each for each in downloads if each.sha256 not in self.done]
         try:
-            if turn < 0:
-                fetched = fetch(waiting, {}, given=given)
-            else:
-                fetched = fetch(waiting, own | _locate([w for w in waiting if w.index], lock, label, now, runner))
+            self._keep(self._bring(missing, given or {}, dry_run=dry_run))
         # It is an EnvmgrError, too, and must not lead to the next place.
         except Interrupted:
             raise
         except EnvmgrError as error:
             if error.reference in _OURS:
                 raise
-            if turn == turns - 1:
-                error.context = (*error.context, *(refused.context if refused else ()))
-                raise
-            refused = error if turn < 0 else refused
-            reporter.say(f"{label}: {error.message}: trying the next place")
-            # Some files may have come before the error: they are not fetched again.
-            fetched = fetch(waiting, {}, dry=True)
-        done |= {file.sha256: replace(file, state="fetched") for file in fetched.files if file.state != "missing"}
-    return Fetched(tuple(done[file.sha256] for file in files))
+            self.failed = error
+            came = self._bring(missing, {}, dry_run=True)  # before the error
+            self._keep(
+                replace(came, files=tuple(replace(f, state="fetched") for f in came.files if f.state != "missing"))
+            )
 
-
-def _with_places(file: FetchedFile, lock: WheelSet, places: Mapping[str, Sequence[str]]) -> FetchedFile:
-    """Return the file with the pages that list it, if it is missing."""
-    if file.state != "missing":
-        return file
-    wheel = next(w for w in lock.files if w.sha256 == file.sha256)
-    if isinstance(wheel, LockedWheel) and not wheel.index:
-        return replace(file, places=(wheel.url or "",))
-    pages = (f"{url}/{wheel.file if IndexPlace('', url).folder else f'{wheel.name}/'}" for url in places[wheel.index])
-    return replace(file, places=tuple(pages))
-
-
-def locate_files(files: Sequence[LockedFile], lock: WheelSet, label: str, site: Site, runner: Runner) -> dict[str, str]:
-    """Map the sha256 of each of the lock's files to its URL, at the first place of its index that has them all.
-
-    Raises EnvmgrError as `fetch_wheels`.
-    """
-    places = index_places(list(dict.fromkeys(file.index for file in files)), site, {})
-    for turn in range(most := max(map(len, places.values()), default=1)):
-        now = {name: IndexPlace(name, urls[min(turn, len(urls) - 1)]) for name, urls in places.items()}
-        try:
-            return _locate(files, lock, label, now, runner)
-        except EnvmgrError:
-            if turn == most - 1:
-                raise
-    return {}
-
-
-def _locate(
-    wheels: Sequence[LockedFile], lock: WheelSet, label: str, places: Mapping[str, IndexPlace], runner: Runner
-) -> dict[str, str]:
-    """Map the sha256 of each wheel to its URL at the place of its index.
-
-    Raises:
-        EnvmgrError: `not-found` for those that are nowhere there; or as the index fails.
-    """
-    found: dict[str, str] = {}
-    asked: dict[tuple[str, int], list[LockedFile]] = {}
-    # Two groups may have different versions of a package, which uv cannot resolve together.
-    group_of = {each.sha256: number for number, group in enumerate(lock.groups) for each in group}
-    for wheel in wheels:
-        folder = places[wheel.index].folder
-        if folder is None:
-            asked.setdefault((wheel.index, group_of[wheel.sha256]), []).append(wheel)
-        elif (folder / wheel.file).is_file():
-            found[wheel.sha256] = (folder / wheel.file).as_uri()
-    for (name, _), group in asked.items():
-        sources = [word for each in group if isinstance(each, LockedSdist) for word in ("--no-binary", each.name)]
-        try:
-            with scratch_folder("index") as scratch:
-                text = compile_requirements(
-                    [f"{w.name}=={w.version}" for w in group],
-                    [places[name]],
-                    runner,
-                    scratch,
-                    python=lock.python,
-                    platform=lock.platform,
-                    options=["--no-deps", *PYLOCK, *ONLY_WHEELS, *sources],
-                )
-        except UnreachedError as error:
-            error.hint = other_ways(label)
-            raise
-        urls = dict(urls_of(tomllib.loads(text)))
-        found |= {w.sha256: url for w in group if (url := urls.get(w.sha256)) and _file_of(url) == w.file}
-    if lacking := [wheel for wheel in wheels if wheel.sha256 not in found]:
-        where = ", ".join(dict.fromkeys(places[w.index].url for w in lacking))
-        raise EnvmgrError(
-            "not-found",
-            f"{lacking[0].file} is not at {where}",
-            context=[f"{w.file}  sha256 {w.sha256}" for w in lacking[:10]],
-            hint="add a mirror that has it (backends.wheels.indexes in site.yaml), give the file "
-            f"(`envmgr fetch {label} --file FILE`), or lock again",
+    def _bring(self, downloads: Sequence[Download], given: Given, *, dry_run: bool) -> Fetched:
+        policies, failure = self.site.policies, wheel_failure_for(self.label)
+        return bring(
+            downloads,
+            self.cache,
+            policies,
+            self.runner,
+            self.reporter,
+            label=self.label,
+            failure=failure,
+            given=given,
+            dry_run=dry_run,
         )
-    return found
 
+    def _keep(self, fetched: Fetched) -> None:
+        self.paths |= fetched.paths
+        self.done |= {each.sha256: each for each in fetched.files if each.state != "missing"}
 
-def _file_of(url: str) -> str:
-    """Return the name of the file, whose tags must be the lock's.
+    def ask(self, indexes: Sequence[str]) -> None:
+        """Bring what is missing from the places of the indexes. Raise EnvmgrError for what no place gives."""
+        places = places_of(indexes, self.site, self.runner) if self.waiting else []
+        unread: dict[str, Exception] = {}
+        for place in places:
+            if self.failed or unread:
+                self.reporter.say(f"{self.label}: trying the next place, {place.url}")
+            found: dict[str, Download] = {}
+            for name, listed in look(self.waiting.values(), place, self.runner).items():
+                if isinstance(listed, Exception):
+                    unread[place.page(name)] = listed
+                    continue
+                for each in listed:
+                    if each.sha256 in self.waiting:
+                        found[each.sha256] = Download(each.file, each.sha256, (each.url,), each.size)
+                    elif not each.sha256 and any(is_file_of(row, each.file) for row in self.waiting.values()):
+                        self.failed = unhashed(each.file, [f"{each.file} on {place.page(name)}"])
+            self.bring([*found.values()])
+            if not self.waiting:
+                return
+        if self.waiting:
+            raise self.failed or self._unread(unread, indexes) or self._not_found(places)
 
-    Source: PEP 503, the last part of the URL is its name.
-    """
-    return unquote(urlsplit(url).path).rpartition("/")[2]
+    def _unread(self, unread: Mapping[str, Exception], indexes: Sequence[str]) -> EnvmgrError | None:
+        if not unread:
+            return None
+        hint = _MIRROR.replace("ENTRY", self.label)
+        context = [f"{page}: {error}" for page, error in [*unread.items()][:10]]
+        if all(isinstance(error, HTTPError) and error.code in (401, 403) for error in unread.values()):
+            message = f"an index of {', '.join(indexes)} wants a login, or forbids it"
+            return EnvmgrError("download-refused", message, context=context, hint=hint)
+        message = f"an index of {', '.join(indexes)} does not answer"
+        return EnvmgrError("no-network", message, context=context, hint=hint)
 
+    def _not_found(self, places: Sequence[IndexPlace]) -> EnvmgrError:
+        first, *_ = lacking = [*self.waiting.values()]
+        return EnvmgrError(
+            "not-found",
+            f"{first.name} {first.version} is not at {', '.join(place.url for place in places) or 'any index'}",
+            context=[f"{row.name} {row.version}  sha256 {row.sha256}" for row in lacking[:10]],
+            hint="add a mirror that has it (backends.wheels.indexes in site.yaml), give the file "
+            f"(`envmgr fetch {self.label} --file FILE`), or lock again",
+        )
 
-def urls_of(pylock: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield sha256 and URL of every file in a pylock.toml."""
-    for package in pylock.get("packages", ()):
-        for wheel in (*package.get("wheels", ()), *([package["sdist"]] if "sdist" in package else [])):
-            if (sha256 := wheel["hashes"].get("sha256")) and re.match(r"(https?|file)://", wheel.get("url", "")):
-                yield sha256, wheel["url"]
+    def look_for(self, row: LockedRow, given: Given, indexes: Sequence[str]) -> FetchedFile:
+        """Return the file of a row; if it is missing, with the pages that list it. Only they know its name and size."""
+        if row.sha256 in self.done:
+            return self.done[row.sha256]
+        if path := given.get(row.sha256):
+            return FetchedFile(path.name, row.sha256, "missing", path.stat().st_size, (path.as_uri(),))
+        pages = [row.url] if row.url else [place.page(row.name) for place in places_of(indexes, self.site, self.runner)]
+        return FetchedFile(f"{row.name} {row.version}", row.sha256, "missing", None, tuple(pages))

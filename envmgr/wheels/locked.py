@@ -2,95 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from envmgr.catalog.site import Site
 from envmgr.system.models import FrozenModel
+from envmgr.wheels.lockfile import LockedRow
+from envmgr.wheels.settings import index_for, locked_url
+
+if TYPE_CHECKING:
+    from envmgr.wheels.resolve import Resolved
 
 # An install is about this many times as large as its wheels (measured over torch, tensorflow, Jupyter).
 WHEEL_UNPACKED = 2
 _SHA256 = r"^[0-9a-f]{64}$"
 
 
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """A distribution of an environment, and its rows of Requires-Dist; None if they are unknown."""
-
-    version: str
-    requires: Sequence[str] | None
-
-
-class _LockedFile(FrozenModel):
-    """The fields that every file has. `name` is normalised; `index` is the site's name of the index that has the file.
-
-    `size` is bytes, and `uploaded` the index's time in UTC; None and empty if the index does not give them.
+class LockedWheel(FrozenModel):
+    """One wheel. `name` is normalised; `index` is the site's name of the index that has the file, empty for a wheel that
+    is fetched from `url`.
     """
 
     name: str = Field(max_length=200)
     version: str = Field(max_length=200)
-    file: str = Field(max_length=400)
+    file: str = Field(max_length=400, pattern=r"^[A-Za-z0-9_.!+-]+\.whl$")
     sha256: str = Field(pattern=_SHA256)
     index: str
     size: int | None = None
     uploaded: str = ""
+    requires: tuple[str, ...] | None = None
+    url: str | None = None
 
     @property
     def named_rightly(self) -> bool:
         """True if the name of the file is that of its package and version."""
-        from packaging.utils import parse_sdist_filename, parse_wheel_filename  # slow to import
-        from packaging.version import Version
+        from envmgr.wheels.index import is_file_of
 
-        read = parse_wheel_filename if self.file.endswith(".whl") else parse_sdist_filename
-        try:
-            name, version = read(self.file)[:2]
-            return name == self.name and version == Version(self.version)
-        except ValueError:  # each error of packaging is one
-            return False
+        return is_file_of(self.row, self.file)
+
+    @property
+    def row(self) -> LockedRow:
+        url = None if self.index else self.url
+        return LockedRow(name=self.name, version=self.version, sha256=self.sha256, url=url)
 
     def cached(self, cache: Path) -> Path:
         """Return the place of the file in a cache of downloads."""
         return cache / self.sha256 / self.file
 
 
-class LockedWheel(_LockedFile):
-    """One wheel. `url` is where the lock says that the file lies; a wheel without an index is fetched there.
-
-    `requires` is Requires-Dist; None if the index does not give it.
-    """
-
-    file: str = Field(max_length=400, pattern=r"^[A-Za-z0-9_.!+-]+\.whl$")
-    requires: tuple[str, ...] | None = None
-    url: str | None = None
-
-
-class LockedPatch(FrozenModel):
-    """A file beside the recipe."""
-
-    file: str
-    sha256: str = Field(pattern=_SHA256)
-
-
-class LockedSdist(_LockedFile):
-    """One source that a wheel is built from. `requires` is the Requires-Dist of that wheel.
-
-    `build` are the wheels that it is built with, sorted by name.
-    """
-
-    file: str = Field(max_length=400, pattern=r"^[A-Za-z0-9_.!+-]+\.(tar\.gz|zip)$")
-    requires: tuple[str, ...] = ()
-    build: tuple[LockedWheel, ...]
-    patches: tuple[LockedPatch, ...] = ()
-
-    def identity(self) -> list[object]:
-        """Return everything of it that decides the bytes of its wheel."""
-        own = [self.name, self.version, self.file, self.sha256]
-        return [*own, _identities(self.build), [patch.sha256 for patch in self.patches]]
-
-
-LockedFile = LockedWheel | LockedSdist
+LockedFile = LockedWheel
 
 
 class WheelSet(FrozenModel):
@@ -112,14 +75,12 @@ class WheelSet(FrozenModel):
         return self.wheels
 
     @property
-    def groups(self) -> tuple[tuple[LockedFile, ...], ...]:
-        """All files, in groups that hold one version of a package, so that uv can be asked for each at once."""
-        return (self.wheels,)
+    def rows(self) -> tuple[LockedRow, ...]:
+        return tuple(wheel.row for wheel in self.wheels)
 
     @property
-    def files(self) -> tuple[LockedFile, ...]:
-        """All files that a build needs, each once."""
-        return tuple({each.sha256: each for group in self.groups for each in group}.values())
+    def indexes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(wheel.index for wheel in self.wheels if wheel.index))
 
     def identity(self) -> list[list[str]]:
         """Return everything of its wheels that decides the bytes of an install."""
@@ -131,12 +92,28 @@ def _identities(wheels: Iterable[LockedWheel]) -> list[list[str]]:
 
 
 def describe_wheels(packages: Iterable[LockedFile]) -> dict[str, str]:
-    """Map each name to `version tags` or `version source`, as diffs, generations and plans show a package."""
-    return {each.name: f"{each.version} {_kind(each)}" for each in packages}
+    """Map each name to `version tags`, as diffs, generations and plans show a package."""
+    return {
+        each.name: f"{each.version} {'-'.join(each.file.removesuffix('.whl').split('-')[-3:])}" for each in packages
+    }
 
 
-def _kind(each: LockedFile) -> str:
-    return "source" if isinstance(each, LockedSdist) else "-".join(each.file.removesuffix(".whl").split("-")[-3:])
+def wheel_set(found: Resolved, site: Site) -> WheelSet:
+    """Return what was resolved in the form of conda's and users' locks."""
+    lock = found.lock
+    wheels = []
+    for each in found.files:
+        index = "" if each.row.url else index_for(each.url, site) or lock.indexes[0]
+        url = locked_url(index, each.url, each.file) if index else each.url
+        fields = each.row.model_dump(exclude={"url"})
+        wheels.append(LockedWheel(**fields, file=each.file, index=index, url=url, size=each.size))
+    return WheelSet(
+        python=lock.python,
+        platform=lock.platform,
+        uv="",
+        exclude_newer=lock.exclude_newer,
+        wheels=tuple(sorted(wheels, key=lambda each: each.name)),
+    )
 
 
 class AddedWheels(WheelSet):
@@ -153,11 +130,6 @@ class AddedWheels(WheelSet):
         from packaging.utils import canonicalize_name  # slow to import, and most locks have no wheels
 
         return {canonicalize_name(each.name): each for each in self.wheels}
-
-    @property
-    def parts(self) -> dict[str, Distribution]:
-        """Return what each wheel needs, according to the lock."""
-        return {name: Distribution(each.version, each.requires) for name, each in self.by_name.items()}
 
     def describe(self) -> dict[str, str]:
         """Return name -> `version tags`."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 from pydantic import Field
 
 from envmgr.system.models import FrozenModel
+from envmgr.wheels.lockfile import wheel_version
 from envmgr.wheels.target import marker_holds
 from envmgr.wording import one_line, shortened
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:  # a parser, which is slow to import: a lock is read without i
     from packaging.requirements import Requirement
 
     from envmgr.wheels.locked import LockedFile
+    from envmgr.wheels.lockfile import LockedRow
 
 MOST_ROWS = 5_000  # requirements of one file, or of one package
 MOST_FAULTS = 100  # rows that are refused, in one message
@@ -42,6 +44,11 @@ _OPTIONS = (
 _URL = r"(git|hg|svn|bzr)\+|[A-Za-z][A-Za-z0-9+.-]*://"
 _FOLDER = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\]\s*)?@\s*file:")
 _PLACE = re.compile(rf"([A-Za-z0-9._-]+\s*(\[[^\]]*\]\s*)?@\s*)?({_URL})|[./~]|[^;@]*/")
+# A wheel by its URL, with its sum in the URL, as PEP 508 has it, or beside the row, as pip has it.
+_WHEEL = re.compile(
+    r"(?P<name>[^@\s][^@]*)@\s*(?P<url>(https?|file)://[^\s#]+)(#sha256=(?P<own>[0-9a-fA-F]{64}))?"
+    r"(?P<marker>\s+;.+?)?(\s+--hash[= ]sha256:(?P<beside>[0-9a-fA-F]{64}))?"
+)
 # Of names, versions, extras and markers. `#`, `$` and `\` mean something to pip and uv, whatever stands around them.
 _STRANGE = re.compile(r"[^A-Za-z0-9 \t._,;:<>=!~*+()\[\]\"'@/%&?^|-]")
 
@@ -69,7 +76,7 @@ class Question(FrozenModel):
     kept: Mapping[str, str] = Field(default={}, exclude=True)
     upgrade: tuple[str, ...] = Field(default=(), exclude=True)
 
-    def keeping(self, files: Iterable[LockedFile], upgrade: Collection[str] = ()) -> Self:
+    def keeping(self, files: Iterable[LockedRow | LockedFile], upgrade: Collection[str] = ()) -> Self:
         """Return the same question, whose answer keeps the files of packages that are not to `upgrade`."""
         kept = {f"{each.name}=={each.version}": each.sha256 for each in files if each.name not in upgrade}
         return self.model_copy(update={"kept": kept, "upgrade": tuple(upgrade)})
@@ -85,6 +92,7 @@ def read_requirement(row: str) -> Requirement:
     out.
     """
     from packaging.requirements import InvalidRequirement, Requirement
+    from packaging.utils import canonicalize_name
 
     shown = one_line(row, 60)
     if len(row) > _LONGEST:
@@ -94,30 +102,51 @@ def read_requirement(row: str) -> Requirement:
     if row.startswith("-"):
         means = next((text for option, text in _OPTIONS if option.match(row)), f"options do not belong here: {_MEANS}")
         raise ValueError(f"`{shown}`: {means}")
+    wheel = _with_sum(row)
+    if not wheel:
+        _refuse_place(row, shown)
+    if _depth(row) > _DEEPEST:
+        raise ValueError(f"`{shown}` has more than {_DEEPEST} brackets in each other")
+    try:
+        requirement = Requirement(wheel or row.replace("\t", " ").strip())
+    except InvalidRequirement as error:
+        raise ValueError(f"`{shown}` is no requirement: {one_line(str(error).partition(chr(10))[0])}") from None
+    if requirement.url is not None and not wheel:
+        raise _names_place(shown)
+    if wheel and not wheel_version(canonicalize_name(requirement.name), str(requirement.url).partition("#")[0]):
+        raise ValueError(f"`{shown}`: its URL names no wheel of {requirement.name}")
+    if len(requirement.extras) > _MOST_EXTRAS:
+        raise ValueError(f"`{shown}` has {len(requirement.extras)} extras: there are {_MOST_EXTRAS} at most")
+    if requirement.marker is not None and (fault := _fault_in_marker(requirement.marker)):
+        raise ValueError(f"`{shown}` has a marker that says neither yes nor no: {fault}")
+    return requirement
+
+
+def _with_sum(row: str) -> str:
+    """Return a row that names a wheel by its URL and one sha256 as PEP 508 has it; empty for another row."""
+    found = _WHEEL.fullmatch(row)
+    if found is None or bool(found["own"]) == bool(found["beside"]):
+        return ""
+    sha256 = (found["own"] or found["beside"]).lower()
+    return f"{found['name']}@ {found['url']}#sha256={sha256}{found['marker'] or ''}"
+
+
+def _refuse_place(row: str, shown: str) -> None:
     if folder := _FOLDER.match(row):
         name = folder[1]
         raise ValueError(
             f"`{shown}` names a folder of another machine, as `pip freeze` does for conda's packages: write "
             f"`{name}==VERSION`, or name {name} in `specs` of a conda recipe"
         )
-    names_place = ValueError(f"`{shown}` names a place, whose content no lock holds to a sha256: {_MEANS}")
     if _PLACE.match(row):
-        raise names_place
+        raise _names_place(shown)
     if "#" in row:
         raise ValueError(f"`{shown}` is no requirement: it has U+0023")
-    if _depth(row) > _DEEPEST:
-        raise ValueError(f"`{shown}` has more than {_DEEPEST} brackets in each other")
-    try:
-        requirement = Requirement(row.replace("\t", " ").strip())
-    except InvalidRequirement as error:
-        raise ValueError(f"`{shown}` is no requirement: {one_line(str(error).partition(chr(10))[0])}") from None
-    if requirement.url is not None:
-        raise names_place
-    if len(requirement.extras) > _MOST_EXTRAS:
-        raise ValueError(f"`{shown}` has {len(requirement.extras)} extras: there are {_MOST_EXTRAS} at most")
-    if requirement.marker is not None and (fault := _fault_in_marker(requirement.marker)):
-        raise ValueError(f"`{shown}` has a marker that says neither yes nor no: {fault}")
-    return requirement
+
+
+def _names_place(shown: str) -> ValueError:
+    at_url = "a wheel that no index has is written `NAME @ URL --hash=sha256:…`"
+    return ValueError(f"`{shown}` names a place, whose content no lock holds to a sha256: {_MEANS}; {at_url}")
 
 
 def _fault_in_marker(marker: Marker) -> str:

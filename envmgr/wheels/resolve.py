@@ -1,17 +1,19 @@
-"""Resolution of requirements to one wheel for each package: uv resolves, `packaging` chooses, and traps are refused."""
+"""Resolution of requirements to one file for each package: uv resolves, `packaging` chooses, and traps are refused."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError, joined_errors
@@ -19,22 +21,29 @@ from envmgr.report import Reporter, Stage
 from envmgr.system.run import Runner
 from envmgr.system.scratch import scratch_folder
 from envmgr.system.users import Account, lesser_account
-from envmgr.wheels.answers import prerelease_errors
-from envmgr.wheels.index_pages import ListedFile, sha256_listed
-from envmgr.wheels.locked import LockedWheel, WheelSet
-from envmgr.wheels.metadata import Metadata, normal_name, requires_at
-from envmgr.wheels.newest import wheels_older
+from envmgr.wheels.answers import asked_urls, prerelease_errors
+from envmgr.wheels.index import IndexPlace, look
+from envmgr.wheels.lockfile import LockedRow, LockedWheels, file_of
+from envmgr.wheels.metadata import Metadata, normal_name
 from envmgr.wheels.requirements import Question
-from envmgr.wheels.settings import indexes_of, locked_url
+from envmgr.wheels.settings import indexes_of
 from envmgr.wheels.target import target_environment, target_tags
-from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK, IndexPlace, UnreachedError, compile_requirements
+from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK, UnreachedError, compile_requirements, public_index
 
 if TYPE_CHECKING:
-    from packaging.pylock import Package, Pylock
+    from packaging.pylock import Package, PackageArchive, PackageSdist, PackageWheel, Pylock
 
 _DATE = (1980, 1, 1, 0, 0, 0)
-FoundWheel = tuple[LockedWheel, str]
-"""A wheel, and the URL at which it lies today."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A package of an answer, and its file where it lies today; `size` is bytes, None if the index does not say."""
+
+    row: LockedRow
+    file: str
+    url: str
+    size: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,8 @@ class Resolved:
     person has to decide before the lock counts.
     """
 
-    lock: WheelSet
+    lock: LockedWheels
+    files: tuple[FoundFile, ...]
     needed: frozenset[str]
     problems: tuple[EnvmgrError, ...]
 
@@ -56,8 +66,8 @@ def resolve_beside(
     runner: Runner,
     reporter: Reporter,
     places: Mapping[str, str],
-) -> tuple[WheelSet, frozenset[str]]:
-    """Return the wheels that are missing beside the distributions `present`, and the names of those that are needed.
+) -> Resolved:
+    """Return the wheels that are missing beside the distributions `present`.
 
     `present` (normalised name -> version) need nothing themselves, and none is replaced by a wheel. `python` is a
     version; `places` maps an index to the URL or folder to ask instead, this once.
@@ -71,9 +81,9 @@ def resolve_beside(
     ):
         resolution.know([Metadata(name=normal_name(name), version=version) for name, version in present.items()])
         found = find_missing_wheels(resolution, stage)
-    if problems := [*found.problems, *prerelease_errors(wanted, found.lock.packages)]:
+    if problems := [*found.problems, *prerelease_errors(wanted, found.lock.rows)]:
         raise joined_errors(problems)
-    return found.lock, found.needed
+    return found
 
 
 def find_missing_wheels(resolution: Resolution, stage: Stage, *, newest: bool = True) -> Resolved:
@@ -82,33 +92,53 @@ def find_missing_wheels(resolution: Resolution, stage: Stage, *, newest: bool = 
     Its problem is `wheels-older`, if `newest` versions are wanted.
 
     Raises:
-        EnvmgrError: `unsolvable`, `no-network`, `resolve-failed`, `wheel-unhashed`.
+        EnvmgrError: `unsolvable`, `no-network`, `resolve-failed`, `wheel-unhashed`, `hash-differs`.
     """
-    from importlib.metadata import version
-
-    wanted, python = resolution.wanted, resolution.python
     held = resolution.held()
-    text = held.compile([*PYLOCK, *ONLY_WHEELS])
-    chosen = [*choose_wheels(text, python, wanted.platform, wanted)]
-    found = [each for each in chosen if each[0].name not in resolution.known]
+    chosen = held.wheels()
+    found = [each for each in chosen if each.row.name not in resolution.known]
     stage.update(len(found), total=len(found))
-    versions = {wheel.name: wheel.version for wheel, _ in found}
-    older = wheels_older(resolution, versions) if newest else None
-    found = held.with_index(found)
-    requires = requires_at({wheel.name: url for wheel, url in found}, resolution.runner)
-    wheels = [
-        wheel.model_copy(update={"requires": requires.get(wheel.name), "url": locked_url(wheel.index, url, wheel.file)})
-        for wheel, url in sorted(found, key=lambda each: each[0].name)
+    held.refuse_unhashed(found)
+    lock = resolution.lock_of(found)
+    older = wheels_older(resolution, lock.versions) if newest else None
+    needed = frozenset(each.row.name for each in chosen if each.row.name in resolution.known)
+    return Resolved(lock, tuple(found), needed, (older,) if older else ())
+
+
+def wheels_older(resolution: Resolution, versions: Mapping[str, str]) -> EnvmgrError | None:
+    """Return the error `wheels-older` if `versions` has an older version of an asked package than the recipe allows.
+
+    With only wheels, and beside packages that stay, uv goes back to the last version that works, and does not say so.
+    """
+    if not (older := older_versions(resolution, versions)):
+        return None
+    target = f"Python {resolution.python} on {resolution.wanted.platform}"
+    facts = [
+        f"{name} has no wheel of {there} for {target} that fits: the lock would get {here}"
+        for name, here, there in older
     ]
-    lock = WheelSet(
-        python=python,
-        platform=wanted.platform,
-        uv=version("uv"),
-        exclude_newer=wanted.exclude_newer,
-        wheels=tuple(wheels),
+    name, here, _ = older[0]
+    return EnvmgrError(
+        "wheels-older",
+        facts[0],
+        context=facts[1:],
+        hint=f"ask for `{name}=={here}` if that one is what you want; or for another Python or a later platform; or "
+        "`build` what has no wheel from its source, in a recipe of wheels",
     )
-    needed = frozenset(wheel.name for wheel, _ in chosen if wheel.name in resolution.known)
-    return Resolved(lock, needed, (older,) if older else ())
+
+
+def older_versions(resolution: Resolution, versions: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return each asked package of which `versions` has an older version than there is: its name, that version, and the
+    newest that is asked for.
+    """
+    text = resolution.compile(["--no-deps", "--no-annotate"])
+    rows = (row.partition("==") for row in text.split("\n") if "==" in row and not row.startswith((" ", "#")))
+    newest = {canonicalize_name(re.sub(r"\[.*", "", name)): re.split(r"[ ;]", version)[0] for name, _, version in rows}
+    return [
+        (name, versions[name], version)
+        for name, version in newest.items()
+        if name in versions and Version(versions[name]) < Version(version)
+    ]
 
 
 @contextmanager
@@ -118,7 +148,7 @@ def ask_indexes(
     """Yield a resolution in a scratch folder. Root's uv runs as the site's build user."""
     account = lesser_account(site.build_user)
     with scratch_folder("resolve", account) as scratch:
-        found = index_places(wanted.indexes, site, places)
+        found = index_places(wanted.indexes, site, runner, places)
         yield Resolution(wanted, python, site, runner, reporter, found, scratch, account)
 
 
@@ -169,7 +199,7 @@ class Resolution:
             try:
                 return compile_requirements(
                     self.wanted.requirements if requirements is None else requirements,
-                    [*self._now().values()],
+                    self._now(),
                     self.runner,
                     self.scratch,
                     python=self.python,
@@ -188,58 +218,64 @@ class Resolution:
                 place = self.places[(named or broken)[0]].pop(0)
                 self.reporter.say(f"{place} does not answer: asking the next place of the index")
 
-    def _now(self) -> dict[str, IndexPlace]:
-        return {name: IndexPlace(name, urls[0]) for name, urls in self.places.items()}
+    def wheels(self, requirements: Sequence[str] | None = None) -> list[FoundFile]:
+        """Return one wheel for each package that answers `requirements`, or the question; what it keeps is kept."""
+        from packaging.pylock import Pylock
 
-    def origins(
-        self, requirements: Sequence[str] | None = None, options: Sequence[str] = ONLY_WHEELS
-    ) -> Callable[[str], str]:
-        """Return the function from a package to its index.
+        pylock = Pylock.from_dict(tomllib.loads(self.compile([*PYLOCK, *ONLY_WHEELS], requirements)))
+        packages = [_only_kept(each, self.wanted.kept) for each in pylock.packages]
+        urls = asked_urls(self.wanted.requirements if requirements is None else requirements)
+        return [*choose_files(replace(pylock, packages=packages), self.python, self.wanted.platform, urls)]
 
-        uv names none for files in folders: it is the first, then.
+    def lock_of(self, found: Iterable[FoundFile]) -> LockedWheels:
+        """Return the lock of what was found; the recipe's digest is still empty."""
+        each = [*found]
+        sizes = [file.size for file in each if file.size is not None]
+        return LockedWheels(
+            python=self.python,
+            platform=self.wanted.platform,
+            indexes=self.wanted.indexes,
+            exclude_newer=self.wanted.exclude_newer,
+            size=sum(sizes) if len(sizes) == len(each) else None,
+            rows=tuple(sorted((file.row for file in each), key=lambda row: row.name)),
+        )
+
+    def _now(self) -> list[IndexPlace]:
+        return [IndexPlace(name, urls[0]) for name, urls in self.places.items()]
+
+    def refuse_unhashed(self, found: Iterable[FoundFile]) -> None:
+        """Raise EnvmgrError `wheel-unhashed` if no index gives the sha256 of a file: uv would compute one from today's
+        file, and nobody could find it by that.
         """
-        first = next(iter(self.places))
-        found: dict[str, str] = {}
-        if len(self.places) > 1:
-            text = self.compile([*options, "--emit-index-annotation", "--no-annotate"], requirements)
-            by_url = {urls[0].rstrip("/"): name for name, urls in self.places.items()}
-            package = ""
-            for line in text.split("\n"):
-                if match := re.match(r"([A-Za-z0-9_.-]+)==", line):
-                    package = canonicalize_name(match[1])
-                elif (match := re.match(r"\s+# from (\S+)", line)) and match[1].rstrip("/") in by_url:
-                    found[package] = by_url[match[1].rstrip("/")]
-        return lambda name: found.get(name, first)
+        waiting = {each.row.name: each for each in found if not each.row.url}
+        unread = []
+        for place in self._now():
+            if place.folder is not None:  # uv takes a name from folders first
+                files = {path.name for path in place.folder.iterdir()}
+                waiting = {name: each for name, each in waiting.items() if each.file not in files}
+                continue
+            for name, listed in look((each.row for each in waiting.values()), place, self.runner).items():
+                if isinstance(listed, Exception):
+                    unread.append(f"whether the index tells a sha256 of {waiting[name].file} was not seen: {listed}")
+                    del waiting[name]
+                elif any(each.sha256 == waiting[name].row.sha256 for each in listed):
+                    del waiting[name]
+                elif any(each.file == waiting[name].file for each in listed):
+                    page = f"{waiting[name].file} on {place.page(name)}"
+                    raise unhashed(waiting[name].file, [page])
+        for line in unread:
+            self.reporter.say(line)
 
-    def with_index(self, wheels: Sequence[FoundWheel], requirements: Sequence[str] | None = None) -> list[FoundWheel]:
-        """Return the wheels with the index that each came from. Raise as `refuse_unhashed` does."""
-        origins = self.origins(requirements)
-        found = [(wheel.model_copy(update={"index": origins(wheel.name)}), url) for wheel, url in wheels]
-        self.refuse_unhashed({wheel.name: (wheel.file, wheel.index) for wheel, _ in found})
-        return found
 
-    def refuse_unhashed(self, files: Mapping[str, tuple[str, str]]) -> None:
-        """Raise EnvmgrError `wheel-unhashed` if the index gives no sha256: uv would compute one from today's file.
-
-        `files` maps a package to its file and index.
-        """
-        now = self._now()
-        asked = [
-            ListedFile(index, now[index].url, name, file)
-            for name, (file, index) in files.items()
-            if now[index].folder is None
-        ]
-        listed = sha256_listed(asked, self.runner)
-        if lacking := [each for each in asked if listed[each] is False]:
-            raise EnvmgrError(
-                "wheel-unhashed",
-                f"the index gives no sha256 of {lacking[0].file}",
-                context=[f"{each.file} on {each.page}" for each in lacking[:10]],
-                hint="ask an index that has hashes, or put files that you trust into a folder "
-                "(`lock --index NAME=FOLDER` asks it once)",
-            )
-        for each in (each for each in asked if listed[each] is not True):
-            self.reporter.say(f"whether the index tells a sha256 of {each.file} was not seen: {listed[each]}")
+def unhashed(file: str, context: Sequence[str]) -> EnvmgrError:
+    """Return the error for an index that gives no sha256 of a file."""
+    return EnvmgrError(
+        "wheel-unhashed",
+        f"the index gives no sha256 of {file}",
+        context=context,
+        hint="ask an index that has hashes, or put files that you trust into a folder (`lock --index NAME=FOLDER` asks it "
+        "once)",
+    )
 
 
 def _write_placeholders(present: Iterable[Metadata], folder: Path) -> None:
@@ -262,7 +298,9 @@ def _write_placeholders(present: Iterable[Metadata], folder: Path) -> None:
         place.chmod(0o644)
 
 
-def index_places(names: Sequence[str], site: Site, places: Mapping[str, str]) -> dict[str, list[str]]:
+def index_places(
+    names: Iterable[str], site: Site, runner: Runner, places: Mapping[str, str] | None = None
+) -> dict[str, list[str]]:
     """Map each index to the URLs at which to ask it, in order; `places` are asked instead.
 
     Raise InputError `unknown-index`.
@@ -270,11 +308,11 @@ def index_places(names: Sequence[str], site: Site, places: Mapping[str, str]) ->
     known = indexes_of(site)
     found: dict[str, list[str]] = {}
     for name in names:
-        if name in places:
-            text = places[name]
+        if text := (places or {}).get(name):
             found[name] = [text if "://" in text else Path(text).resolve().as_uri()]
         elif name in known:
-            found[name] = [*known[name].mirrors, known[name].url]
+            url = known[name].url or public_index(runner)
+            found[name] = [*known[name].mirrors, url]
         else:
             raise InputError(
                 "unknown-index",
@@ -288,23 +326,15 @@ def _host(url: str) -> str:
     return url.split("/")[2] if "://" in url else url
 
 
-def choose_wheels(text: str, python: str, platform: str, wanted: Question | None = None) -> Iterator[FoundWheel]:
-    """Yield as `choose_files`; what `wanted` keeps is kept."""
-    from packaging.pylock import Pylock
-
-    pylock = Pylock.from_dict(tomllib.loads(text))
-    if wanted is not None and wanted.kept:
-        pylock = replace(pylock, packages=[_only_kept(each, wanted.kept) for each in pylock.packages])
-    yield from choose_files(pylock, python, platform)
-
-
-def choose_files(pylock: Pylock, python: str, platform: str) -> Iterator[FoundWheel]:
-    """Yield one wheel of each package of a pylock.toml with its URL; `index` is still empty.
+def choose_files(
+    pylock: Pylock, python: str, platform: str, urls: Mapping[str, tuple[str, str]] | None = None
+) -> Iterator[FoundFile]:
+    """Yield one wheel of each package of a pylock.toml. `urls` maps a name to the URL and the sha256 that are asked for.
 
     Raises:
-        EnvmgrError: `resolve-failed`, `unsolvable`, `wheel-unhashed`.
+        EnvmgrError: `resolve-failed`, `unsolvable`, `wheel-unhashed`; InputError: `hash-differs`.
     """
-    from packaging.pylock import PackageWheel, PylockSelectError
+    from packaging.pylock import PackageArchive, PackageWheel, PylockSelectError
 
     try:
         chosen: list[tuple[Package, object]] = [
@@ -312,26 +342,40 @@ def choose_files(pylock: Pylock, python: str, platform: str) -> Iterator[FoundWh
         ]
     except PylockSelectError as error:
         raise EnvmgrError("resolve-failed", "no wheel of a package fits the platform", context=str(error)) from None
-    for package, wheel in chosen:
-        if not isinstance(wheel, PackageWheel):
-            raise EnvmgrError("unsolvable", f"{package.name} is no wheel in any index", context=type(wheel).__name__)
-        if "sha256" not in wheel.hashes:
-            raise EnvmgrError(
-                "wheel-unhashed",
-                f"the index gives no sha256 of {wheel.filename}",
-                context=str(wheel.url or wheel.path),
-                hint="ask an index that has hashes, or a folder of wheels",
-            )
-        found = LockedWheel(
-            name=canonicalize_name(package.name),
-            version=str(package.version),
-            file=wheel.filename,
-            index="",
-            sha256=wheel.hashes["sha256"],
-            size=wheel.size,
-            uploaded="" if wheel.upload_time is None else wheel.upload_time.isoformat(),
+    for package, file in chosen:
+        name = canonicalize_name(package.name)
+        if isinstance(file, PackageArchive) and name in (urls or {}):
+            yield _at_url(package, file, *(urls or {})[name])
+        elif isinstance(file, PackageWheel):
+            yield found_file(package, file)
+        else:
+            raise EnvmgrError("unsolvable", f"no index has a wheel of {package.name}", context=type(file).__name__)
+
+
+def found_file(package: Package, file: PackageWheel | PackageSdist) -> FoundFile:
+    """Return a file of a package. Raise EnvmgrError `wheel-unhashed`."""
+    if "sha256" not in file.hashes:
+        raise unhashed(file.filename, [str(file.url or file.path)])
+    row = LockedRow(
+        name=canonicalize_name(package.name), version=str(package.version), sha256=file.hashes["sha256"].lower()
+    )
+    url = str(file.url or Path(str(file.path)).absolute().as_uri())
+    in_folder = url.startswith("file://")
+    size = Path(unquote(urlsplit(url).path)).stat().st_size if in_folder else file.size
+    return FoundFile(row, file.filename, url, size)
+
+
+def _at_url(package: Package, file: PackageArchive, url: str, sha256: str) -> FoundFile:
+    """Return the wheel at a URL that a requirement names. Raise InputError `hash-differs`."""
+    if (there := file.hashes.get("sha256", sha256)) != sha256:
+        raise InputError(
+            "hash-differs",
+            f"{package.name}: the file at the URL has another sha256 than its requirement says",
+            context=[url, f"required: sha256 {sha256}", f"there:    sha256 {there}"],
+            hint="find out which of the two is right: the file was replaced, or the hash is of another one",
         )
-        yield found, str(wheel.url or Path(str(wheel.path)).absolute().as_uri())
+    row = LockedRow(name=canonicalize_name(package.name), version=str(package.version), sha256=sha256, url=url)
+    return FoundFile(row, file_of(url), url, file.size)
 
 
 def _only_kept(package: Package, kept: Mapping[str, str]) -> Package:

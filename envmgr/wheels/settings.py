@@ -5,7 +5,7 @@ host.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,16 +15,16 @@ from envmgr.catalog.settings import SiteFact, backend_settings, mirror_faults
 from envmgr.catalog.site import Site
 from envmgr.catalog.site_file import Mirrors
 from envmgr.store.prefix import Prefix
-from envmgr.system.models import FrozenModel
+from envmgr.system.models import FrozenModel, refuse
 
 
 class Index(FrozenModel):
     """A Python package index: the URL of its simple API, and mirrors (URL, or folder of wheels) to try first, in order.
 
-    Source: packaging.python.org, "Simple repository API".
+    Only the public one may have no URL: uv is asked for it. Source: packaging.python.org, "Simple repository API".
     """
 
-    url: str
+    url: str = ""
     mirrors: Mirrors = ()
 
     @field_validator("url")
@@ -39,13 +39,18 @@ PUBLIC = "pypi"
 PUBLIC_FILES = "https://files.pythonhosted.org"
 _PUBLIC_PATH = re.compile(r"/packages/[0-9a-f]{2}/[0-9a-f]{2}/[0-9a-f]{60}/[^/]+$")
 _OF_INDEX = re.compile(r"index:(?P<index>[^/]+)/(?P<file>[^/]+)")
-DEFAULT_INDEXES: Mapping[str, Index] = {PUBLIC: Index(url="https://pypi.org/simple")}
 
 
 class WheelsSettings(FrozenModel):
     """The section `backends.wheels` of the site."""
 
     indexes: dict[str, Index] = {}
+
+    @field_validator("indexes")
+    @classmethod
+    def _have_urls(cls, value: dict[str, Index]) -> dict[str, Index]:
+        refuse(f"{name}: it has no `url`" for name, index in value.items() if not index.url and name != PUBLIC)
+        return value
 
 
 def wheel_cache(prefix: Prefix) -> Path:
@@ -57,13 +62,13 @@ def indexes_of(site: Site) -> dict[str, Index]:
     """Map names to indexes, with every site's public one; their mirrors are URLs."""
     own = backend_settings(site, "wheels", WheelsSettings).indexes
     found = {n: i.model_copy(update={"mirrors": site.absolute_mirrors(i.mirrors)}) for n, i in own.items()}
-    return {**DEFAULT_INDEXES, **found}
+    return {PUBLIC: Index(), **found}
 
 
 def explain_indexes(site: Site) -> Iterator[SiteFact]:
     """Yield the folders of indexes that cannot be read, for `site check`."""
     for name, index in sorted(indexes_of(site).items()):
-        yield from mirror_faults(f"backends.wheels.indexes.{name}", [index.url, *index.mirrors])
+        yield from mirror_faults(f"backends.wheels.indexes.{name}", [*filter(None, [index.url]), *index.mirrors])
 
 
 def locked_url(index: str, url: str, file: str) -> str:
@@ -92,7 +97,7 @@ def index_for(url: str, site: Site) -> str:
             name
             for name, index in indexes_of(site).items()
             for place in (index.url, *index.mirrors)
-            if url.startswith(f"{home_of(place)}/") and ".." not in urlsplit(url).path.split("/")
+            if place and url.startswith(f"{home_of(place)}/") and ".." not in urlsplit(url).path.split("/")
         ),
         "",
     )
@@ -102,15 +107,3 @@ def home_of(place: str) -> str:
     """Return `https://host:1` of `https://host:1/simple`; for a folder, the one that it lies in."""
     parts = urlsplit(place)
     return place.rpartition("/")[0] if parts.scheme == "file" else f"{parts.scheme}://{parts.netloc}"
-
-
-def url_without_host(url: str) -> str:
-    """Return a `locked_url` of the public index as `index:pypi/packages/…`, and others as they are."""
-    path = url.removeprefix(f"{PUBLIC_FILES}/")
-    return url if path == url else f"index:{PUBLIC}/{path}"
-
-
-def url_with_host(text: str) -> str:
-    """Return the `locked_url` that `url_without_host` made the text of."""
-    path = text.removeprefix(f"index:{PUBLIC}/")
-    return f"{PUBLIC_FILES}/{path}" if path != text and _PUBLIC_PATH.fullmatch(f"/{path}") else text

@@ -6,17 +6,16 @@ Everywhere `python` is a version (3.11 or 3.11.7) and `platform` a platform in u
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
-from envmgr.wheels.locked import LockedWheel
+from envmgr.catalog.names import older
 
 if TYPE_CHECKING:  # slow to import: a lock is read without them
     from packaging.markers import Environment, Marker
     from packaging.tags import Tag
-from collections.abc import Mapping
 
-from envmgr.catalog.names import older
+    from envmgr.wheels.locked import LockedWheel
 
 # Source: PEP 600, and PEP 513, 571, 599 for the names before it.
 _OLD_NAMES = {(2, 17): "manylinux2014", (2, 12): "manylinux2010", (2, 5): "manylinux1"}
@@ -44,7 +43,12 @@ def target_tags(python: str, platform: str) -> list[Tag]:
     return [*cpython_tags((major, minor), platforms=names), *compatible_tags((major, minor), interpreter, names)]
 
 
-def glibc_of(wheels: Iterable[LockedWheel]) -> str | None:
+def glibc_of(platform: str) -> str:
+    """Return the oldest glibc of a platform: 2.28 of `x86_64-manylinux_2_28`."""
+    return platform.partition("-manylinux_")[2].replace("_", ".")
+
+
+def glibc_of_wheels(wheels: Iterable[LockedWheel]) -> str | None:
     """Return the oldest glibc that all wheels run on: the highest of the lowest tags of each. None if they need no
     glibc.
     """

@@ -10,7 +10,6 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
 from urllib.parse import unquote, urlsplit
@@ -19,7 +18,7 @@ from envmgr.errors import CommandError, EnvmgrError, InputError
 from envmgr.system.child import NETWORK, passed
 from envmgr.system.run import Runner, clean_env
 from envmgr.system.users import Account
-from envmgr.wheels.index_pages import login_of, login_variables
+from envmgr.wheels.index import IndexPlace, has_pages, login_of, login_variables
 from envmgr.wheels.requirements import checked
 
 _LIMIT = 1800.0  # seconds that a resolution may take
@@ -35,30 +34,20 @@ PYLOCK = ("--format", "pylock.toml")
 ONLY_WHEELS = ("--only-binary", ":all:")
 
 
-@dataclass(frozen=True, slots=True)
-class IndexPlace:
-    """A place of an index: its name in the site, and a URL, or the `file://` URL of a folder of wheels and sources."""
-
-    index: str
-    url: str
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of files; None for a URL of pages, also if they lie in files."""
-        parts = urlsplit(self.url)
-        path = Path(unquote(parts.path))
-        return path if parts.scheme == "file" and not _has_pages(path) else None
-
-
-def _has_pages(folder: Path) -> bool:
-    try:
-        return folder.is_dir() and not any(p.name.endswith((".whl", ".tar.gz", ".zip")) for p in folder.iterdir())
-    except PermissionError:  # uv then says what it lacks
-        return False
-
-
 class UnreachedError(EnvmgrError):
     """An index did not answer: another place of it may."""
+
+
+def public_index(runner: Runner, environ: Mapping[str, str] = os.environ) -> str:
+    """Return the URL of the public index: uv knows it. Raise EnvmgrError `resolve-failed`."""
+    from uv import find_uv_bin
+
+    words = ["pip", "compile", "--no-config", "--no-header", "--quiet", "--no-cache", "--emit-index-url"]
+    own = ["--python", sys.executable, "--no-python-downloads", "-"]
+    done = runner.run([find_uv_bin(), *words, *own], stdin="", env=_environment(environ), timeout=_LIMIT, check=False)
+    if found := re.match(r"--index-url (https://[^\s@]+)\s", done.stdout):
+        return found[1]
+    raise EnvmgrError("resolve-failed", "uv does not say where the public index is", context=_sentences(done.stderr))
 
 
 def compile_requirements(
@@ -159,7 +148,7 @@ def _refuse_foreign(text: str, places: Sequence[IndexPlace], scratch: Path) -> N
     """Raise EnvmgrError `index-foreign` if a page on the network lists files of this machine."""
     own = [Path(unquote(urlsplit(each.url).path)) for each in places if each.url.startswith("file://")]
     # The files of an index in files usually lie beside it.
-    roots = [os.path.realpath(path) for path in (scratch, *(path.parent if _has_pages(path) else path for path in own))]
+    roots = [os.path.realpath(path) for path in (scratch, *(path.parent if has_pages(path) else path for path in own))]
     for package in tomllib.loads(text).get("packages", ()):
         for file in (*package.get("wheels", ()), *(package[kind] for kind in ("sdist", "archive") if kind in package)):
             url = file.get("url") or (scratch / file["path"]).as_uri()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from envmgr.wheels.lockfile import read_wheels
 from tests.helpers.done import Done
 from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.standin.server import Server, serve
@@ -54,8 +56,13 @@ class WheelBox:
         """Lock, and tell name -> version."""
         self.box.ok("lock", entry)
         text = (self.box.root / "recipes" / entry / "wheels.lock").read_text()
-        rows = (line.split(" ")[0] for line in text.splitlines() if not line.startswith("#"))
-        return dict(row.split("==") for row in rows)
+        return read_wheels(text, entry)[0].versions
+
+    def files(self, lock: str) -> dict[str, str]:
+        """Name -> file of the index, of a lock below the catalog."""
+        names = {hashlib.sha256(path.read_bytes()).hexdigest(): path.name for path in self.house.files.iterdir()}
+        rows = read_wheels((self.box.root / "recipes" / lock).read_text(), lock)[0].rows
+        return {row.name: names[row.sha256] for row in rows}
 
     def refused(self, *argv: str, **extra: str) -> Done:
         done = self.box.run(*argv, **extra)

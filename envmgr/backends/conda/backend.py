@@ -94,9 +94,9 @@ class LoadedCondaLock(LoadedLock):
 
         label = str(self.entry)
         found = fetch_archives(self.content, label, site, runner, reporter, given=given, dry_run=dry_run)
-        if self.content.added is None:
+        if (added := self.content.added) is None:
             return found
-        wheels = fetch_wheels(self.content.added, label, site, runner, reporter, given=given, dry_run=dry_run)
+        wheels = fetch_wheels(added.rows, added.indexes, label, site, runner, reporter, given=given, dry_run=dry_run)
         return Fetched((*found.files, *wheels.files))
 
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:

@@ -44,7 +44,7 @@ def install_packages(
         if lock.added is not None:
             from envmgr.wheels.fetch import fetch_wheels  # slow to load, and most locks have no wheels
 
-            fetch_wheels(lock.added, str(install.entry), site, runner, reporter, given={})
+            fetch_wheels(lock.added.rows, lock.added.indexes, str(install.entry), site, runner, reporter, given={})
         label = str(install.entry)
         fetched = _bring(lock, label, site, runner, reporter, given={}, copy=False, unpacked=UNPACKED)
         with ExitStack() as stack:

@@ -51,7 +51,7 @@ def facts_of(lock: CondaLock, wanted: CondaInput, edited: str = "") -> LockFacts
 
         for major, names in cuda_majors(lock.added.versions).items():
             majors.setdefault(major, []).extend(f"{name} (wheel)" for name in names)
-        glibc = glibc_of(lock.added.wheels)
+        glibc = glibc_of(lock.added.platform)
     faults = [
         *([LockFault(EDITED, edited, "lock it again")] if edited else []),
         *_beyond(packages, own, beside_cuda(lock.packages, named_packages(wanted))),

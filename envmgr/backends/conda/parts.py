@@ -38,4 +38,4 @@ def parts_of(sidecar: str) -> Iterator[Part]:
         )
     if "added" in data:
         added = AddedWheels.model_validate(data["added"])
-        yield from wheel_parts(added.wheels, added.python, added.platform)
+        yield from wheel_parts(added.wheels)

@@ -26,10 +26,10 @@ from envmgr.catalog.site import Site
 from envmgr.errors import EnvmgrError, InputError
 from envmgr.report import Reporter
 from envmgr.system.run import Runner
-from envmgr.wheels.locked import AddedWheels, LockedWheel
+from envmgr.wheels.locked import AddedWheels, LockedWheel, wheel_set
 from envmgr.wheels.requirements import Question, read_requirement
 from envmgr.wheels.settings import index_of
-from envmgr.wheels.target import cuda_of_wheels, glibc_of, marker_holds, newer_than_cuda
+from envmgr.wheels.target import cuda_of_wheels, glibc_of_wheels, marker_holds, newer_than_cuda
 
 
 def item_of(wheel: LockedWheel, platform: str, added: AddedWheels) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def read_items(
 
 def _platform(platform: str, wheels: Iterable[LockedWheel], path: Path) -> str:
     """Return a platform on which all of the wheels run. It only decides what an index is asked for."""
-    needed = glibc_of(wheels)
+    needed = glibc_of_wheels(wheels)
     try:
         least = wheel_platform(platform, {})
         return max(least, wheel_platform(platform, {"__glibc": needed}), key=_glibc) if needed else least
@@ -173,7 +173,7 @@ def add_wheels(
         question = question.keeping(old.wheels, upgrade) if upgrade else question.held_to(old.versions)
     present = {name: _marked(version) for name, (_, version) in brought.items()}
     try:
-        found, used = resolve_beside(present, question, python, site, runner, reporter, places)
+        resolved = resolve_beside(present, question, python, site, runner, reporter, places)
     except EnvmgrError as error:
         if f"+{_OURS}" in "\n".join(error.context):
             error.hint = (
@@ -181,6 +181,7 @@ def add_wheels(
                 "spec, or loosen a row of `pip`"
             )
         raise
+    found, used = wheel_set(resolved, site), resolved.needed
     assumed = {name: " ".join(brought[name]) for name in sorted(used)}
     added = AddedWheels(**dict(found), assumed=assumed)
     notes = [_note(assumed)] if assumed else []

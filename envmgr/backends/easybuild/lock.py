@@ -10,13 +10,14 @@ from typing import Annotated, Literal, Self
 
 from packaging.utils import parse_sdist_filename, parse_wheel_filename
 from packaging.version import Version
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from envmgr.backends.easybuild.settings import SETTINGS, AmdCapabilities, CudaCapabilities, Setting, handed_to, said_by
 from envmgr.catalog.locks import read_lock_file
 from envmgr.system.models import FrozenModel
 from envmgr.system.yamlfile import dump_yaml
-from envmgr.wheels.settings import PUBLIC, PUBLIC_FILES, index_of, url_with_host, url_without_host
+from envmgr.wheels.index import is_file_of
+from envmgr.wheels.lockfile import LockedRow
 
 LOCK_NAME = "easybuild-lock.yml"
 _FORMAT = 1  # the lock's `version`
@@ -54,16 +55,6 @@ def _folder(value: str) -> str:
     letter, _, name = value.partition("/")
     if value and letter_folder(_folder_name(name)) != f"{letter}/{name}":
         raise ValueError(f"`{value}` is not a folder of easyconfigs")
-    return value
-
-
-def _whole_url(value: object) -> object:
-    return url_with_host(value) if isinstance(value, str) else value
-
-
-def _of_the_index(value: str) -> str:
-    if index_of(value) != PUBLIC:
-        raise ValueError(f"`{value}` is no place of the package index `{PUBLIC}`")
     return value
 
 
@@ -139,28 +130,24 @@ def project_of(file: str) -> tuple[str, Version]:
 class EasyBuildFile(FrozenModel):
     """A file that a private EasyBuild is made from: the source of one of its packages, or a wheel that builds them.
 
-    `package` is the normalised name in the index, `name` the file's. `url` is its place, by index: see `locked_url`;
-    a lock's text has it without the index's host.
+    `package` is the normalised name in the index, `name` the file's. The index says where the file lies.
     """
 
     package: FolderName
     version: FolderName
     name: FileName
     sha256: Sha256
-    url: Annotated[str, BeforeValidator(_whole_url), AfterValidator(_of_the_index), PlainSerializer(url_without_host)]
 
     @model_validator(mode="after")
     def _named(self) -> Self:
         """Raise ValueError for another project's file: only a project can put a file of its own name into the index."""
-        if self.url.rpartition("/")[2] != self.name:
-            raise ValueError(f"`{self.url}` is no place of {self.name}")
-        try:
-            same = project_of(self.name) == (self.package, Version(self.version))
-        except ValueError:  # no such file name, or no version
-            same = False
-        if not same:
+        if not is_file_of(self.row, self.name):
             raise ValueError(f"`{self.name}` is no file of {self.package} {self.version}")
         return self
+
+    @property
+    def row(self) -> LockedRow:
+        return LockedRow(name=self.package, version=self.version, sha256=self.sha256)
 
     @property
     def builds(self) -> bool:
@@ -246,21 +233,21 @@ def locked_versions(lock: EasyBuildLock) -> Mapping[str, str]:
     return shown
 
 
-def _released(place: str, sha256: str) -> EasyBuildFile:
-    name = place.rpartition("/")[2]
-    package, version = project_of(name)
-    url = f"{PUBLIC_FILES}/packages/{place}"
-    return EasyBuildFile(package=package, version=str(version), name=name, sha256=sha256, url=url)
-
-
 # EasyBuild as it was released, in the version that locks a recipe that names none: `envmgr lock` asks no index for it.
 # A new version gets its rows from the lock of a recipe that names it.
 _RELEASED = {
-    "3e/94/2f227a398b92c222711d91230cc4f37c57a56848eb63470d4d759f2f96b8/easybuild_framework-5.4.1.tar.gz": "18c7cb3cdb448a2ec9b4f9cdc38517b5f9ca1b63b5691f1589f67f114958c2c9",
-    "27/9f/b9d32949a745dd0d3e46c90f10dd4e2998becf6bdee14e74522d8228f430/easybuild_easyblocks-5.4.1.tar.gz": "ec76f56bfb6398ecb863dfc456a15aacc8da8c1ebf21e560a1410d8210825386",
-    "9b/2f/8d8a0fa988a6a96e2231a31560ab691c43e053c6a325016c13b32a8e5d10/easybuild_easyconfigs-5.4.1.tar.gz": "9b0407a0dd19d4c1ccfd2735392df0d22a09738254b10fc3ed7cf826d44c47c2",
-    "ef/55/6dc6d6bb953bdfc52519a0059592c52b6e3b8ad51cf8256dffceb55b0610/setuptools-84.2.1-py3-none-any.whl": "ca140b45d5325a9478f880e351484f62fef15f336462e449ca0c03c873d589c2",
+    "easybuild_framework-5.4.1.tar.gz": "18c7cb3cdb448a2ec9b4f9cdc38517b5f9ca1b63b5691f1589f67f114958c2c9",
+    "easybuild_easyblocks-5.4.1.tar.gz": "ec76f56bfb6398ecb863dfc456a15aacc8da8c1ebf21e560a1410d8210825386",
+    "easybuild_easyconfigs-5.4.1.tar.gz": "9b0407a0dd19d4c1ccfd2735392df0d22a09738254b10fc3ed7cf826d44c47c2",
+    "setuptools-84.2.1-py3-none-any.whl": "ca140b45d5325a9478f880e351484f62fef15f336462e449ca0c03c873d589c2",
 }
-DEFAULT_FILES = tuple(_released(place, sha256) for place, sha256 in _RELEASED.items())
+
+
+def _released(name: str, sha256: str) -> EasyBuildFile:
+    package, version = project_of(name)
+    return EasyBuildFile(package=package, version=str(version), name=name, sha256=sha256)
+
+
+DEFAULT_FILES = tuple(_released(name, sha256) for name, sha256 in _RELEASED.items())
 DEFAULT_CONTENTS = "3e6100ec664c3a14e0c6dc5c78f97c383816c8931f4a95fcd581c993a7300047"
 """`contents_sum` of what DEFAULT_FILES install."""

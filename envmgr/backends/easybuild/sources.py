@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from packaging.pylock import Pylock
-from packaging.utils import canonicalize_name
+from packaging.pylock import Package, Pylock
 
 from envmgr.backends.easybuild import Workbench
 from envmgr.backends.easybuild.failures import missing_packages
@@ -24,17 +23,16 @@ from envmgr.backends.easybuild.lock import (
     LockedItem,
 )
 from envmgr.backends.easybuild.settings import EASYBUILD
-from envmgr.catalog.site import Site
 from envmgr.downloads import Fetched, Given
 from envmgr.downloads.sources import SourceFile, cached_source, fetch_sources
 from envmgr.errors import EnvmgrError, Interrupted
 from envmgr.system.run import Runner
-from envmgr.system.scratch import scratch_folder
-from envmgr.wheels.fetch import urls_of
+from envmgr.wheels.fetch import places_of
+from envmgr.wheels.index import IndexPlace, look
 from envmgr.wheels.requirements import Question
-from envmgr.wheels.resolve import ask_indexes, choose_wheels, index_places
-from envmgr.wheels.settings import DEFAULT_INDEXES, PUBLIC, locked_url
-from envmgr.wheels.uv import IndexPlace, compile_requirements
+from envmgr.wheels.resolve import FoundFile, ask_indexes, found_file
+from envmgr.wheels.settings import PUBLIC
+from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK
 
 # Builds a source that has no pyproject.toml, such as EasyBuild's. Source: PEP 517, "Source trees".
 _BUILDS = "setuptools"
@@ -62,79 +60,49 @@ def find_files(version: str, contents: str, bench: Workbench) -> tuple[tuple[Eas
 def _ask(version: str, bench: Workbench) -> tuple[EasyBuildFile, ...]:
     rows = tuple(f"{package}=={version}" for package in PACKAGES)
     question = Question(requirements=rows, indexes=(PUBLIC,), platform=_PLATFORM)
+    # The source of these, wheels of other packages, and nothing that they need.
+    sources = ["--no-deps", *ONLY_WHEELS, *(word for name in PACKAGES for word in ("--no-binary", name))]
     with ask_indexes(question, _PYTHON, bench.site, bench.runner, bench.reporter, {}) as asking:
-        text = asking.compile([*_sources(PACKAGES), "--format", "pylock.toml"])
-        builds = asking.compile(["--no-deps", "--only-binary", ":all:", "--format", "pylock.toml"], [_BUILDS])
-        found = [*_sdists(text), *_wheels(builds)]
-        asking.refuse_unhashed({file.package: (file.name, PUBLIC) for file in found})
-    return tuple(found)
+        packages = Pylock.from_dict(tomllib.loads(asking.compile([*sources, *PYLOCK]))).packages
+        found = [_source(package) for package in packages]
+        found.sort(key=lambda each: PACKAGES.index(each.row.name))
+        found += asking.wheels([_BUILDS])
+        asking.refuse_unhashed(found)
+    return tuple(
+        EasyBuildFile(package=each.row.name, version=each.row.version, name=each.file, sha256=each.row.sha256)
+        for each in found
+    )
 
 
-def _sdists(text: str) -> list[EasyBuildFile]:
-    """Return the sources in the order of PACKAGES."""
-    found = {}
-    for package in Pylock.from_dict(tomllib.loads(text)).packages:
-        sdist, name, version = package.sdist, canonicalize_name(package.name), str(package.version)
-        if sdist is None or "sha256" not in sdist.hashes:
-            raise EnvmgrError("wheel-unhashed", f"the index lists no source of {name} {version} with its sha256")
-        found[name] = _file(name, version, sdist.filename, sdist.hashes["sha256"], str(sdist.url or sdist.path))
-    return [found[canonicalize_name(name)] for name in PACKAGES]
+def _source(package: Package) -> FoundFile:
+    if package.sdist is None:
+        raise EnvmgrError("unsolvable", f"no index has a source of {package.name} {package.version}")
+    return found_file(package, package.sdist)
 
 
-def _wheels(text: str) -> list[EasyBuildFile]:
-    chosen = choose_wheels(text, _PYTHON, _PLATFORM)
-    return [_file(wheel.name, wheel.version, wheel.file, wheel.sha256, url) for wheel, url in chosen]
+def index_places_of(bench: Workbench) -> list[IndexPlace]:
+    """Return the places of the package index; without upstream only the site's own mirrors of it."""
+    places = places_of([PUBLIC], bench.site, bench.runner)
+    return places if bench.site.sources.upstream else places[:-1]
 
 
-def _file(package: str, version: str, name: str, sha256: str, url: str) -> EasyBuildFile:
-    place = locked_url(PUBLIC, url, name)
-    return EasyBuildFile(package=package, version=version, name=name, sha256=sha256, url=place)
+def find_in_index(files: Sequence[EasyBuildFile], bench: Workbench) -> Mapping[str, tuple[str, ...]]:
+    """Return sha256 -> URLs of each file in the places of the index, in their order, until all are found.
 
-
-def mirrors_of(site: Site) -> list[str]:
-    """Return the site's own places of the index, in order: URLs and folders."""
-    return [url for url in index_places([PUBLIC], site, {})[PUBLIC] if url != DEFAULT_INDEXES[PUBLIC].url]
-
-
-def listed_at(mirror: str, file: EasyBuildFile) -> str:
-    """Return the place at which a mirror of the index lists a file."""
-    return f"{mirror}/{file.name if IndexPlace(PUBLIC, mirror).folder else f'{file.package}/'}"
-
-
-def find_in_mirrors(files: Sequence[EasyBuildFile], bench: Workbench) -> Mapping[str, tuple[str, ...]]:
-    """Return sha256 -> URLs of each file in the site's mirrors of the index, in their order.
-
-    A mirror that does not answer is reported, and has none.
+    A place that does not answer is reported, and has none.
     """
     found: dict[str, tuple[str, ...]] = {}
-    for mirror in mirrors_of(bench.site):
-        try:
-            there = _look(files, IndexPlace(PUBLIC, mirror), bench.runner)
-        # It is an EnvmgrError, too, and says nothing about the mirror.
-        except Interrupted:
-            raise
-        except EnvmgrError as error:
-            bench.reporter.say(f"{bench.label}: {mirror}: {error.message}")
-            continue
-        for file in files:
-            if url := there.get(file.sha256):
-                found[file.sha256] = (*found.get(file.sha256, ()), url)
+    sums = {file.sha256 for file in files}
+    for place in index_places_of(bench):
+        if found.keys() >= sums:
+            break
+        listed = look([file.row for file in files], place, bench.runner)
+        if unread := next((each for each in listed.values() if isinstance(each, Exception)), None):
+            bench.reporter.say(f"{bench.label}: {place.url}: {unread}")
+        for each in (each for files in listed.values() if not isinstance(files, Exception) for each in files):
+            if each.sha256 in sums:
+                found[each.sha256] = (*found.get(each.sha256, ()), each.url)
     return found
-
-
-def _look(files: Sequence[EasyBuildFile], place: IndexPlace, runner: Runner) -> dict[str, str]:
-    if place.folder is not None:
-        return {file.sha256: (place.folder / file.name).as_uri() for file in files}
-    rows = [f"{file.package}=={file.version}" for file in files]
-    options = [*_sources([file.package for file in files if not file.builds]), "--format", "pylock.toml"]
-    with scratch_folder("index") as scratch:
-        text = compile_requirements(rows, [place], runner, scratch, python=_PYTHON, platform=_PLATFORM, options=options)
-    return dict(urls_of(tomllib.loads(text)))
-
-
-def _sources(packages: Sequence[str]) -> list[str]:
-    """Return uv's options for the source of these, wheels of other packages, and nothing that they need."""
-    return ["--no-deps", "--only-binary", ":all:", *(word for name in packages for word in ("--no-binary", name))]
 
 
 _FOLDER = "e/EasyBuild"  # where EasyBuild keeps its own sources
@@ -231,19 +199,17 @@ def collect_easybuild(lock: EasyBuildLock, bench: Workbench) -> dict[str, Path]:
 
 
 def _easybuild_files(lock: EasyBuildLock, bench: Workbench, given: Given, *, dry_run: bool) -> list[SourceFile]:
-    """Return EasyBuild's files with their places in the site's mirrors of the package index.
-
-    The mirrors are asked for what is not here; a dry run only reports where the files would be.
+    """Return EasyBuild's files with their places in the package index, which is asked for what is not here; a dry run
+    only reports where the files would be.
     """
-    mirrors = mirrors_of(bench.site)
-    plain = {file: SourceFile(file.name, file.sha256, (file.url,), _FOLDER) for file in lock.easybuild_files}
-    if not mirrors:
-        return [*plain.values()]
-    if dry_run:
-        return [replace(each, mirrored=tuple(listed_at(m, file) for m in mirrors)) for file, each in plain.items()]
+    plain = {file: SourceFile(file.name, file.sha256, (), _FOLDER) for file in lock.easybuild_files}
     lacking = [f for f, each in plain.items() if f.sha256 not in given and cached_source(bench.prefix, each) is None]
-    places = find_in_mirrors(lacking, bench) if lacking else {}
-    return [replace(each, mirrored=places.get(file.sha256, ())) for file, each in plain.items()]
+    if dry_run:
+        places = index_places_of(bench)
+        found = {file.sha256: tuple(place.page(file.package) for place in places) for file in lacking}
+    else:
+        found = {**find_in_index(lacking, bench)} if lacking else {}
+    return [replace(each, mirrored=found.get(file.sha256, ())) for file, each in plain.items()]
 
 
 def _bring(

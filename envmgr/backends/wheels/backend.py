@@ -19,17 +19,10 @@ from envmgr.backends.wheels.input import (
     question_faults,
     read_question,
 )
-from envmgr.backends.wheels.lock import (
-    LOCK_NAME,
-    SIDECAR_NAME,
-    WheelsLock,
-    lock_of_sidecar,
-    read_wheels_lock,
-    wheels_lock_texts,
-)
+from envmgr.backends.wheels.lock import BUILD_FOLDER, WheelsLock, read_wheels_lock, wheels_lock_texts
 from envmgr.catalog.entries import open_catalog
 from envmgr.catalog.lock_rules import LockFacts
-from envmgr.catalog.locks import stale_lock
+from envmgr.catalog.locks import lock_text, stale_lock
 from envmgr.catalog.names import Entry, catalog_of
 from envmgr.catalog.recipe import Recipe
 from envmgr.catalog.settings import SiteFact
@@ -42,8 +35,9 @@ from envmgr.store.parts import Part
 from envmgr.store.prefix import Item, Prefix
 from envmgr.system.run import Runner
 from envmgr.system.untrusted_files import BESIDE, LOCK, copy_files, read_bytes
-from envmgr.wheels.answers import asks_for_all, require_own_wheels, unmet_requirements
-from envmgr.wheels.locked import WHEEL_UNPACKED, describe_wheels
+from envmgr.wheels.answers import require_asked_urls, unmet_requirements
+from envmgr.wheels.locked import WHEEL_UNPACKED
+from envmgr.wheels.lockfile import WHEELS_LOCK, LockedWheels, read_wheels
 from envmgr.wheels.parts import wheel_parts
 from envmgr.wheels.settings import WheelsSettings, explain_indexes, indexes_of, wheel_cache
 from envmgr.wheels.target import cuda_majors, cuda_of_wheels, glibc_of, newer_than_cuda
@@ -68,16 +62,19 @@ class LoadedWheelsLock(LoadedLock):
         needs = tuple(each.lock.items(site, target)[-1].install for each in self.below)
         # The system's Python has no digest: its name and minor version stand for it.
         stands_on = [install.digest for install in needs] or [self.base.name, self.base.minor]
-        identity: dict[str, object] = {"wheels": self.content.identity(), "base": stands_on, "python": self.base.minor}
-        if self.content.sdists:
-            identity["sdists"] = {"made_as": _BUILT_AS, "of": [sdist.identity() for sdist in self.content.sdists]}
+        wheels, builds = self.content.wheels, self.content.builds
+        identity: dict[str, object] = {"wheels": wheels.identity(), "base": stands_on, "python": self.base.minor}
+        if builds:
+            patches = [[each.package, each.sha256] for each in self.wanted.patches]
+            with_what = {name: each.identity() for name, each in builds.items()}
+            identity["sources"] = {"made_as": _BUILT_AS, "with": with_what, "patches": patches}
         return (Item(self.backend.install(self.entry, identity, site, target), needs),)
 
     def cuda(self) -> str | None:
-        return cuda_of_wheels(self.content.versions)
+        return cuda_of_wheels(self.content.wheels.versions)
 
     def facts(self) -> LockFacts:
-        return _facts(self.content, self.base, self.wanted)
+        return _facts(self.content.wheels, self.base, self.wanted)
 
     def solve_again(self, site: Site, runner: Runner, reporter: Reporter, options: LockOptions) -> Mapping[str, str]:
         from envmgr.backends.wheels.locking import resolve_recipe
@@ -86,7 +83,7 @@ class LoadedWheelsLock(LoadedLock):
         found, _ = resolve_recipe(
             self.wanted, self.base, self.folder, site, runner, reporter, places, keep=self.content
         )
-        return describe_wheels(found.packages)
+        return found.wheels.describe()
 
     def texts(self, recipe: Recipe) -> Mapping[str, str]:
         named = [recipe.input.get(field) for field in ("requirements", "constraints")]
@@ -98,15 +95,20 @@ class LoadedWheelsLock(LoadedLock):
     def fetch(self, site: Site, runner: Runner, reporter: Reporter, *, given: Given, dry_run: bool = False) -> Fetched:
         from envmgr.wheels.fetch import fetch_wheels
 
-        return fetch_wheels(self.content, str(self.entry), site, runner, reporter, given=given, dry_run=dry_run)
+        rows, indexes = self.content.rows, self.wanted.indexes
+        return fetch_wheels(rows, indexes, str(self.entry), site, runner, reporter, given=given, dry_run=dry_run)
 
     def build(self, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int) -> Built:
         from importlib.metadata import version
 
         from envmgr.backends.wheels.install import install_lock
 
+        patches: dict[str, list[Path]] = {}
+        for each in self.wanted.patches:
+            patches.setdefault(str(each.package), []).append(self.folder / each.file)
+        files = self.fetch(site, runner, reporter, given={}).paths
         facts, expected, made = install_lock(
-            self.content, self.base, self.folder, item, site, runner, reporter, jobs=jobs
+            self.content, files, self.base, patches, item, site, runner, reporter, jobs=jobs
         )
         return Built(facts, expected, {"installer": version("installer")}, made=made)
 
@@ -119,14 +121,19 @@ class LoadedWheelsLock(LoadedLock):
         *,
         elsewhere: JobOptions | None = None,
     ) -> None:
-        if items and elsewhere is None and self.content.sdists:
+        if items and elsewhere is None and self.content.builds:
             from envmgr.store.isolation import isolate
 
             isolate(site, runner, reporter)  # before the first byte is downloaded
         LoadedLock.prepare(self, items, site, runner, reporter, elsewhere=elsewhere)
 
     def pack(self, site: Site, folder: Path) -> Site:
-        """Copy recipe and lock of the base to a catalog of its own, with what these need."""
+        """Copy what the sources are built with; and recipe and lock of the base to a catalog of its own, with what these
+        need.
+        """
+        if self.content.builds:
+            place = folder / "lock" / BUILD_FOLDER
+            copy_files(self.folder / BUILD_FOLDER, place, LOCK, tree=catalog_of(self.folder))
         for each in self.below:
             site = each.lock.pack(site, folder)
             place = folder / "below" / each.lock.entry.name / each.lock.entry.version
@@ -169,47 +176,46 @@ class WheelsBackend(Backend):
         folder = open_catalog(site).find(entry).folder
         wanted = read_question(read_input(entry, recipe, WheelsInput), folder)
         base = load_base(wanted.python, entry, site)
-        keep = read_wheels_lock(folder)[0] if options.upgrade else None
+        keep = read_wheels_lock(folder, wanted.build)[0] if options.upgrade else None
         found, problems = resolve_recipe(
             wanted, base, folder, site, runner, reporter, options.places or {}, keep=keep, upgrade=options.upgrade
         )
         return LockResult(
             wheels_lock_texts(found),
-            describe_wheels(found.packages),
-            _notes(base, found, wanted),
-            _facts(found, base, wanted),
+            found.wheels.describe(),
+            _notes(base, found.wheels),
+            _facts(found.wheels, base, wanted),
             below=() if base.entry is None else (base.entry,),
             problems=problems,
         )
 
     def load_lock(self, entry: Entry, recipe: Recipe, folder: Path, site: Site) -> LoadedWheelsLock:
-        found, sha256 = read_wheels_lock(folder)
-        path = folder / LOCK_NAME
         wanted = read_question(read_input(entry, recipe, WheelsInput), folder)
-        if found.recipe_digest != wanted.digest():
-            raise stale_lock(entry, path, wanted.digest(), found.recipe_digest)
-        require_own_wheels([each for group in found.groups for each in group], wanted.indexes, site, path)
+        found, sha256 = read_wheels_lock(folder, wanted.build)
+        path = folder / WHEELS_LOCK
+        for each in (found.wheels, *found.builds.values()):
+            if each.recipe != wanted.digest():
+                raise stale_lock(entry, path, wanted.digest(), each.recipe)
+            require_asked_urls(each, wanted.requirements, path)
         base = load_base(wanted.python, entry, site)
-        if base.minor != ".".join(found.python.split(".")[:2]):
+        if base.minor != ".".join(found.wheels.python.split(".")[:2]):
             raise EnvmgrError(
                 "lock-stale",
-                f"{path} is for Python {found.python}",
+                f"{path} is for Python {found.wheels.python}",
                 context=f"{base.name}, on which it stands, is Python {base.version} now",
                 hint=f"run `envmgr lock {entry}` and commit the result",
             )
-        sizes = [file.size for file in found.files if file.size]
-        download = sum(sizes) if len(sizes) == len(found.files) else None
         return LoadedWheelsLock(
             backend=self,
             entry=entry,
             sha256=sha256,
-            packages=describe_wheels(found.packages),
+            packages=found.wheels.describe(),
             # NVIDIA's wheels are libraries, which users do not look for.
-            extensions=tuple(f"{w.name}/{w.version}" for w in found.packages if not w.name.startswith("nvidia-")),
+            extensions=tuple(f"{r.name}/{r.version}" for r in found.wheels.rows if not r.name.startswith("nvidia-")),
             python=True,
-            download=download,
-            installed=None if download is None else download * WHEEL_UNPACKED,
-            notes=_notes(base, found, wanted),
+            download=found.size,
+            installed=None if found.size is None else found.size * WHEEL_UNPACKED,
+            notes=_notes(base, found.wheels),
             below=() if base.entry is None else (base.entry,),
             content=found,
             wanted=wanted,
@@ -219,15 +225,14 @@ class WheelsBackend(Backend):
 
     def read_packages(self, folder: Path) -> Mapping[str, str]:
         try:
-            return describe_wheels(read_wheels_lock(folder)[0].packages)
+            return read_wheels(lock_text(path := folder / WHEELS_LOCK), path)[0].describe()
         except EnvmgrError:
             return {}
 
     def parts(self, provenance: Mapping[str, Any], texts: Mapping[str, str]) -> Iterable[Part]:
-        if SIDECAR_NAME not in texts:
+        if WHEELS_LOCK not in texts:
             return super().parts(provenance, texts)
-        lock = lock_of_sidecar(texts[SIDECAR_NAME])
-        return wheel_parts(lock.packages, lock.python, lock.platform)
+        return wheel_parts(read_wheels(texts[WHEELS_LOCK], WHEELS_LOCK)[0].rows)
 
     def channels(self, recipe: Recipe, site: Site) -> Collection[str]:
         return {*indexes_of(site), *(str(name) for name in recipe.input.get("indexes", ()))}
@@ -239,27 +244,18 @@ class WheelsBackend(Backend):
         return (OwnFolder(wheel_cache(prefix)),)
 
 
-def _facts(lock: WheelsLock, base: Base, wanted: WheelsQuestion) -> LockFacts:
+def _facts(lock: LockedWheels, base: Base, wanted: WheelsQuestion) -> LockFacts:
     """Return the facts, with the CUDA of the entry below it: one process loads both."""
     majors = {major: list(names) for major, names in cuda_majors(lock.versions).items()}
-    if len(majors) > 1 and _brings_all(lock, wanted):
-        majors = dict([max(majors.items(), key=lambda row: int(row[0]))])
     if majors and base.entry is not None:
         for major, names in (base.entry.lock.facts().majors or {}).items():
             majors.setdefault(major, []).extend(f"{name} (of {base.name})" for name in names)
     unmet = unmet_requirements(wanted.requirements, lock.versions, base.version, wanted.platform)
-    return LockFacts(cuda_of_wheels(lock.versions), majors, glibc_of(lock.wheels), tuple(unmet))
+    return LockFacts(cuda_of_wheels(lock.versions), majors, glibc_of(lock.platform), tuple(unmet))
 
 
-def _brings_all(lock: WheelsLock, wanted: WheelsQuestion) -> str:
-    """Return the requirement that itself needs packages for each CUDA major of the lock: its authors combined them."""
-    return asks_for_all(wanted, lock.parts, lock.python, cuda_majors)
-
-
-def _notes(base: Base, lock: WheelsLock, wanted: WheelsQuestion) -> tuple[str, ...]:
+def _notes(base: Base, lock: LockedWheels) -> tuple[str, ...]:
     found = [LOST.format(version=base.minor)] if base.entry is None else []
-    if len(majors := cuda_majors(lock.versions)) > 1 and (row := _brings_all(lock, wanted)):
-        found.append(f"{row} itself needs packages for CUDA {' and '.join(sorted(majors, key=int))}")
     if newer := newer_than_cuda(lock.versions):
         cuda = cuda_of_wheels(lock.versions)
         found.append(

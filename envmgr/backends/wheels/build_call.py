@@ -29,7 +29,7 @@ from envmgr.system.sandbox import PLACE, seen_at_place
 from envmgr.system.untrusted_files import ROW, Kind, open_untrusted, read_json
 from envmgr.system.users import Account
 from envmgr.system.yamlfile import reason_of
-from envmgr.wheels.locked import LockedWheel
+from envmgr.wheels.lockfile import LockedRow
 from envmgr.wheels.metadata import Metadata, read_metadata
 from envmgr.wheels.requirements import checked_all
 from envmgr.wording import one_line, shortened
@@ -93,7 +93,7 @@ class SourceBuild:
         self,
         question: str,
         work: Path,
-        wheels: Sequence[LockedWheel] = (),
+        wheels: Sequence[LockedRow] = (),
         *,
         jobs: int = 1,
         keep_log: Callable[[Path], str] = lambda _: "",

@@ -32,10 +32,10 @@ from envmgr.store.prefix import Install, Item
 from envmgr.system.run import Runner
 from envmgr.system.sandbox import PLACE
 from envmgr.system.untrusted_files import Kind, digest_of
-from envmgr.wheels.fetch import fetch_wheels, wheel_failure
-from envmgr.wheels.locked import LockedSdist
+from envmgr.wheels.answers import unmet_requirements
+from envmgr.wheels.fetch import wheel_failure
+from envmgr.wheels.lockfile import LockedRow, LockedWheels
 from envmgr.wheels.metadata import metadata_in
-from envmgr.wheels.requirements import checked_all
 from envmgr.wheels.settings import wheel_cache
 
 _WHEEL = Kind("wheel", 1 << 40)
@@ -51,26 +51,34 @@ class BuiltWheel:
 
 @contextmanager
 def built_wheels(
-    lock: WheelsLock, base: Base, recipe: Path, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+    lock: WheelsLock,
+    files: Mapping[str, Path],
+    base: Base,
+    patches: Mapping[str, Sequence[Path]],
+    item: Item,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    jobs: int,
 ) -> Iterator[tuple[BuiltWheel, ...]]:
-    """Yield the wheels of a lock's sources, until they are installed. The cache has what they are built from.
-
-    `recipe` is the folder in which the patches lie.
+    """Yield the wheels of a lock's sources, until they are installed. `files` are what was fetched, by sha256, and
+    `patches` those of each source, by its name.
 
     Raises:
         EnvmgrError: `build-network`, `build-folder`, and see `SourceBuild.ask`.
     """
-    if not lock.sdists:
+    if not lock.sources:
         yield ()
         return
-    install, total = item.install, len(lock.sdists)
-    builder = _Builder(base, recipe, item, isolate(site, runner, reporter), runner, reporter, jobs)
-    warn_of_root(reporter, [sdist.name for sdist in lock.sdists])
+    install, total = item.install, len(lock.sources)
+    builder = _Builder(lock, files, base, patches, item, isolate(site, runner, reporter), runner, reporter, jobs)
+    warn_of_root(reporter, [*lock.builds])
     folder = work_folder(site, install)
     with build_folder(install, folder, runner, reporter):
         built: list[BuiltWheel] = []
         with reporter.stage(f"{install.entry} build", total=total, unit="wheels") as stage:
-            for number, sdist in enumerate(lock.sdists):
+            for number, sdist in enumerate(lock.sources):
 
                 def tell(detail: str, number: int = number) -> None:
                     stage.update(number, total=total, detail=detail)
@@ -82,27 +90,29 @@ def built_wheels(
 
 @dataclass(frozen=True, slots=True)
 class _Builder:
+    lock: WheelsLock
+    files: Mapping[str, Path]
     base: Base
-    recipe: Path
+    patches: Mapping[str, Sequence[Path]]
     item: Item
     isolation: Isolation
     runner: Runner
     reporter: Reporter
     jobs: int
 
-    def build(self, sdist: LockedSdist, work: Path, tell: Callable[[str], None]) -> BuiltWheel:
+    def build(self, sdist: LockedRow, work: Path, tell: Callable[[str], None]) -> BuiltWheel:
         """Build one in the new folder `work`; `tell` is called with what goes on."""
         install = self.item.install
-        cache = wheel_cache(install.prefix)
+        file = self.files[sdist.sha256]
         source = SourceBuild(
             name=sdist.name,
             version=sdist.version,
-            sdist=sdist.cached(cache),
+            sdist=file,
             minor=self.base.minor,
             programs=SYSTEM_PYTHONS,
-            patches=[self.recipe / patch.file for patch in sdist.patches],
+            patches=self.patches.get(sdist.name, ()),
             base=self.item.needs[0].path if self.item.needs else None,
-            cache=cache,
+            cache=wheel_cache(install.prefix),
             isolation=self.isolation,
             runner=self.runner,
         )
@@ -128,16 +138,17 @@ class _Builder:
                 self.reporter.say(f"{install.entry}: the log was kept as {logs[-1]}")
             return logs[-1]
 
-        answer = source.ask("wheel", work, sdist.build, jobs=self.jobs, keep_log=keep, on_tick=tick)
+        built_with = self.lock.builds[sdist.name].rows
+        answer = source.ask("wheel", work, built_with, jobs=self.jobs, keep_log=keep, on_tick=tick)
         path = work / "wheel0" / answer.wheel
-        _require_the_same(sdist, path)
+        _require_answer(sdist, file.name, path, self.lock.wheels)
         self.reporter.say(
             f"{install.entry}: {sdist.name} {sdist.version} was built from its source, twice the same: {path.name}"
         )
         record = {
             "name": sdist.name,
             "version": sdist.version,
-            "sdist": sdist.file,
+            "sdist": file.name,
             "sdist_sha256": sdist.sha256,
             "wheel": path.name,
             "wheel_sha256": digest_of(path, _WHEEL),
@@ -147,22 +158,22 @@ class _Builder:
         return BuiltWheel(path, record)
 
 
-def _require_the_same(sdist: LockedSdist, wheel: Path) -> None:
-    """Raise EnvmgrError `sdist-invalid` if it is not the package, or does not need the packages, that the lock says."""
+def _require_answer(sdist: LockedRow, file: str, wheel: Path, lock: LockedWheels) -> None:
+    """Raise EnvmgrError `sdist-invalid` if the wheel is of another package, or needs what the lock does not have."""
     try:
         name, version, *_ = parse_wheel_filename(wheel.name)
     except InvalidWheelFilename as error:
-        raise EnvmgrError("sdist-invalid", f"{sdist.file} built a file that is no wheel", context=str(error)) from None
+        raise EnvmgrError("sdist-invalid", f"{file} built a file that is no wheel", context=str(error)) from None
     try:
         needs = metadata_in(wheel).requires
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        message = f"{sdist.file} built a wheel that cannot be read"
-        raise EnvmgrError("sdist-invalid", message, context=str(error)) from None
-    if (name, version) != (sdist.name, Version(sdist.version)) or sorted(needs) != sorted(checked_all(sdist.requires)):
+        raise EnvmgrError("sdist-invalid", f"{file} built a wheel that cannot be read", context=str(error)) from None
+    unmet = [fault.text for fault in unmet_requirements(needs, lock.versions, lock.python, lock.platform, "its wheel")]
+    if (name, version) != (sdist.name, Version(sdist.version)) or unmet:
         raise EnvmgrError(
             "sdist-invalid",
-            f"{sdist.file} built another package than its lock says",
-            context=[f"locked: {sdist.name} {sdist.version}", *sdist.requires, f"built: {name} {version}", *needs],
+            f"{file} built another package than its lock says",
+            context=[f"locked: {sdist.name} {sdist.version}", f"built: {name} {version}", *unmet],
             hint="what it needs depends on the host that builds it: lock it on a host like that",
         )
 
@@ -180,25 +191,34 @@ def _keep_log(log: Path, install: Install, name: str) -> str:
 
 
 def install_lock(
-    lock: WheelsLock, base: Base, recipe: Path, item: Item, site: Site, runner: Runner, reporter: Reporter, *, jobs: int
+    lock: WheelsLock,
+    files: Mapping[str, Path],
+    base: Base,
+    patches: Mapping[str, Sequence[Path]],
+    item: Item,
+    site: Site,
+    runner: Runner,
+    reporter: Reporter,
+    *,
+    jobs: int,
 ) -> tuple[InstallFacts, dict[str, str], tuple[Mapping[str, str], ...]]:
     """Make the item's install, read-only.
 
-    Return its facts, path -> sha256 as the wheels promise it, and the record of wheels that were built. `recipe` is the
-    recipe's folder. On any failure neither staging nor a partial install stays, and a partial one is never continued.
-    Downloads stay in the cache, checked.
+    Return its facts, path -> sha256 as the wheels promise it, and the record of wheels that were built. `files` were
+    fetched, by sha256; `patches` are those of each source. On any failure neither staging nor a partial install stays,
+    and a partial one is never continued.
     """
     install = item.install
     below = item.needs[0] if item.needs else None
-    cache = wheel_cache(install.prefix)
-    files = [wheel.cached(cache) for wheel in lock.wheels]
-    with staged_install(install, site) as staged:
-        fetch_wheels(lock, str(install.entry), site, runner, reporter, given={})
-        with built_wheels(lock, base, recipe, item, site, runner, reporter, jobs=jobs) as made:
-            staged.folder.mkdir()
-            wheels = [*files, *(each.path for each in made)]
-            staged.promised |= _run_worker(wheels, base, below, install, runner, reporter, jobs=jobs)
-            staged.land()
+    with (
+        staged_install(install, site) as staged,
+        built_wheels(lock, files, base, patches, item, site, runner, reporter, jobs=jobs) as made,
+    ):
+        staged.folder.mkdir()
+        wheels = [files[row.sha256] for row in lock.wheels.rows if row not in lock.sources]
+        wheels += [each.path for each in made]
+        staged.promised |= _run_worker(wheels, base, below, install, runner, reporter, jobs=jobs)
+        staged.land()
     facts = InstallFacts(
         environment=path_environment(install.path),
         python=base.minor,

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import stat
 import sys
 import tomllib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ from packaging.pylock import Pylock
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
-from pydantic import ValidationError
 
 from envmgr.backends.wheels.build_call import BuildReply, SourceBuild
 from envmgr.backends.wheels.input import SYSTEM_PYTHONS, Base, WheelsQuestion
@@ -41,9 +41,9 @@ from envmgr.system.untrusted_files import BESIDE, copy_file
 from envmgr.system.users import Account, runs_for_root
 from envmgr.wheels.answers import prerelease_errors
 from envmgr.wheels.fetch import wheel_failure
-from envmgr.wheels.locked import LockedFile, LockedPatch, LockedSdist, LockedWheel
+from envmgr.wheels.lockfile import LockedRow, LockedWheels
 from envmgr.wheels.metadata import Metadata
-from envmgr.wheels.resolve import FoundWheel, Resolution, ask_indexes, choose_wheels, find_missing_wheels
+from envmgr.wheels.resolve import FoundFile, Resolution, ask_indexes, find_missing_wheels, found_file
 from envmgr.wheels.settings import wheel_cache
 from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK
 
@@ -72,16 +72,16 @@ def resolve_recipe(
     """
     asked = wanted
     if keep is not None:
-        asked = wanted.keeping(keep.packages, upgrade) if upgrade else wanted.held_to(keep.versions)
+        asked = wanted.keeping(keep.wheels.rows, upgrade) if upgrade else _pinned(wanted, keep)
     with (
         ask_indexes(asked, base.version, site, runner, reporter, places) as resolution,
         reporter.stage("resolve", unit="packages") as stage,
     ):
-        sdists = () if keep is None else keep.sdists
+        sources = _Sources(keep.sources, keep.builds) if keep is not None else _Sources()
         if keep is not None and not upgrade:
-            resolution.know([Metadata(name=s.name, version=s.version, requires=s.requires) for s in sdists])
+            resolution.know([Metadata(name=row.name, version=row.version) for row in keep.sources])
         elif wanted.build:
-            sdists = _lock_sources(wanted, base, recipe, resolution, stage, old=sdists)
+            sources = _lock_sources(wanted, base, recipe, resolution, stage, old=sources.builds)
         found = find_missing_wheels(resolution, stage)
         if unasked := [name for name in wanted.build if name not in found.needed]:
             raise InputError(
@@ -89,28 +89,56 @@ def resolve_recipe(
                 f"input.build names {', '.join(unasked)}, which nothing asks for",
                 hint="add it to `requirements`, or take it out of `build`",
             )
-        lock = WheelsLock(recipe_digest=wanted.digest(), sdists=sdists, **dict(found.lock))
-    return lock, (*found.problems, *prerelease_errors(wanted, lock.packages), *_other_versions(lock, wanted))
+    rows = tuple(sorted((*found.lock.rows, *sources.rows), key=lambda row: row.name))
+    size = None if None in (found.lock.size, sources.size) else (found.lock.size or 0) + (sources.size or 0)
+    digest = {"recipe": wanted.digest()}
+    lock = WheelsLock(
+        found.lock.model_copy(update={"rows": rows, "size": size, **digest}),
+        {name: each.model_copy(update=digest) for name, each in sources.builds.items()},
+    )
+    return lock, (*found.problems, *prerelease_errors(wanted, rows), *_other_versions(lock, wanted))
+
+
+def _pinned(wanted: WheelsQuestion, keep: WheelsLock) -> WheelsQuestion:
+    """Return the question that takes no other version than the lock has. Only their builds know what sources need: with
+    sources, all rows of the lock are asked for.
+    """
+    pins = [f"{name}=={version}" for name, version in keep.wheels.versions.items()] if keep.builds else []
+    return wanted.model_copy(update={"requirements": (*wanted.requirements, *pins)}).held_to(keep.wheels.versions)
 
 
 def _other_versions(lock: WheelsLock, wanted: WheelsQuestion) -> Iterator[EnvmgrError]:
     """Yield an error for each package that a build requires, by the recipe, in another version than the entry has it."""
-    for sdist in lock.sdists:
-        asked = {canonicalize_name(Requirement(row).name) for row in wanted.build_requires.get(sdist.name, ())}
-        for wheel in sdist.build:
-            version = lock.versions.get(wheel.name)
-            if wheel.name in asked and version not in (None, wheel.version):
+    for source, build in lock.builds.items():
+        asked = {canonicalize_name(Requirement(row).name) for row in wanted.build_requires.get(source, ())}
+        for name in sorted(asked & build.versions.keys() & lock.wheels.versions.keys()):
+            built_with, version = build.versions[name], lock.wheels.versions[name]
+            if built_with != version:
                 yield InputError(
                     "build-requires-differ",
-                    f"{sdist.name} would be built with {wheel.name} {wheel.version}, and the entry has {version}",
-                    hint=f"`build_requires: {{{sdist.name}: [{wheel.name}=={version}]}}` builds it with that one; or ask "
-                    f"for `{wheel.name}=={wheel.version}`",
+                    f"{source} would be built with {name} {built_with}, and the entry has {version}",
+                    hint=f"`build_requires: {{{source}: [{name}=={version}]}}` builds it with that one; or ask for "
+                    f"`{name}=={built_with}`",
                 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Sources:
+    """The sources of a lock: their rows, the wheels that each is built with, and the bytes of the sources."""
+
+    rows: Sequence[LockedRow] = ()
+    builds: Mapping[str, LockedWheels] = field(default_factory=dict)
+    size: int | None = 0
+
+
 def _lock_sources(
-    wanted: WheelsQuestion, base: Base, recipe: Path, resolution: Resolution, stage: Stage, old: Iterable[LockedSdist]
-) -> tuple[LockedSdist, ...]:
+    wanted: WheelsQuestion,
+    base: Base,
+    recipe: Path,
+    resolution: Resolution,
+    stage: Stage,
+    old: Mapping[str, LockedWheels],
+) -> _Sources:
     """Return one source for each name of `wanted.build`: the newest that fits, or the one that is kept, with the wheels
     that build it; those of `old` are kept.
 
@@ -123,11 +151,15 @@ def _lock_sources(
     account = runs_for_root(site.build_user, site.prefix, mask=site.policies.mask)
     warn_of_root(reporter, wanted.build, account)
     isolation = isolate(site, resolution.runner, reporter, account)
-    built = {sdist.name: sdist.build for sdist in old}
-    locker = _Locker(wanted, recipe, resolution, stage, account, isolation, built, *_python(base, wanted, site))
-    locked = [locker.lock(name) for name in wanted.build]
-    resolution.know([metadata for _, metadata in locked])
-    return tuple(sdist for sdist, _ in locked)
+    locker = _Locker(wanted, recipe, resolution, stage, account, isolation, old, *_python(base, wanted, site))
+    locked = {name: locker.lock(name) for name in wanted.build}
+    resolution.know([metadata for _, _, metadata in locked.values()])
+    sizes = [file.size for file, _, _ in locked.values()]
+    return _Sources(
+        [file.row for file, _, _ in locked.values()],
+        {name: resolution.lock_of(wheels) for name, (_, wheels, _) in locked.items()},
+        None if None in sizes else sum(filter(None, sizes)),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,24 +176,24 @@ class _Locker:
     stage: Stage
     account: Account | None
     isolation: Isolation
-    built: Mapping[str, Sequence[LockedWheel]]
+    built: Mapping[str, LockedWheels]
     installed: Path | None
     programs: Path
 
-    def lock(self, name: str) -> tuple[LockedSdist, Metadata]:
-        """Return the source of a package, and the metadata of its wheel."""
-        found, url = self._find(name)
+    def lock(self, name: str) -> tuple[FoundFile, list[FoundFile], Metadata]:
+        """Return the source of a package, the wheels that build it, and the metadata of its wheel."""
+        found = self._find(name)
         patches = [patch for patch in self.wanted.patches if patch.package == name]
         with scratch_folder("sdists", self.account) as work:
             files = work / "files"
             files.mkdir()
-            sdist = self._fetch([(found, url)], files, name)[0]
+            self._fetch([found], files, name)
             for patch in patches:
                 copy_file(self.recipe / patch.file, files / patch.file, BESIDE, tree=catalog_of(self.recipe))
             source = SourceBuild(
                 name=name,
-                version=found.version,
-                sdist=sdist,
+                version=found.row.version,
+                sdist=files / found.row.sha256 / found.file,
                 patches=[files / patch.file for patch in patches],
                 minor=".".join(self.resolution.python.split(".")[:2]),
                 base=self.installed,
@@ -182,53 +214,28 @@ class _Locker:
                 wheels = self._wheels(name, [*rows, *more, *held])
                 self._fetch(wheels, files, name)
             metadata = self._ask("metadata", source, work, wheels).metadata
-        if metadata is None or metadata.name != name or Version(metadata.version) != Version(found.version):
+        if metadata is None or metadata.name != name or Version(metadata.version) != Version(found.row.version):
             says = "nothing" if metadata is None else f"{metadata.name} {metadata.version}"
             raise EnvmgrError(
                 "sdist-invalid",
                 f"{found.file} says that it is {says}",
                 hint="a patch (`patches` in the recipe) can say its version where its build asks git for it",
             )
-        locked = found.model_copy(
-            update={
-                "requires": metadata.requires,
-                "build": tuple(sorted((wheel for wheel, _ in wheels), key=lambda wheel: wheel.name)),
-                "patches": tuple(LockedPatch(file=patch.file, sha256=patch.sha256) for patch in patches),
-            }
-        )
-        return locked, metadata
+        return found, wheels, metadata
 
-    def _find(self, name: str) -> tuple[LockedSdist, str]:
-        """Return the newest source that fits what the recipe says of it, and its URL."""
+    def _find(self, name: str) -> FoundFile:
+        """Return the newest source that fits what the recipe says of it."""
         rows = [row for row in self.wanted.requirements if canonicalize_name(Requirement(row).name) == name] or [name]
         # `--only-binary :all:` is for all other packages, and `--no-binary` for this one.
-        words = ["--no-deps", *ONLY_WHEELS, "--no-binary", name]
-        text = self.resolution.compile([*words, *PYLOCK], rows)
+        text = self.resolution.compile(["--no-deps", *ONLY_WHEELS, "--no-binary", name, *PYLOCK], rows)
         package = next(p for p in Pylock.from_dict(tomllib.loads(text)).packages if canonicalize_name(p.name) == name)
-        sdist = package.sdist
-        if sdist is None:
+        if package.sdist is None:
             raise EnvmgrError("unsolvable", f"no index has a source of {name} {package.version}")
-        if "sha256" not in sdist.hashes:
-            raise EnvmgrError(
-                "wheel-unhashed",
-                f"the index gives no sha256 of {sdist.filename}",
-                hint="ask an index that has hashes, or a folder",
-            )
-        try:
-            locked = LockedSdist(
-                name=name,
-                version=str(package.version),
-                file=sdist.filename,
-                sha256=sdist.hashes["sha256"],
-                size=sdist.size,
-                index=self.resolution.origins(rows, words)(name),
-                build=(),
-                uploaded="" if sdist.upload_time is None else sdist.upload_time.isoformat(),
-            )
-        except ValidationError:
-            raise EnvmgrError("sdist-invalid", f"{sdist.filename} is no archive that is unpacked here") from None
-        self.resolution.refuse_unhashed({name: (locked.file, locked.index)})
-        return locked, str(sdist.url or Path(str(sdist.path)).absolute().as_uri())
+        found = found_file(package, package.sdist)
+        if not re.fullmatch(r"[A-Za-z0-9_.!+-]+\.(tar\.gz|zip)", found.file):
+            raise EnvmgrError("sdist-invalid", f"{found.file} is no archive that is unpacked here")
+        self.resolution.refuse_unhashed([found])
+        return found
 
     def _held(self, also: Sequence[str]) -> list[str]:
         """Return the version that the entry will have of each package of `also`, as far as its wheels decide it.
@@ -250,38 +257,38 @@ class _Locker:
         packages = Pylock.from_dict(tomllib.loads(text)).packages
         return [f"{each.name}=={each.version}" for each in packages if canonicalize_name(each.name) in names]
 
-    def _wheels(self, name: str, rows: Sequence[str]) -> list[FoundWheel]:
+    def _wheels(self, name: str, rows: Sequence[str]) -> list[FoundFile]:
         """Return the wheels that build it, under the constraints of the recipe."""
         if not rows:
             return []
-        asks = replace(self.resolution, wanted=self.resolution.wanted.keeping(self.built.get(name, ())))
-        text = asks.compile([*ONLY_WHEELS, *PYLOCK], rows)
-        return asks.with_index([*choose_wheels(text, asks.python, self.wanted.platform, asks.wanted)], rows)
+        old = self.built[name].rows if name in self.built else ()
+        asks = replace(self.resolution, wanted=self.resolution.wanted.keeping(old))
+        found = asks.wheels(rows)
+        asks.refuse_unhashed(found)
+        return found
 
-    def _fetch(self, files: Sequence[tuple[LockedFile, str]], folder: Path, label: str) -> list[Path]:
+    def _fetch(self, files: Sequence[FoundFile], folder: Path, label: str) -> None:
         """Fetch and check the files; those in the prefix are copied. `policies.min_free` bytes stay free here, too."""
         site = self.resolution.site
         cache = wheel_cache(Prefix(site.prefix))
-        given = {file.sha256: path for file, _ in files if (path := file.cached(cache)).is_file()}
         bring(
-            [Download(file.file, file.sha256, (url,), file.size) for file, url in files],
+            [Download(each.file, each.row.sha256, (each.url,), each.size) for each in files],
             folder,
             site.policies,
             self.resolution.runner,
             self.resolution.reporter,
             label=label,
             failure=_failure,
-            given=given,
+            given={each.row.sha256: path for each in files if (path := each.row.cached(cache))},
         )
-        return [file.cached(folder) for file, _ in files]
 
-    def _ask(self, question: str, source: SourceBuild, folder: Path, found: Sequence[FoundWheel] = ()) -> BuildReply:
+    def _ask(self, question: str, source: SourceBuild, folder: Path, found: Sequence[FoundFile] = ()) -> BuildReply:
         work = folder / question
         work.mkdir()
         if self.account is not None:
             _give(folder, self.account)
         tell = partial(self.stage.update, 0, detail=f"{source.name}, its build is asked")
-        return source.ask(question, work, [wheel for wheel, _ in found], on_tick=tell)
+        return source.ask(question, work, [each.row for each in found], on_tick=tell)
 
 
 def _failure(event: Mapping[str, Any], request: Mapping[str, Any]) -> EnvmgrError:

@@ -16,7 +16,8 @@ from typing import Literal
 import pytest
 
 from envmgr.system.run import Runner
-from envmgr.wheels.index_pages import ListedFile, sha256_listed
+from envmgr.wheels.index import IndexPlace, look
+from envmgr.wheels.lockfile import LockedRow, read_wheels
 from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.standin.records import write_channel
 from tests.helpers.standin.server import Fault
@@ -29,20 +30,15 @@ def scene(sandbox: Sandbox) -> WheelBox:
     return make_wheel_box(sandbox)
 
 
-def sidecar(scene: WheelBox, entry: str) -> dict[str, dict[str, object]]:
-    data = json.loads((scene.box.root / "recipes" / entry / "wheels.lock.json").read_text())
-    return {wheel["name"]: wheel for wheel in data["wheels"]}
-
-
 def test_lock_is_one_wheel_a_package_for_the_platform_and_never_for_this_host(scene: WheelBox) -> None:
     for tag in ("manylinux_2_34_x86_64", "manylinux_2_17_x86_64", "win_amd64"):
         scene.house.wheel("chosen", tag=f"cp{sys.version_info[0]}{sys.version_info[1]}-abi3-{tag}")
     scene.house.wheel("plain", tag="py3-none-manylinux_2_35_x86_64")
     scene.house.wheel("plain")
-    scene.house.wheel("plain", build="1")
+    scene.house.wheel("plain", files={"more.py": ""}, build="1")
     scene.entry("some/1.0", "chosen", "plain")
     scene.lock("some/1.0")
-    files = {name: wheel["file"] for name, wheel in sidecar(scene, "some/1.0").items()}
+    files = scene.files("some/1.0/wheels.lock")
     minor = f"cp{sys.version_info[0]}{sys.version_info[1]}"
     assert files == {
         "chosen": f"chosen-1.0-{minor}-abi3-manylinux_2_17_x86_64.whl",
@@ -65,36 +61,37 @@ def test_pip_and_uv_install_by_the_lock(scene: WheelBox) -> None:
         assert (scene.box.root / f"made{number}/dep.py").is_file()
 
 
-def test_sidecar_tells_what_the_index_tells(scene: WheelBox) -> None:
-    scene.house.wheel("dep")
-    scene.house.wheel("top", requires=["dep>=1"])
-    scene.entry("some/1.0", "top")
-    with scene.served() as server:
+def test_header_says_what_the_lock_is_for_and_how_large_it_is(scene: WheelBox) -> None:
+    size = sum(scene.house.wheel(name).stat().st_size for name in ("one", "two"))
+    folder = scene.entry("some/1.0", "one", "two", exclude_newer="2025-01-01")
+
+    def header() -> list[str]:
+        lines = (folder / "wheels.lock").read_text().splitlines()
+        return [line for line in lines if line.startswith(("# platform", "# indexes", "# exclude", "# files"))]
+
+    said = ["# platform: x86_64-manylinux_2_28", "# indexes: house", "# exclude-newer: 2025-01-01"]
+    with scene.served():
         scene.lock("some/1.0")
-        assert sidecar(scene, "some/1.0")["top"]["requires"] == ["dep>=1"]  # without PEP 658 the wheel tells, in parts
-        server.parts = False
+        assert header() == [*said, f"# files: 2, {size} bytes"]
+        scene.house.rich = False
+        scene.house.write()
+        scene.entry("some/1.0", "one", "two")
         scene.lock("some/1.0")
-        top = sidecar(scene, "some/1.0")["top"]
-    assert (top["size"], top["uploaded"]) == (
-        (scene.house.files / "top-1.0-py3-none-any.whl").stat().st_size,
-        "2024-01-01T00:00:00+00:00",
-    )
-    assert "requires" not in top  # a server without either does not tell
-    scene.index(house=scene.house.simple.as_uri())
+        assert header()[-1] == "# files: 2"  # this index does not tell their sizes
+    scene.index(house=scene.house.files.as_uri())
     scene.lock("some/1.0")
-    top = sidecar(scene, "some/1.0")["top"]
-    assert ("size" in top, top["requires"]) == (False, ["dep>=1"])
+    assert header()[-1] == f"# files: 2, {size} bytes"
 
 
 def test_requirements_may_be_a_file_beside_the_recipe_and_the_lock_is_stale_when_it_changes(scene: WheelBox) -> None:
     scene.house.wheel("one")
-    two = hashlib.sha256(scene.house.wheel("two").read_bytes()).hexdigest()
+    scene.house.wheel("two")
     folder = scene.entry("some/1.0", requirements="requirements.txt")
     missing = scene.refused("lock", "some/1.0")
     assert missing.stderr.startswith(f"error[requirements-missing]: {folder}/requirements.txt does not exist")
     (folder / "requirements.txt").write_text("# what we want\none  # the first\n")
     assert scene.lock("some/1.0") == {"one": "1.0"}
-    (folder / "requirements.txt").write_text("one\ntwo==1.0 \\\n  --hash=sha256:" + two + "\n")
+    (folder / "requirements.txt").write_text("one\ntwo==1.0\n")
     assert "does not match recipe.yaml" in scene.box.run("lock", "--check", "some/1.0").stdout
     assert scene.lock("some/1.0") == {"one": "1.0", "two": "1.0"}
 
@@ -179,7 +176,7 @@ def test_driver_floor_and_glibc_follow_from_the_wheels(scene: WheelBox) -> None:
     checked = scene.box.run("lock", "--check", "some/1.0")
     assert checked.code == 1
     assert told in checked.stdout
-    for glibc, code in (("2.17", 0), ("2.12", 1)):
+    for glibc, code in (("2.28", 0), ("2.17", 1)):
         requires = {"nvidia_driver": "525.60.13", "glibc": glibc}
         scene.box.recipe("some/1.0", [], backend="wheels", input=given, requires=requires)
         assert scene.box.run("lock", "--check", "some/1.0").code == code
@@ -196,7 +193,7 @@ def test_file_that_the_index_replaced_is_refused(scene: WheelBox) -> None:
         )
         scene.house.wheel("one", files={"more.py": ""})
         told = scene.refused("build", "some/1.0").stderr
-    assert "error[not-found]: one-1.0-py3-none-any.whl is not at " in told
+    assert "error[not-found]: one 1.0 is not at " in told
 
 
 @pytest.mark.parametrize(
@@ -239,8 +236,13 @@ def test_first_index_that_has_a_name_gives_it_and_settings_of_uv_and_pip_do_not_
         "PIP_INDEX_URL": "http://127.0.0.1:9",
     }
     scene.box.ok("lock", "some/1.0", **wrong)
-    rows = {name: (wheel["version"], wheel["index"]) for name, wheel in sidecar(scene, "some/1.0").items()}
-    assert rows == {"one": ("1.0", "own"), "two": ("1.0", "house")}
+    text = (scene.box.root / "recipes/some/1.0/wheels.lock").read_text()
+    assert read_wheels(text, "it")[0].versions == {"one": "1.0", "two": "1.0"}
+    scene.box.ok("fetch", "some/1.0")
+    assert sorted(path.name for path in scene.box.prefix.glob("cache/wheels/*/*")) == [
+        "one-1.0-py3-none-any.whl",
+        "two-1.0-py3-none-any.whl",
+    ]
 
 
 def test_another_place_of_an_index_once_and_a_mirror_that_does_not_answer(scene: WheelBox) -> None:
@@ -298,15 +300,12 @@ def test_lock_that_was_edited_is_refused(scene: WheelBox) -> None:
     lock = folder / "wheels.lock"
     text = lock.read_text()
     for changed, reference in (
-        (text.replace("one==1.0", "one==2.0"), "lock-invalid"),
+        (text.replace("one==1.0", "one>=1.0"), "lock-invalid"),
         (text.partition(" --hash")[0] + "\n", "lock-unhashed"),
         (text.rstrip() + " --hash=sha256:" + "0" * 64 + "\n", "lock-unhashed"),
     ):
         lock.write_text(changed)
         assert scene.refused("build", "some/1.0").stderr.startswith(f"error[{reference}]: ")
-    lock.write_text(text)
-    (folder / "wheels.lock.json").unlink()
-    assert scene.refused("build", "some/1.0").stderr.startswith("error[lock-invalid]: ")
 
 
 @pytest.mark.parametrize("rich", [True, False])
@@ -354,10 +353,13 @@ def test_password_of_an_index_goes_to_no_other_host(tmp_path: Path) -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), Index) as server:
         port = server.server_address[1]
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        asked = ListedFile("house", f"http://me:secret@127.0.0.1:{port}", "one", "one-1.0-py3-none-any.whl")
-        told = sha256_listed([asked], Runner())
+        row = LockedRow(name="one", version="1.0", sha256="0" * 64)
+        told = look([row], IndexPlace("house", f"http://me:secret@127.0.0.1:{port}"), Runner())["one"]
         server.shutdown()
-    assert told == {asked: True}
+    assert not isinstance(told, Exception)
+    assert [(each.file, each.url) for each in told] == [
+        ("one-1.0-py3-none-any.whl", f"http://localhost:{port}/files/one-1.0-py3-none-any.whl")
+    ]
     assert seen == [("/one/", "Basic " + base64.b64encode(b"me:secret").decode()), ("/moved", None)]
 
 

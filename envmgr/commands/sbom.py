@@ -184,7 +184,8 @@ class _Read:
             raise InputError("file-unreadable", f"cannot read {install.path}", context=str(error)) from None
         for part in self.known[path].parts:
             info = infos.pop(same_name(PYPI, part.name), None)
-            needs = (names.get((part.ecosystem, each)) or names.get(("", each)) for each in part.needs)
+            asked = part.needs or (info.needs if info and part.ecosystem == PYPI else ())
+            needs = (names.get((part.ecosystem, each)) or names.get(("", each)) for each in asked)
             ref = _ref(path, part)
             self.components[ref] = Component(
                 ref,

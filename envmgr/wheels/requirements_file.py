@@ -70,7 +70,7 @@ def _joined_lines(text: str, path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _read_row(row: str) -> HashedRow:
-    if " @ " in row:  # its hash is part of the requirement
+    if "@" in row:  # its hash is part of the requirement
         return HashedRow(requirement=checked(row))
     requirement, *options = row.split(" --")
     hashes = []

@@ -244,27 +244,39 @@ class Resolution:
         return [IndexPlace(name, urls[0]) for name, urls in self.places.items()]
 
     def refuse_unhashed(self, found: Iterable[FoundFile]) -> None:
-        """Raise EnvmgrError `wheel-unhashed` if no index gives the sha256 of a file: uv would compute one from today's
+        """Raise EnvmgrError `wheel-unhashed` if an index gives no sha256 of a file: uv would compute one from today's
         file, and nobody could find it by that.
+
+        To compute it, uv downloads the file, and unpacks it: only of such wheels, and of sources, the page is read.
         """
-        waiting = {each.row.name: each for each in found if not each.row.url}
+        whole = {_plain(path.name) for path in (self.scratch / "cache").rglob("*.dist-info")}
+        waiting = {
+            each.row.name: each
+            for each in found
+            if not each.row.url
+            and (not each.file.endswith(".whl") or _plain(f"{each.row.name}-{each.row.version}.dist-info") in whole)
+        }
         unread = []
-        for place in self._now():
+        for place in self._now() if waiting else ():
             if place.folder is not None:  # uv takes a name from folders first
                 files = {path.name for path in place.folder.iterdir()}
                 waiting = {name: each for name, each in waiting.items() if each.file not in files}
                 continue
             for name, listed in look((each.row for each in waiting.values()), place, self.runner).items():
+                file = waiting[name].file
                 if isinstance(listed, Exception):
-                    unread.append(f"whether the index tells a sha256 of {waiting[name].file} was not seen: {listed}")
+                    unread.append(f"whether the index tells a sha256 of {file} was not seen: {listed}")
                     del waiting[name]
                 elif any(each.sha256 == waiting[name].row.sha256 for each in listed):
                     del waiting[name]
-                elif any(each.file == waiting[name].file for each in listed):
-                    page = f"{waiting[name].file} on {place.page(name)}"
-                    raise unhashed(waiting[name].file, [page])
+                elif any(each.file == file for each in listed):
+                    raise unhashed(file, [f"{file} on {place.page(name)}"])
         for line in unread:
             self.reporter.say(line)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[-_.]+", "-", text).lower()
 
 
 def unhashed(file: str, context: Sequence[str]) -> EnvmgrError:

@@ -8,19 +8,16 @@ from pathlib import Path
 from envmgr.backends.conda.lock import CondaLock
 from envmgr.backends.conda.lockfile import lock_texts as conda_texts
 from envmgr.backends.conda.lockfile import read_lock as read_conda
-from envmgr.backends.wheels.lock import WheelsLock
-from envmgr.backends.wheels.lock import read_wheels_lock as read_wheels
-from envmgr.backends.wheels.lock import wheels_lock_texts as wheels_texts
+from envmgr.wheels.lockfile import WHEELS_LOCK, LockedRow, LockedWheels, read_wheels, wheels_text
 from tests.helpers.sandbox import Sandbox
 from tests.helpers.wheel_scene import WheelBox
 
 ENTRY = "some/1.0"
 
 
-def forge_wheels(folder: Path, change: Callable[[WheelsLock], WheelsLock]) -> None:
-    """Write the lock anew, as envmgr would, with the recipe's digest as it was."""
-    for name, text in wheels_texts(change(read_wheels(folder)[0])).items():
-        (folder / name).write_text(text)
+def forge_wheels(folder: Path, change: Callable[[LockedWheels], LockedWheels]) -> None:
+    """Write the lock again, as envmgr would, with the recipe's digest as it was."""
+    (folder / WHEELS_LOCK).write_text(wheels_text(change(read_wheels((folder / WHEELS_LOCK).read_text(), folder)[0])))
 
 
 def forge_conda(folder: Path, change: Callable[[CondaLock], CondaLock]) -> None:
@@ -38,8 +35,8 @@ def refused_everywhere(box: Sandbox, told: str) -> None:
     assert not [*box.prefix.glob(f"store/{ENTRY}-*")]
 
 
-def others(scene: WheelBox, *requirements: str) -> WheelsLock:
-    """What a lock of these would have."""
+def others(scene: WheelBox, *requirements: str) -> tuple[LockedRow, ...]:
+    """The rows that a lock of these would have."""
     folder = scene.entry("other/1.0", *requirements)
     scene.lock("other/1.0")
-    return read_wheels(folder)[0]
+    return read_wheels((folder / WHEELS_LOCK).read_text(), folder)[0].rows

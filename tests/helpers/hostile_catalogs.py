@@ -38,8 +38,7 @@ def _file(name: str, make: Callable[[Path, Path], None], recipe: object = _CONDA
     def kind(catalog: Path, outside: Path, called: str) -> None:
         path = entry(catalog, called, recipe=recipe, **more) / name
         if recipe is _WHEELS and "lock" not in name:
-            for each in ("wheels.lock", "wheels.lock.json"):
-                shutil.copyfile(ROOT / "recipes/accelerate/1.15" / each, path.parent / each)
+            shutil.copyfile(ROOT / "recipes/accelerate/1.15/wheels.lock", path.parent / "wheels.lock")
         path.unlink(missing_ok=True)
         make(path, outside)
 
@@ -164,10 +163,9 @@ def fill(catalog: Path) -> None:
 
 def _sidecar(text: str) -> Kind:
     def kind(catalog: Path, _: Path, called: str) -> None:
-        folder = entry(catalog, called, recipe=_WHEELS)
-        (folder / "requirements.txt").write_text("a\n")
-        (folder / "wheels.lock").write_text(f"a==1 --hash=sha256:{'0' * 64}\n")
-        (folder / "wheels.lock.json").write_text(text)
+        folder = entry(catalog, called)
+        shutil.copyfile(ROOT / "recipes/mpich/4.2/conda-lock.yml", folder / "conda-lock.yml")
+        (folder / "conda-lock.records.json").write_text(text)
 
     return kind
 
@@ -217,8 +215,9 @@ KINDS: dict[str, Kind] = {
     "conda lock of very many keys": _file("conda-lock.yml", _says("- {a: 1, b: 2}\n" * 500_000)),
     "easybuild lock is a link to a secret": _file("easybuild-lock.yml", _to_secret, _EASYBUILD),
     "wheels lock is a device": _file("wheels.lock", _device, _WHEELS),
+    "wheels lock of very many rows": _file("wheels.lock", _says(f"a==1 --hash=sha256:{'0' * 64}\n" * 60_000), _WHEELS),
     "sidecar nested deep": _sidecar("[" * 200_000),
-    "sidecar of very many values": _sidecar(json.dumps({"schema": 1, "wheels": [1] * 600_000})),
+    "sidecar of very many values": _sidecar(json.dumps({"schema": 1, "packages": [1] * 600_000})),
     "sidecar of a long number": _sidecar("1" * 100_000),
     "requirements are a link to a secret": _file("requirements.txt", _to_secret, _WHEELS),
     "requirements are a pipe": _file("requirements.txt", _pipe, _WHEELS),

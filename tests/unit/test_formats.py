@@ -16,8 +16,6 @@ from envmgr.backends.conda.lockfile import SIDECAR_NAME as CONDA_SIDECAR
 from envmgr.backends.conda.lockfile import read_lock
 from envmgr.backends.easybuild.lock import LOCK_NAME as EASYBUILD_LOCK
 from envmgr.backends.easybuild.lock import read_easybuild_lock
-from envmgr.backends.wheels.lock import SIDECAR_NAME as WHEELS_SIDECAR
-from envmgr.backends.wheels.lock import read_wheels_lock
 from envmgr.builds.slurm.folder import (
     BuildAnswer,
     BuildRequest,
@@ -234,9 +232,6 @@ KINDS = {
     "candidate": Kind(candidate, lambda scene: read_candidate(scene.prefix, 1), "schema_version"),
     "baseline": Kind(baseline, lambda scene: read_baseline(scene.root / "baseline.yaml"), known="envmgr.baseline/1"),
     "lock of conda": Kind(lock("python/3.12", CONDA_SIDECAR), of_catalog(read_lock, "python/3.12")),
-    "lock of wheels": Kind(
-        lock("mpi4py/4.1-mpich4.3", WHEELS_SIDECAR), of_catalog(read_wheels_lock, "mpi4py/4.1-mpich4.3")
-    ),
     "lock of EasyBuild": Kind(
         lock("python/3.11", EASYBUILD_LOCK), of_catalog(read_easybuild_lock, "python/3.11"), "version"
     ),
@@ -311,7 +306,6 @@ def test_every_reader_that_requires_a_format_has_its_kinds_here() -> None:
     assert readers == {
         "audit/baseline.py",
         "backends/conda/lockfile.py",
-        "backends/wheels/lock.py",
         "people/lock.py",  # TOML: tests/unit/people
         "builds/slurm/folder.py",
         "catalog/locks.py",

@@ -105,11 +105,8 @@ def test_base_of_another_minor_version_makes_the_lock_stale(scene: WheelBox) -> 
     scene.house.wheel("one")
     folder = scene.entry(ENTRY, "one", python=scene.base())
     scene.lock(ENTRY)
-    sidecar = folder / "wheels.lock.json"
-    sidecar.write_text(sidecar.read_text().replace(f'"python": "{PYTHON}.', '"python": "3.9.'))
-    assert "name different wheels" in scene.refused("build", ENTRY).stderr
     lock = folder / "wheels.lock"
-    lock.write_text(lock.read_text().replace(f", python {PYTHON}.", ", python 3.9."))
+    lock.write_text(lock.read_text().replace(f"# python: {PYTHON}.", "# python: 3.9."))
     told = scene.refused("build", ENTRY).stderr
     assert told.startswith(f"error[lock-stale]: {folder}/wheels.lock is for Python 3.9.")
     assert told.endswith(f"hint: run `envmgr lock {ENTRY}` and commit the result\n")
@@ -272,10 +269,12 @@ def test_disk_full_then_a_rerun(tmp_path: Path, channel: Channel) -> None:
     with small_in(tmp_path, channel) as small:
         scene = make_wheel_box(small)
         small.mount("300m")
+        scene.house.rich = False  # else its size is known, and nothing is begun
         scene.house.wheel("one", files={"large.py": "# " + "x" * (60 << 20) + "\n"})
         scene.entry(ENTRY, "one")
-        small.ok("lock", ENTRY)
-        small.ok("fetch", ENTRY)
+        with scene.served():
+            small.ok("lock", ENTRY)
+            small.ok("fetch", ENTRY)
         small.resize(str(shutil.disk_usage(small.prefix).used + (30 << 20)))
         told = scene.refused("build", ENTRY).stderr
         assert "error[disk-full]: no space left under " in told, told
@@ -324,7 +323,7 @@ def test_what_a_mirror_lacks_comes_from_the_index(scene: WheelBox, tmp_path: Pat
     folder.mkdir()
     (scene.house.files / "one-1.0-py3-none-any.whl").rename(folder / "one-1.0-py3-none-any.whl")
     alone = scene.refused("fetch", ENTRY).stderr
-    assert alone.startswith("error[not-found]: cannot fetch ")
+    assert "error[not-found]: cannot fetch " in alone
     scene.index(house={"url": scene.house.simple.as_uri(), "mirrors": [str(folder)]})
     scene.box.ok("fetch", ENTRY)
 

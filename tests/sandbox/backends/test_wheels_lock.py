@@ -20,7 +20,7 @@ from envmgr.wheels.index import IndexPlace, look
 from envmgr.wheels.lockfile import LockedRow, read_wheels
 from tests.helpers.sandbox import PYTHON, Sandbox
 from tests.helpers.standin.records import write_channel
-from tests.helpers.standin.server import Fault
+from tests.helpers.standin.server import Fault, serve
 from tests.helpers.wheel_scene import WheelBox, make_wheel_box
 from tests.helpers.wheelhouse import Wheelhouse
 
@@ -117,6 +117,13 @@ def test_date_makes_a_lock_again_the_same_and_needs_upload_times(scene: WheelBox
         poor = scene.refused("lock", "some/1.0")
     assert poor.stderr.startswith("error[unsolvable]: the requirements have no solution in wheels")
     assert "hint: files without an upload time are never old enough" in poor.stderr
+
+
+def test_last_moment_of_the_day_is_not_too_new(scene: WheelBox) -> None:
+    scene.house.wheel("alpha", uploaded="2024-06-01T23:59:59.000000Z")
+    with scene.served():
+        scene.entry("some/1.0", "alpha", exclude_newer="2024-06-01")
+        assert scene.lock("some/1.0") == {"alpha": "1.0"}
 
 
 def test_two_cudas_in_one_lock_are_refused(scene: WheelBox) -> None:
@@ -216,6 +223,33 @@ def test_what_no_index_answers_is_refused_and_git_is_not_started(scene: WheelBox
     (folder / "requirements.txt").write_text(f"# one\n{row}\n")
     told = scene.refused("lock", "other/1.0").stderr
     assert told.startswith(f"error[requirement-invalid]: {folder}/requirements.txt:2: `")
+
+
+def test_wheel_that_no_index_has_comes_from_its_url(scene: WheelBox, tmp_path: Path) -> None:
+    """With what it needs from the index; the sum of the requirement is held at `lock` and at `fetch`."""
+    elsewhere = Wheelhouse(tmp_path / "elsewhere")
+    wheel = elsewhere.wheel("flash-attn", "2.8+cu12", requires=["dep"])
+    scene.house.wheel("dep")
+    sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    with serve(elsewhere.folder) as server:
+        url = f"{server.url}/files/{wheel.name}"
+        folder = scene.entry("some/1.0", f"flash-attn @ {url} --hash=sha256:{sha256}")
+        assert scene.lock("some/1.0") == {"dep": "1.0", "flash-attn": "2.8+cu12"}
+        text = (folder / "wheels.lock").read_text()
+        assert text.endswith(f"\nflash-attn @ {url} --hash=sha256:{sha256}\n")
+        scene.box.ok("lock", "--check", "some/1.0")
+        scene.box.ok("build", "some/1.0")
+        assert scene.box.shell("module load some/1.0; python -c 'import flash_attn, dep'").returncode == 0
+
+        (folder / "wheels.lock").write_text(text.replace("/files/", "/other/"))
+        assert scene.refused("build", "some/1.0").stderr.startswith(
+            f"error[lock-foreign]: {folder}/wheels.lock: flash-attn comes from no channel or index that is allowed\n"
+            f"  {url.replace('/files/', '/other/')}\n  allowed: {url}\n"
+        )
+        scene.entry("some/1.0", f"flash-attn @ {url} --hash=sha256:{'f' * 64}")
+        said = scene.refused("lock", "some/1.0").stderr
+    assert "error[hash-differs]: flash-attn: the file at the URL has another sha256 than its requirement says\n" in said
+    assert f"  {url}\n  required: sha256 {'f' * 64}\n  there:    sha256 {sha256}\n" in said
 
 
 def test_first_index_that_has_a_name_gives_it_and_settings_of_uv_and_pip_do_not_matter(

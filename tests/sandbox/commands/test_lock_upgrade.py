@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from envmgr.backends.conda.lockfile import LOCK_NAME
@@ -77,19 +79,16 @@ def test_wheel_moves_with_what_it_needs_and_the_others_keep_their_files(scene: W
     rows = (folder / "wheels.lock").read_text().splitlines()
     publish_newer(scene)
 
-    assert upgraded(scene.box, "Alpha") == (
-        f"{ENTRY}: written  4 packages\n"
-        "  ~ alpha 1.0 py3-none-any -> 2.0 py3-none-any\n"
-        "  ~ beta 1.0 py3-none-any -> 3.0 py3-none-any\n"
-    )
+    said = re.sub(" [0-9a-f]{8}", "", upgraded(scene.box, "Alpha"))
+    assert said == f"{ENTRY}: written  4 packages\n  ~ alpha 1.0 -> 2.0\n  ~ beta 1.0 -> 3.0\n"
     kept = [row for row in rows if row.startswith(("delta", "gamma"))]
     assert [row for row in (folder / "wheels.lock").read_text().splitlines() if row in kept] == kept
     assert scene.box.run("lock", "--check", ENTRY).code == 0
     assert f"{ENTRY}: written  4 packages\n  ~ gamma 1.0" in upgraded(scene.box, "gamma")
     assert upgraded(scene.box, "gamma") == f"{ENTRY}: unchanged  4 packages\n"
-    assert (
-        "  note: gamma stays at 2.0 py3-none-any: the recipe, and what there is, allow no other\n"
-        in scene.box.ok("lock", "--upgrade", "gamma", ENTRY).stdout
+    assert re.search(
+        "  note: gamma stays at 2.0 [0-9a-f]{8}: the recipe, and what there is, allow no other\n",
+        scene.box.ok("lock", "--upgrade", "gamma", ENTRY).stdout,
     )
 
 
@@ -98,20 +97,16 @@ def test_source_moves_only_if_it_is_named_and_is_built_with_what_built_it(scene:
     scene.house.wheel("here", "0.5")
     scene.house.sdist("here", "1.0", pure("here"))
     scene.house.wheel("alpha", "1.0")
-    folder = scene.entry(ENTRY, "here", "alpha", build=["here"])
+    scene.entry(ENTRY, "here", "alpha", build=["here"])
     scene.box.ok("lock", ENTRY)
-    built_with = [row for row in (folder / "wheels.lock").read_text().splitlines() if row.startswith("#   ")]
+    built_with = scene.files(f"{ENTRY}/wheels.build/here.lock")
     scene.house.sdist("here", "2.0", pure("here", "2.0"))
     scene.house.wheel("alpha", "2.0")
     scene.house.wheel("flit-core", "99.0")
 
-    assert (
-        upgraded(scene.box, "alpha")
-        == f"{ENTRY}: written  2 packages\n  ~ alpha 1.0 py3-none-any -> 2.0 py3-none-any\n"
-    )
-    assert upgraded(scene.box, "here").endswith("  ~ here 1.0 source -> 2.0 source\n")
-    text = (folder / "wheels.lock").read_text()
-    assert [row for row in text.splitlines() if row.startswith("#   ")] == built_with
+    assert re.match(f"{ENTRY}: written  2 packages\n  ~ alpha 1.0 .* -> 2.0 .*\n$", upgraded(scene.box, "alpha"))
+    assert re.search("  ~ here 1.0 .* -> 2.0 .*\n$", upgraded(scene.box, "here"))
+    assert scene.files(f"{ENTRY}/wheels.build/here.lock") == built_with
 
 
 def test_conda_s_package_moves_with_what_it_needs(sandbox: Sandbox) -> None:

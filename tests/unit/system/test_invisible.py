@@ -49,7 +49,7 @@ TEXTS = {
     "software": ("software.yaml", "# reviewed{}\ndescription: x\n", load_software),
     "site": ("site.yaml", "# reviewed{}\nprefix: /opt/x\n", lambda path: load_site(path, {})),
     "lock": ("wheels.lock", "a==1\n# reviewed{}evil==6.6\n", lock_text),
-    "sidecar": ("wheels.lock.json", '{{"a": "b{}"}}', lock_json),
+    "sidecar": ("conda-lock.records.json", '{{"a": "b{}"}}', lock_json),
 }
 
 
@@ -85,15 +85,15 @@ def test_escapes_in_keys_are_found() -> None:
 
 @pytest.mark.parametrize("character", [*LINE_ENDS, "\u202e", "\t"])
 def test_escapes_of_json_bring_nothing_past(tmp_path: Path, character: str) -> None:
-    path = tmp_path / "wheels.lock.json"
-    path.write_text(json.dumps({"wheels": [{"name": f"a{character}"}]}))
+    path = tmp_path / "conda-lock.records.json"
+    path.write_text(json.dumps({"packages": [{"name": f"a{character}"}]}))
     with pytest.raises(InputError) as caught:
         lock_json(path)
-    assert caught.value.message.startswith(f"{path}: wheels.0.name: U+{ord(character):04X}")
+    assert caught.value.message.startswith(f"{path}: packages.0.name: U+{ord(character):04X}")
 
 
 def test_json_of_another_encoding_is_no_lock(tmp_path: Path) -> None:
-    path = tmp_path / "wheels.lock.json"
+    path = tmp_path / "conda-lock.records.json"
     path.write_bytes('{"a": "\u2028"}'.encode("utf-16"))
     with pytest.raises(InputError) as caught:
         lock_json(path)
@@ -113,6 +113,7 @@ def test_what_reads_others_texts_knows_one_end_of_a_line() -> None:
         "system/untrusted_files.py",
         "system/yamlfile.py",
         "wheels/resolve.py",
+        "wheels/lockfile.py",
         "backends/wheels/*.py",
         "backends/conda/lockfile.py",
         "backends/conda/pip.py",

@@ -21,7 +21,7 @@ from envmgr.backends.easybuild.lock import (
     read_easybuild_lock,
 )
 from envmgr.backends.easybuild.settings import EASYBUILD
-from envmgr.backends.easybuild.sources import find_files, find_in_mirrors, listed_at, mirrors_of
+from envmgr.backends.easybuild.sources import find_files, find_in_index, index_places_of
 from envmgr.catalog.site import Site, load_site
 from envmgr.report import SilentReporter
 from envmgr.system.files import sha256_file
@@ -67,13 +67,7 @@ def files_of(house: Wheelhouse) -> tuple[EasyBuildFile, ...]:
     paths = [(package, OTHER, f"{package.replace('-', '_')}-{OTHER}.tar.gz") for package in PACKAGES]
     paths.append(("setuptools", "81.0.0", "setuptools-81.0.0-py3-none-any.whl"))
     return tuple(
-        EasyBuildFile(
-            package=package,
-            version=version,
-            name=name,
-            sha256=sha256_file(house.files / name),
-            url=f"index:pypi/{name}",
-        )
+        EasyBuildFile(package=package, version=version, name=name, sha256=sha256_file(house.files / name))
         for package, version, name in paths
     )
 
@@ -105,24 +99,19 @@ def test_index_that_does_not_answer_leaves_the_lock_without_files_and_says_why(t
     assert (files, why) == ((), "an index of pypi does not answer")
 
 
-def test_mirrors_have_the_files_in_their_order_and_a_dead_one_is_told(tmp_path: Path, house: Wheelhouse) -> None:
+def test_first_place_that_has_the_files_gives_them_and_a_dead_one_is_told(tmp_path: Path, house: Wheelhouse) -> None:
     folder, wanted, reporter = house.files.as_uri(), files_of(house), Listening()
     site = site_of(tmp_path, house.simple.as_uri(), [NOWHERE, folder])
-    assert mirrors_of(site) == [NOWHERE, folder, house.simple.as_uri()]
-    found = find_in_mirrors(wanted, bench(site, reporter))
-    assert reporter.said == [f"toy/1.0: {NOWHERE}: an index of pypi does not answer"]
-    for file in wanted:
-        in_folder, in_index = found[file.sha256]
-        assert in_folder == f"{folder}/{file.name}"
-        assert in_index.startswith("file://")
-        assert in_index.endswith(f"/{file.name}")
-    assert listed_at(folder, wanted[0]) == f"{folder}/{wanted[0].name}"
-    assert listed_at(NOWHERE, wanted[0]) == f"{NOWHERE}/easybuild-framework/"
+    assert [place.url for place in index_places_of(bench(site))] == [NOWHERE, folder, house.simple.as_uri()]
+    found = find_in_index(wanted, bench(site, reporter))
+    assert reporter.said == [f"toy/1.0: {NOWHERE}: 127.0.0.1:9: Connection refused"]
+    assert found == {file.sha256: (f"{folder}/{file.name}",) for file in wanted}
 
 
-def test_public_index_is_no_mirror_of_itself(tmp_path: Path) -> None:
-    (tmp_path / "site.yaml").write_text(f"prefix: {tmp_path / 'prefix'}\n")
-    assert mirrors_of(load_site(tmp_path / "site.yaml", os.environ)) == []
+def test_site_without_upstream_asks_only_mirrors_of_the_index(tmp_path: Path) -> None:
+    text = f"prefix: {tmp_path / 'prefix'}\nsources: {{upstream: false}}\n"
+    (tmp_path / "site.yaml").write_text(text)
+    assert index_places_of(bench(load_site(tmp_path / "site.yaml", os.environ))) == []
 
 
 @pytest.mark.parametrize(
@@ -141,21 +130,13 @@ def test_public_index_is_no_mirror_of_itself(tmp_path: Path) -> None:
             "easybuild_files must have EasyBuild's three packages, each once, and what builds",
         ),
         (
-            lambda rows: [{**rows[0], "url": "https://example.org/a.tar.gz"}, *rows[1:]],
-            "`https://example.org/a.tar.gz` is no place of the package index `pypi`",
-        ),
-        (
-            lambda rows: [{**rows[0], "url": rows[1]["url"]}, *rows[1:]],
-            "easybuild_easyblocks-5.4.1.tar.gz` is no place of easybuild_framework-5.4.1.tar.gz",
-        ),
-        (
             lambda rows: [{**rows[0], "package": "other"}, *rows[1:]],
             "`easybuild_framework-5.4.1.tar.gz` is no file of other 5.4.1",
         ),
         (lambda rows: [{**rows[0], "version": "5 --index-url x"}, *rows[1:]], "cannot be a folder's name"),
     ],
 )
-def test_lock_with_a_part_of_easybuild_or_a_foreign_place_is_refused(change: object, said: str) -> None:
+def test_lock_with_a_part_of_easybuild_or_a_foreign_file_is_refused(change: object, said: str) -> None:
     rows = [file.model_dump() for file in DEFAULT_FILES]
     item = {"name": "toy", "version": "1", "easyconfig": "toy-1.eb", "origin": "catalog", "sha256": "0" * 64}
     base = {"recipe": "", "framework": "5.4.1", "easyblocks": "5.4.1", "rpath": False, "items": [item]}

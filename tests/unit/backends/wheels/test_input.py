@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from envmgr.backends.wheels.input import WheelsInput, question_faults, read_question
 from envmgr.errors import InputError
+from envmgr.wheels.answers import asked_urls
 from envmgr.wheels.requirements import checked
 
 A = "a" * 64
@@ -30,9 +31,37 @@ def test_rows_of_an_index(row: str) -> None:
     assert checked(checked(row)) == checked(row)
 
 
+AT = "flash-attn[cuda] @ https://example.org/flash_attn-2.8%2Bcu12-cp311-cp311-linux_x86_64.whl"
+
+
 @pytest.mark.parametrize(
     "row",
     [
+        f"{AT}#sha256={A}",
+        f"{AT} --hash=sha256:{A}",
+        f"{AT.replace(' @ ', '@')}    --hash sha256:{A.upper()}",
+        f"{AT} ; python_version > '3' --hash=sha256:{A}",
+    ],
+)
+def test_wheel_by_its_url_and_its_sum(tmp_path: Path, row: str) -> None:
+    marker = ' ; python_version > "3"' if ";" in row else ""
+    assert checked(row) == f"{AT}#sha256={A}{marker}"
+    (tmp_path / "rows.txt").write_text(f"six\n{row.replace(' --hash', chr(92) + chr(10) + ' --hash')}\n")
+    given = WheelsInput(python="system", requirements="rows.txt")
+    assert read_question(given, tmp_path).requirements == ("six", checked(row))
+    assert asked_urls(["six", checked(row)]) == {"flash-attn": (AT.partition(" @ ")[2], A)}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        AT,
+        f"{AT}#sha256={A} --hash=sha256:{A}",
+        f"{AT} --hash=sha256:{A} --hash=sha256:{A}",
+        f"other @ {AT.partition(' @ ')[2]}#sha256={A}",
+        f"{AT.replace('.whl', '.tar.gz')}#sha256={A}",
+        f"{AT.replace('//', '//me:secret@')}#sha256={A}",
+        f"x @ git+https://example.org/x-1-py3-none-any.whl#sha256={A}",
         "git+ssh://x/y",
         "x@https://example.org/x.whl",
         "x @ file:///x",

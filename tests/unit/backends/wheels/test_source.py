@@ -1,4 +1,4 @@
-"""What decides the wheel of a source, and which lines of its build are shown."""
+"""Which lines of a build are shown, and in what two of its wheels differ."""
 
 from __future__ import annotations
 
@@ -12,31 +12,6 @@ from envmgr.backends.wheels.build_child import _differing
 from envmgr.errors import EnvmgrError
 from envmgr.store.isolation import Isolation
 from envmgr.system.run import Runner
-from envmgr.wheels.locked import LockedPatch, LockedSdist, LockedWheel
-
-WHEEL = LockedWheel(
-    name="flit-core", version="3.12", file="flit_core-3.12-py3-none-any.whl", sha256="a" * 64, index="x"
-)
-SDIST = LockedSdist(name="here", version="1.0", file="here-1.0.tar.gz", sha256="b" * 64, index="x", build=(WHEEL,))
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"sha256": "c" * 64},
-        {"version": "1.1"},
-        {"build": ()},
-        {"build": (WHEEL.model_copy(update={"sha256": "c" * 64}),)},
-        {"patches": (LockedPatch(file="a.patch", sha256="c" * 64),)},
-    ],
-)
-def test_source_its_builders_and_its_patches_decide(changed: dict[str, object]) -> None:
-    assert SDIST.model_copy(update=changed).identity() != SDIST.identity()
-
-
-@pytest.mark.parametrize("same", [{"index": "y"}, {"size": 3}, {"uploaded": "2024-01-01"}, {"requires": ("dep",)}])
-def test_where_it_lies_decides_nothing(same: dict[str, object]) -> None:
-    assert SDIST.model_copy(update=same).identity() == SDIST.identity()
 
 
 def test_lines_of_a_failed_build(tmp_path: Path) -> None:

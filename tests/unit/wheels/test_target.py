@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envmgr.wheels.locked import LockedWheel
 from envmgr.wheels.target import cuda_majors, cuda_of_wheels, glibc_of, newer_than_cuda, target_tags
-
-
-def wheel(file: str, **fields: object) -> LockedWheel:
-    name, version = file.split("-")[:2]
-    given = {"name": name.lower().replace("_", "-"), "version": version, "sha256": "0" * 64, "index": "pypi", **fields}
-    return LockedWheel.model_validate({**given, "file": file})
 
 
 @pytest.mark.parametrize(
@@ -85,24 +78,8 @@ def test_libraries_of_a_later_cuda_than_the_runtime() -> None:
     assert newer_than_cuda({"nvidia-nvjitlink-cu12": "12.9.86"}) == []
 
 
-@pytest.mark.parametrize(
-    ("files", "glibc"),
-    [
-        (["a-1-py3-none-any.whl"], None),
-        (["a-1-cp311-cp311-manylinux1_x86_64.whl"], "2.5"),
-        (["a-1-cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64.manylinux_2_28_x86_64.whl"], "2.17"),
-        (
-            [
-                "a-1-py3-none-manylinux2014_x86_64.whl",
-                "b-1-cp311-abi3-manylinux_2_27_x86_64.whl",
-                "c-1-py3-none-any.whl",
-            ],
-            "2.27",
-        ),
-    ],
-)
-def test_glibc_is_the_highest_of_the_lowest(files: list[str], glibc: str | None) -> None:
-    assert glibc_of([wheel(file) for file in files]) == glibc
+def test_glibc_of_a_platform() -> None:
+    assert glibc_of("x86_64-manylinux_2_28") == "2.28"
 
 
 def test_tags_of_a_target_do_not_ask_the_host() -> None:

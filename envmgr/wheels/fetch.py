@@ -209,36 +209,40 @@ class _Fetching:
     def ask(self, indexes: Sequence[str]) -> None:
         """Bring what is missing from the places of the indexes. Raise EnvmgrError for what no place gives."""
         places = places_of(indexes, self.site, self.runner) if self.waiting else []
-        unread: dict[str, Exception] = {}
         for place in places:
-            if self.failed or unread:
+            if self.failed:
                 self.reporter.say(f"{self.label}: trying the next place, {place.url}")
-            found: dict[str, Download] = {}
-            for name, listed in look(self.waiting.values(), place, self.runner).items():
-                if isinstance(listed, Exception):
-                    unread[place.page(name)] = listed
-                    continue
-                for each in listed:
-                    if each.sha256 in self.waiting:
-                        found[each.sha256] = Download(each.file, each.sha256, (each.url,), each.size)
-                    elif not each.sha256 and any(is_file_of(row, each.file) for row in self.waiting.values()):
-                        self.failed = unhashed(each.file, [f"{each.file} on {place.page(name)}"])
-            self.bring([*found.values()])
+            self.bring([*self._listed_at(place).values()])
             if not self.waiting:
                 return
         if self.waiting:
-            raise self.failed or self._unread(unread, indexes) or self._not_found(places)
+            raise self.failed or self._not_found(places)
 
-    def _unread(self, unread: Mapping[str, Exception], indexes: Sequence[str]) -> EnvmgrError | None:
-        if not unread:
-            return None
+    def _listed_at(self, place: IndexPlace) -> dict[str, Download]:
+        """Return what is missing and listed at a place, by its sha256; a page that cannot be read is an error to keep."""
+        found: dict[str, Download] = {}
+        unread: dict[str, Exception] = {}
+        for name, listed in look(self.waiting.values(), place, self.runner).items():
+            if isinstance(listed, Exception):
+                unread[place.page(name)] = listed
+                continue
+            for each in listed:
+                if each.sha256 in self.waiting:
+                    found[each.sha256] = Download(each.file, each.sha256, (each.url,), each.size)
+                elif not each.sha256 and any(is_file_of(row, each.file) for row in self.waiting.values()):
+                    self.failed = unhashed(each.file, [f"{each.file} on {place.page(name)}"])
+        if unread:
+            self.failed = self._unread(place, unread)
+        return found
+
+    def _unread(self, place: IndexPlace, unread: Mapping[str, Exception]) -> EnvmgrError:
+        before = self.failed.context if self.failed else ()
+        context = (*(f"{page}: {error}" for page, error in [*unread.items()][:10]), *before)
         hint = _MIRROR.replace("ENTRY", self.label)
-        context = [f"{page}: {error}" for page, error in [*unread.items()][:10]]
         if all(isinstance(error, HTTPError) and error.code in (401, 403) for error in unread.values()):
-            message = f"an index of {', '.join(indexes)} wants a login, or forbids it"
+            message = f"an index of {place.index} wants a login, or forbids it"
             return EnvmgrError("download-refused", message, context=context, hint=hint)
-        message = f"an index of {', '.join(indexes)} does not answer"
-        return EnvmgrError("no-network", message, context=context, hint=hint)
+        return EnvmgrError("no-network", f"an index of {place.index} does not answer", context=context, hint=hint)
 
     def _not_found(self, places: Sequence[IndexPlace]) -> EnvmgrError:
         first, *_ = lacking = [*self.waiting.values()]

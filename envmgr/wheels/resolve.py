@@ -179,7 +179,7 @@ class Resolution:
         """Return the resolution that holds the packages to upgrade to the versions that they have without anything
         kept: uv may rather leave them old than change what is kept.
         """
-        if not self.wanted.kept:
+        if not self.wanted.upgrade:
             return self
         free = replace(self, wanted=self.wanted.model_copy(update={"kept": {}}))
         versions = {

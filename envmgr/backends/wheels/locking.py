@@ -100,11 +100,12 @@ def resolve_recipe(
 
 
 def _pinned(wanted: WheelsQuestion, keep: WheelsLock) -> WheelsQuestion:
-    """Return the question that takes no other version than the lock has. Only their builds know what sources need: with
-    sources, all rows of the lock are asked for.
+    """Return the question that takes no other file than the lock has, if the index still has it. Only their builds know
+    what sources need: with sources, all rows of the lock are asked for.
     """
     pins = [f"{name}=={version}" for name, version in keep.wheels.versions.items()] if keep.builds else []
-    return wanted.model_copy(update={"requirements": (*wanted.requirements, *pins)}).held_to(keep.wheels.versions)
+    asked = wanted.model_copy(update={"requirements": (*wanted.requirements, *pins)})
+    return asked.held_to(keep.wheels.versions).keeping(keep.wheels.rows)
 
 
 def _other_versions(lock: WheelsLock, wanted: WheelsQuestion) -> Iterator[EnvmgrError]:

@@ -228,13 +228,13 @@ def test_what_no_index_answers_is_refused_and_git_is_not_started(scene: WheelBox
 def test_wheel_that_no_index_has_comes_from_its_url(scene: WheelBox, tmp_path: Path) -> None:
     """With what it needs from the index; the sum of the requirement is held at `lock` and at `fetch`."""
     elsewhere = Wheelhouse(tmp_path / "elsewhere")
-    wheel = elsewhere.wheel("flash-attn", "2.8+cu12", requires=["dep"])
+    wheel = elsewhere.wheel("flash-attn", "2.8+own1", requires=["dep"])
     scene.house.wheel("dep")
     sha256 = hashlib.sha256(wheel.read_bytes()).hexdigest()
     with serve(elsewhere.folder) as server:
         url = f"{server.url}/files/{wheel.name}"
         folder = scene.entry("some/1.0", f"flash-attn @ {url} --hash=sha256:{sha256}")
-        assert scene.lock("some/1.0") == {"dep": "1.0", "flash-attn": "2.8+cu12"}
+        assert scene.lock("some/1.0") == {"dep": "1.0", "flash-attn": "2.8+own1"}
         text = (folder / "wheels.lock").read_text()
         assert text.endswith(f"\nflash-attn @ {url} --hash=sha256:{sha256}\n")
         scene.box.ok("lock", "--check", "some/1.0")

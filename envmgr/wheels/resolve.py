@@ -31,7 +31,7 @@ from envmgr.wheels.target import target_environment, target_tags
 from envmgr.wheels.uv import ONLY_WHEELS, PYLOCK, UnreachedError, compile_requirements, public_index
 
 if TYPE_CHECKING:
-    from packaging.pylock import Package, PackageArchive, PackageSdist, PackageWheel, Pylock
+    from packaging.pylock import Package, PackageSdist, PackageWheel, Pylock
 
 _DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -92,7 +92,7 @@ def find_missing_wheels(resolution: Resolution, stage: Stage, *, newest: bool = 
     Its problem is `wheels-older`, if `newest` versions are wanted.
 
     Raises:
-        EnvmgrError: `unsolvable`, `no-network`, `resolve-failed`, `wheel-unhashed`, `hash-differs`.
+        EnvmgrError: `unsolvable`, `no-network`, `resolve-failed`, `wheel-unhashed`.
     """
     held = resolution.held()
     chosen = held.wheels()
@@ -344,7 +344,7 @@ def choose_files(
     """Yield one wheel of each package of a pylock.toml. `urls` maps a name to the URL and the sha256 that are asked for.
 
     Raises:
-        EnvmgrError: `resolve-failed`, `unsolvable`, `wheel-unhashed`; InputError: `hash-differs`.
+        EnvmgrError: `resolve-failed`, `unsolvable`, `wheel-unhashed`.
     """
     from packaging.pylock import PackageArchive, PackageWheel, PylockSelectError
 
@@ -357,7 +357,7 @@ def choose_files(
     for package, file in chosen:
         name = canonicalize_name(package.name)
         if isinstance(file, PackageArchive) and name in (urls or {}):
-            yield _at_url(package, file, *(urls or {})[name])
+            yield _at_url(package, file.size, *(urls or {})[name])
         elif isinstance(file, PackageWheel):
             yield found_file(package, file)
         else:
@@ -377,17 +377,10 @@ def found_file(package: Package, file: PackageWheel | PackageSdist) -> FoundFile
     return FoundFile(row, file.filename, url, size)
 
 
-def _at_url(package: Package, file: PackageArchive, url: str, sha256: str) -> FoundFile:
-    """Return the wheel at a URL that a requirement names. Raise InputError `hash-differs`."""
-    if (there := file.hashes.get("sha256", sha256)) != sha256:
-        raise InputError(
-            "hash-differs",
-            f"{package.name}: the file at the URL has another sha256 than its requirement says",
-            context=[url, f"required: sha256 {sha256}", f"there:    sha256 {there}"],
-            hint="find out which of the two is right: the file was replaced, or the hash is of another one",
-        )
+def _at_url(package: Package, size: int | None, url: str, sha256: str) -> FoundFile:
+    """Return the wheel at a URL that a requirement names. Its sum is held when it is fetched: uv believes the URL."""
     row = LockedRow(name=canonicalize_name(package.name), version=str(package.version), sha256=sha256, url=url)
-    return FoundFile(row, file_of(url), url, file.size)
+    return FoundFile(row, file_of(url), url, size)
 
 
 def _only_kept(package: Package, kept: Mapping[str, str]) -> Package:
